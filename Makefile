@@ -1,0 +1,76 @@
+# Kafkaesque: `make help` lists the targets.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup-done
+# Tests in parallel on the cores there are; each chooses its own ports and directories.
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup clients up check format lint types imports unit test conformance apache-kafka \
+        fuzz bench lock clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## Make .venv with everything that `up` and `test` need (quick when done)
+
+$(STAMP): pyproject.toml requirements/dev.lock
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: set PYTHON=..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version): set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+clients: setup ## Fetch the other clients of the conformance tests (kcat, Java, Go, Node)
+	tools/setup-clients
+
+up: setup ## Run the whole platform on this machine; Ctrl-C stops it in order
+	@$(BIN)/kafkaesque up
+
+check: format-check lint types imports unit ## Format, lint, types, imports, unit and script tests
+
+format: setup ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix --quiet .
+
+.PHONY: format-check
+format-check: setup
+	$(BIN)/ruff format --check --quiet .
+
+lint: setup
+	$(BIN)/ruff check --quiet .
+
+types: setup
+	$(BIN)/mypy
+
+imports: setup
+	$(BIN)/lint-imports --no-cache --config .importlinter | tail -2
+
+UNIT := tests --ignore=tests/conformance --ignore=tests/stories --ignore=tests/cli/live
+unit: setup
+	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS)
+
+test: check clients ## All that CI runs: check, stories, and conformance with every client
+	$(BIN)/python -m pytest tests/stories tests/cli tests/conformance -q -n $(WORKERS)
+
+conformance: setup clients ## Real clients against our broker, or make conformance KAFKA=host:port
+	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/conformance -q -n $(WORKERS)
+
+apache-kafka: setup ## Run a real Apache Kafka from Maven artefacts on PORT (19092), for conformance
+	$(BIN)/python -m kafkaesque.testing.apache_kafka --port $(or $(PORT),19092)
+
+fuzz: setup ## Feed mutated requests to the decoder for SECONDS (60)
+	$(BIN)/python tests/fuzz/fuzz_wire.py --seconds $(or $(SECONDS),60)
+
+bench: setup ## Measure, beside the floor and Apache Kafka; results in benchmarks/results/
+	$(BIN)/kafkaesque bench all
+
+lock: setup ## Resolve the dependencies anew into requirements/*.lock
+	$(BIN)/python tools/lock.py
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache build dist
