@@ -1,0 +1,313 @@
+"""Two kinds of wrong.
+
+A broken invariant is our own bug: `check` raises `InvariantBroken`, which stops the node. It is a
+function and not the `assert` statement because it must hold under `python -O` too.
+
+An expected failure is a `KafkaError`: it carries the code that the client gets, and this file is
+the one place where a failure meets its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import ClassVar
+
+
+class InvariantBroken(Exception):
+    """The program's own state is impossible; continuing could lose or invent data."""
+
+
+def check(condition: bool, text: str) -> None:
+    """Stop the node with `text` unless `condition` holds."""
+    if not condition:
+        raise InvariantBroken(text)
+
+
+class ErrorCode(IntEnum):
+    """Kafka's error codes (org.apache.kafka.common.protocol.Errors, 4.3)."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    INVALID_FETCH_SIZE = 4
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    BROKER_NOT_AVAILABLE = 8
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    STALE_CONTROLLER_EPOCH = 11
+    OFFSET_METADATA_TOO_LARGE = 12
+    NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_SASL_MECHANISM = 33
+    ILLEGAL_SASL_STATE = 34
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    SECURITY_DISABLED = 54
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    LOG_DIR_NOT_FOUND = 57
+    SASL_AUTHENTICATION_FAILED = 58
+    UNKNOWN_PRODUCER_ID = 59
+    REASSIGNMENT_IN_PROGRESS = 60
+    DELEGATION_TOKEN_AUTH_DISABLED = 61
+    DELEGATION_TOKEN_NOT_FOUND = 62
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65
+    DELEGATION_TOKEN_EXPIRED = 66
+    INVALID_PRINCIPAL_TYPE = 67
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    LISTENER_NOT_FOUND = 72
+    TOPIC_DELETION_DISABLED = 73
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
+    MEMBER_ID_REQUIRED = 79
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
+    GROUP_SUBSCRIBED_TO_TOPIC = 86
+    INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
+    INCONSISTENT_VOTER_SET = 94
+    INVALID_UPDATE_VERSION = 95
+    FEATURE_UPDATE_FAILED = 96
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97
+    SNAPSHOT_NOT_FOUND = 98
+    POSITION_OUT_OF_RANGE = 99
+    UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_TOPIC_ID = 103
+    INCONSISTENT_CLUSTER_ID = 104
+    TRANSACTIONAL_ID_NOT_FOUND = 105
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+    UNKNOWN_CONTROLLER_ID = 116
+    UNKNOWN_SUBSCRIPTION_ID = 117
+    TELEMETRY_TOO_LARGE = 118
+    INVALID_REGISTRATION = 119
+    TRANSACTION_ABORTABLE = 120
+
+
+class KafkaError(Exception):
+    """An expected failure that a client is told about by `code`, with `args[0]` as its message."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class OffsetOutOfRange(KafkaError):
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class CorruptMessage(KafkaError):
+    """A batch whose bytes do not match its checksum or its own header."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class UnknownTopicOrPartition(KafkaError):
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class UnknownTopicId(KafkaError):
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class MessageTooLarge(KafkaError):
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class InvalidTopic(KafkaError):
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+class InvalidTimestamp(KafkaError):
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
+class InvalidRecord(KafkaError):
+    """`records` names the offending records of the batch: (index, what is wrong), where known."""
+
+    code = ErrorCode.INVALID_RECORD
+
+    def __init__(self, text: str, records: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(text)
+        self.records = records
+
+
+class InvalidRequest(KafkaError):
+    code = ErrorCode.INVALID_REQUEST
+
+
+class UnsupportedForMessageFormat(KafkaError):
+    code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+class UnsupportedCompressionType(KafkaError):
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class TopicAlreadyExists(KafkaError):
+    code = ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+class InvalidPartitions(KafkaError):
+    code = ErrorCode.INVALID_PARTITIONS
+
+
+class InvalidReplicationFactor(KafkaError):
+    code = ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+class InvalidReplicaAssignment(KafkaError):
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+class InvalidConfig(KafkaError):
+    code = ErrorCode.INVALID_CONFIG
+
+
+class PolicyViolation(KafkaError):
+    """A limit of this cluster (topics, partitions) forbids what was asked."""
+
+    code = ErrorCode.POLICY_VIOLATION
+
+
+class OutOfOrderSequence(KafkaError):
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class DuplicateSequence(KafkaError):
+    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpoch(KafkaError):
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class InvalidTransactionState(KafkaError):
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class InvalidRequiredAcks(KafkaError):
+    code = ErrorCode.INVALID_REQUIRED_ACKS
+
+
+class RequestTimedOut(KafkaError):
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class TransactionalIdAuthorizationFailed(KafkaError):
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class NotEnoughReplicas(KafkaError):
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class StorageFailed(KafkaError):
+    """The disk refused: full, failing, or gone. The client may retry; nothing was kept."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class NotCoordinator(KafkaError):
+    code = ErrorCode.NOT_COORDINATOR
+
+
+class CoordinatorNotAvailable(KafkaError):
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class CoordinatorLoading(KafkaError):
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class FetchSessionIdNotFound(KafkaError):
+    code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+class InvalidFetchSessionEpoch(KafkaError):
+    code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+class FetchSessionTopicIdError(KafkaError):
+    code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+class UnknownLeaderEpoch(KafkaError):
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class FencedLeaderEpoch(KafkaError):
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class ProtocolError(Exception):
+    """The peer broke the protocol. Parsers raise this and nothing else; the connection is closed."""
+
+
+class DataDirectoryInUse(Exception):
+    """Another process holds the lock of this data directory."""

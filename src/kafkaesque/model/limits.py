@@ -1,0 +1,44 @@
+"""Upper bounds of everything that a peer can make grow, with how they relate.
+
+A bound that an operator may tune is a broker setting; its hard ceiling or default stands here.
+"""
+
+from __future__ import annotations
+
+from kafkaesque.model.errors import check
+
+KIB = 1024
+MIB = 1024 * KIB
+
+REQUEST_SIZE_BYTES_DEFAULT = 100 * MIB
+"""`socket.request.max.bytes` as in Kafka: a Produce request may carry many batches."""
+
+REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER = 512 * KIB
+"""Until a connection has had one request answered, a frame may not be larger (as Kafka's
+`sasl.server.max.receive.size`): a stranger cannot make us buffer 100 MiB."""
+
+TAGGED_FIELDS_MAX = 64
+"""Tagged fields in one struct. The protocol defines at most 4 in any message; a frame full of
+two-byte tags cost a Python broker a second of its event loop (CVE-2026-111115's shape)."""
+
+ARRAY_ELEMENTS_MAX = 1_000_000
+"""Elements decoded from one request, over all its arrays: bounds the parse, whatever the bytes."""
+
+BATCH_SIZE_BYTES_MAX = 64 * MIB
+"""No setting may raise `max.message.bytes` above this."""
+
+TOPIC_NAME_LENGTH_MAX = 249
+GROUP_ID_LENGTH_MAX = 32_767
+OFFSET_METADATA_LENGTH_MAX = 4096
+
+RECORDS_DECOMPRESSED_BYTES_MAX = 64 * MIB
+"""Ceiling of what one compressed batch may expand to where we have to look inside it."""
+
+FETCH_SESSIONS_MAX = 1000
+"""`max.incremental.fetch.session.cache.slots` as in Kafka."""
+
+FETCH_RESPONSE_BYTES_MAX = 55 * MIB
+"""`fetch.max.bytes` of the broker as in Kafka (57671680)."""
+
+check(REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER < REQUEST_SIZE_BYTES_DEFAULT, "frame limits")
+check(BATCH_SIZE_BYTES_MAX <= REQUEST_SIZE_BYTES_DEFAULT, "a legal batch must fit in a request")

@@ -1,0 +1,149 @@
+"""What a setting is: name, type, default, bounds and a sentence; how its text is read and shown.
+
+The settings themselves stand in `settings.py`, each declared once, as a field of a typed dataclass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any
+
+from kafkaesque.model.errors import InvalidConfig
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+
+SettingValue = bool | int | float | str | tuple[str, ...] | None
+
+
+class SettingType(IntEnum):
+    """Kafka's config types, with the numbers that DescribeConfigs v3+ carries."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class Scope(IntEnum):
+    """When a changed value takes effect."""
+
+    READ_ONLY = 0
+    """At the next start only; the wire cannot change it."""
+    CLUSTER_WIDE = 1
+    """At once, for every broker, by AlterConfigs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    type: SettingType
+    default: SettingValue
+    doc: str
+    at_least: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()
+    scope: Scope = Scope.CLUSTER_WIDE
+    synonyms: tuple[str, ...] = ()
+    """For a topic setting: the broker settings that give its default, most specific first."""
+    ours: bool = False
+    """True where Apache Kafka has no setting of this name."""
+
+    def parse(self, text: str) -> SettingValue:
+        """The typed value of `text`, or InvalidConfig that says what was expected."""
+        try:
+            value = _PARSERS[self.type](text.strip())
+        except ValueError:
+            raise self._invalid(text, self._expected_type()) from None
+        self._check(value)
+        return value
+
+    def _check(self, value: SettingValue) -> None:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if self.at_least is not None and value < self.at_least:
+                raise self._invalid(value, f"Value must be at least {self.at_least}")
+            if self.at_most is not None and value > self.at_most:
+                raise self._invalid(value, f"Value must be no more than {self.at_most}")
+        if self.choices:
+            # An empty list is legal, as in Kafka: a topic without any cleanup policy keeps all.
+            for item in value if isinstance(value, tuple) else (value,):
+                if item not in self.choices:
+                    raise self._invalid(item, f"String must be one of: {', '.join(self.choices)}")
+
+    def _expected_type(self) -> str:
+        if self.type is SettingType.BOOLEAN:
+            return "Expected value to be either true or false"
+        return f"Not a number of type {self.type.name}"
+
+    def _invalid(self, shown: object, why: str) -> InvalidConfig:
+        """In the words of Kafka's ConfigException, which scripts and tests look for."""
+        return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {why}")
+
+    def show(self, value: SettingValue) -> str | None:
+        """The text of `value` as Kafka writes it on the wire."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+
+def _parse_boolean(text: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise ValueError(text)
+
+
+def _parse_integer(low: int, high: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        # int() alone would take Python's 1_000 and the digits of other scripts.
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(text)
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+_PARSERS: Mapping[SettingType, Callable[[str], SettingValue]] = {
+    SettingType.BOOLEAN: _parse_boolean,
+    SettingType.STRING: str,
+    SettingType.INT: _parse_integer(-INT32_MAX - 1, INT32_MAX),
+    SettingType.SHORT: _parse_integer(-(2**15), 2**15 - 1),
+    SettingType.LONG: _parse_integer(-INT64_MAX - 1, INT64_MAX),
+    SettingType.DOUBLE: float,
+    SettingType.LIST: _parse_list,
+}
+
+
+def setting(name: str, type_: SettingType, default: SettingValue, doc: str, **more: Any) -> Any:
+    """Declare a setting as a field of a settings dataclass."""
+    declared = Setting(name=name, type=type_, default=default, doc=doc, **more)
+    return field(default=default, metadata={"setting": declared})
+
+
+def settings_of(cls: type) -> Mapping[str, Setting]:
+    """The settings declared by the fields of `cls`, by name."""
+    declared = (item.metadata["setting"] for item in fields(cls))
+    return {item.name: item for item in declared}
+
+
+def attributes_of(cls: type) -> Mapping[str, str]:
+    """From the name of a setting to the attribute of `cls` that holds it."""
+    return {item.metadata["setting"].name: item.name for item in fields(cls)}
