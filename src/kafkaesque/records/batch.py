@@ -1,0 +1,200 @@
+"""The 61-byte header of a v2 record batch: read it, check it, stamp it.
+
+The records behind the header stay opaque here; `records.codec` looks inside them. Layout and
+attribute bits: org.apache.kafka.common.record.DefaultRecordBatch.
+
+Base offset, batch length, leader epoch and magic stand before the checksummed part, so a broker
+assigns offsets without touching the checksum (`stamp`). Timestamps and attributes are behind it
+(`stamp_append_time` recomputes it).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kafkaesque.model.errors import CorruptMessage, UnsupportedForMessageFormat
+from kafkaesque.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
+from kafkaesque.records.crc32c import crc32c
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC: Final = 2
+HEADER_SIZE_BYTES: Final = 61
+LENGTH_OVERHEAD_BYTES: Final = 12
+"""Base offset and the length field itself, which `batchLength` does not count."""
+MAGIC_POSITION: Final = 16
+CRC_POSITION: Final = 17
+CHECKSUMMED_POSITION: Final = 21
+"""Where the attributes stand: the checksum covers everything from here to the end of the batch."""
+SEQUENCE_MAX: Final = 2**31 - 1
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_EPOCH_POSITION: Final = 12
+_MAX_TIMESTAMP_POSITION: Final = 35
+
+_CODEC_MASK: Final = 0x07
+APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed; the low three attribute bits."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    """A header as it stands in the bytes, except that `size_bytes` is the whole batch's size.
+
+    size_bytes >= HEADER_SIZE_BYTES, last_offset_delta >= 0, record_count >= 0: `read_header`
+    refuses anything else, so offsets computed from a header never go back.
+    """
+
+    base_offset: Offset
+    size_bytes: int
+    leader_epoch: LeaderEpoch
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: TimestampMs
+    max_timestamp: TimestampMs
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    base_sequence: int
+    record_count: int
+
+    @property
+    def codec(self) -> int:
+        """The codec bits, which a client may have set to a number that `Codec` does not know."""
+        return self.attributes & _CODEC_MASK
+
+    @property
+    def uses_append_time(self) -> bool:
+        """True if every record's timestamp is the batch's maximum, set by the broker.
+
+        Only a broker may set the bit: Kafka's LogValidator answers INVALID_TIMESTAMP to a
+        producer that did, whatever the topic's timestamp type, and so there is nothing here that
+        would clear it.
+        """
+        return self.attributes & APPEND_TIME_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def last_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta)
+
+    @property
+    def next_offset(self) -> Offset:
+        return Offset(self.base_offset + self.last_offset_delta + 1)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record: after 2^31 - 1 comes 0 (DefaultRecordBatch)."""
+        if self.base_sequence < 0:
+            return self.base_sequence
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`. The rest of the batch need not be in `buffer` yet."""
+    available_bytes = len(buffer) - position
+    if available_bytes < HEADER_SIZE_BYTES:
+        _refuse_old_format(buffer, position)
+        raise CorruptMessage(f"batch header needs {HEADER_SIZE_BYTES} bytes, has {available_bytes}")
+    fields = HEADER.unpack_from(buffer, position)
+    size_bytes = fields[1] + LENGTH_OVERHEAD_BYTES
+    if fields[3] != MAGIC:
+        _refuse_old_format(buffer, position)
+    if not HEADER_SIZE_BYTES <= size_bytes <= BATCH_SIZE_BYTES_MAX:
+        raise CorruptMessage(f"batch claims a size of {size_bytes} bytes")
+    if fields[6] < 0 or fields[12] < 0 or fields[0] < 0:
+        raise CorruptMessage(
+            f"batch claims base offset {fields[0]}, last offset delta {fields[6]}, "
+            f"{fields[12]} records"
+        )
+    return BatchHeader(fields[0], size_bytes, *fields[2:])
+
+
+def _refuse_old_format(buffer: Buffer, position: int) -> None:
+    """Formats 0 and 1 are shorter than 61 bytes but have their magic at the same place."""
+    if len(buffer) - position > MAGIC_POSITION and buffer[position + MAGIC_POSITION] != MAGIC:
+        raise UnsupportedForMessageFormat(
+            f"message format {buffer[position + MAGIC_POSITION]} is not supported, only {MAGIC}"
+        )
+
+
+def verify_crc(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
+    """Raise CorruptMessage unless the whole batch is in `buffer` and matches its checksum."""
+    end = position + header.size_bytes
+    if end > len(buffer):
+        raise CorruptMessage(
+            f"batch of {header.size_bytes} bytes is cut to {len(buffer) - position} bytes"
+        )
+    actual = crc32c(memoryview(buffer)[position + CHECKSUMMED_POSITION : end])
+    if actual != header.crc:
+        raise CorruptMessage(
+            f"batch checksum is {actual:#010x}, its header says {header.crc:#010x}"
+        )
+
+
+def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch; CorruptMessage if the last one is not whole."""
+    position = 0
+    while position < len(buffer):
+        header = read_header(buffer, position)
+        if position + header.size_bytes > len(buffer):
+            raise CorruptMessage(
+                f"batch of {header.size_bytes} bytes is cut to {len(buffer) - position} bytes"
+            )
+        yield position, header
+        position += header.size_bytes
+
+
+def stamp(
+    buffer: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
+) -> None:
+    """Give the batch its place in the log, in place; both fields are outside the checksum."""
+    _OFFSET.pack_into(buffer, position, base_offset)
+    _EPOCH.pack_into(buffer, position + _EPOCH_POSITION, leader_epoch)
+
+
+def stamp_append_time(
+    buffer: bytearray | memoryview, position: int, timestamp_ms: TimestampMs
+) -> None:
+    """Make `timestamp_ms` the timestamp of every record of the (whole) batch at `position`.
+
+    A BatchHeader read before this is stale afterwards: attributes, maximum timestamp and checksum
+    have changed.
+    """
+    header = read_header(buffer, position)
+    attributes_position = position + CHECKSUMMED_POSITION
+    _ATTRIBUTES.pack_into(buffer, attributes_position, header.attributes | APPEND_TIME_BIT)
+    _OFFSET.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    reseal(buffer, position, header.size_bytes)
+
+
+def reseal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
+    """Write the checksum that the batch's bytes now have."""
+    checksummed = memoryview(buffer)[position + CHECKSUMMED_POSITION : position + size_bytes]
+    _CRC.pack_into(buffer, position + CRC_POSITION, crc32c(checksummed))
