@@ -1,0 +1,134 @@
+"""Messages to buffers and back, with the headers and length prefixes around them.
+
+Readers and writers are compiled on first use, one per (class, version). The functions here are all
+that the rest of the program calls.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from kafkaesque.model.errors import ProtocolError
+from kafkaesque.wire.bounds import (
+    STRING_LENGTH_MAX,
+    LocalProtocolError,
+    explain_unwritable,
+    skip_tags,
+)
+from kafkaesque.wire.reader import compile_reader
+from kafkaesque.wire.table import Message, Request, Response
+from kafkaesque.wire.writer import compile_writer
+
+M = TypeVar("M", bound=Message)
+R = TypeVar("R", bound=Response)
+
+Buffers: TypeAlias = list[bytes | memoryview]
+"""Consecutive pieces of one transmission, for writev or writelines."""
+
+API_VERSIONS_KEY = 18
+
+_pack_header = struct.Struct(">ii").pack
+_pack_flexible_header = struct.Struct(">iix").pack
+_unpack_int32 = struct.Struct(">i").unpack_from
+
+
+def decode(cls: type[M], data: memoryview, version: int, position: int = 0) -> M:
+    """The message that fills `data` from `position` to its end, or ProtocolError.
+
+    Records come out as slices of `data`, writable if it is; nothing else keeps it alive.
+    """
+    reader = cls.compiled_readers.get(version) or _make_reader(cls, version)
+    try:
+        message: M = reader(data, position)
+    except (struct.error, IndexError) as error:
+        raise ProtocolError(f"{cls.__name__} v{version} is cut short") from error
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"{cls.__name__} v{version} has a string that is not UTF-8") from error
+    return message
+
+
+def encode(message: Message, version: int) -> Buffers:
+    """The body of `message`: records as they are, everything between them joined."""
+    cls = type(message)
+    writer = cls.compiled_writers.get(version) or _make_writer(cls, version)
+    try:
+        buffers: Buffers = writer(message)
+    except (TypeError, AttributeError, ValueError, struct.error) as error:
+        reason = explain_unwritable(message, version) or str(error)
+        raise LocalProtocolError(f"{cls.__name__} v{version}: {reason}") from error
+    return buffers
+
+
+def encode_response_frame(message: Response, version: int, correlation_id: int) -> Buffers:
+    """A whole response: length, response header, body."""
+    buffers = encode(message, version)
+    size_bytes = sum(map(len, buffers))
+    if _response_header_is_flexible(message, version):
+        header = _pack_flexible_header(size_bytes + 5, correlation_id)
+    else:
+        header = _pack_header(size_bytes + 4, correlation_id)
+    buffers[0] = header + buffers[0]
+    return buffers
+
+
+def encode_request_frame(
+    message: Request, version: int, correlation_id: int, client_id: str | None
+) -> Buffers:
+    """A whole request: length, request header v1 or v2, body."""
+    buffers = encode(message, version)
+    name = b"" if client_id is None else client_id.encode()
+    if len(name) > STRING_LENGTH_MAX:
+        raise LocalProtocolError("client_id is too long")
+    name_length = -1 if client_id is None else len(name)
+    # In header v2 the client id keeps its old form, so that a broker can read it at any version.
+    tail = name + (b"\0" if version >= message.FLEXIBLE_SINCE else b"")
+    size_bytes = 10 + len(tail) + sum(map(len, buffers))
+    fixed = struct.pack(">ihhih", size_bytes, message.API_KEY, version, correlation_id, name_length)
+    buffers[0] = b"".join((fixed, tail, buffers[0]))
+    return buffers
+
+
+def decode_correlation_id(frame: memoryview) -> int:
+    """Which request a response frame (without its length) answers."""
+    if len(frame) < 4:
+        raise ProtocolError("response frame is cut short")
+    return int(_unpack_int32(frame)[0])
+
+
+def decode_response(cls: type[R], frame: memoryview, version: int) -> R:
+    """The response in a frame (without its length): header skipped, body decoded."""
+    position = 4
+    if _response_header_is_flexible(cls, version):
+        try:
+            position, _ = skip_tags(frame, position, len(frame), len(frame))
+        except IndexError as error:
+            raise ProtocolError("response header is cut short") from error
+    return decode(cls, frame, version, position)
+
+
+def _response_header_is_flexible(message: Response | type[Response], version: int) -> bool:
+    # A client does not know what the broker speaks until it has read this one answer, so the
+    # ApiVersions response keeps header v0 for ever (KIP-511).
+    return version >= message.FLEXIBLE_SINCE and message.API_KEY != API_VERSIONS_KEY
+
+
+def _make_reader(cls: type[Message], version: int) -> Callable[..., Any]:
+    _require_version(cls, version)
+    reader = compile_reader(cls, version, version >= cls.FLEXIBLE_SINCE)
+    cls.compiled_readers[version] = reader
+    return reader
+
+
+def _make_writer(cls: type[Message], version: int) -> Callable[..., Any]:
+    _require_version(cls, version)
+    writer = compile_writer(cls, version, version >= cls.FLEXIBLE_SINCE)
+    cls.compiled_writers[version] = writer
+    return writer
+
+
+def _require_version(cls: type[Message], version: int) -> None:
+    if version not in cls.VERSIONS:
+        low, high = cls.VERSIONS
+        raise LocalProtocolError(f"{cls.__name__} has versions {low} to {high}, not {version}")

@@ -1,0 +1,184 @@
+"""Cutting a stream into frames: however it arrives, and at what price in memory."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkaesque.model.errors import ProtocolError
+from kafkaesque.model.limits import MIB
+from kafkaesque.wire.frames import SCRATCH_BYTES_MAX, SCRATCH_BYTES_MIN, FrameReader
+
+
+def framed(*bodies: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+def feed(reader: FrameReader, data: bytes, step: int = 1 << 30) -> list[memoryview]:
+    """Deliver `data` as a socket would: at most `step` bytes at a time, never above the offer."""
+    frames = []
+    rest = memoryview(data)
+    while rest:
+        buffer = reader.get_buffer(-1)
+        assert len(buffer) > 0
+        size = min(len(buffer), len(rest), step)
+        buffer[:size] = rest[:size]
+        frames += reader.buffer_updated(size)
+        rest = rest[size:]
+    return frames
+
+
+def contents(frames: list[memoryview]) -> list[bytes]:
+    return [frame.tobytes() for frame in frames]
+
+
+BODIES = [b"a" * 10, b"b" * 700, b"c" * 3000, b"d" * 10, b"e" * 200_000, b"f" * 11, b"g" * 70_000]
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 1024, 1500, 65_536, 1 << 30])
+def test_frames_come_out_however_the_bytes_come_in(step: int) -> None:
+    reader = FrameReader(1 * MIB)
+
+    assert contents(feed(reader, framed(*BODIES), step)) == BODIES
+    assert reader.buffered_bytes == 0
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.integers(10, 9000), max_size=20),
+    st.lists(st.integers(1, 5000), min_size=1, max_size=8),
+)
+def test_any_sizes_in_any_steps(sizes: list[int], steps: list[int]) -> None:
+    bodies = [bytes([index]) * size for index, size in enumerate(sizes)]
+    stream = framed(*bodies)
+    reader = FrameReader(1 * MIB)
+    frames = []
+    position = turn = 0
+    while position < len(stream):
+        size = steps[turn % len(steps)]
+        frames += feed(reader, stream[position : position + size])
+        position += size
+        turn += 1
+
+    assert contents(frames) == bodies
+
+
+def test_frames_held_by_a_consumer_are_never_written_over() -> None:
+    reader = FrameReader(1 * MIB)
+    bodies = [bytes([index % 251]) * (10 + index % 90) for index in range(5000)]
+
+    frames = feed(reader, framed(*bodies), 900)
+
+    assert contents(frames) == bodies
+
+
+def test_frames_are_writable() -> None:
+    small, large = feed(FrameReader(1 * MIB), framed(b"x" * 20, b"y" * 100_000))
+
+    small[:2] = b"ok"
+    large[:2] = b"ok"
+    assert (small[:3].tobytes(), large[:3].tobytes()) == (b"okx", b"oky")
+
+
+def test_trailing_bytes_wait_for_the_rest_of_their_frame() -> None:
+    reader = FrameReader(1 * MIB)
+
+    assert contents(feed(reader, framed(b"x" * 20) + b"\0\0")) == [b"x" * 20]
+    assert reader.buffered_bytes == 2
+    assert contents(feed(reader, b"\0\x0a" + b"y" * 10)) == [b"y" * 10]
+
+
+def test_large_frame_is_received_into_a_buffer_of_exactly_its_size() -> None:
+    reader = FrameReader(1 * MIB)
+    feed(reader, framed(b"x" * 200_000))  # after which lengths up to this one are believed
+    feed(reader, struct.pack(">i", 150_000))
+
+    buffer = reader.get_buffer(-1)
+    assert len(buffer) == 150_000
+    buffer[:] = b"z" * 150_000
+    (frame,) = reader.buffer_updated(150_000)
+
+    assert frame.obj is buffer.obj
+    assert len(frame) == 150_000
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (-1, "negative length -1"),
+        (-(2**31), "negative"),
+        (0, "too short"),
+        (9, "too short"),
+        (1001, "exceeds the limit of 1000"),
+        (2**31 - 1, "exceeds the limit"),
+    ],
+)
+@pytest.mark.parametrize("before", [b"", framed(b"x" * 20)])
+def test_bad_length_is_refused_and_says_why(length: int, text: str, before: bytes) -> None:
+    with pytest.raises(ProtocolError, match=text):
+        feed(FrameReader(1000), before + struct.pack(">i", length))
+
+
+def test_frame_at_either_limit_is_accepted() -> None:
+    assert len(feed(FrameReader(1000), framed(b"x" * 10, b"y" * 1000))) == 2
+
+
+def test_shortest_frame_is_four_bytes_for_a_client() -> None:
+    reader = FrameReader(1000, frame_bytes_min=4)
+
+    assert contents(feed(reader, framed(b"1234"))) == [b"1234"]
+
+
+def test_limit_can_be_raised_after_the_first_answer() -> None:
+    reader = FrameReader(100)
+    feed(reader, framed(b"x" * 100))
+
+    reader.limit_bytes = 5000
+
+    assert len(feed(reader, framed(b"y" * 5000))) == 1
+
+
+def test_claimed_length_is_not_allocated_before_its_bytes_arrive() -> None:
+    reader = FrameReader(100 * MIB)
+    feed(reader, struct.pack(">i", 100 * MIB))
+
+    received = 0
+    while received < 10 * MIB:
+        buffer = reader.get_buffer(-1)
+        assert len(buffer) <= max(16 * 1024, 4 * (received + 4))
+        received += len(buffer)
+        reader.buffer_updated(len(buffer))
+
+    assert reader.buffered_bytes == received
+
+
+def test_idle_connection_holds_no_large_buffer_even_after_a_burst() -> None:
+    reader = FrameReader(1 * MIB)
+    feed(reader, framed(*[b"x" * 500] * 1000, b"y" * 300_000))
+
+    view = reader._view
+    assert view is None or view.nbytes <= SCRATCH_BYTES_MIN
+
+
+def test_new_connection_has_no_buffer_until_it_is_read() -> None:
+    assert FrameReader(1000)._view is None
+
+
+def test_offer_grows_while_it_is_filled_and_shrinks_when_it_is_not() -> None:
+    reader = FrameReader(1 * MIB)
+    feed(reader, framed(*[b"x" * 500] * 1000))
+    grown = len(reader.get_buffer(-1))
+
+    for _ in range(200):
+        feed(reader, framed(b"x" * 500))
+
+    assert grown == SCRATCH_BYTES_MAX
+    assert len(reader.get_buffer(-1)) <= SCRATCH_BYTES_MIN
+
+
+def test_update_without_a_buffer_is_our_own_error() -> None:
+    with pytest.raises(ValueError, match="get_buffer"):
+        FrameReader(1000).buffer_updated(1)
