@@ -1,0 +1,201 @@
+"""The ordered segments of a log: which one has an offset, writing at the end, reading from the middle.
+
+Knows what changed since it was last made durable, and nothing of offsets that may be read, of
+epochs or of syncing. The log's lock guards all of it, except `read_in`, which says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from kafkaesque.model.errors import CorruptMessage, StorageFailed
+from kafkaesque.model.ids import Offset, TimestampMs
+from kafkaesque.records.batch import BatchHeader
+from kafkaesque.storage.config import LogConfig
+from kafkaesque.storage.index import IndexDamaged
+from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.scanning import cut_batches
+from kafkaesque.storage.segment import Segment, SegmentFacts
+
+_log = logging.getLogger("kafkaesque.storage")
+
+_READ_SIZE_BYTES_MIN: Final = 4096
+_base_offset = attrgetter("base_offset")
+
+
+class ReadResult(NamedTuple):
+    """Whole batches as they lie in the log, each having passed its checksum."""
+
+    records: memoryview
+    next_offset: Offset
+    """Where to read on: behind the last batch, or the offset asked for if there is none."""
+
+
+class ReadRange(NamedTuple):
+    """What a reader wants."""
+
+    offset: Offset
+    limit_offset: Offset
+    max_bytes: int
+    at_least_one: bool
+
+
+class SegmentChain:
+    """At least one segment; the last one is the active one."""
+
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_reported",
+        "config",
+        "has_new_name",
+        "is_saved",
+        "segments",
+        "unsynced",
+    )
+
+    def __init__(
+        self, directory: str, config: LogConfig, files: OpenFiles, segments: list[Segment]
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._reported: set[str] | None = None
+        self.config = config
+        self.segments = segments
+        self.unsynced = [segment for segment in segments if not segment.is_synced]
+        self.has_new_name = False
+        """A file was made whose name is not durable yet."""
+        self.is_saved = True
+        """The segments are those that the structure on disk tells of."""
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    def append(
+        self, buffer: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int
+    ) -> None:
+        """Write the batch at the end, in a new segment if it is time. Raises StorageFailed."""
+        segment = self.segments[-1]
+        config = self.config
+        if segment.must_roll(header, now_ms, config):
+            segment = self.roll(header.base_offset)
+        segment.append(self._files, buffer, header, now_ms, config.index_interval_bytes)
+        if segment.is_synced:
+            self.note_unsynced(segment)
+            if segment.size_bytes == header.size_bytes:
+                self.has_new_name = True
+
+    def roll(self, base_offset: Offset) -> Segment:
+        """Begin a new segment. An empty one is replaced instead of closed."""
+        if self.active.size_bytes == 0:
+            self.segments.pop().unlink(self._files)
+        segment = Segment(self._directory, SegmentFacts(base_offset))
+        self.segments.append(segment)
+        self.is_saved = False
+        return segment
+
+    def note_unsynced(self, segment: Segment) -> None:
+        segment.is_synced = False
+        self.unsynced.append(segment)
+
+    def number_of(self, offset: Offset) -> int:
+        """Which segment has `offset`, or would have."""
+        if offset >= self.segments[-1].base_offset:
+            return len(self.segments) - 1
+        return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
+
+    def position_of(self, segment: Segment, offset: Offset) -> int:
+        """Where a walk towards `offset` may begin. A damaged index is rebuilt first."""
+        try:
+            return segment.position_of(self._files, offset)
+        except IndexDamaged as damage:
+            self._rebuild(segment, damage)
+            return segment.position_of(self._files, offset)
+
+    def position_of_time(self, segment: Segment, timestamp: TimestampMs) -> int:
+        """Where a walk towards `timestamp` may begin. A damaged index is rebuilt first."""
+        try:
+            return segment.position_of_time(self._files, timestamp)
+        except IndexDamaged as damage:
+            self._rebuild(segment, damage)
+            return segment.position_of_time(self._files, timestamp)
+
+    def _rebuild(self, segment: Segment, damage: IndexDamaged) -> None:
+        _log.warning("rebuilding the index of %s: %s", segment.file.path, damage)
+        segment.rebuild(self._files, self.config.index_interval_bytes)
+        self.is_saved = False
+        if segment.is_synced:
+            self.note_unsynced(segment)
+
+    def read_in(
+        self, segment: Segment, position: int, end: int, wanted: ReadRange
+    ) -> tuple[ReadResult, int] | None:
+        """What `wanted` gets of [position, end) and where that ends; None if there is nothing.
+
+        Needs no lock: what lies before `end` does not change.
+        """
+        size_bytes = max(wanted.max_bytes, _READ_SIZE_BYTES_MIN) + self.config.index_interval_bytes
+        while position < end:
+            size_bytes = min(size_bytes, end - position)
+            chunk = self._files.pread(segment.file, size_bytes, position)
+            cut = cut_batches(chunk, *wanted)
+            if cut.end > cut.start:
+                records = memoryview(chunk)[cut.start : cut.end]
+                return ReadResult(records, cut.next_offset), position + cut.end
+            if cut.damage is not None:
+                raise self._damaged(segment, position + cut.damage.position, cut.damage.reason)
+            if cut.missing_bytes == 0:
+                return ReadResult(memoryview(b""), wanted.offset), position
+            position += cut.start
+            if len(chunk) < size_bytes or cut.missing_bytes > end - position > 0:
+                raise self._damaged(segment, position, "the file ends before its last batch does")
+            size_bytes = max(size_bytes, cut.missing_bytes)
+        return None
+
+    def headers(self, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the segment's batches from `position` on."""
+        return segment.headers(self._files, position)
+
+    def cut(self, number: int, position: int) -> None:
+        """Drop everything from `position` of segment `number` on. Raises StorageFailed."""
+        segment = self.segments[number]
+        for doomed in self.segments[number + 1 :]:
+            doomed.unlink(self._files)
+        del self.segments[number + 1 :]
+        self.unsynced = [s for s in self.unsynced if s in self.segments and s is not segment]
+        self.note_unsynced(segment)
+        self.is_saved = False
+        try:
+            segment.cut(self._files, position)
+            segment.rebuild(self._files, self.config.index_interval_bytes)
+        except OSError as error:
+            raise StorageFailed(f"cannot cut {segment.file.path}: {error}") from error
+
+    def take_before(self, offset: Offset) -> list[Segment]:
+        """Take out the segments that end at or before `offset`; never the active one."""
+        count = max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
+        taken = self.segments[:count]
+        del self.segments[:count]
+        self.unsynced = [segment for segment in self.unsynced if segment not in taken]
+        self.is_saved = False
+        return taken
+
+    def forget(self) -> None:
+        """Give back the descriptors."""
+        for segment in self.segments:
+            segment.forget(self._files)
+
+    def _damaged(self, segment: Segment, position: int, reason: str) -> CorruptMessage:
+        """The error for a damaged place, which is logged once."""
+        error = segment.damaged(position, reason)
+        if self._reported is None:
+            self._reported = set()
+        if error.args[0] not in self._reported:
+            self._reported.add(error.args[0])
+            _log.error("%s", error)
+        return error

@@ -1,0 +1,77 @@
+"""Which leader epoch wrote which offsets of a log. Pure; kept with the log's structure on disk."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Final
+
+from kafkaesque.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+EpochStart = tuple[LeaderEpoch, Offset]
+NO_EPOCH_START: Final[EpochStart] = (NO_EPOCH, NO_OFFSET)
+_epoch = itemgetter(0)
+_start = itemgetter(1)
+
+
+class LeaderEpochs:
+    """Epochs with the first offset of each; both ascend strictly (LeaderEpochFileCache)."""
+
+    __slots__ = ("_starts", "latest")
+
+    def __init__(self, starts: Iterable[EpochStart] = ()) -> None:
+        self._starts = list(starts)
+        self.latest = self._starts[-1][0] if self._starts else NO_EPOCH
+
+    @property
+    def latest_start(self) -> EpochStart:
+        """The latest epoch with its first offset, NO_EPOCH_START if there is none."""
+        return self._starts[-1] if self._starts else NO_EPOCH_START
+
+    @property
+    def is_told_by_latest(self) -> bool:
+        """True if whoever knows the latest epoch knows all."""
+        return len(self._starts) <= 1
+
+    def starts(self) -> list[EpochStart]:
+        return list(self._starts)
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        """Note that `epoch` writes from `start_offset` on; False if that was known or is older."""
+        if epoch <= self.latest:
+            return False
+        while self._starts and self._starts[-1][1] >= start_offset:
+            self._starts.pop()
+        self._starts.append((epoch, start_offset))
+        self.latest = epoch
+        return True
+
+    def end_of(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochStart:
+        """The epoch at or below `epoch` that wrote something, and where it ended.
+
+        (NO_EPOCH, NO_OFFSET) for an epoch not heard of yet: KIP-101, KIP-279, KIP-320.
+        """
+        if epoch < 0 or not self._starts or epoch > self.latest:
+            return NO_EPOCH_START
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        higher = bisect_right(self._starts, epoch, key=_epoch)
+        end_offset = self._starts[higher][1]
+        return (self._starts[higher - 1][0] if higher > 0 else epoch), end_offset
+
+    def at(self, offset: Offset) -> LeaderEpoch:
+        """The epoch that wrote `offset`, or would have; NO_EPOCH before the first."""
+        number = bisect_right(self._starts, offset, key=_start)
+        return self._starts[number - 1][0] if number > 0 else NO_EPOCH
+
+    def drop_from(self, offset: Offset) -> None:
+        """Forget the epochs that begin at or behind `offset`: the log was cut there."""
+        self._starts = [entry for entry in self._starts if entry[1] < offset]
+        self.latest = self._starts[-1][0] if self._starts else NO_EPOCH
+
+    def drop_before(self, offset: Offset) -> None:
+        """Forget what ended before `offset`: the log now starts there."""
+        number = bisect_right(self._starts, offset, key=_start)
+        if number > 1 or (number == 1 and self._starts[0][1] < offset):
+            self._starts[:number] = [(self._starts[number - 1][0], offset)]

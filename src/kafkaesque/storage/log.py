@@ -1,0 +1,410 @@
+"""The ordered segments of one partition: append, read, find, roll, cut.
+
+Threads: `append`, `read` and the lookups are quick and belong to the owner's thread. Whatever waits
+for the disk (`sync`, `truncate_to`, `delete_before`, `apply_retention`, `close`) may be called from
+a worker thread at the same time; those exclude one another. Two locks make that safe: `_slow` is
+held by the slow calls from beginning to end, `_lock` only for moments, and always inside `_slow`.
+
+Offsets: log_start_offset <= synced_offset <= log_end_offset.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafkaesque.model.errors import OffsetOutOfRange, StorageFailed, check
+from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
+from kafkaesque.records.batch import BatchHeader
+from kafkaesque.storage import snapshots
+from kafkaesque.storage.chain import ReadRange, ReadResult, SegmentChain
+from kafkaesque.storage.checkpoint import LogStructure, SyncPoint
+from kafkaesque.storage.config import LogConfig
+from kafkaesque.storage.durability import Durability, SyncWork
+from kafkaesque.storage.epochs import NO_EPOCH_START, EpochStart
+from kafkaesque.storage.lookup import TimestampedOffset, find_first, find_latest
+from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.recovery import Recovered, recover
+from kafkaesque.storage.retention import choose_expired
+from kafkaesque.storage.segment import Segment, SegmentFacts
+
+_NEW_DIRECTORY_LEVELS: Final = 3
+"""The log's directory, the topic's, and the one of all topics, whose names may all be new."""
+_FIRST_OFFSET: Final = Offset(0)
+
+
+class Deleted(NamedTuple):
+    """What retention removed."""
+
+    segments: int
+    size_bytes: int
+
+
+class Log:
+    """One partition's batches on disk. Made by `open`."""
+
+    __slots__ = (
+        "_chain",
+        "_directory",
+        "_directory_levels",
+        "_durability",
+        "_epochs",
+        "_files",
+        "_is_saved",
+        "_lock",
+        "_slow",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(
+        self, directory: str, config: LogConfig, files: OpenFiles, found: Recovered
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._chain = SegmentChain(directory, config, files, found.segments)
+        self._chain.is_saved = not found.is_changed
+        self._epochs = found.epochs
+        self._durability = Durability(directory, files, found.synced_offset)
+        self._directory_levels = _NEW_DIRECTORY_LEVELS if found.is_new else 1
+        self._is_saved = True
+        self._lock = threading.Lock()
+        self._slow = threading.Lock()
+        self.log_start_offset = found.log_start_offset
+        self.log_end_offset = found.log_end_offset
+
+    @classmethod
+    def open(
+        cls, directory: Path | str, config: LogConfig, files: OpenFiles, *, clean: bool
+    ) -> Log:
+        """The log in `directory`, made if absent and recovered unless `clean`.
+
+        `clean` says that the node closed all its logs when it last stopped.
+        """
+        path = str(directory)
+        try:
+            return cls(path, config, files, recover(path, config, files, clean=clean))
+        except OSError as error:
+            raise StorageFailed(f"cannot open the log in {path}: {error}") from error
+
+    @property
+    def config(self) -> LogConfig:
+        return self._chain.config
+
+    def set_config(self, config: LogConfig) -> None:
+        """Use these settings from now on; segments that are there stay as they are."""
+        self._chain.config = config
+
+    @property
+    def directory(self) -> Path:
+        return Path(self._directory)
+
+    @property
+    def synced_offset(self) -> Offset:
+        """Everything before it is durable."""
+        return self._durability.synced_offset
+
+    @property
+    def failure(self) -> str | None:
+        """Why this log takes no more records; None while it does."""
+        return self._durability.failure
+
+    @property
+    def needs_sync(self) -> bool:
+        """True if `sync` has something to do."""
+        return bool(self._chain.unsynced) or not (self._is_saved and self._chain.is_saved)
+
+    @property
+    def has_unsynced_closed_segment(self) -> bool:
+        """True if a segment was closed since the last sync.
+
+        Whoever does not sync for every acknowledgement should then do so in the background, as
+        Kafka does, or recovery and memory grow with all that was never synced.
+        """
+        with self._lock:
+            active = self._chain.active
+            return any(segment is not active for segment in self._chain.unsynced)
+
+    @property
+    def size_bytes(self) -> int:
+        with self._lock:
+            return sum(segment.size_bytes for segment in self._chain.segments)
+
+    @property
+    def segments(self) -> tuple[SegmentFacts, ...]:
+        """What there is of each segment, the active one last."""
+        with self._lock:
+            return tuple(segment.facts() for segment in self._chain.segments)
+
+    def append(
+        self, buffer: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int
+    ) -> None:
+        """Write one stamped batch behind the last. StorageFailed leaves the log as it was."""
+        with self._lock:
+            if self._durability.failure is not None:
+                self._durability.refuse_if_failed()
+            if header.base_offset < self.log_end_offset or len(buffer) != header.size_bytes:
+                check(False, f"{self._directory} at {self.log_end_offset} cannot take {header}")
+            self._chain.append(buffer, header, now_ms)
+            if header.leader_epoch > self._epochs.latest:
+                self._epochs.assign(header.leader_epoch, header.base_offset)
+                self._is_saved &= self._epochs.is_told_by_latest
+            self.log_end_offset = header.next_offset
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, limit_offset: Offset, at_least_one: bool = True
+    ) -> ReadResult:
+        """Batches from the one with `offset` on, of one segment, none from `limit_offset` on.
+
+        With `at_least_one` the first is taken even if it is larger than `max_bytes`. A damaged
+        batch is never handed out: those before it are, and reading at it raises CorruptMessage.
+        """
+        chain = self._chain
+        with self._lock:
+            self._check_range(offset)
+            limit_offset = min(limit_offset, self.log_end_offset)
+            if self._durability.failure is not None:
+                limit_offset = min(limit_offset, self._durability.synced_offset)
+            if offset >= limit_offset:
+                return ReadResult(memoryview(b""), offset)
+            segments = chain.segments[chain.number_of(offset) :]
+        wanted = ReadRange(offset, limit_offset, max_bytes, at_least_one)
+        try:
+            for segment in segments:
+                with self._lock:
+                    position, end = chain.position_of(segment, offset), segment.size_bytes
+                found = chain.read_in(segment, position, end, wanted)
+                if found is not None:
+                    result, position = found
+                    with self._lock:
+                        segment.remember(result.next_offset, position)
+                    return result
+        except OSError as error:
+            self._check_range(offset)
+            raise self._unreadable(error) from error
+        return ReadResult(memoryview(b""), offset)
+
+    def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
+        """The headers of all batches from the one with `offset` on, records not looked at."""
+        chain = self._chain
+        with self._lock:
+            segments = chain.segments[chain.number_of(offset) :]
+        try:
+            for segment in segments:
+                with self._lock:
+                    position = chain.position_of(segment, offset)
+                for _, header in chain.headers(segment, position):
+                    if header.next_offset > offset:
+                        yield header
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def find_by_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
+        """The first record with a timestamp of at least `timestamp`."""
+        with self._lock:
+            start, segments = self.log_start_offset, list(self._chain.segments)
+        try:
+            return find_first(segments, self._files, timestamp, start, self._position_of_time)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first record that has the largest timestamp; None if no record has one."""
+        with self._lock:
+            start, segments = self.log_start_offset, list(self._chain.segments)
+        try:
+            return find_latest(segments, self._files, start)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def epoch_end(self, epoch: LeaderEpoch) -> EpochStart:
+        """The epoch at or below `epoch` that wrote here, and the offset behind its last record.
+
+        (NO_EPOCH, NO_OFFSET) for an epoch that this log has not heard of.
+        """
+        with self._lock:
+            return self._epochs.end_of(epoch, self.log_end_offset)
+
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
+        """The leader epoch that wrote `offset`; NO_EPOCH if that is not known."""
+        with self._lock:
+            return self._epochs.at(offset)
+
+    def _check_range(self, offset: Offset) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]"
+            )
+
+    def _position_of_time(self, segment: Segment, timestamp: TimestampMs) -> int:
+        with self._lock:
+            return self._chain.position_of_time(segment, timestamp)
+
+    def _unreadable(self, error: OSError) -> StorageFailed:
+        return StorageFailed(f"cannot read {self._directory}: {error}")
+
+    def sync(self) -> Offset:
+        """Make everything appended so far durable; the offset up to which that is so.
+
+        After a failed fsync this and `append` raise StorageFailed for good.
+        """
+        with self._slow:
+            self._sync()
+            return self._durability.synced_offset
+
+    def _sync(self) -> None:
+        """With `_slow` held."""
+        with self._lock:
+            self._durability.refuse_if_failed()
+            if not self.needs_sync:
+                return
+            work = self._take_work()
+        is_complete = False
+        try:
+            is_complete = self._durability.perform(work, self._lock)
+        finally:
+            if not is_complete:
+                self._put_back(work)
+
+    def _take_work(self) -> SyncWork:
+        chain = self._chain
+        is_saved = self._is_saved and chain.is_saved
+        closed = tuple(segment.facts() for segment in chain.segments[:-1])
+        work = SyncWork(
+            SyncPoint(self.log_end_offset, chain.active.facts(), self._epochs.latest_start),
+            chain.unsynced,
+            None
+            if is_saved
+            else LogStructure(self.log_start_offset, tuple(self._epochs.starts()), closed),
+            self._directory_levels if chain.has_new_name else 0,
+        )
+        for segment in work.segments:
+            segment.is_synced = True
+        chain.unsynced = []
+        chain.has_new_name = False
+        self._is_saved = chain.is_saved = True
+        return work
+
+    def _put_back(self, work: SyncWork) -> None:
+        """What could not be made durable is still to be done."""
+        with self._lock:
+            for segment in work.segments:
+                if segment.is_synced:
+                    self._chain.note_unsynced(segment)
+            self._chain.has_new_name |= work.directory_levels > 0
+            self._is_saved = self._is_saved and work.structure is None
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove the batches that have records at or behind `offset`; the log then ends before it.
+
+        A batch that begins before `offset` and ends behind it goes as a whole.
+        """
+        with self._slow:
+            with self._lock:
+                if offset >= self.log_end_offset:
+                    return
+                check(offset >= self.log_start_offset, f"cannot cut {self._directory} at {offset}")
+                self._cut(self._chain.number_of(offset), offset)
+            self._sync()
+
+    def _cut(self, number: int, offset: Offset) -> None:
+        """With both locks held: whoever reads must not see it half done."""
+        segment = self._chain.segments[number]
+        position, end_offset = segment.size_bytes, offset
+        start = self._chain.position_of(segment, offset)
+        for at, header in self._chain.headers(segment, start):
+            if header.next_offset > offset:
+                position, end_offset = at, min(offset, header.base_offset)
+                break
+        if end_offset < self._durability.synced_offset:
+            # Until the next sync point the whole segment counts as not durable: recovery reads it.
+            base = segment.base_offset
+            self._durability.lower(SyncPoint(base, SegmentFacts(base), NO_EPOCH_START))
+        self._chain.cut(number, position)
+        self._epochs.drop_from(end_offset)
+        self._is_saved = False
+        self.log_end_offset = end_offset
+        snapshots.delete_snapshots(self._directory, before=_FIRST_OFFSET, behind=end_offset)
+
+    def delete_before(self, offset: Offset) -> None:
+        """Make `offset` the first one, durably; segments that end before it are deleted."""
+        with self._slow:
+            if offset <= self.log_start_offset:
+                return
+            self._check_range(offset)
+            self._sync()
+            self._start_at(offset)
+            if not self._is_saved:
+                raise StorageFailed(f"cannot record the new first offset of {self._directory}")
+
+    def apply_retention(self, now_ms: int, *, end_offset: Offset | None = None) -> Deleted:
+        """Delete the oldest segments as far as the settings say; nothing behind `end_offset`."""
+        with self._slow:
+            if self._count_expired(now_ms, end_offset) == 0:
+                return Deleted(0, 0)
+            self._sync()
+            with self._lock:
+                chain = self._chain
+                count = self._count_expired(now_ms, end_offset)
+                if count == len(chain.segments):
+                    # Never lose what was appended since the sync: it was not looked at.
+                    if chain.active.is_synced:
+                        chain.roll(self.log_end_offset)
+                    else:
+                        count -= 1
+                size_bytes = sum(segment.size_bytes for segment in chain.segments[:count])
+                start = max(self.log_start_offset, chain.segments[count].base_offset)
+            self._sync()
+            self._start_at(start)
+        return Deleted(count, size_bytes)
+
+    def _count_expired(self, now_ms: int, end_offset: Offset | None) -> int:
+        facts = [segment.facts() for segment in self._chain.segments]
+        limit = self.log_end_offset if end_offset is None else end_offset
+        return choose_expired(facts, limit, now_ms, self._chain.config)
+
+    def _start_at(self, offset: Offset) -> None:
+        """Move the first offset and delete what lies before it, with `_slow` held.
+
+        Files go first and the structure follows, so that a full disk can be relieved: recovery
+        takes segments that are missing in front as deleted.
+        """
+        with self._lock:
+            doomed = self._chain.take_before(offset)
+            self.log_start_offset = offset
+            self._epochs.drop_before(offset)
+            self._is_saved = False
+        for segment in doomed:
+            segment.unlink(self._files)
+        self._sync()
+
+    def save_snapshot(self, offset: Offset, content: bytes) -> None:
+        """Keep `content` beside the segments as the state at `offset`."""
+        snapshots.save_snapshot(self._directory, offset, content)
+
+    def latest_snapshot(self, offset: Offset) -> tuple[Offset, bytes] | None:
+        """The last sound snapshot at or before `offset`, with its offset."""
+        return snapshots.latest_snapshot(self._directory, offset)
+
+    def prune_snapshots(self, keep: int) -> None:
+        """Delete all but the last `keep` snapshots, and those before the log's start."""
+        snapshots.delete_snapshots(
+            self._directory, before=self.log_start_offset, behind=self.log_end_offset, keep=keep
+        )
+
+    def close(self, clean: bool = True) -> None:
+        """Give back the descriptors; if `clean`, sync first so that the next open reads nothing."""
+        with self._slow:
+            if clean and self._durability.failure is None:
+                self._sync()
+            with self._lock:
+                self._chain.forget()
+                self._durability.forget()
+
+    def delete(self) -> None:
+        """Remove the log with its directory."""
+        self.close(clean=False)
+        shutil.rmtree(self._directory, ignore_errors=True)

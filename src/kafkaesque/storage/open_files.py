@@ -1,0 +1,196 @@
+"""A bounded set of open file descriptors, shared by all logs of a node.
+
+A log with a thousand segments, or a node with five thousand logs, has far more files than a process
+may hold open. Whoever wants to use a file acquires it, which opens it if needed, and releases it;
+files not in use are closed, least recently used first. Safe to use from any thread.
+
+Linux keeps a write-back error with the inode and reports it to the next fsync even through a
+descriptor opened later (errseq_t, 4.16+), so closing a file with unsynced data does not lose it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from kafkaesque.model.errors import check
+
+FILES_MIN: Final = 16
+FILES_MAX: Final = 4096
+_SHARE_OF_LIMIT: Final = 4
+"""A quarter of the descriptors for logs; most of the rest is for connections."""
+
+
+class SystemCalls:
+    """What is asked of the operating system, in one place so that a test can make it fail."""
+
+    def open(self, path: str, *, create: bool) -> int:
+        return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
+        return os.pread(fd, size_bytes, position)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        return os.pwrite(fd, data, position)
+
+    def ftruncate(self, fd: int, size_bytes: int) -> None:
+        os.ftruncate(fd, size_bytes)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+class OpenFile:
+    """A file that may or may not be open now. Only OpenFiles touches what is behind the path."""
+
+    __slots__ = ("fd", "is_leaving", "path", "users")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = -1
+        self.users = 0
+        self.is_leaving = False
+
+
+class OpenFiles:
+    """At most `files_max` descriptors, except while more than that many are in use at once."""
+
+    __slots__ = ("_lock", "_open", "calls", "files_max")
+
+    def __init__(self, files_max: int | None = None, calls: SystemCalls | None = None) -> None:
+        self.files_max = default_files_max() if files_max is None else files_max
+        check(self.files_max >= 1, "a node needs at least one open file")
+        self.calls = calls or SystemCalls()
+        self._open: OrderedDict[OpenFile, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """Descriptors held now."""
+        return len(self._open)
+
+    def acquire(self, file: OpenFile, *, create: bool = False) -> int:
+        """A descriptor that stays valid until `release`. Raises OSError."""
+        with self._lock:
+            if file.fd < 0:
+                self._make_room()
+                file.fd = self.calls.open(file.path, create=create)
+                self._open[file] = None
+            else:
+                self._open.move_to_end(file)
+            file.users += 1
+            return file.fd
+
+    def release(self, file: OpenFile) -> None:
+        with self._lock:
+            file.users -= 1
+            if file.is_leaving and file.users == 0:
+                self._close(file)
+
+    def pread(self, file: OpenFile, size_bytes: int, position: int) -> bytes:
+        """Up to `size_bytes` from `position`; fewer only at the end of the file."""
+        fd = self.acquire(file)
+        try:
+            data = self.calls.pread(fd, size_bytes, position)
+            while len(data) < size_bytes:
+                more = self.calls.pread(fd, size_bytes - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+            return data
+        finally:
+            self.release(file)
+
+    def pwrite(self, file: OpenFile, data: bytes | bytearray | memoryview, position: int) -> None:
+        """All of `data` at `position`, creating the file if needed."""
+        fd = self.acquire(file, create=True)
+        try:
+            written = self.calls.pwrite(fd, data, position)
+            if written != len(data):
+                rest = memoryview(data)[written:]
+                position += written
+                while rest:
+                    written = self.calls.pwrite(fd, rest, position)
+                    rest = rest[written:]
+                    position += written
+        finally:
+            self.release(file)
+
+    def truncate(self, file: OpenFile, size_bytes: int) -> None:
+        fd = self.acquire(file, create=True)
+        try:
+            self.calls.ftruncate(fd, size_bytes)
+        finally:
+            self.release(file)
+
+    def sync(self, file: OpenFile) -> None:
+        fd = self.acquire(file)
+        try:
+            self.calls.fdatasync(fd)
+        finally:
+            self.release(file)
+
+    def size_bytes(self, file: OpenFile) -> int:
+        """The file's size; 0 if there is none."""
+        try:
+            return os.stat(file.path).st_size
+        except FileNotFoundError:
+            return 0
+
+    def modified_ms(self, file: OpenFile) -> int:
+        """When the file was last written, in wall-clock milliseconds; 0 if there is none."""
+        try:
+            return os.stat(file.path).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return 0
+
+    def forget(self, file: OpenFile) -> None:
+        """Close the file, now or, if another thread is using it, as soon as it is released."""
+        with self._lock:
+            if file.fd < 0:
+                return
+            if file.users == 0:
+                self._close(file)
+            else:
+                file.is_leaving = True
+
+    def close(self) -> None:
+        """Close every file."""
+        with self._lock:
+            for file in list(self._open):
+                self._close(file)
+
+    def _make_room(self) -> None:
+        if len(self._open) < self.files_max:
+            return
+        for file in self._open:
+            if file.users == 0:
+                self._close(file)
+                return
+
+    def _close(self, file: OpenFile) -> None:
+        del self._open[file]
+        file.is_leaving = False
+        fd, file.fd = file.fd, -1
+        self.calls.close(fd)
+
+
+def default_files_max() -> int:
+    """A share of what this process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return FILES_MAX
+    return max(FILES_MIN, min(FILES_MAX, soft // _SHARE_OF_LIMIT))

@@ -1,0 +1,139 @@
+"""Walking over batches as they lie in a file. Pure: bytes come in through a function.
+
+Nothing that fails its checksum is handed to a reader. A batch that is merely passed by on the way to
+the wanted offset is not checked: its header has to make sense, its records are nobody's concern.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from kafkaesque.model.errors import CorruptMessage, KafkaError
+from kafkaesque.model.ids import Offset
+from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
+from kafkaesque.records.batch import (
+    CHECKSUMMED_POSITION,
+    HEADER_SIZE_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    read_header,
+    verify_crc,
+)
+from kafkaesque.records.crc32c import crc32c
+
+Read = Callable[[int, int], bytes]
+"""(size_bytes, position) -> bytes, fewer only at the end."""
+
+_BRIEF: Final = struct.Struct(">qi4xbI2xi")
+"""Base offset, length, magic, checksum, last offset delta: what a reader needs of a header, for a
+third of the price of a BatchHeader."""
+HEADERS_CHUNK_BYTES: Final = 16 * 1024
+VERIFY_CHUNK_BYTES: Final = 1024 * 1024
+
+
+class Damage(NamedTuple):
+    """Where in the chunk the bytes stop making sense, and why."""
+
+    position: int
+    reason: str
+
+
+class Cut(NamedTuple):
+    """Which part of a chunk to hand out: [start, end), and what stands behind it."""
+
+    start: int
+    end: int
+    next_offset: Offset
+    """Behind the last batch handed out; the wanted offset if there is none."""
+    missing_bytes: int
+    """Above 0 if the batch at `start` does not end in the chunk: its whole size."""
+    damage: Damage | None
+
+
+def cut_batches(
+    chunk: bytes, offset: Offset, limit_offset: Offset, max_bytes: int, at_least_one: bool
+) -> Cut:
+    """Choose the whole, sound batches from the one with `offset` on, up to the limits.
+
+    `chunk` starts with a batch at or before `offset`. With `at_least_one` the first batch is taken
+    whatever its size.
+    """
+    view = memoryview(chunk)
+    length = len(chunk)
+    start = position = 0
+    next_offset = offset
+    while position + HEADER_SIZE_BYTES <= length:
+        base_offset, size_bytes, magic, crc, delta = _BRIEF.unpack_from(chunk, position)
+        size_bytes += LENGTH_OVERHEAD_BYTES
+        if magic != MAGIC or not HEADER_SIZE_BYTES <= size_bytes <= BATCH_SIZE_BYTES_MAX:
+            return Cut(start, position, next_offset, 0, Damage(position, "no batch header"))
+        if delta < 0 or (position > start and base_offset < next_offset):
+            return Cut(start, position, next_offset, 0, Damage(position, "offsets go back"))
+        end = position + size_bytes
+        if base_offset + delta < offset:
+            start = position = end
+            continue
+        if base_offset >= limit_offset:
+            break
+        if end - start > max_bytes and not (at_least_one and position == start):
+            break
+        if end > length:
+            missing_bytes = size_bytes if position == start else 0
+            return Cut(start, position, next_offset, missing_bytes, None)
+        if crc32c(view[position + CHECKSUMMED_POSITION : end]) != crc:
+            return Cut(start, position, next_offset, 0, Damage(position, "checksum mismatch"))
+        next_offset = Offset(base_offset + delta + 1)
+        position = end
+    else:
+        if position == start:
+            return Cut(start, start, next_offset, HEADER_SIZE_BYTES, None)
+    return Cut(start, position, next_offset, 0, None)
+
+
+def iter_headers(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch in [position, end), records not looked at.
+
+    CorruptMessage where there is no header, with the position as its second argument.
+    """
+    chunk, chunk_position = b"", position
+    while position < end:
+        if position + HEADER_SIZE_BYTES > chunk_position + len(chunk):
+            chunk = read(min(HEADERS_CHUNK_BYTES, end - position), position)
+            chunk_position = position
+        header = _header_at(chunk, position - chunk_position, position)
+        yield position, header
+        position += header.size_bytes
+
+
+def iter_verified(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch in [position, end), each having passed its checksum.
+
+    CorruptMessage at the first one that has not, with the position as its second argument.
+    """
+    chunk, chunk_position = b"", position
+    while position < end:
+        at = position - chunk_position
+        if at + HEADER_SIZE_BYTES > len(chunk):
+            chunk = read(min(VERIFY_CHUNK_BYTES, end - position), position)
+            chunk_position, at = position, 0
+        header = _header_at(chunk, at, position)
+        if at + header.size_bytes > len(chunk):
+            wanted = min(max(VERIFY_CHUNK_BYTES, header.size_bytes), end - position)
+            chunk = read(wanted, position)
+            chunk_position, at = position, 0
+        try:
+            verify_crc(chunk, header, at)
+        except CorruptMessage as error:
+            raise CorruptMessage(error.args[0], position) from None
+        yield position, header
+        position += header.size_bytes
+
+
+def _header_at(chunk: bytes, at: int, position: int) -> BatchHeader:
+    try:
+        return read_header(chunk, at)
+    except KafkaError as error:
+        raise CorruptMessage(error.args[0], position) from None

@@ -1,0 +1,242 @@
+"""One file of batches with its sparse index, named by the first offset it may hold.
+
+A segment knows where things are; which segment to ask, what may be read and what is durable is the
+log's affair. Not safe for several threads by itself: the log's lock guards whatever changes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from kafkaesque.model.errors import CorruptMessage, StorageFailed
+from kafkaesque.model.ids import NO_TIMESTAMP, Offset, TimestampMs
+from kafkaesque.records.batch import BatchHeader, read_header, verify_crc
+from kafkaesque.storage.config import POSITION_MAX, LogConfig
+from kafkaesque.storage.index import ENTRY_SIZE_BYTES, SparseIndex
+from kafkaesque.storage.open_files import OpenFile, OpenFiles
+from kafkaesque.storage.scanning import Read, iter_headers
+
+_log = logging.getLogger("kafkaesque.storage")
+
+OFFSET_DELTA_MAX: Final = 2**31 - 1
+"""Offsets in an index have 32 bits; Kafka rolls at the same distance."""
+_RECENT_MAX: Final = 128
+"""Remembered batch starts: enough for every consumer near the tail of one partition."""
+
+
+class SegmentFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What has to be known of a segment without reading it."""
+
+    base_offset: Offset
+    size_bytes: int = 0
+    first_timestamp: TimestampMs = NO_TIMESTAMP
+    """Maximum timestamp of the first batch (or when it came, if it has none): rolling by age."""
+    max_timestamp: TimestampMs = NO_TIMESTAMP
+    max_timestamp_position: int = 0
+    """Of the first batch that has it."""
+    index_count: int = 0
+
+
+class Segment:
+    """The batches from `base_offset` on."""
+
+    __slots__ = (
+        "_indexed_position",
+        "_needs_repair",
+        "_recent",
+        "base_offset",
+        "file",
+        "first_timestamp",
+        "index",
+        "is_synced",
+        "max_timestamp",
+        "max_timestamp_position",
+        "size_bytes",
+    )
+
+    def __init__(self, directory: str, facts: SegmentFacts) -> None:
+        self.base_offset = facts.base_offset
+        self.size_bytes = facts.size_bytes
+        self.first_timestamp = facts.first_timestamp
+        self.max_timestamp = facts.max_timestamp
+        self.max_timestamp_position = facts.max_timestamp_position
+        self.file = OpenFile(f"{directory}/{facts.base_offset:020d}.log")
+        index_file = OpenFile(f"{directory}/{facts.base_offset:020d}.index")
+        self.index = SparseIndex(index_file, facts.index_count)
+        self.is_synced = True
+        self._indexed_position = facts.size_bytes
+        self._recent: dict[int, int] | None = None
+        self._needs_repair = False
+
+    def facts(self) -> SegmentFacts:
+        return SegmentFacts(
+            self.base_offset,
+            self.size_bytes,
+            self.first_timestamp,
+            self.max_timestamp,
+            self.max_timestamp_position,
+            self.index.count,
+        )
+
+    def must_roll(self, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
+        """Whether the batch belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
+        if header.base_offset + header.last_offset_delta - self.base_offset > OFFSET_DELTA_MAX:
+            return True
+        if self.size_bytes == 0:
+            return False
+        size_bytes = self.size_bytes + header.size_bytes
+        if size_bytes > config.segment_bytes or size_bytes > POSITION_MAX:
+            return True
+        timestamp = header.max_timestamp if header.max_timestamp >= 0 else now_ms
+        if timestamp - self.first_timestamp > config.segment_ms:
+            return True
+        return (self.index.count + 1) * ENTRY_SIZE_BYTES > config.segment_index_bytes
+
+    def append(
+        self,
+        files: OpenFiles,
+        buffer: bytes | bytearray | memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        interval_bytes: int,
+    ) -> None:
+        """Write the batch behind the others, or raise StorageFailed and leave no trace of it."""
+        if self._needs_repair:
+            self._repair(files)
+        try:
+            files.pwrite(self.file, buffer, self.size_bytes)
+        except OSError as error:
+            self._needs_repair = True
+            try:
+                self._repair(files)
+            except StorageFailed as repair_error:
+                _log.error("%s", repair_error)
+            raise StorageFailed(f"cannot write {self.file.path}: {error}") from error
+        position = self.size_bytes
+        self.note(header, now_ms, interval_bytes)
+        self.remember(header.base_offset, position)
+
+    def note(self, header: BatchHeader, now_ms: int, interval_bytes: int) -> None:
+        """Account for a batch that now stands at the end of the file."""
+        position = self.size_bytes
+        if position == 0:
+            self.first_timestamp = (
+                header.max_timestamp if header.max_timestamp >= 0 else TimestampMs(now_ms)
+            )
+            self._indexed_position = 0
+        elif position - self._indexed_position >= interval_bytes:
+            delta = header.base_offset - self.base_offset
+            self.index.append(delta, position, self.max_timestamp)
+            self._indexed_position = position
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_position = position
+        self.size_bytes = position + header.size_bytes
+
+    def remember(self, offset: int, position: int) -> None:
+        """A reader that comes for `offset` will find it at `position`."""
+        recent = self._recent
+        if recent is None:
+            self._recent = {offset: position}
+            return
+        if len(recent) >= _RECENT_MAX:
+            recent.clear()
+        recent[offset] = position
+
+    def position_of(self, files: OpenFiles, offset: int) -> int:
+        """Where a walk towards `offset` may begin: a batch at or before it. Raises IndexDamaged."""
+        if self._recent is not None and offset in self._recent:
+            return self._recent[offset]
+        return self.index.floor_offset(files, max(0, offset - self.base_offset))[1]
+
+    def position_of_time(self, files: OpenFiles, timestamp: int) -> int:
+        """Where a walk towards the first record at or after `timestamp` may begin.
+
+        Raises IndexDamaged.
+        """
+        return self.index.floor_time(files, timestamp)[1]
+
+    def headers(self, files: OpenFiles, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the batches from `position` on; CorruptMessage names the file."""
+        try:
+            yield from iter_headers(self.reader(files), position, self.size_bytes)
+        except CorruptMessage as error:
+            raise self.damaged(error.args[1], error.args[0]) from None
+
+    def read_batch(self, files: OpenFiles, position: int, size_bytes: int) -> bytes:
+        """One whole batch, checked."""
+        data = self.reader(files)(size_bytes, position)
+        try:
+            verify_crc(data, read_header(data))
+        except CorruptMessage as error:
+            raise self.damaged(position, error.args[0]) from None
+        return data
+
+    def reader(self, files: OpenFiles) -> Read:
+        return partial(files.pread, self.file)
+
+    def damaged(self, position: int, reason: str) -> CorruptMessage:
+        return CorruptMessage(f"{self.file.path} is damaged at position {position}: {reason}")
+
+    def rebuild(self, files: OpenFiles, interval_bytes: int) -> None:
+        """Recompute from the headers what is known about [0, size_bytes), index included.
+
+        Batches behind damage stay unindexed; they are found by walking as far as that is possible.
+        """
+        directory = self.file.path.rpartition("/")[0]
+        fresh = Segment(directory, SegmentFacts(self.base_offset))
+        modified_ms = files.modified_ms(self.file)
+        try:
+            for _, header in iter_headers(self.reader(files), 0, self.size_bytes):
+                fresh.note(header, modified_ms, interval_bytes)
+        except CorruptMessage as error:
+            _log.error("%s", self.damaged(error.args[1], error.args[0]))
+        self.first_timestamp = fresh.first_timestamp
+        self.max_timestamp = fresh.max_timestamp
+        self.max_timestamp_position = fresh.max_timestamp_position
+        self._indexed_position = fresh._indexed_position
+        self._recent = None
+        files.truncate(self.index.file, 0)
+        fresh.index.file = self.index.file
+        self.index = fresh.index
+
+    def cut(self, files: OpenFiles, position: int) -> None:
+        """Drop every byte from `position` on; `rebuild` then says what is left."""
+        files.truncate(self.file, position)
+        self.size_bytes = position
+        self._recent = None
+        self._needs_repair = False
+
+    def forget(self, files: OpenFiles) -> None:
+        """Give back the descriptors."""
+        files.forget(self.file)
+        files.forget(self.index.file)
+
+    def unlink(self, files: OpenFiles) -> None:
+        """Remove the files; a reader in another thread may still finish with an open one.
+
+        A file that cannot be removed is left for the next recovery, which finds it useless.
+        """
+        for file in (self.file, self.index.file):
+            files.forget(file)
+            try:
+                os.unlink(file.path)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                _log.warning("cannot delete %s: %s", file.path, error)
+
+    def _repair(self, files: OpenFiles) -> None:
+        """Remove what a failed write may have left; until that works nothing is appended."""
+        try:
+            if files.size_bytes(self.file) > self.size_bytes:
+                files.truncate(self.file, self.size_bytes)
+        except OSError as error:
+            raise StorageFailed(f"cannot repair {self.file.path}: {error}") from error
+        self._needs_repair = False

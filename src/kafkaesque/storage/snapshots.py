@@ -1,0 +1,66 @@
+"""Named blobs that belong to an offset of a log, kept beside its segments.
+
+The content is opaque (today: producers' state). Each is written atomically and carries a checksum;
+one that is damaged counts as absent, because what it holds can be rebuilt from an older one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from typing import Final
+
+from kafkaesque.model.errors import StorageFailed
+from kafkaesque.model.ids import Offset
+from kafkaesque.storage import durable_state
+
+_log = logging.getLogger("kafkaesque.storage")
+
+_SUFFIX: Final = ".snapshot"
+
+
+def save_snapshot(directory: str, offset: Offset, content: bytes) -> None:
+    path = _path(directory, offset)
+    try:
+        durable_state.save(path, content)
+    except OSError as error:
+        raise StorageFailed(f"cannot write {path}: {error}") from error
+
+
+def latest_snapshot(directory: str, offset: Offset) -> tuple[Offset, bytes] | None:
+    """The last sound snapshot at or before `offset`."""
+    for at in reversed(list_snapshots(directory)):
+        if at > offset:
+            continue
+        try:
+            content = durable_state.load(_path(directory, at))
+        except (durable_state.StateDamaged, OSError) as error:
+            _log.warning("ignoring a snapshot: %s", error)
+            continue
+        if content is not None:
+            return at, content
+    return None
+
+
+def list_snapshots(directory: str) -> list[Offset]:
+    """The offsets that have a snapshot, ascending."""
+    stems = [name.removesuffix(_SUFFIX) for name in os.listdir(directory) if name.endswith(_SUFFIX)]
+    return sorted(Offset(int(stem)) for stem in stems if stem.isdecimal())
+
+
+def delete_snapshots(
+    directory: str, *, before: Offset, behind: Offset, keep: int | None = None
+) -> None:
+    """Delete those before or behind the offsets given, and of the rest all but the last `keep`."""
+    offsets = list_snapshots(directory)
+    wanted = [offset for offset in offsets if before <= offset <= behind]
+    if keep is not None:
+        wanted = wanted[len(wanted) - min(keep, len(wanted)) :]
+    for offset in set(offsets) - set(wanted):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_path(directory, offset))
+
+
+def _path(directory: str, offset: Offset) -> str:
+    return f"{directory}/{offset:020d}{_SUFFIX}"
