@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.groups.types import NOTHING, Effects, LeaveAnswer, LeftMember
+from kafkaesque.model.errors import ErrorCode
+
+from .driver import JOIN
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (LeaveAnswer(), ErrorCode.NONE),
+        (LeaveAnswer(error=ErrorCode.NOT_COORDINATOR), ErrorCode.NOT_COORDINATOR),
+        (
+            LeaveAnswer(members=(LeftMember("a", None, ErrorCode.UNKNOWN_MEMBER_ID),)),
+            ErrorCode.UNKNOWN_MEMBER_ID,
+        ),
+    ],
+)
+def test_old_leave_answer_has_the_error_of_its_one_member(
+    answer: LeaveAnswer, error: ErrorCode
+) -> None:
+    assert answer.single_error is error
+
+
+def test_join_asks_for_what_its_version_knows() -> None:
+    assert not JOIN.must_know_member_id
+    assert not JOIN.can_skip_assignment
+
+
+def test_nothing_is_no_effects() -> None:
+    assert Effects() == NOTHING
