@@ -1,0 +1,277 @@
+"""Requests to commands. Nothing here changes a table: an operation looks at the tables and returns
+the commands to commit and the answer to give once they are, or raises the KafkaError that refuses it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from kafkaesque.cluster import commands
+from kafkaesque.cluster.config_changes import (
+    ConfigChange,
+    changed_broker_configs,
+    changed_topic_configs,
+    given_topic_configs,
+)
+from kafkaesque.cluster.placement import place
+from kafkaesque.cluster.tables import Tables, Topic, folded_name
+from kafkaesque.model import limits
+from kafkaesque.model.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    KafkaError,
+    PolicyViolation,
+    TopicAlreadyExists,
+)
+from kafkaesque.model.ids import NodeId, ProducerId
+from kafkaesque.model.settings import BrokerConfig
+
+T = TypeVar("T")
+
+PRODUCER_ID_BLOCK = 1000
+"""Ids reserved at a time: one write to the log serves this many producers."""
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""Kafka keeps this name for its controller's log; tools would take a topic of that name for it."""
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """Commit `commands`, then give `answer`."""
+
+    commands: tuple[commands.Command, ...]
+    answer: T
+
+    def dry(self) -> Outcome[T]:
+        """The same answer with nothing to commit: validate-only."""
+        return Outcome((), self.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What a client asks for; -1 stands for the broker's default, as on the wire."""
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Controller:
+    """The rules of the control plane; every dependency on the outside is an argument."""
+
+    tables: Tables
+    config: BrokerConfig
+    nodes: Callable[[], Sequence[NodeId]]
+    new_topic_id: Callable[[], UUID]
+
+    def create_topic(self, wanted: NewTopic) -> Outcome[Topic]:
+        """A new topic. The answer is the topic as it will be, also for validate-only."""
+        check_topic_name(wanted.name)
+        if wanted.name == CLUSTER_METADATA_TOPIC:
+            raise InvalidRequest(f"Creation of internal topic {wanted.name} is prohibited.")
+        self._refuse_taken(wanted.name)
+        configs = given_topic_configs(wanted.configs)
+        replicas = self._replicas_of(wanted)
+        self._refuse_too_many(len(replicas))
+        command = commands.CreateTopic(wanted.name, self.new_topic_id(), replicas, configs)
+        preview = Tables()
+        preview.apply(command)
+        return Outcome((command,), preview.by_name[wanted.name])
+
+    def create_topics(self, wanted: Sequence[NewTopic]) -> Outcome[list[Topic | KafkaError]]:
+        """Several topics in one commit. One that is refused does not hinder the others."""
+        drafted = replace(
+            self.tables,
+            by_name=dict(self.tables.by_name),
+            by_id=dict(self.tables.by_id),
+            by_folded_name=dict(self.tables.by_folded_name),
+        )
+        draft = replace(self, tables=drafted)
+        accepted: list[commands.Command] = []
+        answers: list[Topic | KafkaError] = []
+        for one in wanted:
+            try:
+                outcome = draft.create_topic(one)
+            except KafkaError as error:
+                answers.append(error)
+                continue
+            for command in outcome.commands:
+                drafted.apply(command)
+            accepted += outcome.commands
+            answers.append(outcome.answer)
+        return Outcome(tuple(accepted), answers)
+
+    def delete_topics(self, topics: Sequence[Topic]) -> Outcome[None]:
+        """All of them in one commit."""
+        return Outcome(tuple(commands.DeleteTopic(topic.topic_id) for topic in topics), None)
+
+    def create_partitions(
+        self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> Outcome[None]:
+        """Grow `topic` to `count` partitions in all."""
+        refuse_internal(topic)
+        added = count - topic.partition_count
+        if added == 0:
+            raise InvalidPartitions(f"Topic already has {count} partition(s).")
+        if added < 0:
+            raise InvalidPartitions(
+                f"The topic {topic.name} currently has {topic.partition_count} partition(s); "
+                f"{count} would not be an increase."
+            )
+        self._refuse_too_many(added)
+        factor = len(topic.replicas[0])
+        if assignments is None:
+            replicas = place(self.nodes(), added, factor, start=topic.partition_count)
+        else:
+            if len(assignments) != added:
+                raise InvalidReplicaAssignment(
+                    f"Attempted to add {added} additional partition(s), but only "
+                    f"{len(assignments)} assignment(s) were specified."
+                )
+            replicas = tuple(self._checked_nodes(nodes, factor) for nodes in assignments)
+        return Outcome((commands.AddPartitions(topic.topic_id, replicas),), None)
+
+    def change_topic_configs(
+        self, topic: Topic, changes: Sequence[ConfigChange], *, replace_all: bool = False
+    ) -> Outcome[None]:
+        """What is not named stays, or with `replace_all` (AlterConfigs) returns to its default."""
+        configs = changed_topic_configs({} if replace_all else topic.configs, changes, self.config)
+        return Outcome((commands.SetTopicConfigs(topic.topic_id, configs),), None)
+
+    def change_broker_configs(
+        self,
+        node_id: NodeId | None,
+        changes: Sequence[ConfigChange],
+        *,
+        replace_all: bool = False,
+    ) -> Outcome[None]:
+        """As for topics. `node_id` None is the default of all brokers."""
+        current = {} if replace_all else self.tables.broker_configs.get(node_id, {})
+        configs = changed_broker_configs(current, changes, self.config)
+        return Outcome((commands.SetBrokerConfigs(node_id, configs),), None)
+
+    def reserve_producer_ids(self) -> Outcome[range]:
+        first = self.tables.next_producer_id
+        end = ProducerId(first + PRODUCER_ID_BLOCK)
+        return Outcome((commands.ReserveProducerIds(end),), range(first, end))
+
+    def _refuse_taken(self, name: str) -> None:
+        if name in self.tables.by_name:
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+        other = self.tables.by_folded_name.get(folded_name(name))
+        if other is not None:
+            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {other.name}")
+
+    def _refuse_too_many(self, added: int) -> None:
+        total = self.tables.partition_count + added
+        if total > self.config.max_partitions:
+            raise PolicyViolation(
+                f"The cluster would have {total} partitions; max.partitions is "
+                f"{self.config.max_partitions}. Raise it with --set max.partitions={total}."
+            )
+
+    def _replicas_of(self, wanted: NewTopic) -> tuple[tuple[NodeId, ...], ...]:
+        if wanted.assignments:
+            return self._assigned_replicas(wanted)
+        count = wanted.partition_count
+        factor = wanted.replication_factor
+        if factor == 0 or factor < -1:
+            raise InvalidReplicationFactor(
+                "Replication factor must be larger than 0, or -1 to use the default value."
+            )
+        if count == 0 or count < -1:
+            raise InvalidPartitions(
+                "Number of partitions was set to an invalid non-positive value."
+            )
+        if count == -1:
+            count = self.config.num_partitions
+        if factor == -1:
+            factor = self.config.default_replication_factor
+        self._refuse_too_many(count)
+        return place(self.nodes(), count, factor, start=self.tables.partition_count)
+
+    def _assigned_replicas(self, wanted: NewTopic) -> tuple[tuple[NodeId, ...], ...]:
+        if wanted.replication_factor != -1:
+            raise InvalidRequest(
+                "A manual partition assignment was specified, but replication factor was not set to -1."
+            )
+        if wanted.partition_count != -1:
+            raise InvalidRequest(
+                "A manual partition assignment was specified, but numPartitions was not set to -1."
+            )
+        factor = len(next(iter(wanted.assignments.values())))
+        checked = {
+            index: self._checked_nodes(nodes, factor) for index, nodes in wanted.assignments.items()
+        }
+        if sorted(checked) != list(range(len(checked))):
+            raise InvalidReplicaAssignment(
+                "partitions should be a consecutive 0-based integer sequence"
+            )
+        return tuple(checked[index] for index in range(len(checked)))
+
+    def _checked_nodes(self, nodes: Sequence[int], factor: int) -> tuple[NodeId, ...]:
+        if not nodes:
+            raise InvalidReplicaAssignment(
+                "The manual partition assignment includes an empty replica list."
+            )
+        registered = self.nodes()
+        for node in sorted(nodes):
+            if node not in registered:
+                raise InvalidReplicaAssignment(
+                    f"The manual partition assignment includes broker {node}, but no such broker is "
+                    "registered."
+                )
+            if nodes.count(node) > 1:
+                raise InvalidReplicaAssignment(
+                    f"The manual partition assignment includes the broker {node} more than once."
+                )
+        if len(nodes) != factor:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes a partition with {len(nodes)} replica(s), "
+                f"but this is not consistent with previous partitions, which have {factor} replica(s)."
+            )
+        return tuple(NodeId(node) for node in nodes)
+
+
+def check_topic_name(name: str) -> None:
+    """Kafka's rule (Topic.java); a topic's directory is its id, so a name never becomes a path."""
+    if not name:
+        raise InvalidTopic("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise InvalidTopic(f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > limits.TOPIC_NAME_LENGTH_MAX:
+        raise InvalidTopic(
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{limits.TOPIC_NAME_LENGTH_MAX}"
+        )
+    if not _LEGAL_NAME.fullmatch(name):
+        raise InvalidTopic(
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
+
+
+def is_legal_topic_name(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except InvalidTopic:
+        return False
+    return True
+
+
+def refuse_internal(topic: Topic) -> None:
+    """Kafka lets clients delete and grow the topic that groups live in, and loses their offsets."""
+    if topic.is_internal:
+        raise PolicyViolation(f"The internal topic {topic.name} cannot be deleted or grown.")

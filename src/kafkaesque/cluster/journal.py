@@ -1,0 +1,81 @@
+"""The controller's log on disk: commands are synced here before they change a table.
+
+Operations run one after the other, so an operation sees all that was committed before it and
+nothing else. Replication will replace the local log by Raft group 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from kafkaesque.cluster.commands import Command, decode_command, encode_command
+from kafkaesque.cluster.controller import Outcome
+from kafkaesque.cluster.tables import Tables
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import check
+from kafkaesque.model.ids import LeaderEpoch, Offset
+from kafkaesque.records.batch import read_header
+from kafkaesque.records.codec import Record, decode_batch, encode_batch
+from kafkaesque.storage.log import Log
+
+T = TypeVar("T")
+
+_READ_BYTES = 1 << 20
+
+
+class Journal:
+    """Commits commands and applies them to the tables."""
+
+    __slots__ = ("_clock", "_epoch", "_lock", "_log", "tables")
+
+    def __init__(self, log: Log, clock: Clock, epoch: LeaderEpoch) -> None:
+        self._log = log
+        self._clock = clock
+        self._epoch = epoch
+        self._lock = asyncio.Lock()
+        self.tables = Tables()
+
+    def load(self) -> None:
+        """Replay the whole log. Blocking; a damaged command is fatal (CorruptMessage)."""
+        offset = self._log.log_start_offset
+        while offset < self._log.log_end_offset:
+            read = self._log.read(offset, _READ_BYTES, limit_offset=self._log.log_end_offset)
+            position = 0
+            while position < len(read.records):
+                header = read_header(read.records, position)
+                for record in decode_batch(read.records, position):
+                    check(record.value is not None, "a command has a body")
+                    self.tables.apply(decode_command(record.value or b""))
+                position += header.size_bytes
+                offset = header.next_offset
+
+    async def submit(
+        self,
+        operation: Callable[[], Outcome[T]],
+        reconcile: Callable[[Sequence[Command]], Awaitable[None]],
+    ) -> T:
+        """Run `operation` on the tables, commit its commands, apply them, then `reconcile`.
+
+        What `operation` raises leaves everything as it was.
+        """
+        async with self._lock:
+            outcome = operation()
+            if outcome.commands:
+                await self._commit(outcome.commands)
+                for command in outcome.commands:
+                    self.tables.apply(command)
+                await reconcile(outcome.commands)
+            return outcome.answer
+
+    async def _commit(self, commands: Sequence[Command]) -> None:
+        now_ms = self._clock.wall_ms()
+        base_offset = self._log.log_end_offset
+        records = [
+            Record(Offset(base_offset + index), now_ms, None, encode_command(command))
+            for index, command in enumerate(commands)
+        ]
+        batch = memoryview(encode_batch(records, base_offset=base_offset, leader_epoch=self._epoch))
+        self._log.append(batch, read_header(batch), now_ms)
+        await asyncio.to_thread(self._log.sync)

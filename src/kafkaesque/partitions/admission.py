@@ -1,0 +1,115 @@
+"""What a batch from a client must fulfil before it may join the log. Pure rules.
+
+A batch is judged by its header and checksum; its records stay opaque, unless the topic is
+compacted, stores another codec than the producer's, or `validation=full` asks for a look inside
+(`inspect`, which the caller runs off the event loop). Rules: Kafka's LogValidator and UnifiedLog;
+docs/DIVERGENCE.md says what they check that we do not.
+"""
+
+from __future__ import annotations
+
+from kafkaesque.model.errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTransactionState,
+    MessageTooLarge,
+    UnsupportedCompressionType,
+)
+from kafkaesque.model.ids import NO_PRODUCER, NO_TIMESTAMP, TimestampMs
+from kafkaesque.model.settings import TopicConfig
+from kafkaesque.records.batch import BatchHeader, Codec, read_header, verify_crc
+from kafkaesque.records.codec import check_records, decode_batch, encode_batch
+
+_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+
+
+def admit(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> BatchHeader:
+    """The header of the one batch in `records`, or the KafkaError that refuses it."""
+    if not records:
+        raise InvalidRecord("A produce request must have exactly one record batch per partition")
+    header = read_header(records)
+    if header.size_bytes > config.max_message_bytes:
+        raise MessageTooLarge(
+            f"The record batch has {header.size_bytes} bytes, more than max.message.bytes of "
+            f"{config.max_message_bytes}"
+        )
+    verify_crc(records, header)
+    if header.size_bytes != len(records):
+        raise InvalidRecord("A produce request must have exactly one record batch per partition")
+    _check_shape(header)
+    if not config.uses_append_time:
+        _check_timestamps(header, config, now_ms)
+    return header
+
+
+def _check_shape(header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise InvalidRecord(
+            f"The base offset of the batch should be 0, but it is {header.base_offset}"
+        )
+    if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
+        raise InvalidRecord(
+            f"The batch claims {header.record_count} records and a last offset delta of "
+            f"{header.last_offset_delta}"
+        )
+    if header.is_control:
+        raise InvalidRecord("Clients are not allowed to write control records")
+    if header.is_transactional:
+        raise InvalidTransactionState("The partition is not part of a transaction")
+    if header.producer_id != NO_PRODUCER and header.base_sequence < 0:
+        raise InvalidRecord(
+            f"Invalid sequence number {header.base_sequence} of producer {header.producer_id}"
+        )
+    if header.codec > Codec.ZSTD:
+        raise UnsupportedCompressionType(f"Unknown compression type {header.codec}")
+    if header.uses_append_time:
+        raise InvalidTimestamp("A producer must not send batches with log append time")
+
+
+def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: TimestampMs) -> None:
+    """By the header's first and greatest timestamp; the ones between are the producer's word."""
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for timestamp in (header.base_timestamp, header.max_timestamp):
+        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            raise InvalidTimestamp(
+                f"Timestamp {timestamp} is out of range. It should be within [{earliest}, {latest}]"
+            )
+
+
+def wants_inspection(header: BatchHeader, config: TopicConfig, validation: str) -> bool:
+    """Whether the records themselves must be looked at before the append."""
+    if config.is_compacted or validation == "full":
+        return True
+    return config.compression_type != "producer" and _stored_codec(config, header) != header.codec
+
+
+def inspect(records: memoryview, config: TopicConfig) -> memoryview:
+    """Walk the records, and compress them anew if the topic stores another codec. CPU-bound.
+
+    Returns the batch to append; admit() has passed.
+    """
+    header = read_header(records)
+    check_records(records, keys_required=config.is_compacted)
+    codec = _stored_codec(config, header)
+    if codec == header.codec:
+        return records
+    return memoryview(
+        encode_batch(
+            decode_batch(records),
+            codec=codec,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+        )
+    )
+
+
+def _stored_codec(config: TopicConfig, header: BatchHeader) -> Codec:
+    return _CODECS.get(config.compression_type, Codec(header.codec))
