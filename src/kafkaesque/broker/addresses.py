@@ -1,0 +1,64 @@
+"""Where a broker listens and what it tells its clients about it."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from kafkaesque.model.errors import InvalidConfig
+from kafkaesque.model.settings import BrokerConfig
+
+_SCHEME = "PLAINTEXT://"
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str, setting: str) -> Address:
+    """HOST:PORT, with or without PLAINTEXT:// before it; [..] around an IPv6 host."""
+    host, separator, port = text.strip().removeprefix(_SCHEME).rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise InvalidConfig(f"{setting} must be HOST:PORT, not {text!r}")
+    return Address(host.strip("[]") or "127.0.0.1", int(port))
+
+
+def listen_address(config: BrokerConfig) -> Address:
+    """The address to bind; refused where strangers could reach it unprotected."""
+    if "," in config.listeners:
+        raise InvalidConfig(f"listeners: one listener is supported, not {config.listeners!r}")
+    address = parse_address(config.listeners, "listeners")
+    if not config.insecure and not _is_loopback(address.host):
+        raise InvalidConfig(
+            f"{address.host} can be reached from other machines and this listener is plaintext "
+            "without authentication; listen on 127.0.0.1, or say --insecure if your network is "
+            "trusted"
+        )
+    return address
+
+
+def advertised_address(config: BrokerConfig, bound: Address) -> Address:
+    """What clients are told: the setting, or the address really bound.
+
+    A wildcard cannot be dialled, so it is told as loopback; `localhost` is told as IPv4 because
+    clients that resolve it to ::1 first would miss an IPv4 listener.
+    """
+    if config.advertised_listeners:
+        told = parse_address(config.advertised_listeners, "advertised.listeners")
+        return told if told.port else Address(told.host, bound.port)
+    if bound.host in ("0.0.0.0", "localhost"):  # noqa: S104 - compared, not bound
+        return Address("127.0.0.1", bound.port)
+    return Address("::1", bound.port) if bound.host == "::" else bound
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

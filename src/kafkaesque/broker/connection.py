@@ -1,0 +1,299 @@
+"""One client's connection: frames in, answers out in the order of the requests.
+
+Requests of a connection begin one after the other; only those whose handler `overlaps` begin while
+an earlier one of the same kind still waits. A slow request therefore holds back its own connection
+and no other. When answers are not read, or too much is under way, the socket is no longer read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from types import CoroutineType
+from typing import Any, Protocol
+
+from kafkaesque.broker.handler import Answer, CloseConnection
+from kafkaesque.model import limits
+from kafkaesque.model.errors import InvariantBroken, ProtocolError
+from kafkaesque.wire.api import RequestHeader
+from kafkaesque.wire.codec import Buffers
+from kafkaesque.wire.frames import FrameReader
+
+logger = logging.getLogger("kafkaesque.connection")
+
+WRITE_BUFFER_BYTES = 256 * limits.KIB
+"""Above this many unsent bytes no further request of the connection is begun."""
+
+
+class Host(Protocol):
+    """What a connection needs of the listener that accepted it."""
+
+    request_size_bytes_max: int
+    requests_in_flight_max: int
+
+    def accept(self, connection: Connection, address: str) -> str | None:
+        """None to serve the connection, or why it is refused."""
+        ...
+
+    def lost(self, connection: Connection, address: str) -> None: ...
+
+    def begin(
+        self, frame: memoryview, client_host: str
+    ) -> tuple[RequestHeader, bool, Answer | CoroutineType[Any, Any, Answer]]: ...
+
+    def finish(
+        self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
+    ) -> Buffers: ...
+
+    def overlaps(self, frame: memoryview) -> bool: ...
+
+    def buffered(self, difference_bytes: int) -> None:
+        """More, or fewer, bytes of requests are held in memory."""
+        ...
+
+    def unsent(self, difference_bytes: int) -> None:
+        """More, or fewer, bytes of answers wait for their reader."""
+        ...
+
+    def protocol_error(self) -> None: ...
+
+    def stop_node(self, error: BaseException) -> None: ...
+
+
+class _Exchange:
+    """A request that was begun; `output` is its answer's bytes once it has one."""
+
+    __slots__ = ("frame_size_bytes", "header", "output", "overlaps", "started")
+
+    def __init__(
+        self, header: RequestHeader, frame_size_bytes: int, started: float, overlaps: bool
+    ) -> None:
+        self.header = header
+        self.frame_size_bytes = frame_size_bytes
+        self.started = started
+        self.overlaps = overlaps
+        self.output: Buffers | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module's text."""
+
+    __slots__ = (
+        "_address",
+        "_begun",
+        "_frames",
+        "_held",
+        "_host",
+        "_loop",
+        "_paused_reading",
+        "_paused_writing",
+        "_tasks",
+        "_transport",
+        "_unsent_bytes",
+        "_waiting",
+        "last_heard",
+    )
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        self._host = host
+        self._loop = loop
+        first_limit = limits.REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER
+        self._frames = FrameReader(min(first_limit, host.request_size_bytes_max))
+        self._transport: asyncio.Transport | None = None
+        self._address = "?"
+        self._waiting: deque[memoryview] = deque()
+        self._begun: deque[_Exchange] = deque()
+        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._held = False
+        self._paused_reading = False
+        self._paused_writing = False
+        self._unsent_bytes = 0
+        self.last_heard = loop.time()
+
+    # -- called by the transport ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)  # type: ignore[attr-defined]
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0] if peer else "?"
+        refusal = self._host.accept(self, self._address)
+        if refusal is not None:
+            logger.warning("refused connection from %s: %s", self._address, refusal)
+            transport.abort()  # type: ignore[attr-defined]
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override]
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_heard = self._loop.time()
+        try:
+            frames = self._frames.buffer_updated(nbytes)
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        if frames:
+            for frame in frames:
+                self._host.buffered(len(frame))
+            self._waiting.extend(frames)
+            self._begin_waiting()
+
+    def pause_writing(self) -> None:
+        self._paused_writing = True
+        self._count_unsent()
+
+    def resume_writing(self) -> None:
+        self._paused_writing = False
+        self._count_unsent()
+        self._begin_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for task in self._tasks:
+            task.cancel()
+        held = sum(map(len, self._waiting)) + sum(e.frame_size_bytes for e in self._begun)
+        self._waiting.clear()
+        self._begun.clear()
+        self._host.buffered(-held)
+        self._host.unsent(-self._unsent_bytes)
+        self._unsent_bytes = 0
+        self._host.lost(self, self._address)
+
+    # -- called by the listener -----------------------------------------------------------------
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Close once what was written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._begun and not self._waiting
+
+    def hold(self, held: bool) -> None:
+        """While held, leave further bytes with the sender: all connections together have too much."""
+        self._held = held
+        self._read_or_pause()
+
+    def _read_or_pause(self) -> None:
+        under_way = len(self._waiting) + len(self._begun)
+        pause = self._held or under_way >= self._host.requests_in_flight_max
+        if self._transport is None or pause is self._paused_reading:
+            return
+        self._paused_reading = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def _begin_waiting(self) -> None:
+        while self._waiting and self._transport is not None and self._may_begin():
+            frame = self._waiting.popleft()
+            try:
+                self._begin(frame)
+            except ProtocolError as error:
+                self._host.buffered(-len(frame))
+                self._refuse(error)
+                return
+            except CloseConnection as error:
+                self._host.buffered(-len(frame))
+                logger.info("closing connection from %s: %s", self._address, error)
+                self.close()
+                return
+        self._read_or_pause()
+
+    def _may_begin(self) -> bool:
+        if self._paused_writing:
+            return False
+        if not self._begun:
+            return True
+        return (
+            self._begun[-1].overlaps
+            and len(self._begun) < self._host.requests_in_flight_max
+            and self._host.overlaps(self._waiting[0])
+        )
+
+    def _begin(self, frame: memoryview) -> None:
+        started = self._loop.time()
+        try:
+            header, overlaps, answer = self._host.begin(frame, self._address)
+        except (ProtocolError, CloseConnection):
+            raise
+        except Exception as error:  # noqa: BLE001 - supervisor: this request fails, others go on
+            self._failed(error)
+            self._host.buffered(-len(frame))
+            return
+        if not isinstance(answer, CoroutineType):
+            output = self._host.finish(header, answer, len(frame), started)
+            self._host.buffered(-len(frame))
+            if self._begun:
+                exchange = _Exchange(header, 0, started, overlaps)
+                exchange.output = output
+                self._begun.append(exchange)
+            else:
+                self._write(output)
+            return
+        exchange = _Exchange(header, len(frame), started, overlaps)
+        self._begun.append(exchange)
+        task = self._loop.create_task(answer)
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._answered(exchange, done))
+
+    def _answered(self, exchange: _Exchange, task: asyncio.Task[Answer]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or self._transport is None:
+            return
+        error = task.exception()
+        if error is not None:
+            self._failed(error)
+            return
+        try:
+            exchange.output = self._host.finish(
+                exchange.header, task.result(), exchange.frame_size_bytes, exchange.started
+            )
+        except Exception as failure:  # noqa: BLE001 - supervisor, as above
+            self._failed(failure)
+            return
+        while self._begun and self._begun[0].output is not None:
+            ready = self._begun.popleft()
+            self._host.buffered(-ready.frame_size_bytes)
+            self._write(ready.output or [])
+        self._begin_waiting()
+
+    def _write(self, output: Buffers) -> None:
+        if self._transport is None or not output:
+            return
+        self._transport.writelines(output)
+        self._frames.limit_bytes = self._host.request_size_bytes_max
+
+    def _count_unsent(self) -> None:
+        if self._transport is not None:
+            now_bytes = self._transport.get_write_buffer_size()
+            self._host.unsent(now_bytes - self._unsent_bytes)
+            self._unsent_bytes = now_bytes
+
+    # -- failures -------------------------------------------------------------------------------
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._host.protocol_error()
+        logger.warning("closing connection from %s: %s", self._address, error)
+        self.abort()
+
+    def _failed(self, error: BaseException) -> None:
+        """A handler broke: the client learns by the closed connection, the node goes on unless
+        an invariant is broken."""
+        if isinstance(error, CloseConnection):
+            logger.info("closing connection from %s: %s", self._address, error)
+            self.close()
+            return
+        logger.error("closing connection from %s: request failed", self._address, exc_info=error)
+        self.abort()
+        if isinstance(error, InvariantBroken):
+            self._host.stop_node(error)

@@ -1,0 +1,69 @@
+"""From a frame to its handler and from the answer to bytes. The one table of APIs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from types import CoroutineType
+from typing import Any
+
+from kafkaesque.broker.context import Context
+from kafkaesque.broker.handler import Answer, Call, Handler
+from kafkaesque.broker.handlers import load_handlers
+from kafkaesque.broker.handlers.api_versions import unsupported_version
+from kafkaesque.model.errors import ProtocolError
+from kafkaesque.wire.api import ApiKey, RequestHeader, UnsupportedVersion, decode_request_header
+from kafkaesque.wire.codec import Buffers, decode, encode_response_frame
+
+_api_key = struct.Struct(">h").unpack_from
+
+
+class Dispatcher:
+    """Finds the handler of each request."""
+
+    __slots__ = ("_context", "_handlers", "_overlapping")
+
+    def __init__(self, context: Context, handlers: Mapping[int, Handler[Any]]) -> None:
+        self._context = context
+        self._handlers = handlers
+        self._overlapping = frozenset(key for key, found in handlers.items() if found.overlaps)
+
+    def overlaps(self, frame: memoryview) -> bool:
+        """Whether the request in `frame` may begin while one of its kind still waits."""
+        return _api_key(frame)[0] in self._overlapping
+
+    def begin(
+        self, frame: memoryview, client_host: str
+    ) -> tuple[RequestHeader, bool, Answer | CoroutineType[Any, Any, Answer]]:
+        """Decode a request and start it: (header, overlaps, answer or what will give it).
+
+        ProtocolError where the connection must be closed.
+        """
+        try:
+            header = decode_request_header(frame)
+        except UnsupportedVersion as error:
+            if error.api_key != ApiKey.API_VERSIONS:
+                raise
+            # KIP-511: the one request whose version a client cannot know yet.
+            header = RequestHeader(error.api_key, 0, error.correlation_id, None, 0)
+            return header, False, unsupported_version(self._context)
+        found = self._handlers.get(header.api_key)
+        if found is None or not found.versions[0] <= header.api_version <= found.versions[1]:
+            raise ProtocolError(f"API {header.api_key} v{header.api_version} is not served here")
+        request = decode(found.request, frame, header.api_version, header.body_position)
+        call = Call(header.api_version, header.client_id, client_host)
+        return header, found.overlaps, found.handle(self._context, request, call)  # type: ignore[return-value]
+
+    def finish(self, header: RequestHeader, answer: Answer) -> Buffers:
+        """The bytes of an answer; none for a request that has no answer."""
+        if answer is None:
+            return []
+        return encode_response_frame(answer, header.api_version, header.correlation_id)
+
+
+def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:
+    """(key, lowest, highest version) of every API, as ApiVersions tells it."""
+    return [(key, found.advertised_from, found.versions[1]) for key, found in handlers.items()]
+
+
+__all__ = ["Dispatcher", "api_ranges", "load_handlers"]

@@ -1,0 +1,66 @@
+"""What a handler is: one API, the versions it answers, and a function from request to response."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kafkaesque.broker.context import Context
+from kafkaesque.wire.table import Request, Response
+
+R = TypeVar("R", bound=Request)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who asks, and in which version of the API."""
+
+    version: int
+    client_id: str | None
+    client_host: str
+
+
+Answer = Response | None
+"""None where the protocol has no answer: a Produce with acks=0."""
+
+Handle = Callable[[Context, R, Call], Answer | Coroutine[Any, Any, Answer]]
+
+
+class CloseConnection(Exception):
+    """Raised by a handler where the protocol leaves no other way to tell of a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[R]):
+    """`versions` are those answered; from `advertised_from` on they are told to clients.
+
+    `overlaps`: requests of this API may be begun while an earlier one of the same connection and
+    API still waits. All others run strictly one after the other, as in Kafka.
+    """
+
+    request: type[R]
+    versions: tuple[int, int]
+    handle: Handle[R]
+    advertised_from: int
+    overlaps: bool
+
+    @property
+    def key(self) -> int:
+        return self.request.API_KEY
+
+
+def handler(
+    request: type[R],
+    versions: tuple[int, int],
+    *,
+    advertised_from: int | None = None,
+    overlaps: bool = False,
+) -> Callable[[Handle[R]], Handler[R]]:
+    """Make a function the handler of `request`; its module names it HANDLER."""
+
+    def register(handle: Handle[R]) -> Handler[R]:
+        lowest = versions[0] if advertised_from is None else advertised_from
+        return Handler(request, versions, handle, lowest, overlaps)
+
+    return register

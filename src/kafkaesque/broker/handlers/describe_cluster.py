@@ -1,0 +1,61 @@
+"""DescribeCluster, API key 60: who the brokers are (KIP-700).
+
+v1  endpoint type: brokers or controllers (KIP-919)
+v2  fenced brokers may be asked for; we have none
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaesque.broker.context import Context
+from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.metadata_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
+from kafkaesque.model.errors import ErrorCode
+from kafkaesque.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def describe_cluster(
+    context: Context, request: DescribeClusterRequest, call: Call
+) -> DescribeClusterResponse:
+    if request.endpoint_type == CONTROLLERS:
+        return _refused(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+            "CONTROLLER",
+        )
+    if request.endpoint_type != BROKERS:
+        return _refused(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    identity = context.identity
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        cluster_id=identity.cluster_id,
+        controller_id=identity.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=identity.node_id, host=identity.host, port=identity.port
+            )
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS
+        if request.include_cluster_authorized_operations
+        else OPERATIONS_NOT_ASKED,
+    )
+
+
+def _refused(code: ErrorCode, message: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        error_code=code, error_message=message, cluster_id="", brokers=[]
+    )
+
+
+HANDLER = handler(DescribeClusterRequest, versions=(0, 2))(describe_cluster)

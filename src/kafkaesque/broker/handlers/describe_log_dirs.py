@@ -1,0 +1,95 @@
+"""DescribeLogDirs, API key 35: what the partitions of this broker take up on disk (KIP-113).
+
+v2  flexible
+v3  an error of the whole answer
+v4  size and free space of the volume (KIP-827)
+v5  whether the directory is closed to new partitions; ours never is
+
+A broker has one data directory. Topics and partitions that do not exist are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator
+
+from kafkaesque.broker.context import Context
+from kafkaesque.broker.handler import Call, handler
+from kafkaesque.model.errors import ErrorCode
+from kafkaesque.partitions.partition import Partition
+from kafkaesque.wire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+async def describe_log_dirs(
+    context: Context, request: DescribeLogDirsRequest, call: Call
+) -> DescribeLogDirsResponse:
+    directory = _absolute(context.config.log_dirs)
+    try:
+        total_bytes, usable_bytes = await asyncio.to_thread(_volume, directory)
+    except OSError:
+        result = DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory, topics=[]
+        )
+    else:
+        result = DescribeLogDirsResult(
+            error_code=ErrorCode.NONE,
+            log_dir=directory,
+            topics=_topics(_chosen(context, request.topics)),
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+        )
+    return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[result])
+
+
+def _absolute(directory: str) -> str:
+    return os.path.abspath(directory)
+
+
+def _volume(directory: str) -> tuple[int, int]:
+    """Size, and what an ordinary user may still write, of the file system of `directory`."""
+    found = os.statvfs(directory)
+    return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+
+
+def _chosen(
+    context: Context, asked: Iterable[DescribableLogDirTopic] | None
+) -> Iterator[Partition]:
+    if asked is None:
+        yield from context.partitions
+        return
+    wanted: dict[str, set[int]] = {}
+    for item in asked:
+        wanted.setdefault(item.topic, set()).update(item.partitions)
+    for topic, indexes in wanted.items():
+        for partition in context.partitions.of_topic(topic):
+            if partition.name.partition in indexes:
+                yield partition
+
+
+def _topics(partitions: Iterable[Partition]) -> list[DescribeLogDirsTopic]:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in partitions:
+        name, index = partition.name
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = DescribeLogDirsTopic(name=name, partitions=[])
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=index,
+                partition_size=partition.log.size_bytes,
+                offset_lag=0,
+                is_future_key=False,
+            )
+        )
+    return list(topics.values())
+
+
+HANDLER = handler(DescribeLogDirsRequest, versions=(1, 5))(describe_log_dirs)

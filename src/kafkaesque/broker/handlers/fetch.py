@@ -1,0 +1,220 @@
+"""Fetch, API key 1.
+
+v4   the oldest that is served: isolation level
+v5   log_start_offset
+v7   incremental fetch sessions (KIP-227)
+v9   current leader epoch (KIP-320)
+v11  rack id
+v12  flexible
+v13  topics by id
+v15  replica state moved to a tag
+v16  node endpoints (KIP-951)
+v17  replica directory id
+v18  high watermark of the follower
+
+A read is committed data only, in whole batches; the first partition with data answers at least one
+batch whatever its size. Too little data parks the request until enough bytes are committed or its
+time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeAlias
+
+from kafkaesque.broker.context import Context
+from kafkaesque.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchedPartition,
+    FetchSession,
+    PartitionKey,
+)
+from kafkaesque.broker.handler import Call, handler
+from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.ids import Offset, TopicId
+from kafkaesque.partitions.partition import Partition
+from kafkaesque.partitions.waiting import BytesAwaited
+from kafkaesque.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+IDS_SINCE = 13
+READ_COMMITTED = 1
+_EMPTY = memoryview(b"")
+
+Wanted: TypeAlias = Iterable[tuple[PartitionKey, FetchedPartition]]
+Rows: TypeAlias = list[tuple[PartitionKey, FetchedPartition, PartitionData]]
+
+
+def fetch(
+    context: Context, request: FetchRequest, call: Call
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    try:
+        session, incremental = _session_of(context, request, call)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, session_id=0, responses=[])
+    wanted = list(_asked(request) if session is None else session.partitions.items())
+    rows, size_bytes, decided = _read_all(context, request, call, wanted)
+    if decided or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
+        return _respond(session, incremental, rows)
+    return _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
+
+
+async def _wait_and_read(
+    context: Context,
+    request: FetchRequest,
+    call: Call,
+    session: FetchSession | None,
+    incremental: bool,
+    wanted: Wanted,
+    size_bytes: int,
+) -> FetchResponse:
+    awaited = BytesAwaited(request.min_bytes - size_bytes, context.loop)
+    watched = [_find(context, call, key) for key, _ in wanted]
+    for partition in watched:
+        partition.watch(awaited)
+    timer = context.loop.call_later(request.max_wait_ms / 1000, awaited.interrupt)
+    try:
+        await awaited.done
+    finally:
+        timer.cancel()
+        for partition in watched:
+            partition.unwatch(awaited)
+    rows, _, _ = _read_all(context, request, call, wanted)
+    return _respond(session, incremental, rows)
+
+
+# -- sessions -----------------------------------------------------------------------------------
+
+
+def _session_of(
+    context: Context, request: FetchRequest, call: Call
+) -> tuple[FetchSession | None, bool]:
+    """The session of this request, if any, and whether the answer may leave out what is unchanged."""
+    uses_ids = call.version >= IDS_SINCE
+    if request.session_epoch == FINAL_EPOCH:
+        context.fetch_sessions.close(request.session_id)
+        return None, False
+    if request.session_epoch == INITIAL_EPOCH:
+        context.fetch_sessions.close(request.session_id)
+        session = context.fetch_sessions.create(uses_ids) if request.topics else None
+        if session is not None:
+            session.partitions.update(_asked(request))
+        return session, False
+    session = context.fetch_sessions.take(request.session_id, request.session_epoch, uses_ids)
+    for forgotten in request.forgotten_topics_data:
+        for index in forgotten.partitions:
+            session.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
+    for key, asked in _asked(request):
+        known = session.partitions.get(key)
+        if known is None:
+            session.partitions[key] = asked
+        else:
+            known.fetch_offset = asked.fetch_offset
+            known.max_bytes = asked.max_bytes
+            known.current_leader_epoch = asked.current_leader_epoch
+            known.last_fetched_epoch = asked.last_fetched_epoch
+    return session, True
+
+
+def _asked(request: FetchRequest) -> Wanted:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield (
+                (topic.topic, topic.topic_id, partition.partition),
+                FetchedPartition(
+                    partition.fetch_offset,
+                    partition.partition_max_bytes,
+                    partition.current_leader_epoch,
+                    partition.last_fetched_epoch,
+                ),
+            )
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+def _find(context: Context, call: Call, key: PartitionKey) -> Partition:
+    name, topic_id, index = key
+    if call.version >= IDS_SINCE:
+        return context.partitions.get_by_id(TopicId(topic_id), index)
+    return context.partitions.get(name, index)
+
+
+def _read_all(
+    context: Context, request: FetchRequest, call: Call, wanted: Wanted
+) -> tuple[Rows, int, bool]:
+    """Rows in the order asked, their size, and whether an error forbids to wait."""
+    room_bytes = min(request.max_bytes, context.config.fetch_max_bytes, context.unsent_room_bytes())
+    rows: Rows = []
+    total_bytes = 0
+    failed = False
+    committed_only = request.isolation_level == READ_COMMITTED
+    for key, asked in wanted:
+        max_bytes = min(asked.max_bytes, room_bytes - total_bytes)
+        row = PartitionData(
+            partition_index=key[2],
+            error_code=0,
+            high_watermark=-1,
+            aborted_transactions=[] if committed_only else None,
+            records=_EMPTY,
+        )
+        try:
+            partition = _find(context, call, key)
+            partition.check_epoch(asked.current_leader_epoch)
+            offset = Offset(asked.fetch_offset)
+            if total_bytes == 0 or max_bytes > 0:
+                read = partition.read(offset, max(max_bytes, 0), at_least_one=total_bytes == 0)
+                row.records = read.records
+                total_bytes += len(read.records)
+            row.high_watermark = row.last_stable_offset = partition.high_watermark
+            row.log_start_offset = partition.log_start_offset
+        except KafkaError as error:
+            failed = True
+            row.error_code = error.code
+        rows.append((key, asked, row))
+    return rows, total_bytes, failed
+
+
+# -- answering ----------------------------------------------------------------------------------
+
+
+def _respond(session: FetchSession | None, incremental: bool, rows: Rows) -> FetchResponse:
+    if session is not None:
+        rows = [item for item in rows if _has_news(*item[1:]) or not incremental]
+        for key, _, row in rows:
+            # Those that had data go to the end, so that a small answer does not starve the rest.
+            if row.records and key in session.partitions:
+                session.partitions.move_to_end(key)
+    topics: dict[tuple[str, Any], FetchableTopicResponse] = {}
+    for (name, topic_id, _), _, row in rows:
+        topic = topics.get((name, topic_id))
+        if topic is None:
+            topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
+            topics[(name, topic_id)] = topic
+        topic.partitions.append(row)
+    return FetchResponse(
+        session_id=0 if session is None else session.session_id, responses=list(topics.values())
+    )
+
+
+def _has_news(asked: FetchedPartition, row: PartitionData) -> bool:
+    """Whether a session must tell of this partition; remembers that it was told."""
+    news = (
+        bool(row.records)
+        or row.error_code != 0
+        or asked.told_error
+        or row.high_watermark != asked.told_high_watermark
+        or row.log_start_offset != asked.told_log_start
+    )
+    asked.told_high_watermark = row.high_watermark
+    asked.told_log_start = row.log_start_offset
+    asked.told_error = row.error_code != 0
+    return news
+
+
+HANDLER = handler(FetchRequest, versions=(4, 18))(fetch)

@@ -1,0 +1,33 @@
+"""Heartbeat, API key 12.
+
+v3  static members (KIP-345)
+v4  flexible
+"""
+
+from __future__ import annotations
+
+from kafkaesque.broker.context import Context
+from kafkaesque.broker.handler import Call, handler
+from kafkaesque.groups import types
+from kafkaesque.model.errors import KafkaError
+from kafkaesque.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+async def heartbeat(context: Context, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    beat = types.HeartbeatRequest(
+        group_id=request.group_id,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+    )
+    try:
+        answer = await context.groups.of_group(request.group_id).ask(
+            lambda registry, token, now: registry.heartbeat(beat, token, now),
+            types.HeartbeatAnswer,
+        )
+    except KafkaError as error:
+        return HeartbeatResponse(error_code=error.code)
+    return HeartbeatResponse(error_code=answer.error)
+
+
+HANDLER = handler(HeartbeatRequest, versions=(0, 4))(heartbeat)

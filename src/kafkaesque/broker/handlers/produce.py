@@ -1,0 +1,188 @@
+"""Produce, API key 0.
+
+v3   the oldest that is served: record batches of format 2 only
+v5   log_start_offset in the answer
+v7   zstd allowed
+v8   record_errors and error_message in the answer (KIP-467)
+v9   flexible
+v10  current leader in the answer (KIP-951): we are it
+v13  topics by id
+
+Versions 0 to 2 are advertised and refused, as Apache Kafka 4 does: librdkafka before 2.11.1 takes
+a lowest version above 0 as a sign that compression is not supported (KAFKA-18659).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+from kafkaesque.broker.context import Context
+from kafkaesque.broker.handler import Call, CloseConnection, handler
+from kafkaesque.cluster.tables import INTERNAL_TOPICS
+from kafkaesque.model.errors import (
+    ErrorCode,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopic,
+    KafkaError,
+    RequestTimedOut,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedCompressionType,
+)
+from kafkaesque.model.ids import TopicId
+from kafkaesque.partitions.partition import Appended, Partition
+from kafkaesque.records.batch import CHECKSUMMED_POSITION, Codec
+from kafkaesque.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+ALL_REPLICAS = -1
+_ZSTD_SINCE = 7
+_CODEC_POSITION = CHECKSUMMED_POSITION + 1
+
+
+class _Pending(NamedTuple):
+    """A row of the answer that is not known yet."""
+
+    row: PartitionProduceResponse
+    partition: Partition
+    waits_for: asyncio.Task[Appended] | asyncio.Future[None]
+
+
+def produce(
+    context: Context, request: ProduceRequest, call: Call
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    """Begin all appends now, so that pipelined requests keep their order; wait for commits if asked."""
+    topics: list[TopicProduceResponse] = []
+    pending: list[_Pending] = []
+    for topic in request.topic_data:
+        rows = [
+            _begin(context, request, call, topic, data, pending) for data in topic.partition_data
+        ]
+        topics.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+        )
+    response = ProduceResponse(responses=topics)
+    if pending:
+        return _finish(request, response, pending)
+    return _answer(request, response)
+
+
+def _begin(
+    context: Context,
+    request: ProduceRequest,
+    call: Call,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    pending: list[_Pending],
+) -> PartitionProduceResponse:
+    row = PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
+    try:
+        _check_request(request)
+        if call.version >= 13:
+            partition = context.partitions.get_by_id(TopicId(topic.topic_id), data.index)
+        else:
+            partition = context.partitions.get(topic.name, data.index)
+        if partition.name.topic in INTERNAL_TOPICS:
+            raise InvalidTopic(f"{partition.name.topic} is written by the broker only")
+        records = data.records
+        if records is None:
+            raise InvalidRecord(
+                "A produce request must have exactly one record batch per partition"
+            )
+        _check_codec(records, call)
+        appended = partition.append(records, all_replicas=request.acks == ALL_REPLICAS)
+        if isinstance(appended, asyncio.Task):
+            pending.append(_Pending(row, partition, appended))
+            return row
+        _fill(row, appended)
+        context.stats.produced_records_total += appended.end_offset - appended.base_offset
+        commit = partition.commit(appended, all_replicas=request.acks == ALL_REPLICAS)
+        if commit is not None:
+            pending.append(_Pending(row, partition, commit))
+    except KafkaError as error:
+        _refuse(row, error)
+    return row
+
+
+def _check_request(request: ProduceRequest) -> None:
+    if request.acks not in (-1, 0, 1):
+        raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
+    if request.transactional_id is not None:
+        raise TransactionalIdAuthorizationFailed(
+            "Transactions are not available on this broker yet"
+        )
+
+
+def _check_codec(records: memoryview, call: Call) -> None:
+    if (
+        call.version < _ZSTD_SINCE
+        and len(records) > _CODEC_POSITION
+        and records[_CODEC_POSITION] & 7 == Codec.ZSTD
+    ):
+        raise UnsupportedCompressionType(f"zstd needs Produce v{_ZSTD_SINCE}")
+
+
+async def _finish(
+    request: ProduceRequest, response: ProduceResponse, pending: list[_Pending]
+) -> ProduceResponse | None:
+    """Wait until every row is decided, at most as long as the client will."""
+    all_replicas = request.acks == ALL_REPLICAS
+    try:
+        async with asyncio.timeout(max(request.timeout_ms, 0) / 1000):
+            for row, partition, waits_for in pending:
+                try:
+                    appended = await waits_for
+                    if appended is not None:
+                        _fill(row, appended)
+                        commit = partition.commit(appended, all_replicas=all_replicas)
+                        if commit is not None:
+                            await commit
+                except KafkaError as error:
+                    _refuse(row, error)
+    except TimeoutError:
+        for row, _, waits_for in pending:
+            if not waits_for.done() or waits_for.cancelled():
+                _refuse(row, RequestTimedOut("The request timed out before its records were safe"))
+    return _answer(request, response)
+
+
+def _fill(row: PartitionProduceResponse, appended: Appended) -> None:
+    row.base_offset = appended.base_offset
+    row.log_append_time_ms = appended.append_time_ms
+    row.log_start_offset = appended.log_start_offset
+
+
+def _refuse(row: PartitionProduceResponse, error: KafkaError) -> None:
+    row.error_code = error.code
+    row.base_offset = -1
+    row.log_append_time_ms = -1
+    row.error_message = str(error)
+    if isinstance(error, InvalidRecord):
+        row.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in error.records
+        ]
+
+
+def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+    if request.acks != 0:
+        return response
+    for topic in response.responses:
+        for row in topic.partition_responses:
+            if row.error_code != ErrorCode.NONE:
+                # With acks=0 there is no answer to tell it in: Kafka closes the connection, and the
+                # client then refreshes its metadata.
+                raise CloseConnection(f"acks=0 produce failed: {row.error_message}")
+    return None
+
+
+HANDLER = handler(ProduceRequest, versions=(3, 13), advertised_from=0, overlaps=True)(produce)

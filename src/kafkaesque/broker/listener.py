@@ -1,0 +1,189 @@
+"""The Kafka socket: accepts connections within limits, and keeps account of what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from types import CoroutineType
+from typing import Any
+
+from kafkaesque.broker.connection import Connection
+from kafkaesque.broker.dispatch import Dispatcher
+from kafkaesque.broker.handler import Answer
+from kafkaesque.broker.stats import BrokerStats
+from kafkaesque.model import limits
+from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.wire.api import RequestHeader
+from kafkaesque.wire.codec import Buffers
+
+logger = logging.getLogger(__name__)
+
+UNSENT_BYTES_MAX = 256 * limits.MIB
+"""Answers that wait for slow readers, over all connections; beyond it a Fetch answer shrinks to its
+first batch."""
+
+BACKLOG = 4096
+
+
+class Listener:
+    """Implements `connection.Host` for every connection that it accepts."""
+
+    __slots__ = (
+        "_by_address",
+        "_config",
+        "_connections",
+        "_dispatcher",
+        "_loop",
+        "_reading",
+        "_server",
+        "_stats",
+        "_stop_node",
+        "queued_bytes",
+        "request_size_bytes_max",
+        "requests_in_flight_max",
+        "unsent_bytes",
+    )
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        stats: BrokerStats,
+        loop: asyncio.AbstractEventLoop,
+        stop_node: Callable[[BaseException], None],
+    ) -> None:
+        self._config: Callable[[], BrokerConfig] = lambda: config
+        self._stats = stats
+        self._loop = loop
+        self._stop_node = stop_node
+        self._dispatcher: Dispatcher | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._by_address: Counter[str] = Counter()
+        self._reading = True
+        self.request_size_bytes_max = config.socket_request_max_bytes
+        self.requests_in_flight_max = config.max_requests_in_flight_per_connection
+        self.queued_bytes = 0
+        self.unsent_bytes = 0
+
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address, without serving yet. Returns the real one."""
+        self._server = await self._loop.create_server(
+            lambda: Connection(self, self._loop), host, port, backlog=BACKLOG, start_serving=False
+        )
+        address = self._server.sockets[0].getsockname()
+        return address[0], address[1]
+
+    async def serve(
+        self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig]
+    ) -> None:
+        """Begin. `config` gives the settings in force at any time."""
+        self._dispatcher = dispatcher
+        self._config = config
+        if self._server is not None:
+            await self._server.start_serving()
+
+    async def close(self, patience_seconds: float) -> None:
+        """Accept nobody else, let what is under way finish for a while, then close."""
+        if self._server is not None:
+            self._server.close()
+        deadline = self._loop.time() + patience_seconds
+        for connection in tuple(self._connections):
+            if connection.is_idle:
+                connection.close()
+        while self._connections and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+            for connection in tuple(self._connections):
+                if connection.is_idle:
+                    connection.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def close_idle(self) -> None:
+        """Close connections that were silent for longer than connections.max.idle.ms."""
+        limit = self._loop.time() - self._config().connections_max_idle_ms / 1000
+        for connection in tuple(self._connections):
+            if connection.last_heard < limit and connection.is_idle:
+                connection.close()
+            elif connection.last_heard < limit:
+                # Not idle yet silent: a long poll that must have ended long ago, or a reader that
+                # takes nothing. Both are gone.
+                connection.abort()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def unsent_room_bytes(self) -> int:
+        return max(0, UNSENT_BYTES_MAX - self.unsent_bytes)
+
+    # -- connection.Host ------------------------------------------------------------------------
+
+    def accept(self, connection: Connection, address: str) -> str | None:
+        config = self._config()
+        if len(self._connections) >= config.max_connections:
+            self._stats.connections_refused_total += 1
+            return f"max.connections={config.max_connections} reached"
+        if self._by_address[address] >= config.max_connections_per_ip:
+            self._stats.connections_refused_total += 1
+            return f"max.connections.per.ip={config.max_connections_per_ip} reached"
+        self._stats.connections_accepted_total += 1
+        self._by_address[address] += 1
+        self._connections.add(connection)
+        if not self._reading:
+            connection.hold(True)
+        return None
+
+    def lost(self, connection: Connection, address: str) -> None:
+        if connection not in self._connections:
+            return
+        self._connections.discard(connection)
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def overlaps(self, frame: memoryview) -> bool:
+        return self._dispatcher is not None and self._dispatcher.overlaps(frame)
+
+    def begin(
+        self, frame: memoryview, client_host: str
+    ) -> tuple[RequestHeader, bool, Answer | CoroutineType[Any, Any, Answer]]:
+        if self._dispatcher is None:
+            raise RuntimeError("a request arrived before the listener serves")
+        return self._dispatcher.begin(frame, client_host)
+
+    def finish(
+        self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
+    ) -> Buffers:
+        if self._dispatcher is None:
+            raise RuntimeError("a request ended before the listener serves")
+        output = self._dispatcher.finish(header, answer)
+        stats = self._stats.api(header.api_key)
+        stats.received_bytes += frame_size_bytes
+        stats.sent_bytes += sum(map(len, output))
+        stats.latency.observe(self._loop.time() - started)
+        return output
+
+    def buffered(self, difference_bytes: int) -> None:
+        self.queued_bytes += difference_bytes
+        limit = self._config().queued_max_request_bytes
+        if self._reading and self.queued_bytes > limit:
+            self._set_reading(False)
+        elif not self._reading and self.queued_bytes <= limit // 2:
+            self._set_reading(True)
+
+    def _set_reading(self, enabled: bool) -> None:
+        self._reading = enabled
+        for connection in self._connections:
+            connection.hold(not enabled)
+
+    def unsent(self, difference_bytes: int) -> None:
+        self.unsent_bytes += difference_bytes
+
+    def protocol_error(self) -> None:
+        self._stats.protocol_errors_total += 1
+
+    def stop_node(self, error: BaseException) -> None:
+        self._stop_node(error)

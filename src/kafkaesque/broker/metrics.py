@@ -1,0 +1,188 @@
+"""What Prometheus is told, made from the live objects when it asks. Nothing is counted here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from kafkaesque.broker.stats import LATENCY_BUCKETS_SECONDS, LatencyHistogram
+from kafkaesque.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.context import Context
+    from kafkaesque.broker.listener import Listener
+    from kafkaesque.groups.log_format import OffsetValue
+    from kafkaesque.model.ids import PartitionIndex
+    from kafkaesque.partitions.flusher import Flusher
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class BrokerCollector(Collector):
+    """One node's figures."""
+
+    def __init__(self, context: Context, listener: Listener, flusher: Flusher) -> None:
+        self._context = context
+        self._listener = listener
+        self._flusher = flusher
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._requests()
+        yield from self._connections()
+        yield from self._logs()
+        yield from self._groups()
+        loop_delay = HistogramMetricFamily(
+            "kafkaesque_event_loop_delay_seconds",
+            "How late the event loop ran a timer: work that held up everything else.",
+        )
+        _add(loop_delay, (), self._context.stats.loop_delay)
+        yield loop_delay
+
+    def _requests(self) -> Iterator[Metric]:
+        latency = HistogramMetricFamily(
+            "kafkaesque_request_seconds", "From a whole request to its answer.", labels=["api"]
+        )
+        received = CounterMetricFamily(
+            "kafkaesque_request_bytes", "Bytes of requests.", labels=["api"]
+        )
+        sent = CounterMetricFamily("kafkaesque_response_bytes", "Bytes of answers.", labels=["api"])
+        for key, stats in tuple(self._context.stats.apis.items()):
+            name = (ApiKey(key).name.lower(),)
+            _add(latency, name, stats.latency)
+            received.add_metric(name, stats.received_bytes)
+            sent.add_metric(name, stats.sent_bytes)
+        yield from (latency, received, sent)
+        yield _counter(
+            "kafkaesque_protocol_errors",
+            "Connections closed because the peer broke the protocol.",
+            self._context.stats.protocol_errors_total,
+        )
+        yield _counter(
+            "kafkaesque_records_produced",
+            "Records appended for clients.",
+            self._context.stats.produced_records_total,
+        )
+
+    def _connections(self) -> Iterator[Metric]:
+        stats = self._context.stats
+        yield _gauge("kafkaesque_connections", "Open connections.", self._listener.connection_count)
+        yield _counter(
+            "kafkaesque_connections_accepted",
+            "Connections accepted.",
+            stats.connections_accepted_total,
+        )
+        yield _counter(
+            "kafkaesque_connections_refused",
+            "Connections refused by a limit.",
+            stats.connections_refused_total,
+        )
+        yield _gauge(
+            "kafkaesque_queued_request_bytes",
+            "Bytes of requests held in memory.",
+            self._listener.queued_bytes,
+        )
+        yield _gauge(
+            "kafkaesque_unsent_response_bytes",
+            "Bytes of answers that wait for slow readers.",
+            self._listener.unsent_bytes,
+        )
+        clients = CounterMetricFamily(
+            "kafkaesque_clients", "Connections by client software.", labels=["name", "version"]
+        )
+        for (name, version), count in tuple(stats.clients.items()):
+            clients.add_metric((name, version), count)
+        yield clients
+        yield _gauge(
+            "kafkaesque_fetch_sessions",
+            "Incremental fetch sessions.",
+            len(self._context.fetch_sessions),
+        )
+
+    def _logs(self) -> Iterator[Metric]:
+        labels = ["topic", "partition"]
+        size = GaugeMetricFamily("kafkaesque_log_size_bytes", "Size of a log.", labels=labels)
+        start = GaugeMetricFamily(
+            "kafkaesque_log_start_offset", "First offset of a log.", labels=labels
+        )
+        end = GaugeMetricFamily("kafkaesque_log_end_offset", "End of a log.", labels=labels)
+        watermark = GaugeMetricFamily(
+            "kafkaesque_high_watermark", "First offset that consumers cannot see.", labels=labels
+        )
+        for partition in self._context.partitions:
+            name = (partition.name.topic, str(partition.name.partition))
+            size.add_metric(name, partition.log.size_bytes)
+            start.add_metric(name, partition.log_start_offset)
+            end.add_metric(name, partition.log_end_offset)
+            watermark.add_metric(name, partition.high_watermark)
+        yield from (size, start, end, watermark)
+        yield _gauge(
+            "kafkaesque_partitions", "Partitions on this node.", len(self._context.partitions)
+        )
+        yield _counter("kafkaesque_log_syncs", "Syncs of logs to disk.", self._flusher.syncs_total)
+
+    def _groups(self) -> Iterator[Metric]:
+        lag = GaugeMetricFamily(
+            "kafkaesque_group_lag",
+            "Committed records that a consumer group has not committed an offset beyond.",
+            labels=["group", "topic", "partition"],
+        )
+        members = 0
+        states: dict[str, int] = {}
+        for host in self._context.groups:
+            registry = host.registry
+            if registry is None:
+                continue
+            members += registry.member_count()
+            for state, count in registry.groups_by_state().items():
+                states[state.value] = states.get(state.value, 0) + count
+            for group_id in registry.group_ids():
+                for row in self._lag_of(group_id, registry.committed_offsets(group_id)):
+                    lag.add_metric(*row)
+        groups = GaugeMetricFamily("kafkaesque_groups", "Consumer groups.", labels=["state"])
+        for name, count in states.items():
+            groups.add_metric((name,), count)
+        yield from (groups, lag)
+        yield _gauge("kafkaesque_group_members", "Members of all consumer groups.", members)
+
+    def _lag_of(
+        self, group_id: str, committed: Mapping[str, Mapping[PartitionIndex, OffsetValue]]
+    ) -> Iterator[tuple[Sequence[str], int]]:
+        for topic, offsets in committed.items():
+            partitions = self._context.partitions.of_topic(topic)
+            for index, value in offsets.items():
+                if index < len(partitions):
+                    behind = max(0, partitions[index].high_watermark - value.offset)
+                    yield (group_id, topic, str(index)), behind
+
+
+def expose(collector: Collector) -> bytes:
+    """The text exposition of one collector."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return generate_latest(registry)
+
+
+def _add(family: HistogramMetricFamily, labels: Iterable[str], histogram: LatencyHistogram) -> None:
+    totals = list(accumulate(histogram.counts))
+    bounds = [str(bound) for bound in LATENCY_BUCKETS_SECONDS] + ["+Inf"]
+    family.add_metric(
+        list(labels), list(zip(bounds, totals, strict=True)), sum_value=histogram.sum_seconds
+    )
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(name, text, value=value)

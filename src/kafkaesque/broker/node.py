@@ -1,0 +1,269 @@
+"""The composition root: the only place that builds a broker, and the order it starts and stops in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from uuid import uuid4
+
+from kafkaesque.broker.addresses import Address, advertised_address, listen_address, parse_address
+from kafkaesque.broker.context import Context, Identity
+from kafkaesque.broker.dispatch import Dispatcher, api_ranges
+from kafkaesque.broker.fetch_sessions import FetchSessions
+from kafkaesque.broker.handlers import load_handlers
+from kafkaesque.broker.http import HttpListener, Page, text
+from kafkaesque.broker.listener import Listener
+from kafkaesque.broker.stats import BrokerStats
+from kafkaesque.broker.system_clock import SystemClock
+from kafkaesque.cluster.cluster import Cluster
+from kafkaesque.cluster.journal import Journal
+from kafkaesque.groups.config import GroupConfig
+from kafkaesque.groups.registry import GroupRegistry
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.ids import LeaderEpoch
+from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.partitions.flusher import Flusher
+from kafkaesque.partitions.group_hosts import GroupHosts
+from kafkaesque.partitions.partition import Environment
+from kafkaesque.partitions.partition_table import PartitionTable
+from kafkaesque.storage.config import LogConfig
+from kafkaesque.storage.directory import DataDirectory
+from kafkaesque.storage.log import Log
+from kafkaesque.storage.open_files import OpenFiles
+
+logger = logging.getLogger(__name__)
+
+ADDRESS_FILE = "broker.json"
+DRAIN_SECONDS = 2.0
+"""How long requests under way may take when the broker stops; long polls are cut short by it."""
+LOOP_SAMPLE_SECONDS = 0.25
+IDLE_CHECK_SECONDS = 10.0
+FLUSH_CHECK_SECONDS = 1.0
+
+
+class Node:
+    """One broker. `start`, then `stop`; `failed` resolves if it cannot go on by itself."""
+
+    __slots__ = (
+        "_clean",
+        "_clock",
+        "_data",
+        "_files",
+        "_flusher",
+        "_http",
+        "_journal_log",
+        "_listener",
+        "_tasks",
+        "config",
+        "context",
+        "failed",
+        "http_address",
+        "kafka_address",
+    )
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self.config = config
+        self._clock: Clock = clock or SystemClock()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._clean = True
+        self.http_address: Address | None = None
+
+    # -- start ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Come up in order: lock the data, take the port, load, serve. Raises if anything refuses."""
+        loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[BaseException] = loop.create_future()
+        wanted = listen_address(self.config)
+        self._data = DataDirectory.open(Path(self.config.log_dirs), self.config.node_id)
+        try:
+            await self._start_on_data(loop, wanted)
+        except BaseException:
+            self._data.close(clean=False)
+            raise
+
+    async def _start_on_data(self, loop: asyncio.AbstractEventLoop, wanted: Address) -> None:
+        stats = BrokerStats()
+        self._listener = Listener(self.config, stats, loop, self._fail)
+        bound = Address(*await self._listener.bind(wanted.host, wanted.port))
+        self.kafka_address = advertised_address(self.config, bound)
+        self._flusher = Flusher(loop)
+        self._files = OpenFiles(self.config.open_files_max or None)
+        epoch = LeaderEpoch(self._data.starts - 1)
+        partitions = PartitionTable(
+            self._data,
+            self._files,
+            Environment(
+                loop,
+                self._clock,
+                self._flusher,
+                self.config.flush == "always",
+                self.config.validation,
+            ),
+            epoch,
+            clean=self._data.was_clean,
+        )
+        self._journal_log = Log.open(
+            self._data.journal_directory, LogConfig(), self._files, clean=self._data.was_clean
+        )
+        groups = GroupHosts(partitions, self._new_registry, self._clock, loop)
+        cluster = Cluster(
+            Journal(self._journal_log, self._clock, epoch), partitions, groups, self.config, uuid4
+        )
+        await asyncio.to_thread(cluster.load)
+        groups.open()
+        handlers = load_handlers()
+        self.context = Context(
+            identity=Identity(
+                self._data.cluster_id,
+                cluster.node_id,
+                self.kafka_address.host,
+                self.kafka_address.port,
+            ),
+            cluster=cluster,
+            partitions=partitions,
+            groups=groups,
+            fetch_sessions=FetchSessions(
+                self.config.max_incremental_fetch_session_cache_slots,
+                lambda: random.randint(1, 2**31 - 1),  # noqa: S311 - an id, not a secret
+            ),
+            clock=self._clock,
+            loop=loop,
+            stats=stats,
+            api_ranges=lambda: api_ranges(handlers),
+            unsent_room_bytes=self._listener.unsent_room_bytes,
+        )
+        await self._open_http()
+        await self._listener.serve(
+            Dispatcher(self.context, handlers), lambda: self.context.config
+        )
+        self._write_address_file()
+        self._start_background()
+
+    def _new_registry(self) -> GroupRegistry:
+        config = self.config
+        return GroupRegistry(
+            GroupConfig(
+                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                session_timeout_ms_min=config.group_min_session_timeout_ms,
+                session_timeout_ms_max=config.group_max_session_timeout_ms,
+                group_size_max=config.group_max_size,
+                offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+                offset_metadata_length_max=config.offset_metadata_max_bytes,
+            ),
+            lambda: str(uuid4()),
+        )
+
+    async def _open_http(self) -> None:
+        self._http: HttpListener | None = None
+        if self.config.http_listener:
+            wanted = parse_address(self.config.http_listener, "http.listener")
+            self._http = HttpListener(
+                {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
+            )
+            self.http_address = Address(*await self._http.open(wanted.host, wanted.port))
+
+    def _metrics(self) -> Page:
+        # Imported when first asked for: a broker that nobody watches starts faster without it.
+        from kafkaesque.broker.metrics import CONTENT_TYPE, BrokerCollector, expose
+
+        collector = BrokerCollector(self.context, self._listener, self._flusher)
+        return Page(200, CONTENT_TYPE, expose(collector))
+
+    def _health(self) -> Page:
+        if self.failed.done():
+            return text(503, f"failed: {self.failed.result()}")
+        return text(200, "ok")
+
+    def _ready(self) -> Page:
+        if self.failed.done():
+            return text(503, f"failed: {self.failed.result()}")
+        loading = sum(host.registry is None for host in self.context.groups)
+        if loading:
+            return text(503, f"loading the groups of {loading} coordinator partition(s)")
+        return text(200, "ready")
+
+    def _write_address_file(self) -> None:
+        content = {
+            "pid": os.getpid(),
+            "node_id": self.config.node_id,
+            "kafka": str(self.kafka_address),
+            "http": str(self.http_address) if self.http_address else None,
+        }
+        path = Path(self.config.log_dirs) / ADDRESS_FILE
+        path.write_text(json.dumps(content) + "\n")
+
+    # -- work in the background -----------------------------------------------------------------
+
+    def _start_background(self) -> None:
+        config, context = self.config, self.context
+        self._repeat(config.log_retention_check_interval_ms / 1000, self._maintain)
+        self._repeat(config.offsets_retention_check_interval_ms / 1000, self._expire_offsets)
+        self._repeat(IDLE_CHECK_SECONDS, self._close_idle)
+        self._repeat(FLUSH_CHECK_SECONDS, self._flush_due)
+        self._tasks.append(context.loop.create_task(self._sample_loop_delay()))
+
+    async def _maintain(self) -> None:
+        await self.context.partitions.maintain(self.context.config.producer_id_expiration_ms)
+
+    async def _expire_offsets(self) -> None:
+        self.context.groups.expire_offsets()
+
+    async def _close_idle(self) -> None:
+        self._listener.close_idle()
+
+    async def _flush_due(self) -> None:
+        self.context.partitions.flush_due()
+
+    def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        async def repeat() -> None:
+            while True:
+                await asyncio.sleep(seconds)
+                await work()
+
+        task = self.context.loop.create_task(repeat())
+        task.add_done_callback(self._background_ended)
+        self._tasks.append(task)
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    async def _sample_loop_delay(self) -> None:
+        loop, histogram = self.context.loop, self.context.stats.loop_delay
+        while True:
+            due = loop.time() + LOOP_SAMPLE_SECONDS
+            await asyncio.sleep(LOOP_SAMPLE_SECONDS)
+            histogram.observe(max(0.0, loop.time() - due))
+
+    def _fail(self, error: BaseException) -> None:
+        """Stop taking part: whoever runs the node sees `failed` and stops it."""
+        self._clean = False
+        if not self.failed.done():
+            logger.critical("the node stops: %s", error, exc_info=error)
+            self.failed.set_result(error)
+
+    # -- stop -----------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Go down in order: take no more, finish what is under way, sync, unlock."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for partition in self.context.partitions:
+            partition.wake()
+        await self._listener.close(DRAIN_SECONDS)
+        if self._http is not None:
+            await self._http.close()
+        self.context.groups.close()
+        await self._flusher.close()
+        closed_cleanly = await asyncio.to_thread(self.context.partitions.close_all)
+        await asyncio.to_thread(self._journal_log.close, clean=True)
+        self._files.close()
+        (Path(self.config.log_dirs) / ADDRESS_FILE).unlink(missing_ok=True)
+        self._data.close(clean=self._clean and closed_cleanly)

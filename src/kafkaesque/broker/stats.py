@@ -1,0 +1,68 @@
+"""Counts of what the broker does, cheap enough for every request.
+
+Plain integers and a bisect per request instead of prometheus_client's locked counters: measured
+0.5 against 6 microseconds a request. `metrics` turns them into families when somebody asks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+LATENCY_BUCKETS_SECONDS = (
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+
+
+class LatencyHistogram:
+    """`counts[i]` observations fell in bucket i; the last one is above every bound."""
+
+    __slots__ = ("counts", "sum_seconds")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(LATENCY_BUCKETS_SECONDS) + 1)
+        self.sum_seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(LATENCY_BUCKETS_SECONDS, seconds)] += 1
+        self.sum_seconds += seconds
+
+
+class ApiStats:
+    """One API: requests answered, their bytes, and the time from frame to answer."""
+
+    __slots__ = ("latency", "received_bytes", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.latency = LatencyHistogram()
+
+
+class BrokerStats:
+    """All counters of a node."""
+
+    __slots__ = (
+        "apis",
+        "clients",
+        "connections_accepted_total",
+        "connections_refused_total",
+        "loop_delay",
+        "produced_records_total",
+        "protocol_errors_total",
+    )
+
+    def __init__(self) -> None:
+        self.apis: dict[int, ApiStats] = {}
+        self.clients: dict[tuple[str, str], int] = {}
+        """Connections that named their software (KIP-511), by name and version."""
+        self.connections_accepted_total = 0
+        self.connections_refused_total = 0
+        self.protocol_errors_total = 0
+        self.produced_records_total = 0
+        self.loop_delay = LatencyHistogram()
+
+    def api(self, key: int) -> ApiStats:
+        stats = self.apis.get(key)
+        if stats is None:
+            stats = self.apis[key] = ApiStats()
+        return stats

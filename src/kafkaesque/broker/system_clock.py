@@ -1,0 +1,15 @@
+"""The clock of the machine: the only place of the broker that reads it."""
+
+from __future__ import annotations
+
+import time
+
+from kafkaesque.model.ids import TimestampMs
+
+
+class SystemClock:
+    def wall_ms(self) -> TimestampMs:
+        return TimestampMs(time.time_ns() // 1_000_000)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
