@@ -1,0 +1,32 @@
+"""What there is to measure: names, one-line purposes, and how to run one."""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple, cast
+
+from kafkaesque.bench.report import Report
+from kafkaesque.bench.turns import RunOptions
+
+
+class Entry(NamedTuple):
+    """A benchmark, known without importing it. `peers` run unless the user says otherwise."""
+
+    purpose: str
+    peers: tuple[str, ...] = ("ours", "floor", "kafka")
+
+
+CATALOG: dict[str, Entry] = {
+    "start": Entry("exec to first acknowledged record, and idle memory"),
+    "produce": Entry("produce throughput and cost, raw and with a real client, acks=1"),
+    "consume": Entry("consume throughput and cost from page cache, raw and with a real client"),
+    "latency": Entry("one-at-a-time round trip of an acknowledged record, acks=1"),
+    "durable": Entry("many producers at once, every record synced before acknowledged"),
+    "idle": Entry("10,000 idle connections and 1,000 group members", ("ours",)),
+    "partitions": Entry("5,000 partitions: creation, start-up, memory, open files", ("ours",)),
+}
+
+
+def run(name: str, options: RunOptions) -> Report:
+    suite = importlib.import_module(f"kafkaesque.bench.suites.{name}")
+    return cast(Report, suite.run(options))

@@ -1,0 +1,1 @@
+"""One module a benchmark; each has `run(options) -> Report`. They never import one another."""

@@ -1,0 +1,127 @@
+"""`kafkaesque bench`: measure our broker beside a bare server and Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from kafkaesque.bench.catalog import CATALOG, run
+from kafkaesque.bench.lanes import LoadFailed
+from kafkaesque.bench.peers import PEER_NAMES, PeerFailed
+from kafkaesque.bench.processes import raise_open_file_limit
+from kafkaesque.bench.report import Report
+from kafkaesque.bench.turns import RunOptions
+from kafkaesque.cli.failures import Failure
+
+ROUNDS_DEFAULT = 3
+
+EPILOG = """\b
+Examples:
+  kafkaesque bench list
+  kafkaesque bench latency --quick
+  kafkaesque bench produce --peers ours,floor --rounds 5
+  kafkaesque bench all --json --save benchmarks/results
+
+Peers take turns in one run with the same client and the same durability; ratios are taken round by
+round. `floor` needs a source checkout, `kafka` needs Java and Maven.
+"""
+
+
+def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",")) if text else ()
+    unknown = [name for name in names if name not in PEER_NAMES]
+    if unknown:
+        raise click.BadParameter(f"'{unknown[0]}' is none of {', '.join(PEER_NAMES)}")
+    return names
+
+
+@click.command(epilog=EPILOG)
+@click.argument("name", type=click.Choice(["list", "all", *CATALOG]), metavar="NAME")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+@click.option("--peers", callback=_peer_names, help="Comma-separated: ours, floor, kafka.")
+@click.option("--rounds", default=ROUNDS_DEFAULT, show_default=True, type=click.IntRange(1, 100))
+@click.option("--quick", is_flag=True, help="A small run, under a minute each.")
+@click.option("--loop", default="uvloop", show_default=True, help="Event loop of the floor.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where servers write (a temporary directory inside it, removed at the end).",
+)
+@click.option(
+    "--save",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also write NAME.json and NAME.md into this directory.",
+)
+def bench(  # noqa: PLR0913 - one parameter an option
+    name: str,
+    as_json: bool,
+    peers: tuple[str, ...],
+    rounds: int,
+    quick: bool,
+    loop: str,
+    data: Path | None,
+    save: Path | None,
+) -> None:
+    """Measure a broker beside others, in turns, in one run. NAME is a benchmark, all, or list."""
+    if name == "list":
+        _list(as_json)
+        return
+    raise_open_file_limit()
+    answers: dict[str, object] = {}
+    for one in CATALOG if name == "all" else [name]:
+        directory = Path(tempfile.mkdtemp(prefix="kafkaesque-bench-", dir=data))
+        options = RunOptions(
+            peers=peers or CATALOG[one].peers,
+            rounds=rounds,
+            quick=quick,
+            directory=directory,
+            loop=loop,
+            say=lambda text: click.echo(text, err=True),
+        )
+        try:
+            report = run(one, options)
+        except (LoadFailed, PeerFailed) as error:
+            raise Failure(f"{one}: {error}") from error
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        answers[one] = report.as_json()
+        _show(report, as_json)
+        if save is not None:
+            _save(report, save)
+    if as_json:
+        click.echo(json.dumps(answers if name == "all" else answers[name]))
+
+
+def _list(as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({name: entry.purpose for name, entry in CATALOG.items()}))
+        return
+    for name, entry in CATALOG.items():
+        click.echo(f"{name:<12}{entry.purpose} ({', '.join(entry.peers)})")
+
+
+def _show(report: Report, as_json: bool) -> None:
+    """Tables for people: on the terminal, out of the way of JSON."""
+    from rich.console import Console
+
+    from kafkaesque.bench.render import to_console
+
+    console = Console(stderr=as_json)
+    if not console.is_terminal:
+        console = Console(stderr=as_json, width=int(os.environ.get("COLUMNS", "140")))
+    to_console(report, console)
+    sys.stdout.flush()
+
+
+def _save(report: Report, directory: Path) -> None:
+    from kafkaesque.bench.render import to_markdown
+
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{report.name}.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    (directory / f"{report.name}.md").write_text(to_markdown(report))

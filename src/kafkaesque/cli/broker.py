@@ -1,0 +1,163 @@
+"""`kafkaesque broker`: one broker in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from kafkaesque.broker.event_loop import new_event_loop
+from kafkaesque.cli.logs import set_up_logs
+from kafkaesque.cli.server_settings import read_broker_settings
+from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig
+from kafkaesque.model.settings import BrokerConfig, broker_config
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kafkaesque broker --data ./data
+  kafkaesque broker --data ./data --listen 127.0.0.1:0 --set num.partitions=4
+  kafkaesque broker --data ./data --set flush=never        # Apache Kafka's own durability
+  KAFKAESQUE_NUM_PARTITIONS=4 kafkaesque broker --config server.properties
+"""
+)
+@click.option("--node-id", type=click.IntRange(0), help="Id of this broker.  [default: 0]")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data directory.  [default: ./kafkaesque-data/broker-0]",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address of the Kafka listener; port 0 takes a free one.  [default: 127.0.0.1:9092]",
+)
+@click.option(
+    "--http-listen",
+    metavar="HOST:PORT",
+    help="Address of /metrics, /healthz and /readyz.  [default: a free port]",
+)
+@click.option(
+    "--advertise",
+    metavar="HOST:PORT",
+    help="Address told to clients, if it is not the one listened on.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Properties file (name=value), as Kafka's server.properties.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any setting of `kafkaesque config list`; may be repeated.",
+)
+@click.option(
+    "--insecure", is_flag=True, help="Allow a plaintext listener that other machines can reach."
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the log on standard error.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+@click.option(
+    "--end-with-stdin",
+    is_flag=True,
+    hidden=True,
+    help="Stop when standard input ends: for supervisors.",
+)
+def broker(
+    node_id: int | None,
+    data: Path | None,
+    listen: str | None,
+    http_listen: str | None,
+    advertise: str | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    insecure: bool,
+    log_format: str,
+    log_level: str,
+    end_with_stdin: bool,
+) -> None:
+    """Run one broker until Ctrl-C or SIGTERM.
+
+    Prints one line `ready kafka=HOST:PORT ...` when it serves, and keeps the same addresses in
+    broker.json in its data directory while it runs.
+    """
+    values = read_broker_settings(config_file, os.environ, assignments)
+    flags = {
+        "node.id": None if node_id is None else str(node_id),
+        "log.dirs": None if data is None else str(data),
+        "listeners": listen,
+        "http.listener": http_listen,
+        "advertised.listeners": advertise,
+        "insecure": "true" if insecure else None,
+    }
+    values |= {name: text for name, text in flags.items() if text is not None}
+    values.setdefault("log.dirs", "kafkaesque-data/broker-0")
+    set_up_logs(log_format, log_level)
+    try:
+        sys.exit(_run(broker_config(values), end_with_stdin))
+    except InvalidConfig as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _run(config: BrokerConfig, end_with_stdin: bool) -> int:
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(_serve(config, end_with_stdin))
+    except DataDirectoryInUse as error:
+        click.echo(f"kafkaesque broker: {error}", err=True)
+    except OSError as error:
+        click.echo(f"kafkaesque broker: {_explain(config, error)}", err=True)
+    return EXIT_FAILED
+
+
+def _explain(config: BrokerConfig, error: OSError) -> str:
+    if error.errno in (98, 48):
+        return (
+            f"cannot listen on {config.listeners}: the address is in use. `kafkaesque doctor` "
+            "shows by what; --listen 127.0.0.1:0 takes a free port."
+        )
+    return str(error)
+
+
+async def _serve(config: BrokerConfig, end_with_stdin: bool) -> int:
+    from kafkaesque.broker.node import Node
+
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stopping.set)
+    if end_with_stdin:
+        loop.add_reader(sys.stdin.fileno(), stopping.set)
+    node = Node(config)
+    await node.start()
+    click.echo(
+        f"ready kafka={node.kafka_address} http={node.http_address or 'off'} "
+        f"node={config.node_id} pid={os.getpid()} data={config.log_dirs}"
+    )
+    sys.stdout.flush()
+    node.failed.add_done_callback(lambda _: stopping.set())
+    await stopping.wait()
+    await node.stop()
+    return EXIT_FAILED if node.failed.done() else 0

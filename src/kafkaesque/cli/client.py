@@ -1,0 +1,204 @@
+"""One connection to a Kafka, any Kafka: clients of librdkafka, their errors made into `Failure`s.
+
+librdkafka retries for ever and logs to the terminal while it does; a command line must instead fail
+soon and say why. So the sockets are tried first, its log is silenced, and the last error that it
+reported in the background is kept for the sentence that the user gets.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import socket
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, NoReturn, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from kafkaesque.cli.admin_types import TopicDescription
+from kafkaesque.cli.failures import CannotConnect, Failure, NotFound, usage
+
+T = TypeVar("T")
+
+DEFAULT_PORT = 9092
+PROBE_TIMEOUT_S_MAX = 3.0
+"""A TCP handshake that takes longer than this is a dropped packet, not a slow broker."""
+
+_UNREACHABLE = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_MISSING = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.GROUP_ID_NOT_FOUND,
+        KafkaError.RESOURCE_NOT_FOUND,
+    }
+)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of one bootstrap address; `SCHEME://` and a missing port are tolerated."""
+    text = address.strip().rpartition("://")[2]
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        port_text = rest.removeprefix(":")
+    elif text.count(":") > 1:
+        host, port_text = text, ""
+    else:
+        host, _, port_text = text.partition(":")
+    if not host or not (port_text.isdigit() or port_text == ""):
+        raise usage(f"'{address}' is not an address: write HOST:PORT, as in 127.0.0.1:9092.")
+    return host, int(port_text) if port_text else DEFAULT_PORT
+
+
+def kafka_error(exception: KafkaException) -> KafkaError:
+    """The error inside a KafkaException; the library raises a bare string in a few places."""
+    inner = exception.args[0] if exception.args else None
+    return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(inner))
+
+
+class Connection:
+    """Where the Kafka is and how to talk to it. Clients are made when first used."""
+
+    def __init__(self, bootstrap: str, properties: Mapping[str, str], timeout_s: float) -> None:
+        self.bootstrap = bootstrap
+        self.properties = dict(properties)
+        self.timeout_s = timeout_s
+        self._last_error: KafkaError | None = None
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        self.reach()
+        # The AdminClient never hands its background errors to a callback unless it is polled, and
+        # nothing polls it; `_explain` tries once more by a metadata request for the reason.
+        return self._construct(AdminClient, {})
+
+    def producer(self, **properties: Any) -> Producer:
+        self.reach()
+        return self._construct(Producer, _dotted(properties))
+
+    def consumer(self, **properties: Any) -> Consumer:
+        self.reach()
+        return self._construct(Consumer, _dotted(properties))
+
+    def _construct(self, client: type[T], extra: Mapping[str, Any]) -> T:
+        """Settings that the user gave win over those of a command, and those over our defaults."""
+        config: dict[str, Any] = {
+            "client.id": "kafkaesque-cli",
+            "log_level": 0,
+            "socket.connection.setup.timeout.ms": 5000,
+            "error_cb": self._remember,
+            **extra,
+            **self.properties,
+            "bootstrap.servers": self.bootstrap,
+        }
+        if "debug" in self.properties and "log_level" not in self.properties:
+            del config["log_level"]
+        try:
+            return client(config)  # type: ignore[call-arg]
+        except KafkaException as exception:
+            raise Failure(
+                f"the client refused its settings: {kafka_error(exception).str()}",
+                "librdkafka's names are listed at "
+                "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
+            ) from None
+
+    def _remember(self, error: KafkaError) -> None:
+        # "All brokers down" follows the error that says why; keep the one that says why.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._last_error is None:
+            self._last_error = error
+
+    def reach(self) -> None:
+        """Fail at once, with the reason, when no bootstrap address accepts a connection."""
+        reasons = []
+        for address in self.bootstrap.split(","):
+            host, port = split_address(address)
+            try:
+                with socket.create_connection(
+                    (host, port), timeout=min(self.timeout_s, PROBE_TIMEOUT_S_MAX)
+                ):
+                    return
+            except socket.gaierror:
+                reasons.append(f"{host} does not resolve to an address")
+            except TimeoutError:
+                reasons.append(f"{host}:{port} does not answer")
+            except OSError as error:
+                reasons.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
+        raise CannotConnect(
+            f"cannot reach {self.bootstrap}: {'; '.join(reasons)}",
+            "start one with `kafkaesque broker`, or name another with --bootstrap-server "
+            "(or KAFKAESQUE_BOOTSTRAP); `kafkaesque doctor` explains",
+        )
+
+    def wait(self, future: concurrent.futures.Future[T], doing: str) -> T:
+        """The result of an admin operation; `doing` completes the sentence "cannot ..."."""
+        try:
+            # librdkafka enforces the timeout of the request; the margin only catches its absence.
+            return future.result(self.timeout_s + 5)
+        except KafkaException as exception:
+            self.fail(kafka_error(exception), doing)
+        except concurrent.futures.TimeoutError:
+            self.fail(KafkaError(KafkaError._TIMED_OUT), doing)
+
+    def fail(self, error: KafkaError, doing: str) -> NoReturn:
+        """Raise the `Failure` that fits a librdkafka error."""
+        text = error.str()
+        if error.code() in _MISSING:
+            raise NotFound(f"cannot {doing}: {text}")
+        if error.code() in _UNREACHABLE:
+            cause = self._last_error.str() if self._last_error else text
+            raise CannotConnect(
+                f"cannot {doing}: no answer from {self.bootstrap} ({cause})",
+                f"`kafkaesque doctor -b {self.bootstrap}` finds out why; "
+                "--timeout gives it more time",
+            )
+        raise Failure(f"cannot {doing}: {text} ({error.name()})")
+
+    def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """Descriptions of topics that exist; never creates one. `NotFound` names the missing."""
+        futures = self.admin.describe_topics(
+            TopicCollection(list(names)), request_timeout=self.timeout_s
+        )
+        found: dict[str, TopicDescription] = {}
+        missing = []
+        for name, future in futures.items():
+            try:
+                found[name] = self.wait(future, f"describe topic '{name}'")
+            except NotFound:
+                missing.append(name)
+        if missing:
+            listed = ", ".join(f"'{name}'" for name in missing)
+            plural = "topics" if len(missing) > 1 else "topic"
+            raise NotFound(
+                f"there is no {plural} {listed}",
+                f"`kafkaesque topic create {' '.join(missing)}` makes it; "
+                "`kafkaesque topic list` shows those there are",
+            )
+        return found
+
+    def topic_names(self) -> list[str]:
+        return sorted(self.metadata().topics)
+
+    def metadata(self) -> Any:
+        """Brokers and topics of the cluster (confluent_kafka.admin.ClusterMetadata)."""
+        try:
+            return self.admin.list_topics(timeout=self.timeout_s)
+        except KafkaException as exception:
+            self.fail(kafka_error(exception), "read the cluster's metadata")
+
+
+def _dotted(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments to librdkafka's names: `group_id` is `group.id`."""
+    return {name.replace("_", "."): value for name, value in properties.items()}

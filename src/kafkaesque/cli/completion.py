@@ -1,0 +1,36 @@
+"""`kafkaesque completion`: the script that makes a shell complete our commands."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.options import examples
+
+PROGRAM = "kafkaesque"
+VARIABLE = "_KAFKAESQUE_COMPLETE"
+INSTALL = {
+    "bash": "kafkaesque completion bash > ~/.local/share/bash-completion/completions/kafkaesque",
+    "zsh": "kafkaesque completion zsh > ~/.zfunc/_kafkaesque   (with ~/.zfunc in $fpath)",
+    "fish": "kafkaesque completion fish > ~/.config/fish/completions/kafkaesque.fish",
+}
+
+
+@click.command(
+    epilog=examples(
+        "source <(kafkaesque completion bash)           # this shell only", *INSTALL.values()
+    )
+)
+@click.argument("shell", type=click.Choice(list(INSTALL)))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of a shell. It completes topic names too."""
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise Failure(f"no completion for {shell}")
+    lines = kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source().splitlines()
+    hint = f"# To install: {INSTALL[shell]}"
+    # zsh wants its #compdef line first.
+    at = 1 if lines and lines[0].startswith("#compdef") else 0
+    click.echo("\n".join([*lines[:at], hint, *lines[at:]]))

@@ -1,0 +1,212 @@
+"""`kafkaesque config`: list what our broker can be told, describe, set and unset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kafkaesque.cli.admin_types import ConfigResource, ConfigSource, ResourceType
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.failures import NotFound, usage
+from kafkaesque.cli.options import client_options, examples, json_option, read_pair
+from kafkaesque.cli.render import Column, Screen
+from kafkaesque.cli.topic import alter_settings
+from kafkaesque.model.setting import Scope, Setting
+from kafkaesque.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+
+RESOURCES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER}
+DOCUMENTED = {"topic": TOPIC_SETTINGS, "broker": BROKER_SETTINGS}
+SOURCES = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG.value: "broker",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG.value: "cluster",
+    ConfigSource.STATIC_BROKER_CONFIG.value: "start-up",
+    ConfigSource.DEFAULT_CONFIG.value: "default",
+    ConfigSource.GROUP_CONFIG.value: "group",
+}
+
+kind_argument = click.argument("kind", metavar="topic|broker", type=click.Choice(list(RESOURCES)))
+name_argument = click.argument("name", metavar="NAME|ID")
+
+
+@click.group()
+def config() -> None:
+    """Show and change settings of topics and brokers; document those of Kafkaesque."""
+
+
+@config.command(
+    "list",
+    epilog=examples(
+        "kafkaesque config list",
+        "kafkaesque config list topic --filter retention",
+        "kafkaesque config list broker --json",
+    ),
+)
+@click.argument("kind", required=False, type=click.Choice(list(RESOURCES)))
+@click.option("--filter", "needle", default="", metavar="TEXT", help="Only names with this text.")
+@json_option
+def list_settings(kind: str | None, needle: str, screen: Screen) -> None:
+    """Document every setting of a Kafkaesque broker and its topics.
+
+    A broker takes its settings with --set NAME=VALUE; a topic with `topic create --config` or
+    `config set topic`. Names and meanings are Apache Kafka's, but for those marked "ours".
+    """
+    kinds = [kind] if kind else list(DOCUMENTED)
+    found = {
+        key: [_setting_row(item) for item in DOCUMENTED[key].values() if needle in item.name]
+        for key in kinds
+    }
+    screen.document(found, lambda: _show_settings(screen, found))
+
+
+def _setting_row(item: Setting) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "type": item.type.name.lower(),
+        "default": item.show(item.default),
+        "at_least": item.at_least,
+        "at_most": item.at_most,
+        "choices": list(item.choices),
+        "changes": "at start" if item.scope is Scope.READ_ONLY else "at once",
+        "ours": item.ours,
+        "doc": item.doc,
+    }
+
+
+def _show_settings(screen: Screen, found: dict[str, list[dict[str, Any]]]) -> None:
+    """A paragraph a setting: the documentation is the point, and no table would hold it."""
+    for kind, rows in found.items():
+        screen.heading(f"{kind.capitalize()} settings")
+        for row in rows:
+            facts = click.style(", ".join(_facts(row)), dim=True)
+            screen.line()
+            screen.line(f"  {click.style(row['name'], bold=True)}  {facts}")
+            screen.line(click.wrap_text(row["doc"], 96, "      ", "      "))
+        screen.line()
+
+
+def _facts(row: dict[str, Any]) -> list[str]:
+    facts = [row["type"], f"default {row['default'] or 'none'}"]
+    if row["choices"]:
+        facts.append(" | ".join(row["choices"]))
+    if row["at_least"] is not None:
+        facts.append(f"at least {row['at_least']}")
+    if row["at_most"] is not None:
+        facts.append(f"at most {row['at_most']}")
+    if row["changes"] == "at start":
+        facts.append("only at start")
+    if row["ours"]:
+        facts.append("ours")
+    return facts
+
+
+@config.command(
+    epilog=examples(
+        "kafkaesque config describe topic orders",
+        "kafkaesque config describe topic orders --all",
+        "kafkaesque config describe broker 0 --all --json",
+    )
+)
+@kind_argument
+@name_argument
+@click.option("--all", "everything", is_flag=True, help="Also those that have their default.")
+@client_options()
+def describe(
+    kind: str, name: str, everything: bool, connection: Connection, screen: Screen
+) -> None:
+    """Show the settings of a topic or a broker, and where each comes from."""
+    _check_exists(connection, kind, name)
+    futures = connection.admin.describe_configs(
+        [ConfigResource(RESOURCES[kind], name)], request_timeout=connection.timeout_s
+    )
+    (future,) = futures.values()
+    entries = connection.wait(future, f"read the settings of {kind} '{name}'")
+    rows = [_entry_row(kind, entry) for _, entry in sorted(entries.items())]
+    if not everything:
+        rows = [row for row in rows if row["source"] != "default"]
+    columns = [
+        Column("name", "Setting", style="bold"),
+        Column("value", "Value"),
+        Column("source", "Set by"),
+        Column("default", "Default"),
+    ]
+    if everything and screen.is_terminal:
+        columns.append(Column("doc", "Meaning", style="dim"))
+    note = "every setting has its default: --all shows them"
+    screen.document(
+        {"kind": kind, "name": name, "configs": rows}, lambda: screen.table(columns, rows, note)
+    )
+
+
+def _entry_row(kind: str, entry: Any) -> dict[str, Any]:
+    defaults = [
+        synonym.value
+        for synonym in entry.synonyms.values()
+        if synonym.source == ConfigSource.DEFAULT_CONFIG.value
+    ]
+    documented = DOCUMENTED[kind].get(entry.name)
+    source = SOURCES.get(entry.source, "unknown")
+    return {
+        "name": entry.name,
+        "value": "(hidden)" if entry.is_sensitive and entry.value is None else entry.value,
+        "source": source,
+        "default": defaults[0] if defaults else (entry.value if source == "default" else None),
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "doc": documented.doc if documented else None,
+    }
+
+
+def _check_exists(connection: Connection, kind: str, name: str) -> None:
+    if kind == "topic":
+        connection.describe_topics([name])
+        return
+    ids = sorted(connection.metadata().brokers)
+    if name not in map(str, ids):
+        raise NotFound(
+            f"there is no broker '{name}'", f"brokers there are: {', '.join(map(str, ids))}"
+        )
+
+
+@config.command(
+    "set",
+    epilog=examples(
+        "kafkaesque config set topic orders retention.ms=86400000 cleanup.policy=compact",
+        "kafkaesque config set broker 0 log.retention.hours=24",
+    ),
+)
+@kind_argument
+@name_argument
+@click.argument("pairs", metavar="NAME=VALUE...", nargs=-1, required=True)
+@client_options()
+def set_settings(
+    kind: str, name: str, pairs: tuple[str, ...], connection: Connection, screen: Screen
+) -> None:
+    """Change settings of a topic or a broker."""
+    settings = dict(read_pair(text) for text in pairs)
+    _check_exists(connection, kind, name)
+    alter_settings(connection, RESOURCES[kind], name, settings, ())
+    screen.document(
+        {"kind": kind, "name": name, "set": settings},
+        lambda: screen.line("\n".join(f"{key}={value}" for key, value in settings.items())),
+    )
+
+
+@config.command(epilog=examples("kafkaesque config unset topic orders retention.ms"))
+@kind_argument
+@name_argument
+@click.argument("settings", metavar="NAME...", nargs=-1, required=True)
+@client_options()
+def unset(
+    kind: str, name: str, settings: tuple[str, ...], connection: Connection, screen: Screen
+) -> None:
+    """Give settings of a topic or a broker their default again."""
+    if wrong := [text for text in settings if "=" in text]:
+        raise usage(f"'{wrong[0]}': unset takes names only.")
+    _check_exists(connection, kind, name)
+    alter_settings(connection, RESOURCES[kind], name, {}, settings)
+    screen.document(
+        {"kind": kind, "name": name, "unset": list(settings)},
+        lambda: screen.line("\n".join(f"{key}: default" for key in settings)),
+    )

@@ -1,0 +1,234 @@
+"""`kafkaesque consume`: records of topics to standard output or a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+import click
+
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.failures import usage
+from kafkaesque.cli.offset_spec import FORMS, OffsetSpec, parse_offset_spec
+from kafkaesque.cli.offsets import fetch_bounds, partitions_of
+from kafkaesque.cli.options import client_options, complete_topics, examples
+from kafkaesque.cli.progress import Meter
+from kafkaesque.cli.reading import Range, make_ranges, read_group, read_ranges
+from kafkaesque.cli.record_output import Formatter, OutputFormat, make_formatter, unescape
+from kafkaesque.cli.render import Screen
+
+BEGINNING = OffsetSpec("beginning")
+
+
+def _read_spec(_ctx: click.Context, _param: click.Parameter, text: str | None) -> OffsetSpec | None:
+    try:
+        return None if text is None else parse_offset_spec(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which records are wanted."""
+
+    start: OffsetSpec | None
+    stop: OffsetSpec | None
+    follow: bool
+    limit: int | None
+    partitions: tuple[int, ...]
+    group: str | None
+    committed_only: bool
+
+
+@click.command(
+    epilog=examples(
+        "kafkaesque consume orders                      # all there is, then stop",
+        "kafkaesque consume orders -f --from end        # what comes from now on",
+        "kafkaesque consume orders --from -10           # the last ten of each partition",
+        "kafkaesque consume orders --from 2026-01-01T12:00:00Z --to 2026-01-02",
+        "kafkaesque consume orders --json | jq .value",
+        "kafkaesque consume orders --format '%d %p:%o %k=%s\\n'",
+        "kafkaesque consume orders --group billing -f   # commits what it printed",
+        "kafkaesque consume orders --json --output orders.jsonl",
+    )
+)
+@click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+@click.option(
+    "--from",
+    "start",
+    callback=_read_spec,
+    metavar="WHERE",
+    help=f"{FORMS}. [default: beginning; with --group: what is committed]",
+)
+@click.option(
+    "--to",
+    "stop",
+    callback=_read_spec,
+    metavar="WHERE",
+    help="Stop before this place. [default: the end as it is now]",
+)
+@click.option("-f", "--follow", is_flag=True, help="Do not stop at the end: wait for more.")
+@click.option(
+    "-n", "--max", "limit", type=click.IntRange(min=0), metavar="COUNT", help="Stop after COUNT."
+)
+@click.option(
+    "-p", "--partition", "partitions", multiple=True, type=click.IntRange(min=0), help="Only these."
+)
+@click.option("-g", "--group", metavar="NAME", help="Join this consumer group and commit.")
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    default="read_committed",
+    show_default=True,
+    help="Whether records of open and aborted transactions are left out.",
+)
+@click.option("--key", "with_key", is_flag=True, help="Print the key before the value.")
+@click.option("--headers", "with_headers", is_flag=True, help="Print the headers first.")
+@click.option("-K", "--key-separator", default="\\t", show_default=True, metavar="TEXT")
+@click.option("-D", "--delimiter", default="\\n", show_default=True, metavar="TEXT")
+@click.option(
+    "--format",
+    "template",
+    metavar="TEMPLATE",
+    help="%t topic, %p partition, %o offset, %k key, %s value, %h headers, %T time in ms, "
+    "%d ISO time, %K %S sizes; \\n \\t \\xHH.",
+)
+@click.option("-Z", "--null-value", default="", metavar="TEXT", help="Print null as this text.")
+@click.option("--hex", "as_hex", is_flag=True, help="Keys and values in hexadecimal.")
+@click.option("--base64", "as_base64", is_flag=True, help="Keys and values in base64.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write to a file, with progress.",
+)
+@client_options(timeout_s=30.0)
+def consume(
+    topics: tuple[str, ...], connection: Connection, screen: Screen, **options: Any
+) -> None:
+    """Print records of TOPICS.
+
+    Without --follow it prints what there is and stops. With --json each record is one JSON object a
+    line; bytes that are not UTF-8 stand in `key_base64` and `value_base64`.
+    """
+    formatter = _formatter(options, screen)
+    selection = _selection(options)
+    names = list(dict.fromkeys(topics))
+    if selection.limit == 0:
+        return
+    output: str | None = options["output"]
+    if selection.group is not None:
+        connection.describe_topics(names)
+        with (
+            _sink(output) as stream,
+            Meter("reading", visible=bool(output), total=selection.limit, unit="records") as meter,
+        ):
+            batches = read_group(connection, names, _group_start(selection), selection)
+            _print_batches(batches, formatter, stream, meter)
+    else:
+        ranges = _ranges(connection, names, selection)
+        total = selection.limit if selection.follow else _total(ranges, selection.limit)
+        with (
+            _sink(output) as stream,
+            Meter("reading", visible=bool(output), total=total, unit="records") as meter,
+        ):
+            batches = read_ranges(connection, ranges, selection)
+            _print_batches(batches, formatter, stream, meter)
+    if output:
+        screen.note(f"{meter.sentence('read')}, in {output}")
+
+
+def _formatter(options: dict[str, Any], screen: Screen) -> Formatter:
+    if screen.as_json and options["template"] is not None:
+        raise usage("Give --json or --format, not both.")
+    if options["as_hex"] and options["as_base64"]:
+        raise usage("Give --hex or --base64, not both.")
+    form = OutputFormat(
+        template=options["template"],
+        as_json=screen.as_json,
+        with_key=options["with_key"],
+        with_headers=options["with_headers"],
+        key_separator=unescape(options["key_separator"]),
+        delimiter=unescape(options["delimiter"]),
+        null_marker=options["null_value"].encode(),
+        as_hex=options["as_hex"],
+        as_base64=options["as_base64"],
+    )
+    try:
+        return make_formatter(form)
+    except ValueError as error:
+        raise usage(f"--format: {error}.") from None
+
+
+def _selection(options: dict[str, Any]) -> Selection:
+    selection = Selection(
+        options["start"],
+        options["stop"],
+        options["follow"],
+        options["limit"],
+        options["partitions"],
+        options["group"],
+        options["isolation"] == "read_committed",
+    )
+    if selection.follow and selection.stop is not None:
+        raise usage("Give --follow or --to, not both.")
+    if selection.group is not None and selection.partitions:
+        raise usage("A group assigns the partitions: leave out --partition, or --group.")
+    if selection.group is not None and selection.stop is not None:
+        raise usage("--to does not go with --group.")
+    return selection
+
+
+def _group_start(selection: Selection) -> str:
+    """Where a group starts on a partition for which nothing is committed."""
+    start = selection.start or BEGINNING
+    if start.kind not in ("beginning", "end"):
+        raise usage(
+            "With --group, --from can be beginning or end, and counts only where nothing is "
+            "committed. To move a group: kafkaesque group reset."
+        )
+    return "earliest" if start.kind == "beginning" else "latest"
+
+
+def _ranges(connection: Connection, topics: list[str], selection: Selection) -> list[Range]:
+    """The offsets to read, fixed before the first is read."""
+    partitions = partitions_of(connection, topics, selection.partitions)
+    start = selection.start or BEGINNING
+    committed_only = selection.committed_only
+    starts = fetch_bounds(connection, partitions, start, committed_only=committed_only)
+    stop = OffsetSpec("end") if selection.stop is None else selection.stop
+    stops = starts
+    if stop.kind == "time":
+        stops = fetch_bounds(connection, partitions, stop, committed_only=committed_only)
+    return make_ranges(starts, start, stops, None if selection.follow else stop)
+
+
+def _total(ranges: list[Range], limit: int | None) -> int:
+    total = sum((item.stop or item.start) - item.start for item in ranges)
+    return total if limit is None else min(total, limit)
+
+
+@contextmanager
+def _sink(path: str | None) -> Iterator[IO[bytes]]:
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    else:
+        with open(path, "wb") as stream:
+            yield stream
+
+
+def _print_batches(
+    batches: Iterator[list[Any]], formatter: Formatter, stream: IO[bytes], meter: Meter
+) -> None:
+    """Write and flush each batch before the next is asked for: the reader commits what it yielded
+    only when it is resumed, so nothing is committed that was not written."""
+    for batch in batches:
+        data = b"".join(map(formatter, batch))
+        stream.write(data)
+        stream.flush()
+        meter.add(len(batch), len(data))

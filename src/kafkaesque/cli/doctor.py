@@ -1,0 +1,111 @@
+"""`kafkaesque doctor`: look at everything that commonly goes wrong, and name the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from kafkaesque.cli.client import split_address
+from kafkaesque.cli.doctor_machine import (
+    examine_clock,
+    examine_data,
+    examine_limits,
+    examine_versions,
+)
+from kafkaesque.cli.doctor_network import (
+    examine_address,
+    examine_advertised,
+    examine_default_ports,
+)
+from kafkaesque.cli.failures import ExitCode
+from kafkaesque.cli.finding import Finding
+from kafkaesque.cli.options import address_option, examples, json_option
+from kafkaesque.cli.render import Screen
+
+MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
+
+
+@click.command(
+    epilog=examples(
+        "kafkaesque doctor",
+        "kafkaesque doctor -b broker.example:9092 --data /var/lib/kafkaesque",
+        "kafkaesque doctor --json | jq '.findings[] | select(.status != \"ok\")'",
+    )
+)
+@address_option
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also examine this data directory and its disk.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0.1), default=3.0, show_default=True, metavar="SECONDS"
+)
+@click.option("-v", "--verbose", is_flag=True, help="Also list the API versions of the broker.")
+@json_option
+def doctor(
+    bootstrap_server: str, data: Path | None, timeout: float, verbose: bool, screen: Screen
+) -> int:
+    """Examine the way to a Kafka and this machine; say what is wrong and how to fix it.
+
+    Looks at addresses, what listens there, which APIs it speaks, what it advertises, versions, file
+    limits, the clock, default ports and, with --data, the disk. Ends with exit code 1 if anything
+    fails. Speaks plaintext; of a TLS listener it says that it is one.
+    """
+    findings = list(examine(bootstrap_server, data, timeout))
+    counts = {status: sum(f.status == status for f in findings) for status in MARKS}
+    screen.document(
+        {**counts, "findings": [finding.row() for finding in findings]},
+        lambda: show(screen, findings, counts, verbose),
+    )
+    return int(ExitCode.FAILED if counts["fail"] else ExitCode.OK)
+
+
+def examine(bootstrap: str, data: Path | None, timeout_s: float) -> Iterator[Finding]:
+    addresses = [split_address(text) for text in bootstrap.split(",")]
+    for host, port in addresses:
+        finding, answer = examine_address(host, port, timeout_s)
+        yield finding
+        if answer is not None:
+            yield from examine_advertised(f"{host}:{port}", answer.brokers, timeout_s)
+    yield from examine_default_ports({port for _, port in addresses})
+    yield from examine_versions()
+    yield from examine_limits()
+    yield from examine_clock()
+    if data is not None:
+        yield from examine_data(data)
+
+
+def show(screen: Screen, findings: list[Finding], counts: dict[str, int], verbose: bool) -> None:
+    width = max(len(finding.area) for finding in findings)
+    for finding in findings:
+        mark, colour = MARKS[finding.status]
+        head = click.style(mark.ljust(4), fg=colour, bold=finding.status == "fail")
+        screen.line(f"{head}  {click.style(finding.area.ljust(width), dim=True)}  {finding.text}")
+        if finding.fix:
+            screen.line(f"{'':{width + 8}}{click.style('fix:', bold=True)} {finding.fix}")
+        if verbose and "apis" in finding.facts:
+            _show_apis(screen, finding, width + 8)
+    screen.line()
+    summary = f"{counts['ok']} ok, {counts['warn']} to look at, {counts['fail']} failing"
+    screen.line(click.style(summary, bold=True))
+
+
+def _show_apis(screen: Screen, finding: Finding, indent: int) -> None:
+    """Names from our own tables; a number where we do not speak the API."""
+    names = api_names()
+    texts = [
+        f"{names.get(int(key), f'API {key}')} {low}-{high}"
+        for key, (low, high) in finding.facts["apis"].items()
+    ]
+    padding = " " * indent
+    screen.line(click.wrap_text(", ".join(texts), 100, padding, padding))
+
+
+def api_names() -> dict[int, str]:
+    from kafkaesque.wire.api import ApiKey
+
+    return {int(key): key.name.title().replace("_", "") for key in ApiKey}

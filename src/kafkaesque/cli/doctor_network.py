@@ -1,0 +1,200 @@
+"""Examining addresses: does it resolve, connect, speak Kafka, and advertise what can be reached?"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from kafkaesque.cli.finding import Finding
+from kafkaesque.cli.listening import process_listening_on
+from kafkaesque.cli.raw_kafka import ApiVersions, Node, RawKafka
+from kafkaesque.model.errors import ProtocolError
+
+PRODUCE, FETCH, JOIN_GROUP, CONSUMER_HEARTBEAT, LEADER_AND_ISR = 0, 1, 11, 68, 4
+
+DEFAULT_PORTS = {
+    9092: "Kafka",
+    2181: "coordination",
+    9100: "text protocol",
+    7000: "gateway",
+    7001: "gateway WebSocket",
+    8080: "console",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a Kafka at some address said of itself."""
+
+    versions: ApiVersions
+    brokers: list[Node]
+
+
+def guess_software(versions: ApiVersions) -> str:
+    """A name for what answered, from what it admits to speak. A guess, and worded as one."""
+    features = versions.features
+    if "kafkaesque.version" in features:
+        return "Kafkaesque"
+    if "metadata.version" in features:
+        newest = "4.x" if LEADER_AND_ISR not in versions.apis else "3.x"
+        return f"Apache Kafka {newest} (metadata.version up to {features['metadata.version'][1]})"
+    produce = versions.apis.get(PRODUCE)
+    if produce is not None and produce.lowest >= 3:
+        return "a Kafka of the 4.x protocol (Kafkaesque answers like this)"
+    return "a Kafka"
+
+
+def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, Answer | None]:
+    """One bootstrap address, as far as it lets us in."""
+    address = f"{host}:{port}"
+    area = "bootstrap"
+    try:
+        with RawKafka(host, port, timeout_s) as kafka:
+            versions = kafka.api_versions()
+            answer = Answer(versions, kafka.brokers())
+    except socket.gaierror:
+        text = f"{address}: the name {host} does not resolve"
+        return Finding(area, "fail", text, "correct the name, or add it to DNS or /etc/hosts"), None
+    except ConnectionRefusedError:
+        text = f"{address}: nothing listens there"
+        fix = f"start a broker: kafkaesque broker --data DIR --listen {address}"
+        return Finding(area, "fail", text, fix), None
+    except (OSError, ProtocolError) as error:
+        return _not_kafka(host, port, error, timeout_s), None
+    facts = {
+        "address": address,
+        "software": guess_software(versions),
+        "apis": {str(key): list(range_) for key, range_ in sorted(versions.apis.items())},
+        "features": {name: list(range_) for name, range_ in versions.features.items()},
+        "process": process_listening_on(port) if _is_local(host) else None,
+    }
+    text = f"{address} answers: {facts['software']}, {len(versions.apis)} APIs"
+    return Finding(area, "ok", text, facts=facts), answer
+
+
+def _not_kafka(host: str, port: int, error: Exception, timeout_s: float) -> Finding:
+    address, area = f"{host}:{port}", "bootstrap"
+    match speaks(host, port, timeout_s):
+        case "tls":
+            return Finding(
+                area,
+                "fail",
+                f"{address} wants TLS, and plaintext was spoken",
+                "add -X security.protocol=SSL (or SASL_SSL) and -X ssl.ca.location=FILE",
+            )
+        case "http":
+            return Finding(
+                area,
+                "fail",
+                f"{address} is an HTTP server{_owner(host, port)}, not a Kafka",
+                "name the broker's Kafka port; 9092 is the usual one",
+            )
+        case "silent" if isinstance(error, TimeoutError):
+            return Finding(
+                area,
+                "fail",
+                f"{address} does not answer within {timeout_s:g} s",
+                "look for a firewall on the way, a stopped process, or give more --timeout",
+            )
+    return Finding(
+        area,
+        "fail",
+        f"{address} is no Kafka{_owner(host, port)}: {error}",
+        "stop what listens there, or name another port; a SASL listener needs -X security.protocol",
+    )
+
+
+def _owner(host: str, port: int) -> str:
+    process = process_listening_on(port) if _is_local(host) else None
+    return f" ({process})" if process else ""
+
+
+def _is_local(host: str) -> bool:
+    return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")  # noqa: S104
+
+
+def speaks(host: str, port: int, timeout_s: float) -> Literal["tls", "http", "silent"]:
+    """Which other protocol an address speaks."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with (
+            socket.create_connection((host, port), timeout=min(timeout_s, 2)) as raw,
+            context.wrap_socket(raw),
+        ):
+            return "tls"
+    except OSError:
+        pass
+    try:
+        with socket.create_connection((host, port), timeout=min(timeout_s, 2)) as raw:
+            raw.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return "http" if raw.recv(5) == b"HTTP/" else "silent"
+    except OSError:
+        return "silent"
+
+
+def examine_advertised(bootstrap: str, brokers: list[Node], timeout_s: float) -> Iterator[Finding]:
+    """Clients leave the bootstrap address at once for those that brokers advertise: try these too."""
+    for node in brokers:
+        address = f"{node.host}:{node.port}"
+        problem, fix = None, ""
+        try:
+            with RawKafka(node.host, node.port, timeout_s) as kafka:
+                kafka.api_versions()
+        except socket.gaierror:
+            problem = f"the name {node.host} does not resolve here"
+            fix = f"make it resolve (DNS, /etc/hosts), or {_readvertise(bootstrap)}"
+        except OSError as error:
+            problem = (error.strerror or str(error)).lower()
+            fix = f"open the way to {address}, or {_readvertise(bootstrap)}"
+        except ProtocolError as error:
+            problem, fix = str(error), _readvertise(bootstrap)
+        if problem is None:
+            yield Finding("listeners", "ok", f"broker {node.id} advertises {address}: reachable")
+        else:
+            yield Finding(
+                "listeners",
+                "fail",
+                f"{bootstrap} answers, but broker {node.id} tells clients to use {address}: {problem}",
+                fix,
+            )
+
+
+def _readvertise(bootstrap: str) -> str:
+    return (
+        f"let the broker advertise what clients reach: "
+        f"--set advertised.listeners=PLAINTEXT://{bootstrap}"
+    )
+
+
+def examine_default_ports(bootstrap_ports: set[int]) -> Iterator[Finding]:
+    """Who holds the ports that `kafkaesque up` would take."""
+    taken = []
+    for port, purpose in DEFAULT_PORTS.items():
+        if port in bootstrap_ports or not _is_taken(port):
+            continue
+        owner = process_listening_on(port)
+        taken.append(port)
+        yield Finding(
+            "ports",
+            "warn",
+            f"port {port} ({purpose}) is taken{f' by {owner}' if owner else ''}",
+            "stop it, or give our part another port (port 0 lets it choose)",
+        )
+    if not taken:
+        ports = ", ".join(str(port) for port in DEFAULT_PORTS if port not in bootstrap_ports)
+        yield Finding("ports", "ok", f"default ports are free: {ports}")
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False

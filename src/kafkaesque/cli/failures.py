@@ -1,0 +1,54 @@
+"""How a command fails: a sentence, the fix, and an exit code. No client library is imported here."""
+
+from __future__ import annotations
+
+import sys
+from enum import IntEnum
+from typing import IO, Any
+
+import click
+
+
+class ExitCode(IntEnum):
+    """What scripts may rely on; `kafkaesque --help` prints this list."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    CANNOT_CONNECT = 3
+    NOT_FOUND = 4
+    INTERRUPTED = 130
+
+
+class Failure(click.ClickException):
+    """The operation did not happen. `message` says what, `fix` what to do about it."""
+
+    exit_code = int(ExitCode.FAILED)
+
+    def __init__(self, message: str, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        stream = file or sys.stderr
+        label = click.style("error:", fg="red", bold=True)
+        click.echo(f"{label} {self.message}", file=stream)
+        if self.fix:
+            click.echo(f"  {click.style('fix:', bold=True)} {self.fix}", file=stream)
+
+
+class CannotConnect(Failure):
+    """No broker could be reached, or none answered in time."""
+
+    exit_code = int(ExitCode.CANNOT_CONNECT)
+
+
+class NotFound(Failure):
+    """The topic, group or broker that was named does not exist."""
+
+    exit_code = int(ExitCode.NOT_FOUND)
+
+
+def usage(message: str) -> click.UsageError:
+    """A wrong invocation, shown with the usage line of the command that is running."""
+    return click.UsageError(message, ctx=click.get_current_context(silent=True))

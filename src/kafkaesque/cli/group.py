@@ -1,0 +1,250 @@
+"""`kafkaesque group`: list, describe, reset, delete, delete-offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    TopicPartition,
+)
+
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.failures import CannotConnect, Failure, NotFound, usage
+from kafkaesque.cli.group_reset import Move, parse_target, plan_moves
+from kafkaesque.cli.group_view import (
+    committed_offsets,
+    describe_groups,
+    describe_row,
+    existing_group,
+    list_rows,
+    show_groups,
+)
+from kafkaesque.cli.offset_spec import OffsetSpec, parse_offset_spec
+from kafkaesque.cli.offsets import Partition, fetch_bounds, partitions_of
+from kafkaesque.cli.options import client_options, complete_topics, examples
+from kafkaesque.cli.raw_kafka import RawKafka
+from kafkaesque.cli.render import Column, Screen
+from kafkaesque.cli.topic import confirm
+from kafkaesque.model.errors import ProtocolError
+
+_MOVE_COLUMNS = [
+    Column("topic", "Topic", style="bold"),
+    Column("partition", "Partition", "count"),
+    Column("current", "Current", "count"),
+    Column("new", "New", "count"),
+    Column("change", "Change", "count"),
+    Column("lag", "Lag then", "count"),
+]
+
+
+@click.group()
+def group() -> None:
+    """List consumer groups, show their lag, move their offsets."""
+
+
+@group.command("list", epilog=examples("kafkaesque group list", "kafkaesque group list --json"))
+@client_options()
+def list_groups(connection: Connection, screen: Screen) -> None:
+    """List consumer groups."""
+    rows = list_rows(connection)
+    columns = [
+        Column("group", "Group", style="bold"),
+        Column("state", "State", "state"),
+        Column("protocol", "Protocol"),
+        Column("assignor", "Assignor"),
+        Column("members", "Members", "count"),
+    ]
+    screen.document({"groups": rows}, lambda: screen.table(columns, rows, "no consumer groups"))
+
+
+@group.command(
+    epilog=examples(
+        "kafkaesque group describe billing",
+        "kafkaesque group describe billing --json | jq '.groups[0].lag'",
+    )
+)
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@client_options()
+def describe(names: tuple[str, ...], connection: Connection, screen: Screen) -> None:
+    """Show members, assignment, committed offsets and lag."""
+    rows = [describe_row(connection, name) for name in dict.fromkeys(names)]
+    screen.document({"groups": rows}, lambda: show_groups(screen, rows))
+
+
+@group.command(
+    epilog=examples(
+        "kafkaesque group reset billing --all-topics --to earliest           # shows the plan",
+        "kafkaesque group reset billing --all-topics --to earliest --execute",
+        "kafkaesque group reset billing --topic orders:0,1 --to 1500 --execute",
+        "kafkaesque group reset billing --topic orders --to 2026-01-31T08:00:00Z",
+        "kafkaesque group reset billing --topic orders --shift -100",
+    )
+)
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "-t",
+    "--topic",
+    "targets",
+    multiple=True,
+    metavar="TOPIC[:PARTITION,...]",
+    shell_complete=complete_topics,
+    help="What to move.",
+)
+@click.option("--all-topics", is_flag=True, help="Everything that the group has committed.")
+@click.option(
+    "--to", "place", metavar="WHERE", help="earliest, latest, an offset, an ISO time, @EPOCH_MS."
+)
+@click.option("--shift", type=int, metavar="N", help="Forward by N records, or back by -N.")
+@click.option("--execute", is_flag=True, help="Do it. Without this the plan is only shown.")
+@client_options()
+def reset(
+    name: str,
+    targets: tuple[str, ...],
+    all_topics: bool,
+    place: str | None,
+    shift: int | None,
+    execute: bool,
+    connection: Connection,
+    screen: Screen,
+) -> None:
+    """Move the committed offsets of a group that has no members.
+
+    Nothing changes without --execute. New offsets are kept within what each partition holds.
+    """
+    target = _reset_target(place, shift)
+    if all_topics == bool(targets):
+        raise usage("Give either --topic TOPIC[:PARTITION,...], or --all-topics.")
+    committed = _committed_when_idle(connection, name)
+    partitions = list(committed) if all_topics else _targets(connection, targets)
+    spec = target if isinstance(target, OffsetSpec) else None
+    bounds = fetch_bounds(connection, partitions, spec)
+    moves = plan_moves(partitions, committed, bounds, target)
+    if not moves:
+        raise NotFound(f"group '{name}' has committed nothing there, so there is nothing to move")
+    if execute:
+        _apply(connection, name, moves)
+    rows = [move.row() for move in moves]
+    screen.document(
+        {"group": name, "executed": execute, "changes": rows},
+        lambda: screen.table(_MOVE_COLUMNS, rows),
+    )
+    if execute:
+        screen.note(f"group '{name}' was moved")
+    else:
+        screen.note("this is the plan, nothing was changed: add --execute to do it")
+
+
+def _reset_target(place: str | None, shift: int | None) -> OffsetSpec | int:
+    if (place is None) == (shift is None):
+        raise usage("Give either --to WHERE, or --shift N.")
+    if shift is not None:
+        return shift
+    try:
+        return parse_offset_spec(place or "")
+    except ValueError as error:
+        raise usage(f"--to: {error}.") from None
+
+
+def _targets(connection: Connection, targets: tuple[str, ...]) -> list[Partition]:
+    partitions: dict[Partition, None] = {}
+    for text in targets:
+        try:
+            topic, numbers = parse_target(text)
+        except ValueError as error:
+            raise usage(f"--topic: {error}.") from None
+        partitions.update(dict.fromkeys(partitions_of(connection, [topic], numbers)))
+    return list(partitions)
+
+
+def _committed_when_idle(connection: Connection, name: str) -> dict[Partition, int]:
+    """Offsets of a group that may be moved. A group that does not exist yet has none: giving it
+    offsets is how one prepares a new consumer."""
+    found = describe_groups(connection, [name])[name]
+    if found is None:
+        return {}
+    if found.state != ConsumerGroupState.EMPTY:
+        clients = sorted({member.client_id for member in found.members})
+        raise Failure(
+            f"group '{name}' is in use by {len(found.members)} member(s) "
+            f"({', '.join(clients)}), which would overwrite the new offsets",
+            "stop its consumers, wait for their session to end, and try again",
+        )
+    return committed_offsets(connection, name)
+
+
+def _apply(connection: Connection, name: str, moves: list[Move]) -> None:
+    wanted = [TopicPartition(move.topic, move.partition, move.new) for move in moves]
+    futures = connection.admin.alter_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(name, wanted)], request_timeout=connection.timeout_s
+    )
+    answer = connection.wait(futures[name], f"move the offsets of group '{name}'")
+    for item in answer.topic_partitions or []:
+        if item.error is not None:
+            connection.fail(item.error, f"move {item.topic}-{item.partition} of group '{name}'")
+
+
+@group.command(epilog=examples("kafkaesque group delete billing --yes"))
+@click.argument("names", metavar="GROUP...", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options()
+def delete(names: tuple[str, ...], yes: bool, connection: Connection, screen: Screen) -> None:
+    """Delete groups that have no members, with their committed offsets."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        existing_group(connection, name)
+    confirm(yes, f"Delete {', '.join(wanted)} and what it has committed?")
+    futures = connection.admin.delete_consumer_groups(wanted, request_timeout=connection.timeout_s)
+    for name, future in futures.items():
+        connection.wait(future, f"delete group '{name}'")
+    screen.document(
+        {"groups": [{"group": name, "result": "deleted"} for name in wanted]},
+        lambda: screen.line("\n".join(f"{name}: deleted" for name in wanted)),
+    )
+
+
+@group.command(
+    "delete-offsets", epilog=examples("kafkaesque group delete-offsets billing --topic orders")
+)
+@click.argument("name", metavar="GROUP")
+@click.option(
+    "-t",
+    "--topic",
+    "targets",
+    multiple=True,
+    required=True,
+    metavar="TOPIC[:PARTITION,...]",
+    help="What to forget.",
+)
+@client_options()
+def delete_offsets(
+    name: str, targets: tuple[str, ...], connection: Connection, screen: Screen
+) -> None:
+    """Forget the committed offsets of some partitions.
+
+    Refused for topics that a member of the group reads now. Plaintext listeners only.
+    """
+    if connection.properties.get("security.protocol", "plaintext").lower() != "plaintext":
+        raise Failure("delete-offsets can use plaintext listeners only")
+    coordinator = existing_group(connection, name).coordinator
+    topics: dict[str, list[int]] = {}
+    for topic, index in _targets(connection, targets):
+        topics.setdefault(topic, []).append(index)
+    try:
+        with RawKafka(coordinator.host, coordinator.port, connection.timeout_s) as raw:
+            error, errors = raw.delete_offsets(name, topics)
+    except (OSError, ProtocolError) as problem:
+        raise CannotConnect(
+            f"the coordinator of group '{name}' did not answer: {problem}"
+        ) from None
+    for code in [error, *errors.values()]:
+        if code:
+            connection.fail(KafkaError(code), f"forget offsets of group '{name}'")
+    rows: list[dict[str, Any]] = [{"topic": topic, "partition": index} for topic, index in errors]
+    screen.document(
+        {"group": name, "deleted": rows},
+        lambda: screen.line(f"{name}: forgot the offsets of {len(rows)} partition(s)"),
+    )

@@ -1,0 +1,173 @@
+"""The entry point `kafkaesque`: a group that imports a command only when it runs.
+
+`kafkaesque broker` must cost no more than the broker itself, so nothing here imports a client
+library, rich, or a command module; the one-line helps are therefore written here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from kafkaesque.cli.failures import ExitCode
+
+PROGRAM = "kafkaesque"
+
+
+class Lazy(NamedTuple):
+    """Where a command lives and how it introduces itself without being imported."""
+
+    section: str
+    module: str
+    short_help: str
+
+
+COMMANDS: dict[str, Lazy] = {
+    "up": Lazy("Run", "kafkaesque.cli.up", "Start everything on this machine; Ctrl-C stops it."),
+    "broker": Lazy("Run", "kafkaesque.cli.broker", "Run one broker."),
+    "topic": Lazy(
+        "Operate", "kafkaesque.cli.topic", "Create, list, describe, alter and delete topics."
+    ),
+    "produce": Lazy(
+        "Operate", "kafkaesque.cli.produce", "Write records from standard input or files."
+    ),
+    "consume": Lazy("Operate", "kafkaesque.cli.consume", "Read records to standard output."),
+    "group": Lazy(
+        "Operate", "kafkaesque.cli.group", "List consumer groups, show lag, reset offsets."
+    ),
+    "config": Lazy(
+        "Operate", "kafkaesque.cli.config", "Show and change topic and broker settings."
+    ),
+    "doctor": Lazy("Explain", "kafkaesque.cli.doctor", "Find out what is wrong and how to fix it."),
+    "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker, beside others."),
+    "completion": Lazy("Explain", "kafkaesque.cli.completion", "Print a shell completion script."),
+}
+
+EPILOG = """\b
+Exit codes:
+  0 done   1 the operation failed   2 wrong usage   3 cannot connect
+  4 no such topic, group or broker   130 interrupted
+
+\b
+Environment:
+  KAFKAESQUE_BOOTSTRAP   default of --bootstrap-server
+
+Every command has examples: kafkaesque COMMAND --help
+"""
+
+
+class LazyGroup(click.Group):
+    """Resolves a command by importing its module; absent modules are not listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, lazy in COMMANDS.items() if importlib.util.find_spec(lazy.module)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None or importlib.util.find_spec(lazy.module) is None:
+            return None
+        command = getattr(importlib.import_module(lazy.module), cmd_name)
+        return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"There is no command '{name}'.{hint}", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names without importing the modules: a completion must feel instant."""
+        names = [
+            CompletionItem(name, help=COMMANDS[name].short_help)
+            for name in self.list_commands(ctx)
+            if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            outcome: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader went away (`| head`): that is how such a pipe ends, not a failure. Standard
+            # output is pointed elsewhere, or the interpreter's last flush would complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(int(ExitCode.OK))
+        return outcome
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        present = self.list_commands(ctx)
+        width = max(len(name) for name in present)
+        for section in dict.fromkeys(COMMANDS[name].section for name in present):
+            rows = [
+                (name.ljust(width), COMMANDS[name].short_help)
+                for name in present
+                if COMMANDS[name].section == section
+            ]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"{PROGRAM} {version('kafkaesque-platform')}")
+    ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+def cli() -> None:
+    """A Kafka in one pip install: run it, operate it, understand it.
+
+    The operating commands speak to any Kafka, Apache Kafka included.
+    """
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; never raises what a user can cause."""
+    try:
+        outcome = cli.main(
+            args=None if args is None else list(args), prog_name=PROGRAM, standalone_mode=False
+        )
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return int(ExitCode.INTERRUPTED)
+    except click.ClickException as failure:
+        failure.show()
+        return failure.exit_code
+    return outcome if isinstance(outcome, int) else int(ExitCode.OK)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Offsets that a cluster reports: bounds of partitions, and the offset at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from confluent_kafka import IsolationLevel, TopicPartition
+
+from kafkaesque.cli.admin_types import OffsetSpec as AdminOffsetSpec
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.offset_spec import Bounds, OffsetSpec
+
+Partition = tuple[str, int]
+
+_EARLIEST: AdminOffsetSpec = AdminOffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: AdminOffsetSpec = AdminOffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def fetch_bounds(
+    connection: Connection,
+    partitions: Collection[Partition],
+    spec: OffsetSpec | None = None,
+    *,
+    committed_only: bool = False,
+) -> dict[Partition, Bounds]:
+    """Earliest and end offset of each partition, and the offset at the time of `spec` if it is one.
+
+    With `committed_only` the end is the last stable offset: where a reader of committed
+    transactions stops for now.
+    """
+    earliest = _list_offsets(connection, partitions, _EARLIEST, committed_only)
+    end = _list_offsets(connection, partitions, _LATEST, committed_only)
+    at_time: Mapping[Partition, int] = {}
+    if spec is not None and spec.kind == "time":
+        wanted = AdminOffsetSpec.for_timestamp(max(spec.number, 0))
+        at_time = _list_offsets(connection, partitions, wanted, committed_only)
+    return {
+        key: Bounds(earliest[key], end[key], at_time[key] if at_time.get(key, -1) >= 0 else None)
+        for key in partitions
+    }
+
+
+def _list_offsets(
+    connection: Connection,
+    partitions: Collection[Partition],
+    spec: AdminOffsetSpec,
+    committed_only: bool,
+) -> dict[Partition, int]:
+    if not partitions:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    futures = connection.admin.list_offsets(
+        {TopicPartition(topic, index): spec for topic, index in partitions},
+        isolation_level=level,
+        request_timeout=connection.timeout_s,
+    )
+    return {
+        (key.topic, key.partition): connection.wait(
+            future, f"read the offsets of {key.topic}-{key.partition}"
+        ).offset
+        for key, future in futures.items()
+    }
+
+
+def partitions_of(
+    connection: Connection, topics: Collection[str], only: Collection[int] = ()
+) -> list[Partition]:
+    """All partitions of `topics`, or those numbered `only`; fails on a number that does not exist."""
+    found: list[Partition] = []
+    for name, topic in connection.describe_topics(topics).items():
+        existing = [partition.id for partition in topic.partitions]
+        absent = sorted(set(only) - set(existing))
+        if absent:
+            raise Failure(
+                f"topic '{name}' has no partition {absent[0]}: "
+                f"it has {len(existing)}, numbered from 0"
+            )
+        found += [(name, index) for index in sorted(only or existing)]
+    return found

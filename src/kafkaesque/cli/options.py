@@ -1,0 +1,155 @@
+"""Options that commands share, and how examples stand in a help text."""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from kafkaesque.cli.failures import usage
+from kafkaesque.cli.render import Screen
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.client import Connection
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE = "KAFKAESQUE_BOOTSTRAP"
+
+
+def examples(*lines: str) -> str:
+    """An epilog of examples, kept line by line."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def read_pair(text: str, what: str = "NAME=VALUE") -> tuple[str, str]:
+    """Split `name=value`; the value may be empty and may hold further `=`."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise usage(f"'{text}' is not {what}.")
+    return name.strip(), value
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """A client properties file as Kafka's own tools take it: `name=value`, `#` starts a comment."""
+    properties = {}
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise usage(f"{path}:{number}: '{text}' is not NAME=VALUE.")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def make_connection(ctx: click.Context, options: dict[str, Any]) -> Connection:
+    """Take the connection options out of `options`. A flag wins over the file, the file over the
+    environment, the environment over the default."""
+    from kafkaesque.cli.client import Connection
+
+    bootstrap: str = options.pop("bootstrap_server")
+    path: Path | None = options.pop("client_config")
+    properties = read_properties(path) if path else {}
+    properties.update(read_pair(text) for text in options.pop("client_properties"))
+    named = properties.pop("bootstrap.servers", None)
+    if named and ctx.get_parameter_source("bootstrap_server") is not ParameterSource.COMMANDLINE:
+        bootstrap = named
+    return Connection(bootstrap, properties, options.pop("timeout"))
+
+
+def json_option(function: F) -> F:
+    """Add --json and pass a `Screen`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+    @functools.wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        return function(*args, screen=Screen(options.pop("as_json")), **options)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def address_option(function: F) -> F:
+    return click.option(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        envvar=BOOTSTRAP_VARIABLE,
+        default=BOOTSTRAP_DEFAULT,
+        show_default=True,
+        show_envvar=True,
+        help="Where the Kafka is.",
+    )(function)
+
+
+@contextmanager
+def _orderly_end() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does: what was read is committed, what was queued is sent."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def client_options(timeout_s: float = 10.0) -> Callable[[F], F]:
+    """Add the options of every operating command; pass a `Connection` and a `Screen`."""
+
+    def decorate(function: F) -> F:
+        @click.option(
+            "--timeout",
+            type=click.FloatRange(min=0.1),
+            default=timeout_s,
+            show_default=True,
+            metavar="SECONDS",
+            help="Give up after this long without an answer.",
+        )
+        @click.option(
+            "-X",
+            "client_properties",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Any property of librdkafka: security.protocol=SSL, sasl.username=...",
+        )
+        @click.option(
+            "--client-config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="File of client properties.",
+        )
+        @address_option
+        @click.pass_context
+        @functools.wraps(function)
+        def wrapper(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
+            with _orderly_end():
+                return function(*args, connection=make_connection(ctx, options), **options)
+
+        return json_option(wrapper)  # type: ignore[return-value]
+
+    return decorate
+
+
+def complete_topics(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Topic names of the cluster that the command line names; silence when it cannot be reached."""
+    from kafkaesque.cli.client import Connection
+
+    bootstrap = ctx.params.get("bootstrap_server") or BOOTSTRAP_DEFAULT
+    try:
+        names = Connection(bootstrap, {}, timeout_s=1.0).topic_names()
+    except click.ClickException:
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -1,0 +1,300 @@
+"""`kafkaesque produce`: records from standard input or files into a topic."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import click
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from kafkaesque.cli.client import Connection, kafka_error
+from kafkaesque.cli.failures import ExitCode, Failure, NotFound, usage
+from kafkaesque.cli.offset_spec import parse_time_ms
+from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
+from kafkaesque.cli.progress import Meter
+from kafkaesque.cli.record_input import InputError, InputFormat, OutgoingRecord, read_records
+from kafkaesque.cli.record_output import unescape
+from kafkaesque.cli.render import Screen
+
+QUEUE_RECORDS_MAX = 100_000
+QUEUE_KBYTES_MAX = 64 * 1024
+POLL_EVERY_RECORDS = 100
+FAILURES_SHOWN_MAX = 20
+AUTO_CREATE_ATTEMPTS = 5
+"""Apache Kafka answers the request that creates a topic before the topic is there."""
+
+
+def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    try:
+        return parse_time_ms(text)
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is neither milliseconds nor an ISO time.") from None
+
+
+@click.command(
+    epilog=examples(
+        "echo hello | kafkaesque produce greetings",
+        "kafkaesque produce orders orders.txt --key-separator : --compression zstd",
+        'echo \'{"key": "a", "value": {"n": 1}}\' | kafkaesque produce orders --format json',
+        "kafkaesque produce images cat.jpg --format raw -k cat -H type=image/jpeg",
+        "echo a: | kafkaesque produce users --key-separator : -Z ''     # a tombstone for key a",
+        "kafkaesque consume a --json | kafkaesque produce b --format json   # copy a topic",
+    )
+)
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["lines", "json", "raw"]),
+    default="lines",
+    show_default=True,
+    help="A record a line; a JSON object a line; or all of a file as one value.",
+)
+@click.option(
+    "-K", "--key-separator", metavar="TEXT", help="Lines are KEY, this text, VALUE. \\t is a tab."
+)
+@click.option("-Z", "--null-value", metavar="TEXT", help="This text stands for null.")
+@click.option("--base64", "is_base64", is_flag=True, help="Keys and values are base64.")
+@click.option("-k", "--key", metavar="TEXT", help="Key of every record.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="[default: by key]")
+@click.option(
+    "--timestamp", callback=_read_time, metavar="TIME", help="ISO time or ms. [default: now]"
+)
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+)
+@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option(
+    "--idempotent/--no-idempotent",
+    default=None,
+    help="No duplicates by retries. [default: with acks=all]",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress, no summary.")
+@client_options(timeout_s=30.0)
+def produce(
+    topic: str, files: tuple[str, ...], connection: Connection, screen: Screen, **options: Any
+) -> int:
+    """Write records to TOPIC from FILES, or from standard input.
+
+    Keys go to the same partitions as with the Java client. Ends with exit code 1 if any record was
+    refused; the others are written all the same.
+    """
+    form, template = _input(options)
+    acks, idempotent = options["acks"], options["idempotent"]
+    if idempotent and acks != "all":
+        raise usage("--idempotent needs --acks all.")
+    producer = connection.producer(
+        acks=acks,
+        enable_idempotence=idempotent if idempotent is not None else acks == "all",
+        compression_type=options["compression"],
+        partitioner="murmur2_random",
+        message_timeout_ms=int(connection.timeout_s * 1000),
+        queue_buffering_max_messages=QUEUE_RECORDS_MAX,
+        queue_buffering_max_kbytes=QUEUE_KBYTES_MAX,
+    )
+    _ensure_topic(connection, producer, topic)
+    quiet = options["quiet"] or screen.as_json
+    with Meter(
+        f"writing {topic}", visible=not quiet, total=_input_size(files), unit="bytes"
+    ) as meter:
+        writer = Writer(producer, topic, meter)
+        try:
+            _write_all(writer, files, form, template)
+        finally:
+            writer.finish()
+    return _report(screen, writer, quiet=options["quiet"])
+
+
+def _input(options: dict[str, Any]) -> tuple[InputFormat, OutgoingRecord]:
+    separator, null_marker = options["key_separator"], options["null_value"]
+    if separator is not None and options["form"] != "lines":
+        raise usage("--key-separator goes with --format lines.")
+    if separator == "":
+        raise usage("--key-separator cannot be empty.")
+    form = InputFormat(
+        options["form"],
+        None if separator is None else unescape(separator),
+        None if null_marker is None else null_marker.encode(),
+        options["is_base64"],
+    )
+    headers = tuple((name, value.encode()) for name, value in map(read_pair, options["headers"]))
+    key = options["key"]
+    template = OutgoingRecord(
+        0,
+        None,
+        None if key is None else key.encode(),
+        headers,
+        options["partition"],
+        options["timestamp"],
+    )
+    return form, template
+
+
+def _input_size(files: tuple[str, ...]) -> int | None:
+    """Total size when all input is regular files: then the progress knows its end."""
+    paths = [Path(name) for name in files if name != "-"]
+    if not paths or len(paths) < len(files) or not all(path.is_file() for path in paths):
+        return None
+    return sum(path.stat().st_size for path in paths)
+
+
+def _ensure_topic(connection: Connection, producer: Producer, topic: str) -> None:
+    """Fail now and clearly, not after minutes of retries, when there is no such topic.
+
+    Asking as a producer creates the topic where the broker allows that
+    (`auto.create.topics.enable`).
+    """
+    for _ in range(AUTO_CREATE_ATTEMPTS):
+        try:
+            found = producer.list_topics(topic, timeout=connection.timeout_s).topics[topic]
+        except KafkaException as exception:
+            connection.fail(kafka_error(exception), f"write to '{topic}'")
+        if found.error is None:
+            return
+        if found.error.code() not in (
+            KafkaError.UNKNOWN_TOPIC_OR_PART,
+            KafkaError.LEADER_NOT_AVAILABLE,
+        ):
+            connection.fail(found.error, f"write to '{topic}'")
+        producer.poll(0.2)
+    raise NotFound(f"there is no topic '{topic}'", f"`kafkaesque topic create {topic}` makes it")
+
+
+class Writer:
+    """Hands records to librdkafka and hears what became of them.
+
+    Memory is bounded by librdkafka's queue: when it is full, `write` waits for deliveries.
+    """
+
+    def __init__(self, producer: Producer, topic: str, meter: Meter) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._meter = meter
+        self._since_poll = 0
+        self.failed = 0
+        self.failures: list[str] = []
+        self.input_error: str | None = None
+
+    @property
+    def meter(self) -> Meter:
+        return self._meter
+
+    def write(self, record: OutgoingRecord, source: str) -> None:
+        optional: dict[str, Any] = {}
+        if record.partition is not None:
+            optional["partition"] = record.partition
+        if record.timestamp_ms is not None:
+            optional["timestamp"] = record.timestamp_ms
+        if record.headers:
+            optional["headers"] = list(record.headers)
+        done = partial(self._delivered, source, record.number, record.size_bytes)
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, record.value, record.key, on_delivery=done, **optional
+                )
+                break
+            except BufferError:
+                self._producer.poll(0.5)
+            except KafkaException as exception:
+                self._refused(source, record.number, kafka_error(exception))
+                break
+        self._since_poll += 1
+        if self._since_poll >= POLL_EVERY_RECORDS:
+            self._producer.poll(0)
+            self._since_poll = 0
+
+    def _delivered(
+        self, source: str, number: int, size_bytes: int, error: KafkaError | None, _message: Message
+    ) -> None:
+        if error is None:
+            self._meter.add(1, size_bytes)
+        else:
+            self._refused(source, number, error)
+
+    def _refused(self, source: str, number: int, error: KafkaError) -> None:
+        self.failed += 1
+        if len(self.failures) < FAILURES_SHOWN_MAX:
+            self.failures.append(f"{source}:{number}: {error.str()} ({error.name()})")
+
+    def finish(self) -> None:
+        """Wait for every delivery; librdkafka fails by itself what is older than its timeout."""
+        while self._producer.flush(0.2):
+            pass
+
+    @contextmanager
+    def polling(self) -> Iterator[None]:
+        """Hear of deliveries while a person types and the main thread waits for the next line."""
+        over = threading.Event()
+
+        def poll() -> None:
+            while not over.is_set():
+                self._producer.poll(0.1)
+
+        thread = threading.Thread(target=poll, name="deliveries", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def _write_all(
+    writer: Writer, files: tuple[str, ...], form: InputFormat, template: OutgoingRecord
+) -> None:
+    try:
+        for name in files or ("-",):
+            if name != "-":
+                with open(name, "rb") as stream:
+                    _write_stream(writer, stream, name, form, template)
+            elif sys.stdin.isatty():
+                with writer.polling():
+                    _write_stream(writer, sys.stdin.buffer, "stdin", form, template)
+            else:
+                _write_stream(writer, sys.stdin.buffer, "stdin", form, template)
+    except InputError as error:
+        writer.input_error = str(error)
+
+
+def _write_stream(
+    writer: Writer, stream: IO[bytes], name: str, form: InputFormat, template: OutgoingRecord
+) -> None:
+    try:
+        for record in read_records(stream, form, template):
+            writer.write(record, name)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+def _report(screen: Screen, writer: Writer, *, quiet: bool) -> int:
+    for text in writer.failures:
+        Failure(text).show()
+    if writer.failed > len(writer.failures):
+        Failure(f"... and {writer.failed - len(writer.failures):,} more like these").show()
+    if writer.input_error:
+        Failure(
+            writer.input_error, "records before this line were written; those after were not"
+        ).show()
+    summary: dict[str, Any] = {**writer.meter.summary(), "failed": writer.failed}
+    if writer.input_error:
+        summary["input_error"] = writer.input_error
+    if screen.as_json:
+        screen.document(summary, lambda: None)
+    elif not quiet:
+        screen.note(writer.meter.sentence("written"))
+    return int(ExitCode.FAILED if writer.failed or writer.input_error else ExitCode.OK)

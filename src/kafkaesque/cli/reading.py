@@ -1,0 +1,259 @@
+"""Reading records: fixed ranges of partitions, or as a member of a consumer group.
+
+Both readers are generators of batches. What was yielded counts as handled when the generator is
+resumed; a group's offsets are stored only then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from kafkaesque.cli.client import Connection, kafka_error
+from kafkaesque.cli.failures import CannotConnect
+from kafkaesque.cli.offset_spec import Bounds, OffsetSpec, resolve
+from kafkaesque.cli.offsets import Partition, fetch_bounds
+
+BATCH_RECORDS_MAX = 1000
+POLL_TIMEOUT_S = 0.2
+"""How long Ctrl-C may have to wait."""
+
+
+class Wanted(Protocol):
+    """What the readers need of the command's selection."""
+
+    @property
+    def follow(self) -> bool: ...
+    @property
+    def limit(self) -> int | None: ...
+    @property
+    def group(self) -> str | None: ...
+    @property
+    def committed_only(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Range:
+    """Offsets [start, stop) of one partition; no stop means for ever."""
+
+    topic: str
+    partition: int
+    start: int
+    stop: int | None
+
+
+def make_ranges(
+    starts: Mapping[Partition, Bounds],
+    start: OffsetSpec,
+    stops: Mapping[Partition, Bounds],
+    stop: OffsetSpec | None,
+) -> list[Range]:
+    """The range of each partition; an empty one is left out unless it has no stop."""
+    ranges = []
+    for (topic, index), bounds in sorted(starts.items()):
+        first = resolve(start, bounds)
+        last = None if stop is None else resolve(stop, stops[topic, index])
+        if last is None or first < last:
+            ranges.append(Range(topic, index, first, last))
+    return ranges
+
+
+class _Remaining:
+    """Which partitions are not yet at their stop, and how many records may still be taken."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._stops: dict[Partition, int] = {}
+        self._left = limit
+
+    def expect(self, partition: Partition, stop: int) -> None:
+        self._stops[partition] = stop
+
+    def forget(self, partition: Partition) -> None:
+        self._stops.pop(partition, None)
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self._left == 0
+
+    @property
+    def open_partitions(self) -> int:
+        return len(self._stops)
+
+    def next_count(self) -> int:
+        return BATCH_RECORDS_MAX if self._left is None else min(BATCH_RECORDS_MAX, self._left)
+
+    def take(self, partition: Partition, offset: int, *, bounded: bool) -> bool:
+        """Whether the record at `offset` is wanted; closes the partition when it is the last."""
+        stop = self._stops.get(partition)
+        if self._left == 0 or (bounded and (stop is None or offset >= stop)):
+            self.forget(partition)
+            return False
+        if self._left is not None:
+            self._left -= 1
+        if stop is not None and offset + 1 >= stop:
+            self.forget(partition)
+        return True
+
+    def reached(self, partition: Partition, offset: int) -> None:
+        """The log has nothing more to give before `offset` (its tail may be transaction markers)."""
+        if offset >= self._stops.get(partition, offset + 1):
+            self.forget(partition)
+
+
+def _consumer(connection: Connection, selection: Wanted, group: str, start: str) -> Consumer:
+    level = "read_committed" if selection.committed_only else "read_uncommitted"
+    return connection.consumer(
+        group_id=group,
+        enable_partition_eof=True,
+        enable_auto_commit=selection.group is not None,
+        enable_auto_offset_store=False,
+        auto_offset_reset=start,
+        isolation_level=level,
+        fetch_wait_max_ms=100,
+        # The default waits a second whenever 100,000 records are queued: that would be the speed.
+        fetch_queue_backoff_ms=10,
+    )
+
+
+def read_ranges(
+    connection: Connection, ranges: list[Range], selection: Wanted
+) -> Iterator[list[Message]]:
+    """Records of `ranges`, without a group and without committing anything."""
+    if not ranges:
+        return
+    remaining = _Remaining(selection.limit)
+    for item in ranges:
+        if item.stop is not None:
+            remaining.expect((item.topic, item.partition), item.stop)
+    consumer = _consumer(connection, selection, "kafkaesque-cli", "error")
+    try:
+        consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
+        patience = _Patience(connection)
+        while not remaining.is_exhausted and (selection.follow or remaining.open_partitions):
+            batch = _next_batch(connection, consumer, remaining, bounded=not selection.follow)
+            patience.heard(batch is not None)
+            if batch:
+                yield batch
+    finally:
+        consumer.close()
+
+
+def read_group(
+    connection: Connection, topics: list[str], start: str, selection: Wanted
+) -> Iterator[list[Message]]:
+    """Records of `topics` as a member of the group; commits what was yielded and resumed."""
+    remaining = _Remaining(selection.limit)
+    assigned = False
+
+    def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        nonlocal assigned
+        assigned = True
+        if not selection.follow:
+            _expect_ends(connection, consumer, partitions, remaining, start, selection)
+
+    def on_revoke(_consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for item in partitions:
+            remaining.forget((item.topic, item.partition))
+
+    consumer = _consumer(connection, selection, selection.group or "", start)
+    try:
+        consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke)
+        patience = _Patience(connection)
+        while not remaining.is_exhausted:
+            batch = _next_batch(connection, consumer, remaining, bounded=not selection.follow)
+            patience.heard(batch is not None or assigned)
+            if batch:
+                yield batch
+                _store(consumer, batch)
+            if assigned and not selection.follow and not remaining.open_partitions:
+                break
+    finally:
+        consumer.close()
+
+
+def _expect_ends(
+    connection: Connection,
+    consumer: Consumer,
+    partitions: list[TopicPartition],
+    remaining: _Remaining,
+    start: str,
+    selection: Wanted,
+) -> None:
+    """Note where each assigned partition ends now, except where the group is there already."""
+    keys = [(item.topic, item.partition) for item in partitions]
+    bounds = fetch_bounds(connection, keys, committed_only=selection.committed_only)
+    for item in consumer.committed(partitions, timeout=connection.timeout_s):
+        here = bounds[item.topic, item.partition]
+        fallback = here.earliest if start == "earliest" else here.end
+        first = item.offset if item.offset >= 0 else fallback
+        if first < here.end:
+            remaining.expect((item.topic, item.partition), here.end)
+
+
+def _next_batch(
+    connection: Connection, consumer: Consumer, remaining: _Remaining, *, bounded: bool
+) -> list[Message] | None:
+    """Wanted records that came, or None if nothing at all was heard."""
+    try:
+        # `consume` would wait for a full batch; `poll` wakes for the first record, and what came
+        # with it is taken without waiting.
+        first = consumer.poll(POLL_TIMEOUT_S)
+        if first is None:
+            return None
+        messages = [first, *consumer.consume(remaining.next_count(), 0)]
+    except KafkaException as exception:
+        connection.fail(kafka_error(exception), "read")
+    batch = []
+    for message in messages:
+        partition = (message.topic() or "", message.partition() or 0)
+        error = message.error()
+        if error is None:
+            if remaining.take(partition, message.offset() or 0, bounded=bounded):
+                batch.append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            remaining.reached(partition, message.offset() or 0)
+        elif not error.retriable() and error.code() not in _PASSING:
+            connection.fail(error, f"read {partition[0]}-{partition[1]}")
+    return batch
+
+
+_PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
+"""librdkafka reconnects by itself; `_Patience` ends it when that takes too long."""
+
+
+def _store(consumer: Consumer, batch: list[Message]) -> None:
+    last: dict[Partition, int] = {}
+    for message in batch:
+        last[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+    try:
+        consumer.store_offsets(
+            offsets=[
+                TopicPartition(topic, index, offset) for (topic, index), offset in last.items()
+            ]
+        )
+    except KafkaException as exception:
+        # The partition went to another member meanwhile; it will print those records again.
+        if kafka_error(exception).code() != KafkaError._STATE:
+            raise
+
+
+class _Patience:
+    """Gives up when the cluster has said nothing at all since the start for the timeout."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._deadline: float | None = time.monotonic() + connection.timeout_s
+
+    def heard(self, anything: bool) -> None:
+        if anything:
+            self._deadline = None
+        elif self._deadline is not None and time.monotonic() > self._deadline:
+            raise CannotConnect(
+                f"no records and no answer from {self._connection.bootstrap} for "
+                f"{self._connection.timeout_s:g} s",
+                f"`kafkaesque doctor -b {self._connection.bootstrap}` finds out why",
+            )

@@ -1,0 +1,168 @@
+"""What people and scripts read: tables, documents, notes. No client library here.
+
+One value, three faces: a terminal gets a table with colours and numbers grouped for the eye; a pipe
+gets the same columns as plain aligned text with exact numbers; `--json` gets the value itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import click
+
+Kind = Literal["text", "count", "bytes", "state"]
+Row = Mapping[str, Any]
+
+_STATE_STYLES = {
+    "ok": "green",
+    "stable": "green",
+    "online": "green",
+    "warn": "yellow",
+    "empty": "yellow",
+    "rebalancing": "yellow",
+    "fail": "bold red",
+    "dead": "red",
+    "offline": "bold red",
+}
+_ABSENT = "-"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: the key of the value in a row, its title, and how to show it."""
+
+    key: str
+    title: str
+    kind: Kind = "text"
+    style: str = ""
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.kind in ("count", "bytes")
+
+
+def human_bytes(size_bytes: float) -> str:
+    """`1536` as `1.5 KiB`."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def iso_time(timestamp_ms: int) -> str:
+    """Milliseconds since the epoch as ISO 8601 in UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def exact(value: Any) -> str:
+    """A cell for a pipe: no grouping, no units, lists with commas."""
+    if value is None or value == "":
+        return _ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value) or _ABSENT
+    return str(value)
+
+
+def friendly(value: Any, kind: Kind) -> str:
+    """A cell for a person."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if kind == "count":
+            return f"{value:,}"
+        if kind == "bytes":
+            return human_bytes(value)
+    return exact(value)
+
+
+def plain_table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
+    """Aligned text under upper-case titles; nothing is cut or wrapped, so `awk` can have it."""
+    cells = [[column.title.upper().replace(" ", "-") for column in columns]]
+    cells += [[exact(row.get(column.key)) for column in columns] for row in rows]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    lines = []
+    for line in cells:
+        padded = [
+            text.rjust(width) if column.is_numeric else text.ljust(width)
+            for text, width, column in zip(line, widths, columns, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+class Screen:
+    """Where a command writes. Standard output carries the answer and nothing else."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.is_terminal = sys.stdout.isatty()
+
+    def document(self, value: Any, show: Callable[[], None]) -> None:
+        """The answer: `value` as one JSON document, or what `show` draws of it."""
+        if self.as_json:
+            click.echo(
+                json.dumps(value, ensure_ascii=False, indent=2 if self.is_terminal else None)
+            )
+        else:
+            show()
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Row], empty: str = "") -> None:
+        if not rows:
+            self.note(empty)
+        elif self.is_terminal:
+            _print_rich_table(columns, rows)
+        else:
+            click.echo(plain_table(columns, rows))
+
+    def fields(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        """A short list of named facts above a table."""
+        width = max(len(name) for name, _ in pairs)
+        for name, value in pairs:
+            text = friendly(value, "count") if self.is_terminal else exact(value)
+            click.echo(f"{click.style(name.ljust(width), dim=True)}  {text}")
+
+    def line(self, text: str = "") -> None:
+        if not self.as_json:
+            click.echo(text)
+
+    def heading(self, text: str) -> None:
+        self.line(click.style(text, bold=True))
+
+    def note(self, text: str) -> None:
+        """A remark beside the answer: on standard error, and not at all with --json."""
+        if text and not self.as_json:
+            click.echo(click.style(text, dim=True), err=True)
+
+    def warn(self, text: str) -> None:
+        click.echo(f"{click.style('warning:', fg='yellow', bold=True)} {text}", err=True)
+
+
+def _print_rich_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold dim")
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.is_numeric else "left",
+            no_wrap=column.is_numeric or column.kind == "state",
+            overflow="fold",
+        )
+    for row in rows:
+        line = []
+        for column in columns:
+            text = friendly(row.get(column.key), column.kind)
+            style = _STATE_STYLES.get(text.lower(), "") if column.kind == "state" else column.style
+            line.append(Text(text, style="dim" if text == _ABSENT else style))
+        table.add_row(*line)
+    Console(highlight=False, soft_wrap=False).print(table)

@@ -1,0 +1,151 @@
+"""Runs server processes as children: ordered start, one log each, restarts with backoff, ordered stop.
+
+A child prints `ready NAME=ADDRESS ...` on standard output when it serves. Its standard input is a
+pipe that ends when this process ends, however it ends, so no child outlives its supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+READY_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 10.0
+RESTART_SECONDS_MIN = 0.5
+RESTART_SECONDS_MAX = 30.0
+STEADY_SECONDS = 60.0
+"""A child that served this long is restarted without delay again."""
+OUTPUT_LINES_SHOWN = 15
+
+
+class StartFailed(Exception):
+    """A process did not become ready; the text says why and where its log is."""
+
+
+@dataclass(slots=True)
+class Service:
+    """One process to run: `command` with its arguments, its log, and what it said when ready."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    facts: dict[str, str] = field(default_factory=dict)
+    restarts: int = 0
+    process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
+
+
+class Supervisor:
+    """Keeps services running until `stop`."""
+
+    def __init__(self) -> None:
+        self.services: list[Service] = []
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+
+    async def start(self, service: Service) -> None:
+        """Start `service` and wait until it is ready; StartFailed if it is not."""
+        await self._launch(service)
+        self.services.append(service)
+        self._watchers[service.name] = asyncio.create_task(self._keep(service))
+
+    async def stop(self) -> None:
+        """Stop everything, last started first."""
+        for service in reversed(self.services):
+            self._watchers[service.name].cancel()
+            await _end(service)
+        self.services.clear()
+
+    async def _launch(self, service: Service) -> None:
+        service.log.parent.mkdir(parents=True, exist_ok=True)
+        with service.log.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *service.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                # Ctrl-C reaches the supervisor alone, which then stops its children in order.
+                start_new_session=True,
+            )
+        service.process = process
+        try:
+            async with asyncio.timeout(READY_SECONDS_MAX):
+                service.facts = await _read_ready(process)
+        except TimeoutError:
+            await _end(service)
+            raise StartFailed(
+                _explain(service, f"was not ready in {READY_SECONDS_MAX:.0f} s")
+            ) from None
+        except EOFError:
+            code = await process.wait()
+            raise StartFailed(_explain(service, f"ended with exit code {code}")) from None
+
+    async def _keep(self, service: Service) -> None:
+        delay = RESTART_SECONDS_MIN
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            code = await _drain(service)
+            if loop.time() - started > STEADY_SECONDS:
+                delay = RESTART_SECONDS_MIN
+            logger.warning(
+                "%s ended with exit code %s; starting it again in %.1f s", service.name, code, delay
+            )
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, RESTART_SECONDS_MAX)
+            service.restarts += 1
+            try:
+                await self._launch(service)
+            except StartFailed as error:
+                logger.error("%s", error)
+            else:
+                logger.warning("%s is ready again", service.name)
+
+
+async def _read_ready(process: asyncio.subprocess.Process) -> dict[str, str]:
+    if process.stdout is None:
+        raise EOFError
+    while line := await process.stdout.readline():
+        words = line.decode(errors="replace").split()
+        if words[:1] == ["ready"]:
+            return dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    raise EOFError
+
+
+async def _drain(service: Service) -> int | None:
+    """Wait for the end of the process, letting go of whatever else it prints."""
+    process = service.process
+    if process is None:
+        return None
+    if process.stdout is not None:
+        while await process.stdout.read(65536):
+            pass
+    return await process.wait()
+
+
+async def _end(service: Service) -> None:
+    process = service.process
+    if process is None or process.returncode is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_SECONDS_MAX):
+            await _drain(service)
+    except TimeoutError:
+        logger.warning("%s did not stop in %.0f s and is killed", service.name, STOP_SECONDS_MAX)
+        os.kill(process.pid, signal.SIGKILL)
+        await _drain(service)
+
+
+def _explain(service: Service, what: str) -> str:
+    lines = service.log.read_text(errors="replace").splitlines()[-OUTPUT_LINES_SHOWN:]
+    return "\n".join([f"{service.name} {what}; its log is {service.log}:", *lines])

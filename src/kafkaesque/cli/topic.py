@@ -1,0 +1,328 @@
+"""`kafkaesque topic`: create, list, describe, alter, delete, delete-records."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.cimpl import OFFSET_END
+
+from kafkaesque.cli.admin_types import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from kafkaesque.cli.client import Connection, kafka_error
+from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.offsets import fetch_bounds, partitions_of
+from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
+from kafkaesque.cli.render import Column, Screen
+from kafkaesque.cli.topic_view import describe_rows, list_rows, show_descriptions
+
+name_argument = click.argument("name", metavar="TOPIC", shell_complete=complete_topics)
+names_argument = click.argument(
+    "names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=complete_topics
+)
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@topic.command(
+    epilog=examples(
+        "kafkaesque topic create orders",
+        "kafkaesque topic create orders payments --partitions 6 --replication-factor 3",
+        "kafkaesque topic create users --config cleanup.policy=compact --if-not-exists",
+    )
+)
+@names_argument
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="[default: the broker's]")
+@click.option(
+    "-r", "--replication-factor", type=click.IntRange(min=1), help="[default: the broker's]"
+)
+@click.option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting.")
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no failure.")
+@click.option("--validate-only", is_flag=True, help="Check everything, create nothing.")
+@client_options()
+def create(
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    validate_only: bool,
+    connection: Connection,
+    screen: Screen,
+) -> None:
+    """Create topics."""
+    settings = dict(read_pair(text) for text in configs)
+    wanted = [
+        NewTopic(
+            name,
+            num_partitions=partitions or -1,
+            replication_factor=replication_factor or -1,
+            config=settings,
+        )
+        for name in names
+    ]
+    futures = connection.admin.create_topics(
+        wanted,
+        validate_only=validate_only,
+        request_timeout=connection.timeout_s,
+        operation_timeout=connection.timeout_s,
+    )
+    done = "valid" if validate_only else "created"
+    outcomes, failures = _collect(connection, futures, "create", done, if_not_exists)
+    screen.document({"topics": outcomes}, lambda: _say(screen, outcomes))
+    _raise_first(failures)
+
+
+def _collect(
+    connection: Connection,
+    futures: dict[str, Any],
+    verb: str,
+    done: str,
+    tolerate_existing: bool = False,
+) -> tuple[list[dict[str, Any]], list[Failure]]:
+    """Wait for one operation on several topics: a failure of one does not hide the others."""
+    outcomes: list[dict[str, Any]] = []
+    failures: list[Failure] = []
+    for name, future in futures.items():
+        try:
+            future.result(connection.timeout_s + 5)
+            outcomes.append({"topic": name, "result": done})
+        except KafkaException as exception:
+            error = kafka_error(exception)
+            if tolerate_existing and error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                outcomes.append({"topic": name, "result": "exists"})
+                continue
+            outcomes.append({"topic": name, "result": "failed", "error": error.str()})
+            try:
+                connection.fail(error, f"{verb} topic '{name}'")
+            except Failure as failure:
+                failures.append(failure)
+    return outcomes, failures
+
+
+def _say(screen: Screen, outcomes: list[dict[str, Any]]) -> None:
+    for outcome in outcomes:
+        if outcome["result"] != "failed":
+            screen.line(f"{outcome['topic']}: {outcome['result']}")
+
+
+def _raise_first(failures: list[Failure]) -> None:
+    """All failures are shown; the last one shown also decides the exit code."""
+    for failure in failures[:-1]:
+        failure.show()
+    if failures:
+        raise failures[-1]
+
+
+@topic.command(
+    "list",
+    epilog=examples(
+        "kafkaesque topic list",
+        "kafkaesque topic list --details",
+        "kafkaesque topic list --json | jq -r '.topics[].topic'",
+    ),
+)
+@click.option("--internal", is_flag=True, help="Also those whose names begin with __.")
+@click.option(
+    "-l", "--details", "--all", "details", is_flag=True, help="Also count the records of each."
+)
+@client_options()
+def list_topics(internal: bool, details: bool, connection: Connection, screen: Screen) -> None:
+    """List topics."""
+    rows = list_rows(connection, internal=internal, details=details)
+    columns = [
+        Column("topic", "Topic", style="bold"),
+        Column("partitions", "Partitions", "count"),
+        Column("replication_factor", "Replicas", "count"),
+    ]
+    if details:
+        columns.append(Column("records", "Records", "count"))
+    screen.document(
+        {"topics": rows},
+        lambda: screen.table(
+            columns, rows, "no topics yet: `kafkaesque topic create NAME` makes one"
+        ),
+    )
+
+
+@topic.command(
+    epilog=examples(
+        "kafkaesque topic describe orders",
+        "kafkaesque topic describe orders --json | jq '.topics[0].partitions[].leader'",
+    )
+)
+@names_argument
+@client_options()
+def describe(names: tuple[str, ...], connection: Connection, screen: Screen) -> None:
+    """Show partitions, offsets and settings that differ from the default.
+
+    Records counts offsets between the earliest and the latest: an upper bound where a topic is
+    compacted or written by transactions.
+    """
+    topics = describe_rows(connection, names)
+    screen.document({"topics": topics}, lambda: show_descriptions(screen, topics))
+
+
+@topic.command(
+    epilog=examples(
+        "kafkaesque topic alter orders --partitions 12",
+        "kafkaesque topic alter orders --set retention.ms=86400000 --unset segment.bytes",
+    )
+)
+@name_argument
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="New number of partitions.")
+@click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
+@click.option("--unset", "unsets", multiple=True, metavar="NAME", help="Back to the default.")
+@client_options()
+def alter(
+    name: str,
+    partitions: int | None,
+    sets: tuple[str, ...],
+    unsets: tuple[str, ...],
+    connection: Connection,
+    screen: Screen,
+) -> None:
+    """Add partitions, change settings.
+
+    Partitions can only grow, and records already written stay where they are: the same key may go
+    to another partition afterwards.
+    """
+    if partitions is None and not sets and not unsets:
+        raise usage("Nothing to change: give --partitions, --set or --unset.")
+    changes: dict[str, Any] = {}
+    if sets or unsets:
+        settings = dict(read_pair(text) for text in sets)
+        alter_settings(connection, ResourceType.TOPIC, name, settings, unsets)
+        changes |= {"set": settings, "unset": list(unsets)}
+    if partitions is not None:
+        connection.describe_topics([name])
+        futures = connection.admin.create_partitions(
+            [NewPartitions(name, partitions)], request_timeout=connection.timeout_s
+        )
+        connection.wait(futures[name], f"give '{name}' {partitions} partitions")
+        changes["partitions"] = partitions
+    screen.document({"topic": name, **changes}, lambda: screen.line(f"{name}: altered"))
+
+
+def alter_settings(
+    connection: Connection,
+    kind: ResourceType,
+    name: str,
+    sets: dict[str, str],
+    unsets: tuple[str, ...],
+) -> None:
+    """Change settings of a topic or broker in one request (IncrementalAlterConfigs)."""
+    set_op, delete_op = AlterConfigOpType.SET, AlterConfigOpType.DELETE
+    entries = [ConfigEntry(key, sets[key], incremental_operation=set_op) for key in sets]
+    entries += [ConfigEntry(key, None, incremental_operation=delete_op) for key in unsets]
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    futures = connection.admin.incremental_alter_configs(
+        [resource], request_timeout=connection.timeout_s
+    )
+    for future in futures.values():
+        connection.wait(future, f"change settings of {kind.name.lower()} '{name}'")
+
+
+@topic.command(
+    epilog=examples("kafkaesque topic delete orders", "kafkaesque topic delete a b c --yes")
+)
+@names_argument
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options()
+def delete(names: tuple[str, ...], yes: bool, connection: Connection, screen: Screen) -> None:
+    """Delete topics and all their records."""
+    connection.describe_topics(names)
+    confirm(yes, f"Delete {_listed(names)} with all records?")
+    futures = connection.admin.delete_topics(
+        list(names), request_timeout=connection.timeout_s, operation_timeout=connection.timeout_s
+    )
+    outcomes, failures = _collect(connection, futures, "delete", "deleted")
+    screen.document({"topics": outcomes}, lambda: _say(screen, outcomes))
+    _raise_first(failures)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    kind = "topic" if len(names) == 1 else f"{len(names)} topics:"
+    return f"{kind} {', '.join(names)}"
+
+
+def confirm(yes: bool, question: str) -> None:
+    """Ask a person; refuse a script that did not say --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Failure(
+            "this cannot be undone and there is no terminal to ask", "add --yes if you mean it"
+        )
+    if not click.confirm(question, err=True):
+        raise Failure("nothing was changed")
+
+
+@topic.command(
+    "delete-records",
+    epilog=examples(
+        "kafkaesque topic delete-records orders --before-offset 0:1500 --before-offset 1:900",
+        "kafkaesque topic delete-records orders --all --yes",
+    ),
+)
+@name_argument
+@click.option(
+    "--before-offset",
+    "positions",
+    multiple=True,
+    metavar="PARTITION:OFFSET",
+    help="Delete what lies before this offset.",
+)
+@click.option("--all", "everything", is_flag=True, help="Delete all records of all partitions.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options()
+def delete_records(
+    name: str,
+    positions: tuple[str, ...],
+    everything: bool,
+    yes: bool,
+    connection: Connection,
+    screen: Screen,
+) -> None:
+    """Delete the oldest records of a topic; the topic stays."""
+    if everything == bool(positions):
+        raise usage("Give either --before-offset PARTITION:OFFSET, or --all.")
+    limits = dict(_read_position(text) for text in positions)
+    partitions = partitions_of(connection, [name], only=limits)
+    wanted = [TopicPartition(name, index, limits.get(index, OFFSET_END)) for _, index in partitions]
+    confirm(yes, f"Delete records of '{name}' in {len(wanted)} partition(s)?")
+    futures = connection.admin.delete_records(
+        wanted, request_timeout=connection.timeout_s, operation_timeout=connection.timeout_s
+    )
+    for key, future in futures.items():
+        connection.wait(future, f"delete records of {name}-{key.partition}")
+    bounds = fetch_bounds(connection, partitions)
+    rows = [
+        {
+            "partition": index,
+            "earliest": bounds[name, index].earliest,
+            "latest": bounds[name, index].end,
+        }
+        for _, index in partitions
+    ]
+    columns = [Column("partition", "Partition"), Column("earliest", "Earliest", "count")]
+    columns.append(Column("latest", "Latest", "count"))
+    screen.document({"topic": name, "partitions": rows}, lambda: screen.table(columns, rows))
+
+
+def _read_position(text: str) -> tuple[int, int]:
+    partition, _, offset = text.partition(":")
+    if not (partition.isdecimal() and offset.isdecimal()):
+        raise usage(f"'{text}' is not PARTITION:OFFSET, as in 0:1500.")
+    return int(partition), int(offset)

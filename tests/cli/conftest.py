@@ -1,0 +1,118 @@
+"""A Kafka for the end-to-end tests of the command line, and the command itself as a process.
+
+`KAFKA=host:port` names one (an Apache Kafka); otherwise a broker of ours is started.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
+START_TIMEOUT_S = 30
+COMMAND_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def json_lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the Kafka under test."""
+    given = os.environ.get("KAFKA")
+    if given:
+        yield given
+        return
+    if importlib.util.find_spec("kafkaesque.cli.broker") is None:
+        pytest.skip("no broker of our own yet, and KAFKA is not set")
+    directory = tmp_path_factory.mktemp("broker")
+    arguments = ["broker", "--node-id", "0", "--data", str(directory), "--listen", "127.0.0.1:0"]
+    settings = ["--set", "group.initial.rebalance.delay.ms=0"]
+    with (
+        (directory.parent / "broker.log").open("wb") as log,
+        subprocess.Popen(
+            [*COMMAND, *arguments, *settings], stdout=subprocess.PIPE, stderr=log
+        ) as process,
+    ):
+        try:
+            yield _ready_address(process, directory.parent / "broker.log")
+        finally:
+            process.terminate()
+            process.wait(START_TIMEOUT_S)
+
+
+def _ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
+    output = process.stdout
+    assert output is not None
+    readable, _, _ = select.select([output], [], [], START_TIMEOUT_S)
+    line = output.readline().decode() if readable else ""
+    found = re.search(r"\bready\b.*\bkafka=(\S+)", line)
+    if found is None:
+        process.kill()
+        pytest.fail(f"the broker did not start: {line!r}\n{log.read_text()}")
+    return found.group(1)
+
+
+@pytest.fixture
+def run(kafka: str) -> Run:
+    """Run `kafkaesque ARGS` as a process, with `stdin` as its input."""
+    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP": kafka, "NO_COLOR": "1"}
+
+    def invoke(*args: str, stdin: str | bytes = b"") -> Outcome:
+        data = stdin.encode() if isinstance(stdin, str) else stdin
+        done = subprocess.run(
+            [*COMMAND, *args],
+            input=data,
+            capture_output=True,
+            env=environment,
+            timeout=COMMAND_TIMEOUT_S,
+        )
+        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return invoke
+
+
+_NUMBERS = count()
+
+
+@pytest.fixture
+def name() -> str:
+    """A name no other test uses, for a topic or a group; a given Kafka may have seen earlier runs."""
+    return f"cli-{os.urandom(4).hex()}-{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def topic(run: Run, name: str) -> str:
+    """A topic of two partitions."""
+    outcome = run("topic", "create", name, "--partitions", "2")
+    assert outcome.code == 0, outcome.err
+    return name

@@ -1,0 +1,35 @@
+"""A record as confluent-kafka hands it out, without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SampleRecord:
+    value_: bytes | None = b"value"
+    key_: bytes | None = b"key"
+    headers_: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_: tuple[int, int] = (1, 1_767_225_600_123)
+    offset_: int = 7
+
+    def topic(self) -> str | None:
+        return "orders"
+
+    def partition(self) -> int | None:
+        return 2
+
+    def offset(self) -> int | None:
+        return self.offset_
+
+    def key(self) -> bytes | None:
+        return self.key_
+
+    def value(self) -> bytes | None:
+        return self.value_
+
+    def headers(self) -> object:
+        return list(self.headers_) or None
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.timestamp_

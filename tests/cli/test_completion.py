@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+from kafkaesque.cli.main import cli
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_with_its_install_hint(shell: str) -> None:
+    result = CliRunner().invoke(cli, ["completion", shell], prog_name="kafkaesque")
+    assert result.exit_code == 0
+    assert "_KAFKAESQUE_COMPLETE" in result.output
+    assert f"# To install: kafkaesque completion {shell}" in result.output
+
+
+def test_zsh_keeps_its_marker_in_the_first_line() -> None:
+    output = CliRunner().invoke(cli, ["completion", "zsh"], prog_name="kafkaesque").output
+    assert output.startswith("#compdef kafkaesque\n")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_accepts_its_script() -> None:
+    output = CliRunner().invoke(cli, ["completion", "bash"], prog_name="kafkaesque").output
+    subprocess.run(["bash", "-n"], input=output, text=True, check=True)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner
+from tests.cli.conftest import Run
+
+from kafkaesque.cli.main import cli
+from kafkaesque.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+
+
+def test_list_documents_every_setting() -> None:
+    found = json.loads(CliRunner().invoke(cli, ["config", "list", "--json"]).output)
+    assert {row["name"] for row in found["topic"]} == set(TOPIC_SETTINGS)
+    assert {row["name"] for row in found["broker"]} == set(BROKER_SETTINGS)
+    assert all(row["doc"] for rows in found.values() for row in rows)
+
+
+def test_list_can_be_narrowed() -> None:
+    output = CliRunner().invoke(cli, ["config", "list", "topic", "--filter", "retention.ms"]).output
+    assert "retention.ms" in output
+    assert "cleanup.policy" not in output
+
+
+def test_topic_settings_are_set_described_and_unset(run: Run, topic: str) -> None:
+    assert run("config", "set", "topic", topic, "retention.ms=60000").out == "retention.ms=60000\n"
+    rows = run("config", "describe", "topic", topic, "--json").json["configs"]
+    row = next(row for row in rows if row["name"] == "retention.ms")
+    assert (row["value"], row["source"]) == ("60000", "topic")
+    assert row["doc"] == TOPIC_SETTINGS["retention.ms"].doc
+    assert run("config", "unset", "topic", topic, "retention.ms").code == 0
+    rows = run("config", "describe", "topic", topic, "--json").json["configs"]
+    assert "retention.ms" not in [row["name"] for row in rows]
+
+
+def test_all_shows_defaults_too(run: Run, topic: str) -> None:
+    rows = run("config", "describe", "topic", topic, "--all", "--json").json["configs"]
+    row = next(row for row in rows if row["name"] == "cleanup.policy")
+    assert (row["value"], row["source"], row["default"]) == ("delete", "default", "delete")
+
+
+def test_a_broker_is_described(run: Run, kafka: str) -> None:
+    listed = run("config", "describe", "broker", "99")
+    assert listed.code == 4
+    known = listed.err.rpartition("there are: ")[2].split(",")[0].strip()
+    rows = run("config", "describe", "broker", known, "--all", "--json").json["configs"]
+    assert "log.retention.bytes" in [row["name"] for row in rows]
+
+
+def test_a_bad_value_is_refused_with_the_brokers_words(run: Run, topic: str) -> None:
+    outcome = run("config", "set", "topic", topic, "retention.ms=soon")
+    assert outcome.code == 1
+    assert "retention.ms" in outcome.err

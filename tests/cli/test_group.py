@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from tests.cli.conftest import COMMAND, Run
+
+
+@pytest.fixture
+def group(run: Run, topic: str, name: str) -> str:
+    """A group without members that has read 3 of 5 records in partition 0 of `topic`."""
+    run("produce", topic, "-p", "0", stdin="a\nb\nc\nd\ne\n")
+    group = f"{name}-group"
+    assert run("consume", topic, "--group", group, "-n", "3").code == 0
+    return group
+
+
+def test_a_group_is_listed_with_its_state(run: Run, group: str) -> None:
+    rows = {row["group"]: row for row in run("group", "list", "--json").json["groups"]}
+    assert (rows[group]["state"], rows[group]["members"]) == ("empty", 0)
+    assert run("group", "list").out.splitlines()[0].split()[:2] == ["GROUP", "STATE"]
+
+
+def test_describe_shows_committed_end_and_lag(run: Run, group: str, topic: str) -> None:
+    (described,) = run("group", "describe", group, "--json").json["groups"]
+    row = next(row for row in described["offsets"] if row["partition"] == 0)
+    assert (row["topic"], row["committed"], row["end"], row["lag"]) == (topic, 3, 5, 2)
+    assert described["lag"] == 2
+    assert "lag          2" in run("group", "describe", group).out
+
+
+def test_a_missing_group_is_not_found(run: Run, name: str) -> None:
+    assert run("group", "describe", name).code == 4
+    assert run("group", "delete", name, "--yes").code == 4
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (["--to", "earliest"], 0),
+        (["--to", "latest"], 5),
+        (["--to", "4"], 4),
+        (["--to", "400"], 5),
+        (["--shift", "-1"], 2),
+        (["--to", "2000-01-01"], 0),
+    ],
+)
+def test_reset_plans_first_and_moves_only_when_told(
+    run: Run, group: str, topic: str, where: list[str], expected: int
+) -> None:
+    command = ["group", "reset", group, "--topic", f"{topic}:0", *where, "--json"]
+    plan = run(*command)
+    assert plan.code == 0, plan.err
+    assert plan.json["executed"] is False
+    assert [(row["current"], row["new"]) for row in plan.json["changes"]] == [(3, expected)]
+    assert committed(run, group) == 3
+    assert run(*command, "--execute").json["executed"] is True
+    assert committed(run, group) == expected
+
+
+def committed(run: Run, group: str) -> int:
+    (described,) = run("group", "describe", group, "--json").json["groups"]
+    return next(row["committed"] for row in described["offsets"] if row["partition"] == 0)
+
+
+def test_reset_prepares_a_group_that_does_not_exist_yet(run: Run, topic: str, name: str) -> None:
+    run("produce", topic, "-p", "0", stdin="a\nb\n")
+    fresh = f"{name}-fresh"
+    assert run("group", "reset", fresh, "--topic", topic, "--to", "latest", "--execute").code == 0
+    assert run("consume", topic, "--group", fresh).out == ""
+
+
+def test_a_group_with_members_is_described_and_not_reset(
+    run: Run, topic: str, kafka: str, name: str
+) -> None:
+    run("produce", topic, "-p", "0", stdin="a\n")
+    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP": kafka}
+    with subprocess.Popen(
+        [*COMMAND, "consume", topic, "--group", name, "-f"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"a\n"
+        (described,) = run("group", "describe", name, "--json").json["groups"]
+        refused = run("group", "reset", name, "--all-topics", "--to", "earliest", "--execute")
+        process.terminate()
+        process.wait(30)
+    assert described["state"] == "stable"
+    (member,) = described["members"]
+    assert member["client_id"] == "kafkaesque-cli"
+    assert sorted(member["partitions"]) == [f"{topic}-0", f"{topic}-1"]
+    assert refused.code == 1
+    assert "in use by 1 member" in refused.err
+
+
+def test_delete_offsets_forgets_a_partition(run: Run, group: str, topic: str) -> None:
+    assert run("group", "delete-offsets", group, "--topic", f"{topic}:0").code == 0
+    (described,) = run("group", "describe", group, "--json").json["groups"]
+    assert 0 not in [row["partition"] for row in described["offsets"]]
+
+
+def test_a_deleted_group_is_gone(run: Run, group: str) -> None:
+    assert run("group", "delete", group).code == 1
+    assert run("group", "delete", group, "--yes").out == f"{group}: deleted\n"
+    assert run("group", "describe", group).code == 4
+
+
+def test_a_group_outlives_its_topic(run: Run, group: str, topic: str) -> None:
+    run("topic", "delete", topic, "--yes")
+    outcome = run("group", "describe", group)
+    assert outcome.code in (0, 4), outcome.err

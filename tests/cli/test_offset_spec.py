@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaesque.cli.offset_spec import Bounds, OffsetSpec, parse_offset_spec, parse_time_ms, resolve
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("beginning", OffsetSpec("beginning")),
+        ("Earliest", OffsetSpec("beginning")),
+        ("end", OffsetSpec("end")),
+        ("latest", OffsetSpec("end")),
+        ("0", OffsetSpec("offset", 0)),
+        ("42", OffsetSpec("offset", 42)),
+        ("-10", OffsetSpec("last", 10)),
+        ("@1700000000000", OffsetSpec("time", 1_700_000_000_000)),
+        ("2026-01-01T00:00:00Z", OffsetSpec("time", 1_767_225_600_000)),
+        ("2026-01-01T01:00:00.500+01:00", OffsetSpec("time", 1_767_225_600_500)),
+    ],
+)
+def test_each_form_is_read(text: str, expected: OffsetSpec) -> None:
+    assert parse_offset_spec(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "--3", "1.5", "@x", "2026-13-01"])
+def test_other_words_are_refused_with_the_forms_there_are(text: str) -> None:
+    with pytest.raises(ValueError, match="ISO time"):
+        parse_offset_spec(text)
+
+
+def test_a_year_month_day_is_a_time_and_not_an_offset() -> None:
+    assert parse_offset_spec("2026-01-01").kind == "time"
+    assert parse_time_ms("@5") == 5
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (OffsetSpec("beginning"), 10),
+        (OffsetSpec("end"), 20),
+        (OffsetSpec("offset", 15), 15),
+        (OffsetSpec("offset", 3), 10),
+        (OffsetSpec("offset", 99), 20),
+        (OffsetSpec("last", 4), 16),
+        (OffsetSpec("last", 99), 10),
+        (OffsetSpec("time", 1), 12),
+    ],
+)
+def test_a_place_resolves_inside_the_bounds(spec: OffsetSpec, expected: int) -> None:
+    assert resolve(spec, Bounds(10, 20, at_time=12)) == expected
+
+
+def test_a_time_after_every_record_is_the_end() -> None:
+    assert resolve(OffsetSpec("time", 1), Bounds(10, 20, at_time=None)) == 20
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 5000))
+def test_no_offset_leaves_the_bounds(earliest: int, count: int, number: int) -> None:
+    bounds = Bounds(earliest, earliest + count, at_time=number)
+    for kind in ("beginning", "end", "offset", "last", "time"):
+        assert earliest <= resolve(OffsetSpec(kind, number), bounds) <= earliest + count

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.cli.progress import Meter
+
+
+def test_a_meter_counts_and_draws_nothing_off_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Meter("writing", visible=True, total=None, unit="records") as meter:
+        meter.add(1, 10)
+        meter.add(2, 20)
+    summary = meter.summary()
+    assert (summary["records"], summary["bytes"]) == (3, 30)
+    assert summary["records_per_s"] > 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_one_record_is_told_without_a_rate() -> None:
+    meter = Meter("writing", visible=False, total=None, unit="records")
+    meter.add(1, 2048)
+    assert meter.sentence("written") == "1 record (2.0 KiB) written"

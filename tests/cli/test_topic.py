@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from tests.cli.conftest import Run
+
+
+def test_a_created_topic_is_listed_described_and_deleted(run: Run, name: str) -> None:
+    created = run("topic", "create", name, "-p", "3", "-c", "retention.ms=3600000", "--json")
+    assert (created.code, created.json) == (0, {"topics": [{"topic": name, "result": "created"}]})
+    listed = run("topic", "list", "--json").json["topics"]
+    assert {"topic": name, "partitions": 3, "replication_factor": 1} in listed
+    (described,) = run("topic", "describe", name, "--json").json["topics"]
+    assert described["partition_count"] == 3
+    assert described["configs"] == {"retention.ms": "3600000"}
+    assert [row["partition"] for row in described["partitions"]] == [0, 1, 2]
+    assert all(row["records"] == 0 for row in described["partitions"])
+    assert run("topic", "delete", name, "--yes").out == f"{name}: deleted\n"
+    assert run("topic", "describe", name).code == 4
+
+
+def test_an_existing_topic_fails_unless_tolerated(run: Run, topic: str) -> None:
+    again = run("topic", "create", topic)
+    assert again.code == 1
+    assert "already exists" in again.err
+    tolerated = run("topic", "create", topic, "--if-not-exists", "--json")
+    assert (tolerated.code, tolerated.json["topics"][0]["result"]) == (0, "exists")
+
+
+def test_one_bad_name_of_several_does_not_hide_the_good(run: Run, name: str) -> None:
+    outcome = run("topic", "create", name, "bad/name", "--json")
+    assert outcome.code == 1
+    results = {row["topic"]: row["result"] for row in outcome.json["topics"]}
+    assert results == {name: "created", "bad/name": "failed"}
+
+
+def test_validate_only_creates_nothing(run: Run, name: str) -> None:
+    assert run("topic", "create", name, "--validate-only").out == f"{name}: valid\n"
+    assert run("topic", "describe", name).code == 4
+
+
+def test_a_missing_topic_names_the_command_that_makes_it(run: Run, name: str) -> None:
+    outcome = run("topic", "describe", name)
+    assert (outcome.code, outcome.out) == (4, "")
+    assert f"kafkaesque topic create {name}" in outcome.err
+
+
+def test_alter_adds_partitions_and_changes_settings(run: Run, topic: str) -> None:
+    changed = run("topic", "alter", topic, "-p", "4", "--set", "max.message.bytes=2000")
+    assert changed.code == 0, changed.err
+    (described,) = run("topic", "describe", topic, "--json").json["topics"]
+    assert described["partition_count"] == 4
+    assert described["configs"] == {"max.message.bytes": "2000"}
+    assert run("topic", "alter", topic, "--unset", "max.message.bytes").code == 0
+    (described,) = run("topic", "describe", topic, "--json").json["topics"]
+    assert described["configs"] == {}
+
+
+def test_fewer_partitions_and_unknown_settings_are_refused(run: Run, topic: str) -> None:
+    assert run("topic", "alter", topic, "--partitions", "1").code == 1
+    refused = run("topic", "alter", topic, "--set", "no.such.setting=1")
+    assert refused.code == 1
+    assert "no.such.setting" in refused.err
+
+
+def test_delete_without_a_terminal_demands_yes(run: Run, topic: str) -> None:
+    outcome = run("topic", "delete", topic)
+    assert outcome.code == 1
+    assert "--yes" in outcome.err
+    assert run("topic", "describe", topic).code == 0
+
+
+def test_delete_records_moves_the_earliest_offset(run: Run, topic: str) -> None:
+    run("produce", topic, "-p", "0", stdin="a\nb\nc\n")
+    moved = run("topic", "delete-records", topic, "--before-offset", "0:2", "--yes", "--json")
+    assert moved.json["partitions"] == [{"partition": 0, "earliest": 2, "latest": 3}]
+    assert run("consume", topic).out == "c\n"
+    run("topic", "delete-records", topic, "--all", "--yes")
+    assert run("consume", topic).out == ""
+
+
+def test_details_count_records(run: Run, topic: str) -> None:
+    run("produce", topic, stdin="a\nb\nc\n")
+    lines = run("topic", "list", "--details").out.splitlines()
+    assert lines[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS", "RECORDS"]
+    assert [topic, "2", "1", "3"] in [line.split() for line in lines]
+
+
+def test_internal_topics_are_listed_when_asked(run: Run, topic: str, name: str) -> None:
+    run("produce", topic, stdin="a\n")
+    run("consume", topic, "--group", name)
+    plain = [row["topic"] for row in run("topic", "list", "--json").json["topics"]]
+    everything = [
+        row["topic"] for row in run("topic", "list", "--internal", "--json").json["topics"]
+    ]
+    assert not [item for item in plain if item.startswith("__")]
+    assert "__consumer_offsets" in everything

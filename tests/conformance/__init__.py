@@ -1,0 +1,1 @@
+"""Real Kafka clients against one running broker: ours, or any Apache Kafka (`KAFKA=host:port`)."""

@@ -1,0 +1,202 @@
+"""One broker for the whole session, and topics and groups with names of their own.
+
+`KAFKA=host:port` names a running broker; `KAFKA=apache` starts an Apache Kafka from Maven
+artefacts; otherwise our own broker is started as a process. No test may expect to be alone on it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaesque.testing.apache_kafka import ApacheKafka, start_guard
+
+from .clients import CLIENTS, Client, Unavailable, open_client
+from .raw import RawClient
+from .waiting import eventually
+
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "4",
+}
+READY_TIMEOUT_S = 30
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.conformance)
+            # Warnings of the client libraries are not ours to fix.
+            item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def bootstrap() -> Iterator[str]:
+    """The address under test."""
+    given = os.environ.get("KAFKA", "")
+    if given == "apache":
+        with ApacheKafka(settings=SETTINGS) as kafka:
+            yield kafka.bootstrap_servers
+    elif given:
+        yield given
+    else:
+        yield from _own_broker()
+
+
+def _own_broker() -> Iterator[str]:
+    command = Path(sys.executable).parent / "kafkaesque"
+    with tempfile.TemporaryDirectory(prefix="kafkaesque-conformance-") as directory:
+        settings = [part for item in SETTINGS.items() for part in ("--set", "=".join(item))]
+        log = Path(directory, "broker.log")
+        with log.open("wb") as errors:
+            options = ["--data", f"{directory}/data", "--listen", "127.0.0.1:0", *settings]
+            broker = subprocess.Popen(
+                [command, "broker", "--node-id", "0", *options],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        guard = start_guard(Path(directory), [broker.pid])
+        try:
+            yield _address_when_ready(broker, log)
+        finally:
+            broker.terminate()
+            broker.communicate(timeout=15)
+            guard.communicate(b"done\n")
+
+
+def _address_when_ready(broker: subprocess.Popen[bytes], log: Path) -> str:
+    assert broker.stdout is not None
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if select.select([broker.stdout], [], [], 0.5)[0]:
+            line = broker.stdout.readline().decode()
+            if line.startswith("ready "):
+                return dict(word.split("=", 1) for word in line.split()[1:])["kafka"]
+            if not line:
+                break
+    pytest.fail(f"the broker did not get ready:\n{log.read_text()[-2000:]}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> Iterator[RawClient]:
+    """A connection for setting the scene; tests that look at the wire open their own."""
+    with RawClient(bootstrap, client_id="conformance-admin") as client:
+        yield client
+
+
+class Topics:
+    """Makes topics with names that no other test has."""
+
+    def __init__(self, admin: RawClient) -> None:
+        self._admin = admin
+
+    @staticmethod
+    def name(prefix: str = "t") -> str:
+        return f"{prefix}-{uuid.uuid4().hex}"
+
+    def create(self, partitions: int = 1, **configs: str) -> str:
+        """A topic that is ready for use; `retention_ms="1"` sets `retention.ms`."""
+        name = self.name()
+        row = {"name": name, "num_partitions": partitions, "replication_factor": -1}
+        row["configs"] = [
+            {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
+        ]
+        (answer,) = self._admin.call("create_topics", 7, timeout=10_000, topics=[row])["topics"]
+        assert answer["error_code"] == 0, answer
+        self.wait_for(name, partitions)
+        return name
+
+    def wait_for(self, name: str, partitions: int = 1) -> dict[str, Any]:
+        """Apache Kafka answers CreateTopics before every broker thread knows the topic."""
+
+        def ready() -> dict[str, Any]:
+            (row,) = self._admin.call("metadata", 12, topics=[{"name": name, "topic_id": None}])[
+                "topics"
+            ]
+            assert row["error_code"] == 0
+            assert len(row["partitions"]) == partitions
+            offsets = self._admin.call(
+                "list_offsets",
+                7,
+                replica_id=-1,
+                topics=[
+                    {
+                        "name": name,
+                        "partitions": [
+                            {"partition_index": index, "timestamp": -1}
+                            for index in range(partitions)
+                        ],
+                    }
+                ],
+            )["topics"][0]["partitions"]
+            assert [row["error_code"] for row in offsets] == [0] * partitions
+            found: dict[str, Any] = row
+            return found
+
+        return eventually(ready)
+
+    def id_of(self, name: str) -> uuid.UUID:
+        (row,) = self._admin.call("metadata", 12, topics=[{"name": name, "topic_id": None}])[
+            "topics"
+        ]
+        topic_id = row["topic_id"]
+        assert isinstance(topic_id, uuid.UUID)
+        return topic_id
+
+
+@pytest.fixture
+def topics(admin: RawClient) -> Topics:
+    return Topics(admin)
+
+
+@pytest.fixture
+def topic(topics: Topics) -> str:
+    """One partition, default configuration."""
+    return topics.create()
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def raw(bootstrap: str) -> Iterator[RawClient]:
+    with RawClient(bootstrap) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def open_clients(bootstrap: str) -> Iterator[dict[str, Client]]:
+    opened: dict[str, Client] = {}
+    yield opened
+    for one in opened.values():
+        one.close()
+
+
+@pytest.fixture(params=CLIENTS)
+def client(
+    request: pytest.FixtureRequest, bootstrap: str, open_clients: dict[str, Client]
+) -> Client:
+    """Every client in turn; `@pytest.mark.parametrize("client", [...], indirect=True)` for some."""
+    name = request.param
+    if name not in open_clients:
+        try:
+            open_clients[name] = open_client(name, bootstrap)
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+    return open_clients[name]
