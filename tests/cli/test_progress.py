@@ -8,7 +8,7 @@ from kafkaesque.cli.progress import Meter
 def test_a_meter_counts_and_draws_nothing_off_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Meter("writing", visible=True, total=None, unit="records") as meter:
+    with Meter("writing", visible=True, total=None) as meter:
         meter.add(1, 10)
         meter.add(2, 20)
     summary = meter.summary()
@@ -18,6 +18,6 @@ def test_a_meter_counts_and_draws_nothing_off_a_terminal(
 
 
 def test_one_record_is_told_without_a_rate() -> None:
-    meter = Meter("writing", visible=False, total=None, unit="records")
+    meter = Meter("writing", visible=False, total=None)
     meter.add(1, 2048)
     assert meter.sentence("written") == "1 record (2.0 KiB) written"

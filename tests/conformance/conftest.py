@@ -6,6 +6,7 @@ artefacts; otherwise our own broker is started as a process. No test may expect 
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import subprocess
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Warnings of the client libraries are not ours to fix.
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quiet_end() -> Iterator[None]:
+    """Sockets that client libraries leave to the garbage collector are not ours to fail on."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ class Member:
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._assignment: set[int] = set()
+        self.committed = True
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -35,8 +36,9 @@ class Member:
             while not self._stopping.is_set():
                 got = self._consumer.poll(0.1)
                 self._assignment = {index for _, index in self._consumer.assignment()}
+                self.committed = self.committed and not got
                 self.received += got
-                if got:
+                if not self.committed:
                     self._commit()
             self._consumer.close()
         except BaseException as error:  # noqa: BLE001 - raised again in the test's own thread
@@ -46,8 +48,9 @@ class Member:
         try:
             self._consumer.commit()
         except ClientFailure:
-            # A rebalance came between; whoever owns the partition now reads these again.
+            # A rebalance came between: once it is over, commit what is still ours.
             return
+        self.committed = True
 
     def assignment(self) -> set[int]:
         if self._failure is not None:
@@ -98,6 +101,7 @@ class Crew:
             for member in self.members:
                 member.assignment()
             assert len(self.received()) >= count
+            assert all(member.committed for member in self.members)
 
         eventually(complete, timeout_s=40)
 

@@ -139,7 +139,7 @@ def test_small_partition_limit_still_makes_progress(client: Client, topic: str) 
 )
 def test_waiting_reader_is_woken_by_new_data(client: Client, topic: str) -> None:
     # The fetch may wait far longer than we do: only a wake-up on append can finish it in time.
-    options = ConsumerOptions(fetch_max_wait_ms=30_000, fetch_min_bytes=1)
+    options = ConsumerOptions(fetch_max_wait_ms=25_000, fetch_min_bytes=1)
     consumer = client.assign([(topic, 0)], options)
     try:
         consumer.seek(topic, 0, 0)

@@ -15,7 +15,7 @@ from kafkaesque.wire.messages.api_versions import ApiVersionsRequest, ApiVersion
 from kafkaesque.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkaesque.wire.messages.fetch import FetchRequest, FetchResponse
 from kafkaesque.wire.messages.heartbeat import HeartbeatRequest
-from kafkaesque.wire.messages.join_group import JoinGroupRequest
+from kafkaesque.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkaesque.wire.messages.metadata import MetadataRequest
 from kafkaesque.wire.messages.produce import (
     PartitionProduceData,
@@ -66,14 +66,21 @@ def test_position_says_where_the_body_starts() -> None:
     )
 
 
-def test_bytes_fields_do_not_keep_the_frame_alive() -> None:
+@pytest.mark.parametrize("version", [0, 6])
+def test_bytes_fields_do_not_keep_the_frame_alive(version: int) -> None:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"topics")
     request = JoinGroupRequest(
-        group_id="g", session_timeout_ms=1, member_id="", protocol_type="consumer", protocols=[]
+        group_id="g",
+        session_timeout_ms=1,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[protocol],
     )
-    frame = bytearray(b"".join(encode(request, 0)))
+    frame = bytearray(b"".join(encode(request, version)))
 
-    decode(JoinGroupRequest, memoryview(frame), 0)
+    back = decode(JoinGroupRequest, memoryview(frame), version)
 
+    assert back.protocols[0].metadata == b"topics"
     frame.extend(b"x")  # raises BufferError while a view of it lives
 
 

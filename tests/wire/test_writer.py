@@ -8,6 +8,7 @@ from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.bounds import LocalProtocolError
 from kafkaesque.wire.codec import decode, encode
 from kafkaesque.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkaesque.wire.messages.delete_groups import DeleteGroupsRequest
 from kafkaesque.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -127,6 +128,13 @@ def test_null_deep_inside_is_found() -> None:
 
     with pytest.raises(LocalProtocolError, match=r"topics\[0\]\.partitions\[0\]\.partition_index"):
         encode(request, 8)
+
+
+def test_null_among_the_elements_of_an_array_is_found() -> None:
+    request = DeleteGroupsRequest(groups_names=["a", None])  # type: ignore[list-item]
+
+    with pytest.raises(LocalProtocolError, match=r"groups_names\[1\] is null"):
+        encode(request, 2)
 
 
 @pytest.mark.parametrize("version", [4, 12])

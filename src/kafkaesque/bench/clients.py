@@ -83,7 +83,9 @@ def consume(
     received = 0
     started = 0.0
     while received < count:
-        messages = consumer.consume(CALL_MESSAGES, timeout=POLL_TIMEOUT_S)
+        # `consume` waits for as many as it is asked for, so it is never asked for more than exist.
+        wanted = min(CALL_MESSAGES, count - received)
+        messages = consumer.consume(wanted, timeout=POLL_TIMEOUT_S)
         if not messages or messages[0].error() is not None:
             raise LoadFailed(f"consumed {received} of {count}: {messages[:1]}")
         if not started:

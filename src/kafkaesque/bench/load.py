@@ -115,15 +115,15 @@ def _with_client(run: Callable[..., Figures], spec: Mapping[str, Any]) -> Figure
 
 
 def idle(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.bench import crowd
+    from kafkaesque.bench.crowd import idle_connections
 
-    return crowd.idle_connections(spec)
+    return idle_connections(spec)
 
 
 def members(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.bench import crowd
+    from kafkaesque.bench.crowd import group_members
 
-    return crowd.group_members(spec)
+    return group_members(spec)
 
 
 class Clock:

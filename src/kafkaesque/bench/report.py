@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from kafkaesque.bench.figures import Comparison, Goal, Rounds, Summary, paired_ratio, summaries
 
-
 _ORDER = {"ours": 0, "floor": 1, "kafka": 2}
 
 

@@ -75,9 +75,7 @@ class Listener:
         address = self._server.sockets[0].getsockname()
         return address[0], address[1]
 
-    async def serve(
-        self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig]
-    ) -> None:
+    async def serve(self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig]) -> None:
         """Begin. `config` gives the settings in force at any time."""
         self._dispatcher = dispatcher
         self._config = config

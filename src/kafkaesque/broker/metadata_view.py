@@ -6,14 +6,13 @@ between the two lies the moment in which a new topic's files are made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import zip_longest
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.context import Context
 from kafkaesque.cluster.tables import Topic
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.model.ids import NO_EPOCH
+from kafkaesque.model.ids import NO_EPOCH, NodeId
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 # Bits of org.apache.kafka.common.acl.AclOperation. Without an authorizer all are allowed:
@@ -28,22 +27,31 @@ class PartitionState(NamedTuple):
     """Who serves a partition now. `replicas` are all in sync, as long as a node stands alone."""
 
     error_code: ErrorCode
-    partition_index: int
     leader_id: int
     leader_epoch: int
     replicas: list[int]
 
 
-def partition_states(context: Context, topic: Topic) -> Iterator[PartitionState]:
-    """Every partition of `topic` in order; one that is still being opened has no leader yet."""
-    node_id = context.identity.node_id
+def partition_states(context: Context, topic: Topic) -> list[PartitionState]:
+    """Every partition of `topic` in order; one that is still being opened has no leader yet.
+
+    Partitions in the same state share one object: a broker may have thousands, and every client
+    asks for them every few minutes.
+    """
     served = context.partitions.of_topic(topic.name)[: topic.partition_count]
-    for index, (replicas, partition) in enumerate(zip_longest(topic.replicas, served)):
-        if partition is None:
-            yield PartitionState(
-                ErrorCode.LEADER_NOT_AVAILABLE, index, -1, NO_EPOCH, list(replicas)
-            )
-        else:
-            yield PartitionState(
-                ErrorCode.NONE, index, node_id, partition.leader_epoch, list(replicas)
-            )
+    epochs: list[int] = [partition.leader_epoch for partition in served]
+    epochs += [NO_EPOCH] * (topic.partition_count - len(served))
+    node_id = context.identity.node_id
+    distinct: dict[tuple[int, Sequence[NodeId]], PartitionState] = {}
+    states = []
+    for key in zip(epochs, topic.replicas, strict=True):
+        state = distinct.get(key)
+        if state is None:
+            epoch, replicas = key
+            if epoch == NO_EPOCH:
+                state = PartitionState(ErrorCode.LEADER_NOT_AVAILABLE, -1, epoch, list(replicas))
+            else:
+                state = PartitionState(ErrorCode.NONE, node_id, epoch, list(replicas))
+            distinct[key] = state
+        states.append(state)
+    return states

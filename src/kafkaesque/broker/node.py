@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import random
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
@@ -25,14 +26,14 @@ from kafkaesque.cluster.journal import Journal
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.registry import GroupRegistry
 from kafkaesque.model.clock import Clock
-from kafkaesque.model.ids import LeaderEpoch
+from kafkaesque.model.ids import LeaderEpoch, NodeId
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.partitions.flusher import Flusher
 from kafkaesque.partitions.group_hosts import GroupHosts
 from kafkaesque.partitions.partition import Environment
 from kafkaesque.partitions.partition_table import PartitionTable
 from kafkaesque.storage.config import LogConfig
-from kafkaesque.storage.directory import DataDirectory
+from kafkaesque.storage.directory import DataDirectory, Meta
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles
 
@@ -56,7 +57,6 @@ class Node:
         "_files",
         "_flusher",
         "_http",
-        "_journal_log",
         "_listener",
         "_tasks",
         "config",
@@ -80,21 +80,25 @@ class Node:
         loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[BaseException] = loop.create_future()
         wanted = listen_address(self.config)
-        self._data = DataDirectory.open(Path(self.config.log_dirs), self.config.node_id)
+        self._data = DataDirectory(self.config.log_dirs)
         try:
             await self._start_on_data(loop, wanted)
         except BaseException:
-            self._data.close(clean=False)
+            self._data.close()
             raise
 
     async def _start_on_data(self, loop: asyncio.AbstractEventLoop, wanted: Address) -> None:
+        meta = self._data.meta
+        cluster_id = new_cluster_id() if meta is None else meta.cluster_id
+        meta = Meta(cluster_id, NodeId(self.config.node_id))
+        self._data.set_meta(meta)
         stats = BrokerStats()
         self._listener = Listener(self.config, stats, loop, self._fail)
         bound = Address(*await self._listener.bind(wanted.host, wanted.port))
         self.kafka_address = advertised_address(self.config, bound)
         self._flusher = Flusher(loop)
         self._files = OpenFiles(self.config.open_files_max or None)
-        epoch = LeaderEpoch(self._data.starts - 1)
+        epoch = LeaderEpoch(self._data.count_start())
         partitions = PartitionTable(
             self._data,
             self._files,
@@ -106,21 +110,23 @@ class Node:
                 self.config.validation,
             ),
             epoch,
-            clean=self._data.was_clean,
+            clean=self._data.was_clean(),
         )
-        self._journal_log = Log.open(
-            self._data.journal_directory, LogConfig(), self._files, clean=self._data.was_clean
+        journal_log = Log.open(
+            self._data.journal_path, LogConfig(), self._files, clean=self._data.was_clean()
         )
         groups = GroupHosts(partitions, self._new_registry, self._clock, loop)
         cluster = Cluster(
-            Journal(self._journal_log, self._clock, epoch), partitions, groups, self.config, uuid4
+            Journal(journal_log, self._clock, epoch), partitions, groups, self.config, uuid4
         )
+        if not self._data.was_clean() and epoch > 0:
+            logger.info("the last stop was not clean: every log is checked behind its sync point")
         await asyncio.to_thread(cluster.load)
         groups.open()
         handlers = load_handlers()
         self.context = Context(
             identity=Identity(
-                self._data.cluster_id,
+                meta.cluster_id,
                 cluster.node_id,
                 self.kafka_address.host,
                 self.kafka_address.port,
@@ -139,9 +145,7 @@ class Node:
             unsent_room_bytes=self._listener.unsent_room_bytes,
         )
         await self._open_http()
-        await self._listener.serve(
-            Dispatcher(self.context, handlers), lambda: self.context.config
-        )
+        await self._listener.serve(Dispatcher(self.context, handlers), lambda: self.context.config)
         self._write_address_file()
         self._start_background()
 
@@ -261,9 +265,16 @@ class Node:
         if self._http is not None:
             await self._http.close()
         self.context.groups.close()
+        await self.context.cluster.close()
         await self._flusher.close()
         closed_cleanly = await asyncio.to_thread(self.context.partitions.close_all)
-        await asyncio.to_thread(self._journal_log.close, clean=True)
         self._files.close()
         (Path(self.config.log_dirs) / ADDRESS_FILE).unlink(missing_ok=True)
-        self._data.close(clean=self._clean and closed_cleanly)
+        if self._clean and closed_cleanly:
+            self._data.mark_clean()
+        self._data.close()
+
+
+def new_cluster_id() -> str:
+    """22 characters of base64, as Kafka's own tools make them."""
+    return urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")

@@ -58,7 +58,7 @@ def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) 
     type=click.Path(file_okay=False, path_type=Path),
     help="Also write NAME.json and NAME.md into this directory.",
 )
-def bench(  # noqa: PLR0913 - one parameter an option
+def bench(
     name: str,
     as_json: bool,
     peers: tuple[str, ...],

@@ -15,6 +15,7 @@ from kafkaesque.cli.logs import set_up_logs
 from kafkaesque.cli.server_settings import read_broker_settings
 from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig
 from kafkaesque.model.settings import BrokerConfig, broker_config
+from kafkaesque.storage.directory import DataDirectoryInvalid
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -125,7 +126,7 @@ def _run(config: BrokerConfig, end_with_stdin: bool) -> int:
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_serve(config, end_with_stdin))
-    except DataDirectoryInUse as error:
+    except (DataDirectoryInUse, DataDirectoryInvalid) as error:
         click.echo(f"kafkaesque broker: {error}", err=True)
     except OSError as error:
         click.echo(f"kafkaesque broker: {_explain(config, error)}", err=True)

@@ -111,9 +111,15 @@ def _facts(row: dict[str, Any]) -> list[str]:
 @kind_argument
 @name_argument
 @click.option("--all", "everything", is_flag=True, help="Also those that have their default.")
+@click.option("--doc", "with_doc", is_flag=True, help="Also what each means.")
 @client_options()
 def describe(
-    kind: str, name: str, everything: bool, connection: Connection, screen: Screen
+    kind: str,
+    name: str,
+    everything: bool,
+    with_doc: bool,
+    connection: Connection,
+    screen: Screen,
 ) -> None:
     """Show the settings of a topic or a broker, and where each comes from."""
     _check_exists(connection, kind, name)
@@ -131,7 +137,7 @@ def describe(
         Column("source", "Set by"),
         Column("default", "Default"),
     ]
-    if everything and screen.is_terminal:
+    if with_doc:
         columns.append(Column("doc", "Meaning", style="dim"))
     note = "every setting has its default: --all shows them"
     screen.document(

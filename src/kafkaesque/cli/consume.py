@@ -125,7 +125,7 @@ def consume(
         connection.describe_topics(names)
         with (
             _sink(output) as stream,
-            Meter("reading", visible=bool(output), total=selection.limit, unit="records") as meter,
+            Meter("reading", visible=bool(output), total=selection.limit) as meter,
         ):
             batches = read_group(connection, names, _group_start(selection), selection)
             _print_batches(batches, formatter, stream, meter)
@@ -134,7 +134,7 @@ def consume(
         total = selection.limit if selection.follow else _total(ranges, selection.limit)
         with (
             _sink(output) as stream,
-            Meter("reading", visible=bool(output), total=total, unit="records") as meter,
+            Meter("reading", visible=bool(output), total=total) as meter,
         ):
             batches = read_ranges(connection, ranges, selection)
             _print_batches(batches, formatter, stream, meter)

@@ -32,9 +32,10 @@ class Failure(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         stream = file or sys.stderr
         label = click.style("error:", fg="red", bold=True)
-        click.echo(f"{label} {self.message}", file=stream)
+        click.echo(f"{label} {self.message}", file=stream, color=self.show_color)
         if self.fix:
-            click.echo(f"  {click.style('fix:', bold=True)} {self.fix}", file=stream)
+            text = f"  {click.style('fix:', bold=True)} {self.fix}"
+            click.echo(text, file=stream, color=self.show_color)
 
 
 class CannotConnect(Failure):

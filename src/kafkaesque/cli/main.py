@@ -153,7 +153,11 @@ def run(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; never raises what a user can cause."""
     try:
         outcome = cli.main(
-            args=None if args is None else list(args), prog_name=PROGRAM, standalone_mode=False
+            args=None if args is None else list(args),
+            prog_name=PROGRAM,
+            standalone_mode=False,
+            # https://no-color.org; None lets the terminal decide.
+            color=False if os.environ.get("NO_COLOR") else None,
         )
     except click.Abort:
         click.echo("interrupted", err=True)

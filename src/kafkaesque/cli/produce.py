@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +26,14 @@ QUEUE_RECORDS_MAX = 100_000
 QUEUE_KBYTES_MAX = 64 * 1024
 POLL_EVERY_RECORDS = 100
 FAILURES_SHOWN_MAX = 20
+HINTS = {
+    KafkaError.INVALID_RECORD: "a compacted topic wants a key in every record: -k, --key-separator",
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic (kafkaesque topic alter) "
+    "and, above 1 MB, the client's own -X message.max.bytes=N",
+    KafkaError._MSG_TIMED_OUT: "the broker did not answer in time: `kafkaesque doctor` explains, "
+    "--timeout gives it more",
+    KafkaError._UNKNOWN_PARTITION: "`kafkaesque topic describe` shows which partitions there are",
+}
 AUTO_CREATE_ATTEMPTS = 5
 """Apache Kafka answers the request that creates a topic before the topic is there."""
 
@@ -108,12 +116,14 @@ def produce(
     )
     _ensure_topic(connection, producer, topic)
     quiet = options["quiet"] or screen.as_json
+    inputs = Inputs(files)
+    visible = not quiet and not inputs.is_typed
     with Meter(
-        f"writing {topic}", visible=not quiet, total=_input_size(files), unit="bytes"
+        f"writing {topic}", visible=visible, total=inputs.size_bytes, position=inputs.position
     ) as meter:
         writer = Writer(producer, topic, meter)
         try:
-            _write_all(writer, files, form, template)
+            _write_all(writer, inputs, form, template)
         finally:
             writer.finish()
     return _report(screen, writer, quiet=options["quiet"])
@@ -144,12 +154,36 @@ def _input(options: dict[str, Any]) -> tuple[InputFormat, OutgoingRecord]:
     return form, template
 
 
-def _input_size(files: tuple[str, ...]) -> int | None:
-    """Total size when all input is regular files: then the progress knows its end."""
-    paths = [Path(name) for name in files if name != "-"]
-    if not paths or len(paths) < len(files) or not all(path.is_file() for path in paths):
-        return None
-    return sum(path.stat().st_size for path in paths)
+class Inputs:
+    """The files to read, one after the other, and how far the reading is."""
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        self._names = files or ("-",)
+        self._before_bytes = 0
+        self._stream: IO[bytes] | None = None
+        self.is_typed = "-" in self._names and sys.stdin.isatty()
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Total size when all input is regular files: then the progress knows its end."""
+        paths = [Path(name) for name in self._names]
+        if not all(path.is_file() for path in paths):
+            return None
+        return sum(path.stat().st_size for path in paths)
+
+    def position(self) -> int:
+        stream = self._stream
+        return self._before_bytes + (stream.tell() if stream and stream.seekable() else 0)
+
+    def open_each(self) -> Iterator[tuple[str, IO[bytes]]]:
+        for name in self._names:
+            if name == "-":
+                yield "stdin", sys.stdin.buffer
+                continue
+            with open(name, "rb") as stream:
+                self._stream = stream
+                yield name, stream
+                self._before_bytes, self._stream = self.position(), None
 
 
 def _ensure_topic(connection: Connection, producer: Producer, topic: str) -> None:
@@ -187,6 +221,7 @@ class Writer:
         self._since_poll = 0
         self.failed = 0
         self.failures: list[str] = []
+        self.hints: set[str] = set()
         self.input_error: str | None = None
 
     @property
@@ -230,6 +265,7 @@ class Writer:
         self.failed += 1
         if len(self.failures) < FAILURES_SHOWN_MAX:
             self.failures.append(f"{source}:{number}: {error.str()} ({error.name()})")
+            self.hints.add(HINTS.get(error.code(), ""))
 
     def finish(self) -> None:
         """Wait for every delivery; librdkafka fails by itself what is older than its timeout."""
@@ -254,31 +290,15 @@ class Writer:
             thread.join()
 
 
-def _write_all(
-    writer: Writer, files: tuple[str, ...], form: InputFormat, template: OutgoingRecord
-) -> None:
-    try:
-        for name in files or ("-",):
-            if name != "-":
-                with open(name, "rb") as stream:
-                    _write_stream(writer, stream, name, form, template)
-            elif sys.stdin.isatty():
-                with writer.polling():
-                    _write_stream(writer, sys.stdin.buffer, "stdin", form, template)
-            else:
-                _write_stream(writer, sys.stdin.buffer, "stdin", form, template)
-    except InputError as error:
-        writer.input_error = str(error)
-
-
-def _write_stream(
-    writer: Writer, stream: IO[bytes], name: str, form: InputFormat, template: OutgoingRecord
-) -> None:
-    try:
-        for record in read_records(stream, form, template):
-            writer.write(record, name)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
+def _write_all(writer: Writer, inputs: Inputs, form: InputFormat, template: OutgoingRecord) -> None:
+    with writer.polling() if inputs.is_typed else nullcontext():
+        for name, stream in inputs.open_each():
+            try:
+                for record in read_records(stream, form, template):
+                    writer.write(record, name)
+            except InputError as error:
+                writer.input_error = f"{name}: {error}"
+                return
 
 
 def _report(screen: Screen, writer: Writer, *, quiet: bool) -> int:
@@ -286,6 +306,8 @@ def _report(screen: Screen, writer: Writer, *, quiet: bool) -> int:
         Failure(text).show()
     if writer.failed > len(writer.failures):
         Failure(f"... and {writer.failed - len(writer.failures):,} more like these").show()
+    for hint in sorted(writer.hints - {""}):
+        click.echo(f"  {click.style('fix:', bold=True)} {hint}", err=True)
     if writer.input_error:
         Failure(
             writer.input_error, "records before this line were written; those after were not"

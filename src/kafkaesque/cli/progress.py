@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -20,15 +21,23 @@ REFRESH_EVERY_S = 0.1
 class Meter:
     """Counts records and bytes, and draws them while the work runs if `visible`.
 
-    `total` is in bytes or in records, as `unit` says; None when the end is not known.
+    `total` is None when the end is not known; `position` tells how far towards it the work is, if
+    that is not the number of records.
     """
 
-    def __init__(self, label: str, *, visible: bool, total: int | None, unit: str) -> None:
+    def __init__(
+        self,
+        label: str,
+        *,
+        visible: bool,
+        total: int | None,
+        position: Callable[[], int] | None = None,
+    ) -> None:
         self.records = 0
         self.size_bytes = 0
         self._label = label
         self._total = total
-        self._unit = unit
+        self._position = position
         self._visible = visible and sys.stderr.isatty()
         self._started = time.monotonic()
         self._drawn = self._started + SHOW_AFTER_S - REFRESH_EVERY_S
@@ -91,7 +100,7 @@ class Meter:
             self._task = self._bar.add_task(self._label, total=self._total)
             self._bar.start()
         if self._task is not None:
-            done = self.size_bytes if self._unit == "bytes" else self.records
+            done = self._position() if self._position else self.records
             rate = self.records / self.elapsed_s
             text = f"{self._label} {self.records:,} ({human_bytes(self.size_bytes)}, {rate:,.0f}/s)"
             self._bar.update(self._task, completed=done, description=text, refresh=True)

@@ -23,7 +23,7 @@ _STATE_STYLES = {
     "stable": "green",
     "online": "green",
     "warn": "yellow",
-    "empty": "yellow",
+    "empty": "dim",
     "rebalancing": "yellow",
     "fail": "bold red",
     "dead": "red",

@@ -70,6 +70,7 @@ class Cluster:
         """Replay the journal and open every partition it names. Blocking."""
         self._journal.load()
         self._take_broker_configs()
+        self._partitions.remove_leftovers(self.tables.deleted_ids, self.tables.by_id)
         for topic in self.tables.by_name.values():
             opened = self._partitions.open_blocking(
                 topic.name,
@@ -86,6 +87,10 @@ class Cluster:
     async def submit(self, operation: Callable[[Controller], Outcome[T]]) -> T:
         """Commit what `operation` decides and bring this node in line with it."""
         return await self._journal.submit(lambda: operation(self.controller), self._reconcile)
+
+    async def close(self) -> None:
+        """Finish what is under way and close the journal."""
+        await self._journal.close()
 
     async def next_producer_id(self) -> ProducerId:
         """An id that no producer of this cluster ever had."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kafkaesque.cluster.commands import Command, decode_command, encode_command
 from kafkaesque.cluster.controller import Outcome
@@ -28,13 +28,14 @@ _READ_BYTES = 1 << 20
 class Journal:
     """Commits commands and applies them to the tables."""
 
-    __slots__ = ("_clock", "_epoch", "_lock", "_log", "tables")
+    __slots__ = ("_clock", "_epoch", "_lock", "_log", "_under_way", "tables")
 
     def __init__(self, log: Log, clock: Clock, epoch: LeaderEpoch) -> None:
         self._log = log
         self._clock = clock
         self._epoch = epoch
         self._lock = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
         self.tables = Tables()
 
     def load(self) -> None:
@@ -58,8 +59,20 @@ class Journal:
     ) -> T:
         """Run `operation` on the tables, commit its commands, apply them, then `reconcile`.
 
-        What `operation` raises leaves everything as it was.
+        What `operation` raises leaves everything as it was. Once begun it is finished, even if
+        whoever asked is cancelled: a command in the log that the tables never saw would contradict
+        the next one.
         """
+        task = asyncio.create_task(self._submit(operation, reconcile))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def _submit(
+        self,
+        operation: Callable[[], Outcome[T]],
+        reconcile: Callable[[Sequence[Command]], Awaitable[None]],
+    ) -> T:
         async with self._lock:
             outcome = operation()
             if outcome.commands:
@@ -68,6 +81,12 @@ class Journal:
                     self.tables.apply(command)
                 await reconcile(outcome.commands)
             return outcome.answer
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        await asyncio.to_thread(self._log.close, clean=True)
 
     async def _commit(self, commands: Sequence[Command]) -> None:
         now_ms = self._clock.wall_ms()

@@ -46,6 +46,8 @@ class Tables:
     by_name: dict[str, Topic] = field(default_factory=dict)
     by_id: dict[TopicId, Topic] = field(default_factory=dict)
     by_folded_name: dict[str, Topic] = field(default_factory=dict)
+    deleted_ids: set[TopicId] = field(default_factory=set)
+    """Topics that this log has seen deleted: their files may go, whatever else lies there may not."""
     partition_count: int = 0
     broker_configs: dict[NodeId | None, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: ProducerId = field(default=ProducerId(0))
@@ -83,6 +85,7 @@ def _create_topic(tables: Tables, command: commands.CreateTopic) -> None:
 
 def _delete_topic(tables: Tables, command: commands.DeleteTopic) -> None:
     topic = tables.by_id.pop(TopicId(command.topic_id))
+    tables.deleted_ids.add(topic.topic_id)
     del tables.by_name[topic.name]
     del tables.by_folded_name[folded_name(topic.name)]
     tables.partition_count -= topic.partition_count

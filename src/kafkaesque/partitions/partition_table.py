@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kafkaesque.model.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from kafkaesque.model.ids import (
@@ -97,7 +97,7 @@ class PartitionTable:
         *,
         is_new: bool,
     ) -> Partition:
-        directory = self._data.partition_directory(topic_id, index)
+        directory = self._data.log_path(topic_id, index)
         log = Log.open(directory, log_config(config), self._files, clean=self._clean or is_new)
         return Partition(
             TopicPartition(name, index),
@@ -108,6 +108,14 @@ class PartitionTable:
             self._leader_epoch,
             self._env,
         )
+
+    def remove_leftovers(self, deleted: Collection[TopicId], alive: Collection[TopicId]) -> None:
+        """Finish deletions that a crash cut short. What nobody deleted is never touched."""
+        for topic_id in self._data.topic_ids():
+            if topic_id in deleted:
+                self._data.delete_topic(topic_id)
+            elif topic_id not in alive:
+                logger.warning("%s belongs to no known topic and is left alone", topic_id)
 
     def add(self, name: str, topic_id: TopicId, opened: Sequence[Partition]) -> None:
         """Serve `opened` from now on. Event loop only, as is all that follows."""
@@ -130,7 +138,7 @@ class PartitionTable:
         for partition in partitions:
             partition.close()
         await asyncio.to_thread(_delete_logs, partitions)
-        await asyncio.to_thread(self._data.remove_topic_directory, topic_id)
+        await asyncio.to_thread(self._data.delete_topic, topic_id)
         return name
 
     def set_config(self, name: str, config: TopicConfig) -> None:

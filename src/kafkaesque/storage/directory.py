@@ -1,131 +1,187 @@
-"""A node's data directory: who owns it, what is where, and how it was left.
+"""Names and places in a node's data directory, its lock, and how the node last stopped.
 
-    lock                         held while a broker runs; contains its pid
-    node                         format version, cluster id, node id, count of starts
-    clean                        there only if the last stop closed every log
-    journal/                     the controller's log
-    topics/<topic id>/<index>/   one partition's log
+    <data>/lock                                   held while a process uses the directory
+    <data>/meta                                   format, cluster, node
+    <data>/clean-shutdown                         there only after a clean stop
+    <data>/starts                                 how often a node was started on it
+    <data>/journal/                               the controller's log
+    <data>/topics/<topic id>/<partition>/         one log
 
-A topic's directory is its id and never its name, so no name a client invents becomes a path.
+Directories are named by topic id: a topic's name is a stranger's text and never becomes a path.
+What is in a log's directory is the log's own affair.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
-import uuid
-from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import msgspec
 
-from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig
-from kafkaesque.model.ids import PartitionIndex, TopicId
+from kafkaesque.model.errors import DataDirectoryInUse, check
+from kafkaesque.model.ids import NodeId, PartitionIndex, TopicId
 from kafkaesque.storage import durable_state
 
 FORMAT_VERSION: Final = 1
+_LOCK_NAME: Final = "lock"
+_META_NAME: Final = "meta"
+_CLEAN_NAME: Final = "clean-shutdown"
+_STARTS_NAME: Final = "starts"
+_JOURNAL_NAME: Final = "journal"
+_TOPICS_NAME: Final = "topics"
 
 
-class _NodeState(msgspec.Struct, frozen=True):
-    format_version: int
+class DataDirectoryInvalid(Exception):
+    """The directory is not one that this node can use; the text says what to do."""
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """Whose directory this is. Written once."""
+
     cluster_id: str
-    node_id: int
-    starts: int
+    node_id: NodeId
+    format_version: int = FORMAT_VERSION
+
+
+_decode_meta = msgspec.json.Decoder(Meta).decode
 
 
 class DataDirectory:
-    """Made by `open`, which takes the lock; `close` gives it back."""
+    """The directory of one node, locked until `close`."""
 
-    __slots__ = ("_lock_fd", "_state", "path", "was_clean")
-
-    def __init__(self, path: Path, lock_fd: int, state: _NodeState, was_clean: bool) -> None:
-        self.path = path
-        self.was_clean = was_clean
-        self._lock_fd = lock_fd
-        self._state = state
-
-    @classmethod
-    def open(cls, path: Path, node_id: int) -> DataDirectory:
-        """Own `path`, made if absent. Every start counts, and until `close` it is not clean."""
-        path.mkdir(parents=True, exist_ok=True)
-        (path / "topics").mkdir(exist_ok=True)
-        lock_fd = _take_lock(path)
+    def __init__(self, path: Path | str) -> None:
+        """Make the directory if needed and lock it; DataDirectoryInUse if a process has it."""
+        self.path = Path(path)
+        self._topics = self.path / _TOPICS_NAME
+        self._topics.mkdir(parents=True, exist_ok=True)
+        self._lock_fd = _lock(self.path / _LOCK_NAME)
         try:
-            state = _load_state(path, node_id)
-            state = msgspec.structs.replace(state, starts=state.starts + 1)
-            marker = path / "clean"
-            was_clean = marker.exists() or state.starts == 1
-            if marker.exists():
-                marker.unlink()
-            # Saving syncs the directory, and with it the disappearance of the marker.
-            durable_state.save(str(path / "node"), msgspec.msgpack.encode(state))
+            self._was_clean = self._consume_clean_marker()
+            self._meta = self._load_meta()
         except BaseException:
-            os.close(lock_fd)
+            self.close()
             raise
-        return cls(path, lock_fd, state, was_clean)
 
     @property
-    def cluster_id(self) -> str:
-        return self._state.cluster_id
+    def meta(self) -> Meta | None:
+        """None until `set_meta` was called once."""
+        return self._meta
+
+    def set_meta(self, meta: Meta) -> None:
+        """Say whose directory this is. It cannot be given to another node or cluster."""
+        if self._meta is not None and self._meta != meta:
+            raise DataDirectoryInvalid(
+                f"{self.path} belongs to node {self._meta.node_id} of cluster "
+                f"{self._meta.cluster_id}, not to node {meta.node_id} of cluster "
+                f"{meta.cluster_id}; use another directory or that node's id"
+            )
+        durable_state.save(str(self.path / _META_NAME), msgspec.json.encode(meta))
+        self._meta = meta
+
+    def was_clean(self) -> bool:
+        """Whether the last process closed everything. True once, for this process only."""
+        return self._was_clean
+
+    def mark_clean(self) -> None:
+        """Say that all logs are closed. The last act before `close`."""
+        check(self._lock_fd >= 0, "the data directory is still locked")
+        durable_state.save(str(self.path / _CLEAN_NAME), b"")
+
+    def count_start(self) -> int:
+        """A number that no earlier start on this directory was given: 0, 1, 2, ... Durable."""
+        path = str(self.path / _STARTS_NAME)
+        try:
+            content = durable_state.load(path)
+        except durable_state.StateDamaged as error:
+            raise DataDirectoryInvalid(f"{path} cannot be read: {error}") from error
+        number = 0 if content is None else int(content)
+        durable_state.save(path, str(number + 1).encode())
+        return number
 
     @property
-    def starts(self) -> int:
-        """How often this directory was opened: a number that no earlier run had."""
-        return self._state.starts
+    def journal_path(self) -> Path:
+        return self.path / _JOURNAL_NAME
 
-    @property
-    def journal_directory(self) -> Path:
-        return self.path / "journal"
+    def log_path(self, topic_id: TopicId, partition: PartitionIndex) -> Path:
+        """Where the log of a partition is, or will be."""
+        return self.topic_path(topic_id) / str(partition)
 
-    def partition_directory(self, topic_id: TopicId, index: PartitionIndex) -> Path:
-        return self._topic_directory(topic_id) / str(index)
+    def topic_path(self, topic_id: TopicId) -> Path:
+        return self._topics / str(topic_id)
 
-    def remove_topic_directory(self, topic_id: TopicId) -> None:
-        """What is left of a deleted topic."""
-        shutil.rmtree(self._topic_directory(topic_id), ignore_errors=True)
+    def topic_ids(self) -> list[TopicId]:
+        """The topics that have a directory; whatever else lies there is not ours."""
+        found = []
+        for name in sorted(os.listdir(self._topics)):
+            with contextlib.suppress(ValueError):
+                topic_id = TopicId(UUID(name))
+                if str(topic_id) == name:
+                    found.append(topic_id)
+        return found
 
-    def _topic_directory(self, topic_id: TopicId) -> Path:
-        return self.path / "topics" / str(topic_id)
+    def partitions(self, topic_id: TopicId) -> list[PartitionIndex]:
+        """The partitions of a topic that have a directory, ascending."""
+        try:
+            names = os.listdir(self.topic_path(topic_id))
+        except FileNotFoundError:
+            return []
+        return sorted(PartitionIndex(int(name)) for name in names if name.isdecimal())
 
-    def close(self, *, clean: bool) -> None:
-        """Give the directory back; `clean` if every log in it was closed cleanly."""
-        if clean:
-            (self.path / "clean").touch()
-            durable_state.sync_directory(str(self.path))
-        os.close(self._lock_fd)
+    def delete_topic(self, topic_id: TopicId) -> None:
+        """Remove the directory of a topic whose logs are closed."""
+        shutil.rmtree(self.topic_path(topic_id), ignore_errors=True)
+
+    def close(self) -> None:
+        """Unlock the directory."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _consume_clean_marker(self) -> bool:
+        """Durably, so that a power cut during this run does not find it again."""
+        marker = self.path / _CLEAN_NAME
+        try:
+            os.unlink(marker)
+        except FileNotFoundError:
+            return False
+        durable_state.sync_directory(str(self.path))
+        return True
+
+    def _load_meta(self) -> Meta | None:
+        path = self.path / _META_NAME
+        try:
+            content = durable_state.load(str(path))
+            meta = None if content is None else _decode_meta(content)
+        except (durable_state.StateDamaged, msgspec.MsgspecError) as error:
+            raise DataDirectoryInvalid(f"{path} cannot be read: {error}") from error
+        if meta is not None and meta.format_version != FORMAT_VERSION:
+            raise DataDirectoryInvalid(
+                f"{self.path} has format {meta.format_version}, this version reads "
+                f"{FORMAT_VERSION}; use the version that wrote it"
+            )
+        return meta
 
 
-def _take_lock(path: Path) -> int:
-    lock_fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _lock(path: Path) -> int:
+    """Lock the file for this process and write its pid into it.
+
+    The kernel drops the lock when the process ends, however it ends; the file itself stays.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        owner = os.read(lock_fd, 32).decode(errors="replace").strip() or "unknown"
-        os.close(lock_fd)
+        pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(fd)
         raise DataDirectoryInUse(
-            f"the data directory {path} is in use by process {owner}: stop that broker, or choose "
-            "another directory with --data"
+            f"{path.parent} is in use by process {pid}: stop that process, "
+            "or give this one another data directory"
         ) from None
-    os.ftruncate(lock_fd, 0)
-    os.pwrite(lock_fd, f"{os.getpid()}\n".encode(), 0)
-    return lock_fd
-
-
-def _load_state(path: Path, node_id: int) -> _NodeState:
-    content = durable_state.load(str(path / "node"))
-    if content is None:
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        return _NodeState(FORMAT_VERSION, cluster_id, node_id, 0)
-    state = msgspec.msgpack.decode(content, type=_NodeState)
-    if state.format_version != FORMAT_VERSION:
-        raise InvalidConfig(
-            f"{path} has data of format {state.format_version}, this version reads {FORMAT_VERSION}"
-        )
-    if state.node_id != node_id:
-        raise InvalidConfig(
-            f"{path} belongs to node {state.node_id}, not {node_id}: choose another --data or "
-            f"start with --node-id {state.node_id}"
-        )
-    return state
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd

@@ -317,7 +317,8 @@ class Log:
         start = self._chain.position_of(segment, offset)
         for at, header in self._chain.headers(segment, start):
             if header.next_offset > offset:
-                position, end_offset = at, min(offset, header.base_offset)
+                position = at
+                end_offset = max(self.log_start_offset, min(offset, header.base_offset))
                 break
         if end_offset < self._durability.synced_offset:
             # Until the next sync point the whole segment counts as not durable: recovery reads it.

@@ -54,12 +54,7 @@ class Recovered(NamedTuple):
 def recover(directory: str, config: LogConfig, files: OpenFiles, *, clean: bool) -> Recovered:
     """Open the log in `directory`, which is made if it is not there."""
     point = _load_sync_point(directory)
-    structure: LogStructure | None
-    try:
-        structure = load_structure(directory) or LogStructure()
-    except StateDamaged as error:
-        _log.error("%s; finding out from the segments instead", error)
-        structure = None
+    structure = _load_structure(directory, point)
     if clean and point is not None and structure is not None:
         recovered = _open_clean(directory, structure, point)
         if recovered is not None:
@@ -82,6 +77,24 @@ def _load_sync_point(directory: str) -> SyncPoint | None:
         return decode_sync_point(os.read(fd, SYNC_POINT_SIZE_BYTES + 1))
     finally:
         os.close(fd)
+
+
+def _load_structure(directory: str, point: SyncPoint | None) -> LogStructure | None:
+    """None if there should be one that can be read, and is not.
+
+    A log has none as long as its first segment and its first epoch are the only ones.
+    """
+    try:
+        structure = load_structure(directory)
+    except StateDamaged as error:
+        _log.error("%s; finding out from the segments instead", error)
+        return None
+    if structure is not None:
+        return structure
+    if point is not None and (point.segment.base_offset > 0 or point.latest_epoch[1] > 0):
+        _log.error("%s has lost its structure; finding out from the segments", directory)
+        return None
+    return LogStructure()
 
 
 def _open_clean(directory: str, structure: LogStructure, point: SyncPoint) -> Recovered | None:

@@ -85,6 +85,9 @@ async function open (request) {
     state.assigned = Object.entries(payload.memberAssignment).flatMap(
       ([topic, partitions]) => partitions.map(partition => [topic, partition])
     )
+    // What another member owns now is no longer ours to commit.
+    const ours = new Set(state.assigned.map(([topic, partition]) => `${topic}/${partition}`))
+    for (const key of state.positions.keys()) if (!ours.has(key)) state.positions.delete(key)
   })
   await consumer.connect()
   const topics = request.topics ?? [...new Set(request.partitions.map(([topic]) => topic))]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from kafkaesque.bench import requests
@@ -28,9 +28,7 @@ def run(options: RunOptions) -> Report:
     for round_index in range(options.rounds):
         for name in options.peers:
             directory = options.directory / f"{name}-{round_index}"
-            peer = make_peer(
-                name, PeerOptions(directory, loop=options.loop, port=_free_port())
-            )
+            peer = make_peer(name, PeerOptions(directory, loop=options.loop, port=_free_port()))
             directory.mkdir(parents=True)
             figures = _one_start(peer, options.pick(3, 1))
             shutil.rmtree(directory, ignore_errors=True)
@@ -50,32 +48,34 @@ def run(options: RunOptions) -> Report:
 
 def _one_start(peer: Peer, idle_s: float) -> dict[str, float]:
     """Knock on the port while the server starts; its own idea of being ready is not asked."""
-    starter = threading.Thread(target=peer.start)
-    starter.start()
-    try:
-        first_ack = _first_ack(peer)
-        starter.join()
-        exec_to_first_ack_s = first_ack - _exec_time(peer.pids[0])
-        before_s = peer.cpu_seconds()
-        time.sleep(idle_s)
-        return {
-            "exec_to_first_ack_s": exec_to_first_ack_s,
-            "start_cpu_s": before_s,
-            "idle_rss_mb": peer.rss_bytes() / MB,
-            "idle_cpu_share": (peer.cpu_seconds() - before_s) / idle_s,
-        }
-    finally:
-        starter.join()
-        peer.stop()
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(peer.start)
+        try:
+            first_ack = _first_ack(peer, starting)
+            starting.result()
+            exec_to_first_ack_s = first_ack - _exec_time(peer.pids[0])
+            before_s = peer.cpu_seconds()
+            time.sleep(idle_s)
+            return {
+                "exec_to_first_ack_s": exec_to_first_ack_s,
+                "start_cpu_s": before_s,
+                "idle_rss_mb": peer.rss_bytes() / MB,
+                "idle_cpu_share": (peer.cpu_seconds() - before_s) / idle_s,
+            }
+        finally:
+            wait([starting])
+            peer.stop()
 
 
-def _first_ack(peer: Peer) -> float:
+def _first_ack(peer: Peer, starting: Future[None]) -> float:
     """When the first record was acknowledged, in seconds since boot."""
     batch, _ = requests.make_batch(100, 0)
     frame = requests.produce_frame(TOPIC, 0, batch, acks=1)
     deadline = time.monotonic() + READY_TIMEOUT_S
     has_topic = not peer.has_topics
     while time.monotonic() < deadline:
+        if starting.done():
+            starting.result()
         try:
             if not has_topic:
                 requests.create_topic(peer.host, peer.port, TOPIC, 1)

@@ -31,32 +31,28 @@ from kafkaesque.wire.messages.describe_log_dirs import (
 async def describe_log_dirs(
     context: Context, request: DescribeLogDirsRequest, call: Call
 ) -> DescribeLogDirsResponse:
-    directory = _absolute(context.config.log_dirs)
+    directory = await asyncio.to_thread(_directory, context.config.log_dirs)
+    if directory.error_code == ErrorCode.NONE:
+        directory.topics = _topics(_chosen(context, request.topics))
+    return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[directory])
+
+
+def _directory(log_dirs: str) -> DescribeLogDirsResult:
+    """The data directory and its volume, without topics. Blocking."""
+    path = os.path.abspath(log_dirs)
     try:
-        total_bytes, usable_bytes = await asyncio.to_thread(_volume, directory)
+        volume = os.statvfs(path)
     except OSError:
-        result = DescribeLogDirsResult(
-            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory, topics=[]
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[]
         )
-    else:
-        result = DescribeLogDirsResult(
-            error_code=ErrorCode.NONE,
-            log_dir=directory,
-            topics=_topics(_chosen(context, request.topics)),
-            total_bytes=total_bytes,
-            usable_bytes=usable_bytes,
-        )
-    return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[result])
-
-
-def _absolute(directory: str) -> str:
-    return os.path.abspath(directory)
-
-
-def _volume(directory: str) -> tuple[int, int]:
-    """Size, and what an ordinary user may still write, of the file system of `directory`."""
-    found = os.statvfs(directory)
-    return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.NONE,
+        log_dir=path,
+        topics=[],
+        total_bytes=volume.f_frsize * volume.f_blocks,
+        usable_bytes=volume.f_frsize * volume.f_bavail,
+    )
 
 
 def _chosen(

@@ -82,6 +82,7 @@ def _first_partition(name: str, cursor: Cursor | None) -> int:
 def _row(
     context: Context, topic: Topic, first: int, room: int
 ) -> DescribeTopicPartitionsResponseTopic:
+    states = partition_states(context, topic)
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -90,7 +91,7 @@ def _row(
         partitions=[
             DescribeTopicPartitionsResponsePartition(
                 error_code=state.error_code,
-                partition_index=state.partition_index,
+                partition_index=index,
                 leader_id=state.leader_id,
                 leader_epoch=state.leader_epoch,
                 replica_nodes=state.replicas,
@@ -99,7 +100,7 @@ def _row(
                 last_known_elr=[],
                 offline_replicas=[],
             )
-            for state in islice(partition_states(context, topic), first, first + room)
+            for index, state in islice(enumerate(states), first, first + room)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

@@ -155,16 +155,14 @@ def _row(context: Context, request: MetadataRequest, topic: Topic) -> MetadataRe
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
-                error_code=error_code,
+                error_code=state.error_code,
                 partition_index=index,
-                leader_id=leader_id,
-                leader_epoch=leader_epoch,
-                replica_nodes=replicas,
-                isr_nodes=replicas,
+                leader_id=state.leader_id,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=state.replicas,
+                isr_nodes=state.replicas,
             )
-            for error_code, index, leader_id, leader_epoch, replicas in partition_states(
-                context, topic
-            )
+            for index, state in enumerate(partition_states(context, topic))
         ],
         topic_authorized_operations=TOPIC_OPERATIONS
         if request.include_topic_authorized_operations

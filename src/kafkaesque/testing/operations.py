@@ -1,0 +1,50 @@
+"""What a test has a running node do, as coroutines for the node's own event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.node import Node
+    from kafkaesque.cluster.controller import Controller, Outcome
+
+
+def setting_texts(
+    values: Mapping[str, bool | int | float | str | Sequence[str] | None],
+) -> dict[str, str]:
+    """Settings in the texts that Kafka would have for them; None leaves one out."""
+    return {name: _text(value) for name, value in values.items() if value is not None}
+
+
+def _text(value: bool | int | float | str | Sequence[str]) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    return ",".join(value)
+
+
+async def create_topic(
+    node: Node, name: str, partition_count: int, configs: Mapping[str, str]
+) -> None:
+    from kafkaesque.cluster.controller import NewTopic
+
+    wanted = NewTopic(name, partition_count, configs=configs)
+    await node.context.cluster.submit(lambda controller: controller.create_topic(wanted))
+
+
+async def delete_topics(node: Node, names: Sequence[str]) -> None:
+    def operation(controller: Controller) -> Outcome[None]:
+        by_name = controller.tables.by_name
+        return controller.delete_topics([by_name[name] for name in names if name in by_name])
+
+    await node.context.cluster.submit(operation)
+
+
+async def maintain(node: Node) -> None:
+    context = node.context
+    await context.partitions.maintain(context.config.producer_id_expiration_ms)
+    context.groups.expire_offsets()
+    for host in context.groups:
+        host.carry_out(lambda registry, now: registry.tick(now))

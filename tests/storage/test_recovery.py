@@ -1,0 +1,372 @@
+"""What a log finds after a crash: torn tails are cut, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from kafkaesque.model.errors import CorruptMessage
+from kafkaesque.model.ids import Offset
+from kafkaesque.storage.config import LogConfig
+from kafkaesque.storage.log import Log
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
+
+from .batches import SMALL, append, offsets, open_log, read_all
+
+ONE_SEGMENT = LogConfig(retention_ms=-1)
+FIRST = f"{0:020d}.log"
+
+
+def _copies(source: Path, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+    return target
+
+
+@pytest.mark.parametrize("fill", ["cut", "zeros", "noise"])
+def test_batch_torn_at_any_byte_is_cut_and_the_ones_before_stay(tmp_path: Path, fill: str) -> None:
+    log = open_log(tmp_path / "log", ONE_SEGMENT)
+    for _ in range(3):
+        append(log, 2)
+    log.sync()
+    append(log, 2)
+    whole = log.size_bytes
+    batch = append(log, 3, size_bytes=5)
+    last = len(batch)
+    log.close(clean=False)
+    # A batch ends in zeros of its own; with those the "torn" one would be whole.
+    for kept in range(len(batch.rstrip(b"\0"))):
+        directory = _copies(tmp_path / "log", tmp_path / "torn")
+        with open(directory / FIRST, "r+b") as file:
+            file.truncate(whole + kept)
+            if fill != "cut":
+                file.seek(whole + kept)
+                rest = last - kept
+                file.write(bytes(rest) if fill == "zeros" else bytes([0xA5]) * rest)
+        log = open_log(directory, ONE_SEGMENT)
+        assert (log.log_end_offset, log.synced_offset, log.size_bytes) == (8, 6, whole)
+        assert os.path.getsize(directory / FIRST) == whole
+        append(log, 1)
+        assert [header.base_offset for header in read_all(log)] == [0, 2, 4, 6, 8]
+        log.close(clean=False)
+
+
+def test_zeros_behind_whole_batches_are_cut(tmp_path: Path) -> None:
+    log = open_log(tmp_path, ONE_SEGMENT)
+    append(log, 2)
+    size_bytes = log.size_bytes
+    log.close(clean=False)
+    with open(tmp_path / FIRST, "ab") as file:
+        file.write(bytes(100_000))
+    log = open_log(tmp_path, ONE_SEGMENT)
+    assert (log.log_end_offset, log.size_bytes) == (2, size_bytes)
+    assert os.path.getsize(tmp_path / FIRST) == size_bytes
+
+
+def _flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x04
+    path.write_bytes(data)
+
+
+def test_flipped_bit_behind_the_sync_point_cuts_from_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path, ONE_SEGMENT)
+    append(log, 2)
+    log.sync()
+    append(log, 2)
+    position = log.size_bytes
+    append(log, 2)
+    append(log, 2)
+    log.close(clean=False)
+    _flip(tmp_path / FIRST, position + 70)
+    log = open_log(tmp_path, ONE_SEGMENT)
+    assert (log.log_end_offset, log.size_bytes) == (4, position)
+    assert f"{tmp_path / FIRST}: cut" in caplog.text
+    assert f"position {position}" in caplog.text
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_flipped_bit_before_the_sync_point_is_kept_and_reported(
+    tmp_path: Path, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path, ONE_SEGMENT)
+    append(log, 2)
+    position = log.size_bytes
+    append(log, 2)
+    append(log, 2)
+    log.sync()
+    append(log, 2)
+    log.close(clean=clean)
+    size_bytes = os.path.getsize(tmp_path / FIRST)
+    _flip(tmp_path / FIRST, position + 70)
+    log = open_log(tmp_path, ONE_SEGMENT, clean=clean)
+    assert (log.log_end_offset, log.size_bytes) == (8, size_bytes)
+    assert offsets(log.read(Offset(0), 9999, limit_offset=Offset(8))) == [0, 1]
+    with pytest.raises(CorruptMessage, match=f"{FIRST} .* position {position}"):
+        log.read(Offset(2), 9999, limit_offset=Offset(8))
+    assert f"position {position}" in caplog.text
+    assert offsets(log.read(Offset(4), 9999, limit_offset=Offset(8))) == [4, 5, 6, 7]
+    append(log, 1)
+    log.close(clean=False)
+    assert open_log(tmp_path, ONE_SEGMENT).log_end_offset == 9
+
+
+def test_file_that_ends_before_the_sync_point_keeps_its_place_and_goes_on_behind_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path, ONE_SEGMENT)
+    first = append(log, 2)
+    append(log, 2)
+    log.sync()
+    log.close(clean=False)
+    os.truncate(tmp_path / FIRST, len(first) + 30)
+    log = open_log(tmp_path, ONE_SEGMENT)
+    assert "before the sync point" in caplog.text
+    assert log.log_end_offset == 4
+    append(log, 2)
+    assert offsets(log.read(Offset(0), 9999, limit_offset=Offset(6))) == [0, 1]
+    with pytest.raises(CorruptMessage):
+        log.read(Offset(2), 9999, limit_offset=Offset(6))
+
+
+class CountingCalls(SystemCalls):
+    """Counts what is read."""
+
+    def __init__(self) -> None:
+        self.read_bytes = 0
+
+    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
+        data = super().pread(fd, size_bytes, position)
+        self.read_bytes += len(data)
+        return data
+
+
+def test_only_what_lies_behind_the_sync_point_is_read(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=100_000)
+    log = open_log(tmp_path, config)
+    for _ in range(50):
+        append(log, 1, size_bytes=5000)
+    log.sync()
+    tail = len(append(log, 1)) + len(append(log, 1))
+    log.close(clean=False)
+    calls = CountingCalls()
+    log = Log.open(tmp_path, config, OpenFiles(8, calls), clean=False)
+    assert log.log_end_offset == 52
+    assert calls.read_bytes == tail
+
+
+def test_clean_open_reads_no_batch_and_no_index(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for i in range(50):
+        append(log, 2, epoch=i // 10)
+    facts = log.segments
+    log.close()
+    calls = CountingCalls()
+    files = OpenFiles(8, calls)
+    log = Log.open(tmp_path, SMALL, files, clean=True)
+    assert calls.read_bytes == 0
+    assert len(files) == 0
+    assert log.segments == facts
+    assert (log.log_end_offset, log.synced_offset, log.needs_sync) == (100, 100, False)
+    assert len(read_all(log)) == 50
+
+
+def test_log_that_grew_after_a_clean_close_is_recovered_all_the_same(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, 1)
+    log.close()
+    log = open_log(tmp_path, clean=True)
+    append(log, 1)
+    log.close(clean=False)
+    assert open_log(tmp_path, clean=True).log_end_offset == 2
+
+
+def test_segments_behind_a_torn_one_go_with_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(50):
+        append(log, 1)
+    facts = log.segments
+    assert len(facts) > 3
+    log.close(clean=False)
+    torn = facts[1]
+    os.truncate(tmp_path / f"{torn.base_offset:020d}.log", torn.size_bytes - 1)
+    log = open_log(tmp_path)
+    assert log.log_end_offset == facts[2].base_offset - 1
+    assert len(list(tmp_path.glob("*.log"))) == 2
+    for _ in range(30):
+        append(log, 1)
+    assert [header.base_offset for header in read_all(log)] == list(range(log.log_end_offset))
+
+
+def test_rolled_segments_that_were_never_synced_are_found_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, 1, epoch=0, timestamp=0)
+    log.sync()
+    for i in range(30):
+        append(log, 1, epoch=i, timestamp=i)
+    facts = log.segments
+    log.close(clean=False)
+    log = open_log(tmp_path)
+    # Recovery counts the distance between index entries anew from the sync point on.
+    then, now = ([structs.replace(f, index_count=0) for f in x] for x in (facts, log.segments))
+    assert now == then
+    assert (log.log_end_offset, log.synced_offset) == (31, 1)
+    assert log.epoch_at(Offset(30)) == 29
+    assert log.find_by_timestamp(20) == (20, 21, 20)
+    assert log.sync() == 31
+
+
+def _lose_point(directory: Path) -> None:
+    (directory / "sync-point").unlink()
+
+
+def _tear_point(directory: Path) -> None:
+    os.truncate(directory / "sync-point", 40)
+
+
+def _damage_point(directory: Path) -> None:
+    _flip(directory / "sync-point", 20)
+
+
+def _lose_structure(directory: Path) -> None:
+    (directory / "structure").unlink()
+
+
+def _damage_structure(directory: Path) -> None:
+    _flip(directory / "structure", 20)
+
+
+def _lose_indexes(directory: Path) -> None:
+    for path in directory.glob("*.index"):
+        path.unlink()
+
+
+def _leave_temporary(directory: Path) -> None:
+    (directory / "structure.tmp").write_bytes(b"half")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        _lose_point,
+        _tear_point,
+        _damage_point,
+        _lose_structure,
+        _damage_structure,
+        _lose_indexes,
+        _leave_temporary,
+    ],
+)
+def test_small_files_lost_or_damaged_cost_no_record(
+    tmp_path: Path, harm: Callable[[Path], None], clean: bool
+) -> None:
+    log = open_log(tmp_path)
+    for i in range(30):
+        append(log, 2, epoch=i // 10, timestamp=i)
+    log.sync()
+    append(log, 2, epoch=3, timestamp=100)
+    facts = log.segments
+    log.close(clean=clean)
+    harm(tmp_path)
+    log = open_log(tmp_path, clean=clean)
+    assert [header.base_offset for header in read_all(log)] == list(range(0, 62, 2))
+    assert [log.epoch_at(Offset(o)) for o in (0, 19, 20, 40, 60)] == [0, 0, 1, 2, 3]
+    assert log.find_by_timestamp(25) == (25, 49, 2)
+    assert log.max_timestamp() == (101, 61, 3)
+    for facts_now, facts_then in zip(log.segments, facts, strict=True):
+        assert facts_now.max_timestamp == facts_then.max_timestamp
+    log.close()
+    assert len(read_all(open_log(tmp_path, clean=True))) == 31
+
+
+def test_missing_segment_in_the_middle_is_reported_and_the_others_serve(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path)
+    for _ in range(30):
+        append(log, 1)
+    log.sync()
+    facts = log.segments
+    log.close(clean=False)
+    (tmp_path / f"{facts[1].base_offset:020d}.log").unlink()
+    log = open_log(tmp_path)
+    assert "is missing" in caplog.text
+    assert (log.log_start_offset, log.log_end_offset) == (0, 30)
+    assert offsets(log.read(facts[2].base_offset, 1, limit_offset=Offset(30)))
+
+
+def test_segments_deleted_just_before_a_crash_stay_deleted(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(30):
+        append(log, 1)
+    log.sync()
+    facts = log.segments
+    log.close(clean=False)
+    (tmp_path / f"{facts[0].base_offset:020d}.log").unlink()
+    log = open_log(tmp_path)
+    assert log.log_start_offset == facts[1].base_offset
+    assert len(read_all(log)) == 30 - facts[1].base_offset
+
+
+def test_segment_that_outlived_its_deletion_is_removed(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(30):
+        append(log, 1)
+    saved = (tmp_path / FIRST).read_bytes()
+    log.delete_before(Offset(20))
+    assert not (tmp_path / FIRST).exists()
+    log.close(clean=False)
+    (tmp_path / FIRST).write_bytes(saved)
+    log = open_log(tmp_path)
+    assert log.log_start_offset == 20
+    assert not (tmp_path / FIRST).exists()
+
+
+def test_log_whose_every_segment_was_deleted_just_before_a_crash_goes_on_at_its_end(
+    tmp_path: Path,
+) -> None:
+    log = open_log(tmp_path)
+    for _ in range(30):
+        append(log, 1)
+    log.sync()
+    log.close(clean=False)
+    for path in tmp_path.glob("*.log"):
+        path.unlink()
+    log = open_log(tmp_path)
+    assert (log.log_start_offset, log.log_end_offset) == (30, 30)
+    append(log, 1)
+    assert offsets(log.read(Offset(30), 1, limit_offset=Offset(31))) == [30]
+
+
+def test_snapshots_behind_the_recovered_end_are_deleted(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, 2)
+    log.save_snapshot(Offset(2), b"good")
+    append(log, 2)
+    log.save_snapshot(Offset(4), b"of what gets torn")
+    log.close(clean=False)
+    os.truncate(tmp_path / FIRST, log.size_bytes - 1)
+    log = open_log(tmp_path)
+    append(log, 9)
+    assert log.latest_snapshot(Offset(99)) == (2, b"good")
+
+
+def test_recovery_is_logged_through_the_storage_logger(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path)
+    append(log, 2)
+    log.close(clean=False)
+    os.truncate(tmp_path / FIRST, 10)
+    with caplog.at_level(logging.WARNING):
+        open_log(tmp_path)
+    assert {record.name for record in caplog.records} == {"kafkaesque.storage"}

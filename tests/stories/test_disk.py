@@ -1,0 +1,104 @@
+"""A full disk and a damaged one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.model.errors import ErrorCode
+from kafkaesque.testing.broker_process import BrokerNotReady, BrokerProcess
+
+from .conftest import StartBroker
+from .test_crash import only_segment
+from .wire_client import WireClient
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 24 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small tmpfs needs root: run the tests as root to see a full disk")
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)]
+    done = subprocess.run(mount, capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"this machine permits no tmpfs mount: {done.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
+    small_disk: Path, start_broker: StartBroker
+) -> None:
+    broker = start_broker({"log.segment.bytes": 4 * MIB}, directory=small_disk)
+    payload = os.urandom(100_000)
+    acknowledged = 0
+    with WireClient(broker.bootstrap_servers) as client:
+        client.create_topic("t")
+        while (row := client.produce("t", [payload])).error_code == ErrorCode.NONE:
+            assert row.base_offset == acknowledged
+            acknowledged += 1
+            assert acknowledged < 1000
+        assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        # Nothing half-written is served, and what was acknowledged is all there.
+        assert [r.value for r in client.read_all("t")] == [payload] * acknowledged
+        # Space comes back: somebody removed something else.
+        subprocess.run(["mount", "-o", "remount,size=48m", str(small_disk)], check=True)
+        assert client.produce("t", [b"after"]).base_offset == acknowledged
+        assert client.read_all("t")[-1].value == b"after"
+    broker.kill()
+    broker.start()
+    with WireClient(broker.bootstrap_servers) as client:
+        assert len(client.read_all("t")) == acknowledged + 1
+
+
+def test_damaged_batch_is_refused_with_its_place_and_its_neighbours_are_served(
+    broker: BrokerProcess,
+) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        client.create_topic("t")
+        for number in range(3):
+            client.produce("t", [b"value %d" % number * 20])
+    broker.stop()
+    segment = only_segment(broker)
+    data = bytearray(segment.read_bytes())
+    third = len(data) // 3
+    data[third + 100] ^= 0x10
+    segment.write_bytes(data)
+    broker.start()
+    with WireClient(broker.bootstrap_servers) as client:
+        first = client.fetch("t", 0)
+        assert first.error_code == ErrorCode.NONE
+        assert first.records is not None
+        assert len(first.records) == third
+        assert client.fetch("t", 1).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert client.fetch("t", 2).error_code == ErrorCode.NONE
+        assert client.produce("t", [b"more"]).base_offset == 3
+    log = broker.log.read_text()
+    assert str(segment) in log
+    assert str(third) in log
+
+
+def test_second_broker_on_the_same_data_is_refused_by_name(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    second = BrokerProcess(tmp_path)
+    second.log = tmp_path / "second.log"
+    with pytest.raises(BrokerNotReady, match=rf"in use by process {broker.pid}"):
+        second.start()
+    with WireClient(broker.bootstrap_servers) as client:
+        client.create_topic("still-there")
+
+
+def test_data_of_another_node_is_refused(broker: BrokerProcess) -> None:
+    broker.stop()
+    broker.settings["node.id"] = 7
+    with pytest.raises(BrokerNotReady, match="belongs to node 0"):
+        broker.start()
