@@ -24,7 +24,13 @@ PARTITION_COUNT = 64
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
 # (key, min, max): Produce starts at 0 because librdkafka looks for 3 inside the range; clients
 # then send the maximum, which is the one version that is answered.
-API_RANGES = ((PRODUCE, 0, 9), (FETCH, 4, 12), (LIST_OFFSETS, 1, 1), (METADATA, 1, 1), (API_VERSIONS, 0, 3))
+API_RANGES = (
+    (PRODUCE, 0, 9),
+    (FETCH, 4, 12),
+    (LIST_OFFSETS, 1, 1),
+    (METADATA, 1, 1),
+    (API_VERSIONS, 0, 3),
+)
 
 FRAME_BYTES_MAX = 4 << 20
 _HEAD = struct.Struct(">ihhi")  # frame size, api key, api version, correlation id
@@ -51,7 +57,9 @@ def uvarint(value: int) -> bytes:
 def produce_answer() -> bytes:
     """ProduceResponse v9 after its correlation id: partition 0, no error, offset 0."""
     partition = struct.pack(">ihqqq", 0, 0, 0, -1, 0) + b"\x01\x00\x00"
-    return b"\x00\x02" + compact_string(TOPIC) + b"\x02" + partition + b"\x00" + b"\0\0\0\0" + b"\x00"
+    return (
+        b"\x00\x02" + compact_string(TOPIC) + b"\x02" + partition + b"\x00" + b"\0\0\0\0" + b"\x00"
+    )
 
 
 def api_versions_answer(version: int) -> bytes:
@@ -68,7 +76,9 @@ def metadata_answer(host: bytes, port: int) -> bytes:
     partitions = b"".join(
         struct.pack(">hiiiiii", 0, index, 0, 1, 0, 1, 0) for index in range(PARTITION_COUNT)
     )
-    broker = struct.pack(">ii", 1, 0) + string(host) + struct.pack(">i", port) + struct.pack(">h", -1)
+    broker = (
+        struct.pack(">ii", 1, 0) + string(host) + struct.pack(">i", port) + struct.pack(">h", -1)
+    )
     topic = struct.pack(">h", 0) + string(TOPIC) + b"\x00" + struct.pack(">i", PARTITION_COUNT)
     return broker + struct.pack(">i", 0) + struct.pack(">i", 1) + topic + partitions
 
@@ -208,7 +218,10 @@ class Connection(asyncio.BufferedProtocol):
         at += 1 + frame[at + 1]
         partition_count = frame[at] - 1
         at += 1
-        parts = [b"\x00" + b"\0" * 10 + b"\x02" + compact_string(TOPIC) + uvarint(partition_count + 1)]
+        parts = [
+            b"\x00" + b"\0" * 10 + b"\x02" + compact_string(TOPIC) + uvarint(partition_count + 1)
+        ]
+        found = False
         for _ in range(partition_count):
             index, _, offset, _, _, size_bytes_max = struct.unpack_from(">iiqiqi", frame, at)
             at += 33
@@ -216,9 +229,15 @@ class Connection(asyncio.BufferedProtocol):
             end = self.floor.fetch_file.end_offset
             head = struct.pack(">ihqqq", index, 0, end, end, 0) + b"\x00" + b"\xff\xff\xff\xff"
             parts += [head + uvarint(len(records) + 1), records, b"\x00"]
+            found = found or bool(records)
         parts.append(b"\x00\x00")
         size = 4 + sum(map(len, parts))
-        self.transport.writelines([_REPLY.pack(size, correlation), *parts])
+        answer = [_REPLY.pack(size, correlation), *parts]
+        if found:
+            self.transport.writelines(answer)
+        else:
+            # The end of the file: wait as a broker would, or a client turns without a pause.
+            asyncio.get_running_loop().call_later(0.5, self.transport.writelines, answer)
 
 
 async def serve(args: argparse.Namespace) -> None:

@@ -110,7 +110,8 @@ def build(kind: Any, values: dict[str, Any]) -> Any:
     """An entity from plain values; what is not named gets its default, or its type's zero."""
     hints = typing.get_type_hints(kind)
     known = {field.name for field in fields(kind)}
-    assert known >= set(values), f"{kind.__name__} has no {set(values) - known}"
+    if not known >= set(values):
+        raise TypeError(f"{kind.__name__} has no {set(values) - known}")
     made = {}
     for field in fields(kind):
         kafka_type = field.metadata.get("kafka_type")

@@ -68,3 +68,10 @@ def test_empty_group_of_an_old_record_ages_by_commits() -> None:
     driver.commit("t", 1)
     assert expired(driver, WEEK_MS - 1) == 0
     assert expired(driver, WEEK_MS) == 2
+
+
+def test_nothing_of_a_working_group_of_another_protocol_expires() -> None:
+    driver = Driver()
+    members, generation_id = driver.stable_group("a", protocol_type="connect")
+    driver.commit("t", 1, member_id=members[0], generation_id=generation_id)
+    assert expired(driver, 2 * WEEK_MS) == 0

@@ -6,9 +6,10 @@ import pytest
 
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.join import unique_by_name
-from kafkaesque.groups.types import Protocol
+from kafkaesque.groups.types import HeartbeatAnswer, Protocol
 from kafkaesque.model.errors import ErrorCode
 
+from .consumer_protocol import subscription
 from .driver import Driver
 
 
@@ -76,12 +77,16 @@ def test_rebalance_timeout_of_version_0_is_the_session_timeout() -> None:
     assert driver.joined(token).generation_id == generation_id + 1
 
 
-def test_static_member_with_negative_rebalance_timeout_does_not_make_the_clock_spin() -> None:
+def test_absent_static_member_without_rebalance_timeout_does_not_make_the_clock_spin() -> None:
     driver = Driver()
-    _members, _ = driver.stable_group("a", group_instance_id="i", rebalance_timeout_ms=-7)
-    driver.join(client_id="b", rebalance_timeout_ms=0)
+    driver.join(group_instance_id="i", rebalance_timeout_ms=-7)
+    driver.join(client_id="b", rebalance_timeout_ms=60_000)
+    driver.advance(0)
+    driver.sync("i-1", 1, i_1=b"x", b_2=b"y")
+    driver.sync("b-2", 1)
+    driver.leave("b-2")
     ticks = driver.advance(60)
-    assert len(ticks) < 100
+    assert 1 < len(ticks) < 100
 
 
 def test_follower_that_rejoins_while_assigning_is_told_the_generation_again() -> None:
@@ -110,3 +115,37 @@ def test_member_of_a_group_that_became_empty_is_unknown() -> None:
     members, _ = driver.stable_group("a")
     driver.leave(*members)
     assert driver.joined(driver.join(members[0])).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_static_member_replaced_before_its_sync_is_not_dropped_for_missing_it() -> None:
+    driver = Driver()
+    driver.join(client_id="a")
+    driver.join(group_instance_id="i", api_version=9)
+    driver.advance(0)
+    driver.sync("a-1", 1, a_1=b"x", i_2=b"y")
+    replaced = driver.joined(driver.join(group_instance_id="i", api_version=9))
+    assert (replaced.member_id, replaced.generation_id) == ("i-3", 1)
+    driver.sync("i-3", 1)
+    for _ in range(8):
+        driver.advance(9)
+        for member_id in ("a-1", "i-3"):
+            assert driver.heartbeat(member_id, 1) == HeartbeatAnswer()
+
+
+def test_replaced_static_member_leaves_no_timer_behind() -> None:
+    driver = Driver()
+    driver.stable_group("a", group_instance_id="i")
+    driver.join(group_instance_id="i")
+    driver.leave("i-2")
+    assert driver.registry.next_deadline() is None
+
+
+def test_replacement_of_a_static_member_may_subscribe_to_other_topics() -> None:
+    driver = Driver()
+    before = (Protocol("range", subscription(["old"], {})),)
+    driver.stable_group("a", group_instance_id="i", protocols=before)
+    after = (Protocol("range", subscription(["new"], {})),)
+    driver.join(group_instance_id="i", protocols=after)
+    assert driver.registry._groups["g"].subscribed == {"new"}
+    driver.restart()
+    assert driver.registry._groups["g"].subscribed == {"new"}

@@ -10,6 +10,7 @@ from kafkaesque.groups.log_format import OffsetKey, OffsetValue
 from kafkaesque.groups.offsets import OffsetTable
 from kafkaesque.groups.types import (
     CommitAnswer,
+    DeleteOffsetsRequest,
     OffsetToCommit,
     TopicToCommit,
     TopicToFetch,
@@ -145,3 +146,15 @@ def test_table_counts_offsets_through_changes() -> None:
     assert len(table) == 1
     table.replay(keys[1], None)
     assert (len(table), list(table.group_ids())) == (0, [])
+
+
+def test_deleting_an_offset_covers_a_commit_on_its_way() -> None:
+    driver = Driver()
+    driver.commit("t", 1)
+    commit = driver.registry.commit_offsets(driver.commit_request("u", 2), 90, driver.now)
+    request = DeleteOffsetsRequest(group_id="g", topics=(TopicToFetch("u", (P0,)),))
+    deletion = driver.registry.delete_offsets(request, 91, driver.now)
+    driver.finish(commit)
+    assert fetched(driver, "u") == 2
+    driver.finish(deletion)
+    assert fetched(driver, "u") == NO_OFFSET

@@ -118,3 +118,10 @@ def test_heartbeats_of_many_groups_do_not_grow_the_heap() -> None:
             assert answer.value == HeartbeatAnswer()
     assert len(driver.registry._timers._heap) <= before
     assert driver.registry.next_deadline() == 60.0
+
+
+def test_deleted_group_takes_its_promised_ids_with_it() -> None:
+    driver = Driver()
+    driver.join(api_version=4)
+    driver.finish(driver.registry.delete_groups(("g",), driver.new_token(), driver.now))
+    assert driver.registry.next_deadline() is None

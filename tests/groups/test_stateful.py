@@ -103,6 +103,13 @@ class Groups(RuleBasedStateMachine):
         for pick in range(8):
             self.sync(group_id, pick, False)
 
+    @rule(group_id=groups)
+    def settle(self, group_id: str) -> None:
+        """Without this, random requests seldom agree on a generation."""
+        self.all_join_again(group_id)
+        self.driver.advance(1)
+        self.all_sync(group_id)
+
     @rule(group_id=groups, pick=picks)
     def heartbeat(self, group_id: str, pick: int) -> None:
         member_id, instance, generation_id = self.some_member(group_id, pick)

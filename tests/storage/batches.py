@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
 from kafkaesque.records.batch import BatchHeader, Codec, iter_batches, read_header
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
@@ -63,3 +64,12 @@ def offsets(result: ReadResult) -> list[int]:
 
 def open_log(directory: Path, config: LogConfig = SMALL, *, clean: bool = False) -> Log:
     return Log.open(directory, config, OpenFiles(8), clean=clean)
+
+
+def fill(log: Log) -> str:
+    """Append until the disk refuses; what it said."""
+    while True:
+        try:
+            append(log, 1, size_bytes=7000)
+        except StorageFailed as error:
+            return str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -16,9 +17,20 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.records.batch import BatchHeader, iter_batches, read_header
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 from .batches import make_batch
+
+
+class WitnessCalls(SystemCalls):
+    """Remembers how long each file was when it was last made durable."""
+
+    def __init__(self) -> None:
+        self.durable_bytes: dict[str, int] = {}
+
+    def fdatasync(self, fd: int) -> None:
+        super().fdatasync(fd)
+        self.durable_bytes[os.readlink(f"/proc/self/fd/{fd}")] = os.fstat(fd).st_size
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -27,7 +39,8 @@ class LogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="kafkaesque-log-"))
-        self.files = OpenFiles(3)
+        self.calls = WitnessCalls()
+        self.files = OpenFiles(3, self.calls)
         self.batches: list[tuple[BatchHeader, bytes]] = []
         self.start = 0
         self.end = 0
@@ -158,6 +171,35 @@ class LogMachine(RuleBasedStateMachine):
             with open(active, "ab") as file:
                 file.write(make_batch(self.end)[:torn_bytes])
         self.log = Log.open(self.directory, self.config, self.files, clean=False)
+
+    @rule(
+        kept=st.integers(0, 100),
+        filling=st.sampled_from([b"", b"\0", b"\xa5"]),
+        point=st.sampled_from(["kept", "torn", "lost"]),
+    )
+    def power_cut(self, kept: int, filling: bytes, point: str) -> None:
+        """What was not synced is lost in part: shorter files, empty or foreign pages in them."""
+        self.log.close(clean=False)
+        for path in self.directory.glob("*.log"):
+            size_bytes = path.stat().st_size
+            durable_bytes = min(self.calls.durable_bytes.get(str(path), 0), size_bytes)
+            left_bytes = durable_bytes + (size_bytes - durable_bytes) * kept // 100
+            with open(path, "r+b") as file:
+                file.truncate(left_bytes)
+                file.seek(left_bytes)
+                file.write(filling * (size_bytes - left_bytes))
+        for path in self.directory.glob("*.index"):
+            path.write_bytes(filling * path.stat().st_size)
+        sync_point = self.directory / "sync-point"
+        if sync_point.exists() and point != "kept":
+            os.truncate(sync_point, 30)
+            if point == "lost":
+                sync_point.unlink()
+        self.log = Log.open(self.directory, self.config, self.files, clean=False)
+        self.end = self.log.log_end_offset
+        assert self.end >= self.synced
+        kept_count = len([1 for header, _ in self.batches if header.next_offset <= self.end])
+        del self.batches[kept_count:]
 
     @rule()
     def lose_indexes(self) -> None:

@@ -93,7 +93,8 @@ def test_unsupported_version_is_told_even_if_its_header_has_an_unknown_form() ->
     [
         ("empty", memoryview(b"")),
         ("fixed part cut", header(0, 9)[:9]),
-        ("client id cut", header(0, 9)[:11]),
+        ("client id cut", header(0, 8)[:11]),
+        ("flexible client id cut", header(0, 9)[:11]),
         ("tags missing", header(0, 9)),
         ("tag cut", header(0, 9, tail=b"\x01\x00\x05abc")),
         ("tag header cut", header(0, 9, tail=b"\x01\x00")),

@@ -157,10 +157,19 @@ def test_claimed_length_is_not_allocated_before_its_bytes_arrive() -> None:
 
 def test_idle_connection_holds_no_large_buffer_even_after_a_burst() -> None:
     reader = FrameReader(1 * MIB)
-    feed(reader, framed(*[b"x" * 500] * 1000, b"y" * 300_000))
+    for last in (b"y" * 300_000, b"z" * 500):
+        feed(reader, framed(*[b"x" * 500] * 1000))
+        feed(reader, framed(last))
 
-    view = reader._view
-    assert view is None or view.nbytes <= SCRATCH_BYTES_MIN
+        view = reader._view
+        assert view is None or view.nbytes <= SCRATCH_BYTES_MIN
+
+
+def test_scratch_used_to_its_last_byte_is_followed_by_a_new_one() -> None:
+    reader = FrameReader(1 * MIB)
+    half = b"x" * (SCRATCH_BYTES_MIN // 2 - 4)
+
+    assert contents(feed(reader, framed(half, half, half), SCRATCH_BYTES_MIN // 2)) == [half] * 3
 
 
 def test_new_connection_has_no_buffer_until_it_is_read() -> None:

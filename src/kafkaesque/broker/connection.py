@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from types import CoroutineType
-from typing import Any, Protocol
+from typing import Protocol
 
+from kafkaesque.broker.dispatch import Dispatcher
 from kafkaesque.broker.handler import Answer, CloseConnection
 from kafkaesque.model import limits
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
@@ -31,22 +33,13 @@ class Host(Protocol):
 
     request_size_bytes_max: int
     requests_in_flight_max: int
+    dispatcher: Dispatcher
 
     def accept(self, connection: Connection, address: str) -> str | None:
         """None to serve the connection, or why it is refused."""
         ...
 
     def lost(self, connection: Connection, address: str) -> None: ...
-
-    def begin(
-        self, frame: memoryview, client_host: str
-    ) -> tuple[RequestHeader, bool, Answer | CoroutineType[Any, Any, Answer]]: ...
-
-    def finish(
-        self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
-    ) -> Buffers: ...
-
-    def overlaps(self, frame: memoryview) -> bool: ...
 
     def buffered(self, difference_bytes: int) -> None:
         """More, or fewer, bytes of requests are held in memory."""
@@ -123,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.warning("refused connection from %s: %s", self._address, refusal)
             transport.abort()  # type: ignore[attr-defined]
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # type: ignore[override]
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -133,10 +126,13 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._refuse(error)
             return
-        if frames:
-            for frame in frames:
+        for frame in frames:
+            if self._begun or self._waiting or self._paused_writing:
                 self._host.buffered(len(frame))
-            self._waiting.extend(frames)
+                self._waiting.append(frame)
+            elif not self._begin(frame):
+                return
+        if self._waiting:
             self._begin_waiting()
 
     def pause_writing(self) -> None:
@@ -194,18 +190,10 @@ class Connection(asyncio.BufferedProtocol):
     # -- requests -------------------------------------------------------------------------------
 
     def _begin_waiting(self) -> None:
-        while self._waiting and self._transport is not None and self._may_begin():
+        while self._waiting and self._may_begin():
             frame = self._waiting.popleft()
-            try:
-                self._begin(frame)
-            except ProtocolError as error:
-                self._host.buffered(-len(frame))
-                self._refuse(error)
-                return
-            except CloseConnection as error:
-                self._host.buffered(-len(frame))
-                logger.info("closing connection from %s: %s", self._address, error)
-                self.close()
+            self._host.buffered(-len(frame))
+            if not self._begin(frame):
                 return
         self._read_or_pause()
 
@@ -217,34 +205,40 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._begun[-1].overlaps
             and len(self._begun) < self._host.requests_in_flight_max
-            and self._host.overlaps(self._waiting[0])
+            and self._host.dispatcher.overlaps(self._waiting[0])
         )
 
-    def _begin(self, frame: memoryview) -> None:
+    def _begin(self, frame: memoryview) -> bool:
+        """Start a request, and answer it if it is done at once. False if the connection is over."""
+        if self._transport is None:
+            return False
         started = self._loop.time()
+        dispatcher = self._host.dispatcher
         try:
-            header, overlaps, answer = self._host.begin(frame, self._address)
-        except (ProtocolError, CloseConnection):
-            raise
-        except Exception as error:  # noqa: BLE001 - supervisor: this request fails, others go on
+            header, overlaps, answer = dispatcher.begin(frame, self._address)
+            if type(answer) is not CoroutineType:
+                output = dispatcher.finish(header, answer, len(frame), started)
+        except ProtocolError as error:
+            self._refuse(error)
+            return False
+        except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
             self._failed(error)
-            self._host.buffered(-len(frame))
-            return
-        if not isinstance(answer, CoroutineType):
-            output = self._host.finish(header, answer, len(frame), started)
-            self._host.buffered(-len(frame))
-            if self._begun:
-                exchange = _Exchange(header, 0, started, overlaps)
-                exchange.output = output
-                self._begun.append(exchange)
-            else:
-                self._write(output)
-            return
-        exchange = _Exchange(header, len(frame), started, overlaps)
-        self._begun.append(exchange)
-        task = self._loop.create_task(answer)
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._answered(exchange, done))
+            return False
+        if type(answer) is CoroutineType:
+            exchange = _Exchange(header, len(frame), started, overlaps)
+            self._begun.append(exchange)
+            self._host.buffered(len(frame))
+            task = self._loop.create_task(answer)
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._answered, exchange))
+        elif self._begun:
+            exchange = _Exchange(header, 0, started, overlaps)
+            exchange.output = output
+            self._begun.append(exchange)
+        elif output:
+            self._transport.writelines(output)
+            self._frames.limit_bytes = self._host.request_size_bytes_max
+        return True
 
     def _answered(self, exchange: _Exchange, task: asyncio.Task[Answer]) -> None:
         self._tasks.discard(task)
@@ -255,7 +249,7 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(error)
             return
         try:
-            exchange.output = self._host.finish(
+            exchange.output = self._host.dispatcher.finish(
                 exchange.header, task.result(), exchange.frame_size_bytes, exchange.started
             )
         except Exception as failure:  # noqa: BLE001 - supervisor, as above

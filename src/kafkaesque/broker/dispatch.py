@@ -54,11 +54,18 @@ class Dispatcher:
         call = Call(header.api_version, header.client_id, client_host)
         return header, found.overlaps, found.handle(self._context, request, call)  # type: ignore[return-value]
 
-    def finish(self, header: RequestHeader, answer: Answer) -> Buffers:
-        """The bytes of an answer; none for a request that has no answer."""
-        if answer is None:
-            return []
-        return encode_response_frame(answer, header.api_version, header.correlation_id)
+    def finish(
+        self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
+    ) -> Buffers:
+        """The bytes of an answer, none for a request that has no answer; counts the request."""
+        output: Buffers = []
+        if answer is not None:
+            output = encode_response_frame(answer, header.api_version, header.correlation_id)
+        stats = self._context.stats.api(header.api_key)
+        stats.received_bytes += frame_size_bytes
+        stats.sent_bytes += sum(map(len, output))
+        stats.latency.observe(self._context.loop.time() - started)
+        return output
 
 
 def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:

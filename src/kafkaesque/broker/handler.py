@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkaesque.broker.context import Context
 from kafkaesque.wire.table import Request, Response
@@ -12,8 +12,7 @@ from kafkaesque.wire.table import Request, Response
 R = TypeVar("R", bound=Request)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Who asks, and in which version of the API."""
 
     version: int

@@ -6,17 +6,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from types import CoroutineType
-from typing import Any
 
 from kafkaesque.broker.connection import Connection
 from kafkaesque.broker.dispatch import Dispatcher
-from kafkaesque.broker.handler import Answer
 from kafkaesque.broker.stats import BrokerStats
 from kafkaesque.model import limits
 from kafkaesque.model.settings import BrokerConfig
-from kafkaesque.wire.api import RequestHeader
-from kafkaesque.wire.codec import Buffers
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +29,12 @@ class Listener:
         "_by_address",
         "_config",
         "_connections",
-        "_dispatcher",
         "_loop",
         "_reading",
         "_server",
         "_stats",
         "_stop_node",
+        "dispatcher",
         "queued_bytes",
         "request_size_bytes_max",
         "requests_in_flight_max",
@@ -57,7 +52,6 @@ class Listener:
         self._stats = stats
         self._loop = loop
         self._stop_node = stop_node
-        self._dispatcher: Dispatcher | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
         self._by_address: Counter[str] = Counter()
@@ -77,7 +71,7 @@ class Listener:
 
     async def serve(self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig]) -> None:
         """Begin. `config` gives the settings in force at any time."""
-        self._dispatcher = dispatcher
+        self.dispatcher = dispatcher
         self._config = config
         if self._server is not None:
             await self._server.start_serving()
@@ -141,28 +135,6 @@ class Listener:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
-
-    def overlaps(self, frame: memoryview) -> bool:
-        return self._dispatcher is not None and self._dispatcher.overlaps(frame)
-
-    def begin(
-        self, frame: memoryview, client_host: str
-    ) -> tuple[RequestHeader, bool, Answer | CoroutineType[Any, Any, Answer]]:
-        if self._dispatcher is None:
-            raise RuntimeError("a request arrived before the listener serves")
-        return self._dispatcher.begin(frame, client_host)
-
-    def finish(
-        self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
-    ) -> Buffers:
-        if self._dispatcher is None:
-            raise RuntimeError("a request ended before the listener serves")
-        output = self._dispatcher.finish(header, answer)
-        stats = self._stats.api(header.api_key)
-        stats.received_bytes += frame_size_bytes
-        stats.sent_bytes += sum(map(len, output))
-        stats.latency.observe(self._loop.time() - started)
-        return output
 
     def buffered(self, difference_bytes: int) -> None:
         self.queued_bytes += difference_bytes

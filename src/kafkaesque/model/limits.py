@@ -21,8 +21,9 @@ TAGGED_FIELDS_MAX = 64
 """Tagged fields in one struct. The protocol defines at most 4 in any message; a frame full of
 two-byte tags cost a Python broker a second of its event loop (CVE-2026-111115's shape)."""
 
-ARRAY_ELEMENTS_MAX = 1_000_000
-"""Elements decoded from one request, over all its arrays: bounds the parse, whatever the bytes."""
+ARRAY_ELEMENTS_MAX = 100_000
+"""Elements decoded from one message, over all its arrays: bounds the parse at about 0.1 s, whatever
+the bytes."""
 
 BATCH_SIZE_BYTES_MAX = 64 * MIB
 """No setting may raise `max.message.bytes` above this."""

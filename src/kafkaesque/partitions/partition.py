@@ -43,8 +43,9 @@ from kafkaesque.partitions.flusher import Flusher
 from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.partitions.waiting import BytesAwaited
 from kafkaesque.records.batch import BatchHeader, read_header, stamp, stamp_append_time
+from kafkaesque.storage.chain import ReadResult
 from kafkaesque.storage.config import LogConfig
-from kafkaesque.storage.log import Log, ReadResult
+from kafkaesque.storage.log import Log
 from kafkaesque.storage.lookup import TimestampedOffset
 
 SNAPSHOTS_KEPT = 2
@@ -177,12 +178,13 @@ class Partition:
                 f"{self.name} has {self.replica_count} replica(s) in sync, min.insync.replicas is "
                 f"{self.config.min_insync_replicas}"
             )
-        header = admission.admit(records, self.config, self._env.clock.wall_ms())
+        now_ms = self._env.clock.wall_ms()
+        header = admission.admit(records, self.config, now_ms)
         if self._inspections or admission.wants_inspection(
             header, self.config, self._env.validation
         ):
             return self._inspect_and_append(records)
-        return self._append_admitted(records, header)
+        return self._append_admitted(records, header, now_ms)
 
     def _inspect_and_append(self, records: memoryview) -> asyncio.Task[Appended]:
         """Look at the records in a worker thread, then append after all that was inspected before."""
@@ -200,32 +202,34 @@ class Partition:
             await asyncio.wait([previous])
         if self.closed:
             raise UnknownTopicOrPartition(f"{self.name} is being deleted")
-        return self._append_admitted(stored, read_header(stored))
+        return self._append_admitted(stored, read_header(stored), self._env.clock.wall_ms())
 
-    def _append_admitted(self, records: memoryview, header: BatchHeader) -> Appended:
+    def _append_admitted(
+        self, records: memoryview, header: BatchHeader, now_ms: TimestampMs
+    ) -> Appended:
         earlier = self.producers.judge(header)
         if earlier is not None:
             end_offset = Offset(earlier.base_offset + header.record_count)
             append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
             return Appended(earlier.base_offset, end_offset, append_time, self.log_start_offset)
-        return self._store(records, header)
+        return self._store(records, header, now_ms)
 
     def append_own(self, batch: bytearray) -> Appended:
         """Append a batch of the broker's own making (internal topics)."""
         if self.closed:
             raise UnknownTopicOrPartition(f"{self.name} is being deleted")
         view = memoryview(batch)
-        return self._store(view, read_header(view))
+        return self._store(view, read_header(view), self._env.clock.wall_ms())
 
-    def _store(self, records: memoryview, header: BatchHeader) -> Appended:
-        now_ms = self._env.clock.wall_ms()
+    def _store(self, records: memoryview, header: BatchHeader, now_ms: TimestampMs) -> Appended:
         append_time = NO_TIMESTAMP
         if self.config.uses_append_time:
             append_time = now_ms
             stamp_append_time(records, 0, append_time)
+            header = read_header(records)
         base_offset = self._log.log_end_offset
         stamp(records, 0, base_offset, self.leader_epoch)
-        header = read_header(records)
+        header = header.stamped(base_offset, self.leader_epoch)
         self._log.append(records, header, now_ms)
         self.producers.apply(header)
         end_offset = header.next_offset
@@ -292,7 +296,8 @@ class Partition:
             self._env.flusher.ask(self)
 
     def _advance(self, offset: Offset, size_bytes: int) -> None:
-        check(offset >= self.high_watermark, f"high watermark of {self.name} would go back")
+        if offset < self.high_watermark:
+            check(False, f"high watermark of {self.name} would go back to {offset}")
         self.high_watermark = offset
         if self._watchers:
             for watcher in tuple(self._watchers):

@@ -341,15 +341,19 @@ class Log:
             if not self._is_saved:
                 raise StorageFailed(f"cannot record the new first offset of {self._directory}")
 
-    def apply_retention(self, now_ms: int, *, end_offset: Offset | None = None) -> Deleted:
-        """Delete the oldest segments as far as the settings say; nothing behind `end_offset`."""
+    def apply_retention(self, now_ms: int, *, committed_offset: Offset | None = None) -> Deleted:
+        """Delete the oldest segments as far as the settings say, and only what is committed.
+
+        Everything is, unless told otherwise.
+        """
         with self._slow:
-            if self._count_expired(now_ms, end_offset) == 0:
-                return Deleted(0, 0)
+            with self._lock:
+                if self._count_expired(now_ms, committed_offset) == 0:
+                    return Deleted(0, 0)
             self._sync()
             with self._lock:
                 chain = self._chain
-                count = self._count_expired(now_ms, end_offset)
+                count = self._count_expired(now_ms, committed_offset)
                 if count == len(chain.segments):
                     # Never lose what was appended since the sync: it was not looked at.
                     if chain.active.is_synced:
@@ -362,10 +366,11 @@ class Log:
             self._start_at(start)
         return Deleted(count, size_bytes)
 
-    def _count_expired(self, now_ms: int, end_offset: Offset | None) -> int:
+    def _count_expired(self, now_ms: int, committed_offset: Offset | None) -> int:
         facts = [segment.facts() for segment in self._chain.segments]
-        limit = self.log_end_offset if end_offset is None else end_offset
-        return choose_expired(facts, limit, now_ms, self._chain.config)
+        end = self.log_end_offset
+        committed = end if committed_offset is None else committed_offset
+        return choose_expired(facts, end, committed, now_ms, self._chain.config)
 
     def _start_at(self, offset: Offset) -> None:
         """Move the first offset and delete what lies before it, with `_slow` held.

@@ -10,22 +10,25 @@ from kafkaesque.storage.segment import SegmentFacts
 
 
 def choose_expired(
-    segments: Sequence[SegmentFacts], end_offset: Offset, now_ms: int, config: LogConfig
+    segments: Sequence[SegmentFacts],
+    log_end_offset: Offset,
+    committed_offset: Offset,
+    now_ms: int,
+    config: LogConfig,
 ) -> int:
     """How many segments, from the oldest on, may be deleted; they may be all of them.
 
-    `segments` ascend and the last one is the active one; nothing that ends behind `end_offset`
-    goes (what is not committed cannot be expired). As in Kafka's UnifiedLog, an age is that of the
-    youngest record of a segment, so a timestamp in the future keeps its segment and all behind it,
-    and an empty active segment stays. Records without timestamps are as old as their segment.
+    `segments` ascend, the last one is the active one and ends at `log_end_offset`. None that ends
+    behind `committed_offset` goes. As in Kafka's UnifiedLog, an age is that of the youngest record
+    of a segment, so a timestamp in the future keeps its segment and all behind it, and an empty
+    active segment stays. Records without timestamps are as old as their segment.
     """
     size_bytes = sum(segment.size_bytes for segment in segments)
+    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
     count = 0
-    for number, segment in enumerate(segments):
-        is_last = number + 1 == len(segments)
-        if is_last and segment.size_bytes == 0:
-            break
-        if not is_last and segments[number + 1].base_offset > end_offset:
+    for segment, end_offset in zip(segments, ends, strict=True):
+        is_empty_active = segment is segments[-1] and segment.size_bytes == 0
+        if is_empty_active or end_offset > committed_offset:
             break
         remaining_bytes = size_bytes - segment.size_bytes
         youngest = max(segment.max_timestamp, segment.first_timestamp)

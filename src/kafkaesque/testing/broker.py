@@ -111,8 +111,8 @@ class Broker:
             addresses = {"listeners": self._bootstrap_servers}
             if self._http_address is not None:
                 addresses["http.listener"] = self._http_address
-            self._end_run()
             try:
+                self._end_run()
                 self._run(addresses)
             except BaseException:
                 self._remove_data()

@@ -15,7 +15,10 @@ import threading
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkaesque.testing import forks
 
 if TYPE_CHECKING:
     from kafkaesque.broker.node import Node
@@ -27,6 +30,8 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 """Above what a node takes at worst: two seconds for requests under way, then a sync of every log."""
 CALL_TIMEOUT_S = 30.0
+_LOCK_NAME = "lock"
+"""What `storage.directory` locks."""
 
 
 class BrokerFailed(Exception):
@@ -50,6 +55,7 @@ class NodeThread:
 
     def start(self) -> Node:
         """Return when the node serves. BrokerFailed says in one line why it does not."""
+        __tracebackhide__ = True  # pytest: the message says it all
         self._thread.start()
         try:
             return self._started.result(START_TIMEOUT_S)
@@ -107,27 +113,32 @@ class NodeThread:
     def _run(self) -> None:
         try:
             from kafkaesque.broker.event_loop import new_event_loop
+            from kafkaesque.broker.node import Node
+            from kafkaesque.model.settings import broker_config
 
+            node = Node(broker_config(self._settings), self._clock)
             with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 self._loop = runner.get_loop()
-                runner.run(self._serve())
+                runner.run(self._serve(node))
         except BaseException as error:  # noqa: BLE001 - the thread ends; the caller's gets the error
             # Only now, with the loop closed: whoever sees the error may rely on nothing being left.
             if self._started.done():
-                self.failure = error
+                self.failure = self.failure or error
             else:
                 self._started.set_exception(error)
 
-    async def _serve(self) -> None:
-        from kafkaesque.broker.node import Node
-        from kafkaesque.model.settings import broker_config
-
-        node = Node(broker_config(self._settings), self._clock)
+    async def _serve(self, node: Node) -> None:
         await node.start()
         node.failed.add_done_callback(self._failed)
-        self._started.set_result(node)
-        await self._stopping.wait()
-        await node.stop()
+        addresses = (node.kafka_address, node.http_address)
+        ports = tuple(address.port for address in addresses if address is not None)
+        forks.broker_runs(ports, Path(node.config.log_dirs) / _LOCK_NAME)
+        try:
+            self._started.set_result(node)
+            await self._stopping.wait()
+            await node.stop()
+        finally:
+            forks.broker_ended(ports)
 
     def _failed(self, failed: asyncio.Future[BaseException]) -> None:
         """Like a process that crashes: clients lose their connections now, the test is told later."""

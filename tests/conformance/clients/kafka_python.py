@@ -10,11 +10,15 @@ with warnings.catch_warnings():
     # It reads its schemas by a deprecated function of importlib while it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka import admin as kafka_admin
+    from kafka import structs as kafka_structs
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from kafka.errors import KafkaError
 
 from .model import Client, ClientFailure, Consumer, ConsumerOptions, Message, Received
+
+__all__ = ["KafkaError", "KafkaPython", "TopicPartition", "kafka_admin", "kafka_structs"]
 
 _STRATEGIES = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}
 

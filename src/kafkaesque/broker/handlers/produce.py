@@ -63,9 +63,13 @@ def produce(
     """Begin all appends now, so that pipelined requests keep their order; wait for commits if asked."""
     topics: list[TopicProduceResponse] = []
     pending: list[_Pending] = []
+    refusal = _refusal(request)
     for topic in request.topic_data:
         rows = [
-            _begin(context, request, call, topic, data, pending) for data in topic.partition_data
+            _begin(context, request.acks, call, topic, data, pending)
+            if refusal is None
+            else _refused(data, refusal)
+            for data in topic.partition_data
         ]
         topics.append(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
@@ -78,15 +82,15 @@ def produce(
 
 def _begin(
     context: Context,
-    request: ProduceRequest,
+    acks: int,
     call: Call,
     topic: TopicProduceData,
     data: PartitionProduceData,
     pending: list[_Pending],
 ) -> PartitionProduceResponse:
     row = PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
+    all_replicas = acks == ALL_REPLICAS
     try:
-        _check_request(request)
         if call.version >= 13:
             partition = context.partitions.get_by_id(TopicId(topic.topic_id), data.index)
         else:
@@ -98,14 +102,15 @@ def _begin(
             raise InvalidRecord(
                 "A produce request must have exactly one record batch per partition"
             )
-        _check_codec(records, call)
-        appended = partition.append(records, all_replicas=request.acks == ALL_REPLICAS)
+        if call.version < _ZSTD_SINCE:
+            _check_codec(records)
+        appended = partition.append(records, all_replicas=all_replicas)
         if isinstance(appended, asyncio.Task):
             pending.append(_Pending(row, partition, appended))
             return row
         _fill(row, appended)
         context.stats.produced_records_total += appended.end_offset - appended.base_offset
-        commit = partition.commit(appended, all_replicas=request.acks == ALL_REPLICAS)
+        commit = partition.commit(appended, all_replicas=all_replicas)
         if commit is not None:
             pending.append(_Pending(row, partition, commit))
     except KafkaError as error:
@@ -113,21 +118,23 @@ def _begin(
     return row
 
 
-def _check_request(request: ProduceRequest) -> None:
+def _refusal(request: ProduceRequest) -> KafkaError | None:
+    """What is wrong with the request as a whole; every partition is told."""
     if request.acks not in (-1, 0, 1):
-        raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
+        return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
     if request.transactional_id is not None:
-        raise TransactionalIdAuthorizationFailed(
-            "Transactions are not available on this broker yet"
-        )
+        return TransactionalIdAuthorizationFailed("This broker does not have transactions yet")
+    return None
 
 
-def _check_codec(records: memoryview, call: Call) -> None:
-    if (
-        call.version < _ZSTD_SINCE
-        and len(records) > _CODEC_POSITION
-        and records[_CODEC_POSITION] & 7 == Codec.ZSTD
-    ):
+def _refused(data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
+    row = PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
+    _refuse(row, error)
+    return row
+
+
+def _check_codec(records: memoryview) -> None:
+    if len(records) > _CODEC_POSITION and records[_CODEC_POSITION] & 7 == Codec.ZSTD:
         raise UnsupportedCompressionType(f"zstd needs Produce v{_ZSTD_SINCE}")
 
 

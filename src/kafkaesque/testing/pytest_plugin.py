@@ -1,0 +1,102 @@
+"""The pytest plugin: a broker per test process, and a namespace of topics per test.
+
+Registered as the entry point `kafkaesque`, so pytest loads it in every run of an environment that
+has the package. Hence nothing of the broker or its client is imported before a fixture needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from kafkaesque.model.clock import Clock
+    from kafkaesque.testing.broker import Broker, PlainValue
+    from kafkaesque.testing.client import Client
+    from kafkaesque.testing.namespace import Namespace
+
+_MARKER = (
+    "kafkaesque(partitions=None, settings=None, clock=None): give the test a broker of its own, "
+    "with that many partitions per topic, those broker settings, that clock"
+)
+_SETTINGS_OPTION = "kafkaesque_settings"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        _SETTINGS_OPTION,
+        "Settings of the broker that the tests share, a line each: num.partitions=4",
+        type="linelist",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.fixture(scope="session")
+def kafkaesque_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
+    """A broker for all tests of this process; under pytest-xdist each worker has its own."""
+    from kafkaesque.testing.broker import Broker
+
+    with Broker(settings=_shared_settings(pytestconfig)) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def _kafkaesque_client(kafkaesque_broker: Broker) -> Iterator[Client]:
+    from kafkaesque.testing.client import Client
+
+    with Client(kafkaesque_broker.bootstrap_servers) as client:
+        yield client
+
+
+@pytest.fixture
+def kafkaesque(request: pytest.FixtureRequest) -> Iterator[Namespace]:
+    """Topics, groups and records of this test alone, on the shared broker or, if it is marked
+    `@pytest.mark.kafkaesque(...)`, on one of its own."""
+    from kafkaesque.testing.broker import Broker
+    from kafkaesque.testing.client import Client
+    from kafkaesque.testing.namespace import Namespace
+
+    marker = request.node.get_closest_marker("kafkaesque")
+    if marker is None:
+        broker = request.getfixturevalue("kafkaesque_broker")
+        client = request.getfixturevalue("_kafkaesque_client")
+        namespace = Namespace(broker, client, request.node.name)
+        yield namespace
+        namespace.close()
+        return
+    settings, clock = _marked(marker, _shared_settings(request.config))
+    with (
+        Broker(settings=settings, clock=clock) as broker,
+        Client(broker.bootstrap_servers) as client,
+    ):
+        yield Namespace(broker, client, request.node.name)
+
+
+def _shared_settings(config: pytest.Config) -> dict[str, PlainValue]:
+    settings: dict[str, PlainValue] = {}
+    for line in config.getini(_SETTINGS_OPTION):
+        name, separator, text = line.partition("=")
+        if not separator:
+            raise pytest.UsageError(f"{_SETTINGS_OPTION}: expected name=value, not {line!r}")
+        settings[name.strip()] = text.strip()
+    return settings
+
+
+def _marked(
+    marker: pytest.Mark, settings: dict[str, PlainValue]
+) -> tuple[dict[str, PlainValue], Clock | None]:
+    given = dict(marker.kwargs)
+    partitions, own, clock = (given.pop(name, None) for name in ("partitions", "settings", "clock"))
+    if given or marker.args:
+        raise pytest.UsageError(
+            f"@pytest.mark.kafkaesque takes partitions=, settings= and clock=, not "
+            f"{[*marker.args, *given]}"
+        )
+    if partitions is not None:
+        settings["num.partitions"] = partitions
+    return settings | (own or {}), clock

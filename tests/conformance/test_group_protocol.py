@@ -1,0 +1,464 @@
+"""The classic group protocol on the wire: two members in one thread, one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .conftest import Topics
+from .raw import RawClient
+from .waiting import eventually
+
+SESSION_MS, REBALANCE_MS = 10_000, 10_000
+
+
+class GroupMember:
+    """One member on a connection of its own, so that a waiting join holds up nobody."""
+
+    def __init__(self, bootstrap: str, group: str, **defaults: Any) -> None:
+        self.raw = RawClient(bootstrap, client_id="member")
+        self.group = group
+        self.defaults = defaults
+        self.member_id = ""
+        self.generation = -1
+        self.instance: str | None = defaults.pop("instance", None)
+        self._sent: Any = None
+
+    def start_join(self, version: int = 7, **values: Any) -> None:
+        request: dict[str, Any] = {
+            "group_id": self.group,
+            "session_timeout": SESSION_MS,
+            "rebalance_timeout": REBALANCE_MS,
+            "member_id": self.member_id,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b"meta"}],
+        }
+        if version == 0:
+            del request["rebalance_timeout"]
+        if version >= 5:
+            request["group_instance_id"] = self.instance
+        self._sent = self.raw.send("join_group", version, **(request | self.defaults | values))
+
+    def finish_join(self) -> dict[str, Any]:
+        answer = self.raw.receive(self._sent)
+        if answer["error_code"] in (0, 79):
+            self.member_id = answer["member_id"]
+        if answer["error_code"] == 0:
+            self.generation = answer["generation_id"]
+        return answer
+
+    def join(self, version: int = 7, **values: Any) -> dict[str, Any]:
+        """Join, and again with the member id that the first answer gave."""
+
+        def attempt() -> dict[str, Any]:
+            self.start_join(version, **values)
+            answer = self.finish_join()
+            # A coordinator that still loads (a group's first moments) says 14, 15 or 16.
+            assert answer["error_code"] not in (14, 15, 16)
+            return answer
+
+        answer = eventually(attempt)
+        if answer["error_code"] == 79:
+            answer = attempt()
+        return answer
+
+    def sync(self, assignments: dict[str, bytes] | None = None, **values: Any) -> dict[str, Any]:
+        rows = [
+            {"member_id": member, "assignment": share}
+            for member, share in (assignments or {}).items()
+        ]
+        request = {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": rows,
+        }
+        return self.raw.call("sync_group", 5, **(request | values))
+
+    def heartbeat(self, **values: Any) -> int:
+        request = {
+            "group_id": self.group,
+            "generation_id": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+        }
+        return int(self.raw.call("heartbeat", 4, **(request | values))["error_code"])
+
+    def commit(self, topic: str, offset: int, partition: int = 0, **values: Any) -> int:
+        row = {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": values.pop("epoch", -1),
+            "committed_metadata": values.pop("metadata", ""),
+        }
+        request = {
+            "group_id": self.group,
+            "generation_id_or_member_epoch": self.generation,
+            "member_id": self.member_id,
+            "group_instance_id": self.instance,
+            "topics": [{"name": topic, "partitions": [row]}],
+        }
+        answer = self.raw.call("offset_commit", 8, **(request | values))
+        return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+    def leave(self) -> dict[str, Any]:
+        row = {"member_id": self.member_id, "group_instance_id": self.instance}
+        return self.raw.call("leave_group", 5, group_id=self.group, members=[row])
+
+
+class Stage:
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self.bootstrap, self.group = bootstrap, group
+        self.members: list[GroupMember] = []
+
+    def member(self, **options: Any) -> GroupMember:
+        member = GroupMember(self.bootstrap, self.group, **options)
+        self.members.append(member)
+        return member
+
+    def alone(self, **options: Any) -> GroupMember:
+        """A group of one, stable."""
+        member = self.member(**options)
+        assert member.join()["error_code"] == 0
+        assert member.sync({member.member_id: b"share"})["error_code"] == 0
+        return member
+
+
+@pytest.fixture
+def stage(bootstrap: str, group: str) -> Iterator[Stage]:
+    stage = Stage(bootstrap, group)
+    yield stage
+    for member in stage.members:
+        member.raw.link.close()
+
+
+def describe(raw: RawClient, group: str, version: int = 6) -> dict[str, Any]:
+    (row,) = raw.call("describe_groups", version, groups=[group])["groups"]
+    found: dict[str, Any] = row
+    return found
+
+
+def test_dynamic_member_gets_its_id_first_and_joins_with_it(stage: Stage) -> None:
+    member = stage.member()
+
+    def first() -> dict[str, Any]:
+        member.start_join()
+        answer = member.finish_join()
+        assert answer["error_code"] == 79
+        return answer
+
+    answer = eventually(first)
+    assert (answer["generation_id"], answer["members"]) == (-1, [])
+    assert answer["member_id"].startswith("member-")
+    joined = member.join()
+    assert (joined["error_code"], joined["generation_id"]) == (0, 1)
+    assert joined["leader"] == joined["member_id"] == member.member_id
+    assert (joined["protocol_type"], joined["protocol_name"]) == ("consumer", "range")
+    assert [(m["member_id"], m["metadata"]) for m in joined["members"]] == [
+        (member.member_id, b"meta")
+    ]
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_every_join_version(stage: Stage, version: int) -> None:
+    answer = stage.member().join(version)
+    assert (answer["error_code"], answer["generation_id"]) == (0, 1)
+    assert answer["leader"] == answer["member_id"]
+
+
+def test_leader_shares_out_and_followers_are_told(stage: Stage, raw: RawClient) -> None:
+    leader, follower = stage.alone(), stage.member()
+    follower.start_join()
+    assert follower.finish_join()["error_code"] == 79
+    follower.start_join()
+
+    def rebalancing() -> None:
+        assert leader.heartbeat() == 27
+
+    eventually(rebalancing)
+    assert describe(raw, stage.group)["group_state"] == "PreparingRebalance"
+    led, followed = leader.join(), follower.finish_join()
+    assert led["generation_id"] == followed["generation_id"] == 2
+    assert led["leader"] == followed["leader"] == leader.member_id
+    assert {m["member_id"] for m in led["members"]} == {leader.member_id, follower.member_id}
+    assert followed["members"] == []
+    assert describe(raw, stage.group)["group_state"] == "CompletingRebalance"
+    waiting = follower.raw.send(
+        "sync_group",
+        5,
+        group_id=stage.group,
+        generation_id=2,
+        member_id=follower.member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[],
+    )
+    shares = {leader.member_id: b"left", follower.member_id: b"right"}
+    assert leader.sync(shares)["assignment"] == b"left"
+    assert follower.raw.receive(waiting)["assignment"] == b"right"
+    stable = describe(raw, stage.group)
+    assert (stable["group_state"], stable["protocol_data"]) == ("Stable", "range")
+    assert {m["member_id"]: m["member_assignment"] for m in stable["members"]} == shares
+    assert (leader.heartbeat(), follower.heartbeat()) == (0, 0)
+
+
+def test_silent_member_is_dropped_when_the_rebalance_times_out(stage: Stage) -> None:
+    silent = stage.alone(rebalance_timeout=500)
+    newcomer = stage.member(rebalance_timeout=500)
+    joined = newcomer.join()
+    assert (joined["error_code"], joined["generation_id"]) == (0, 2)
+    assert [m["member_id"] for m in joined["members"]] == [newcomer.member_id]
+    assert silent.heartbeat() == 25
+
+
+def test_leaving_member_starts_a_rebalance(stage: Stage) -> None:
+    leader, other = stage.alone(), stage.member()
+    other.start_join()
+    other.finish_join()
+    other.start_join()
+    eventually(lambda: _expect(leader.heartbeat(), 27))
+    leader.join()
+    other.finish_join()
+    leader.sync({leader.member_id: b"a", other.member_id: b"b"})
+    left = other.leave()
+    assert left["error_code"] == 0
+    assert [m["error_code"] for m in left["members"]] == [0]
+    assert leader.heartbeat() == 27
+    assert leader.join()["generation_id"] == 3
+    assert other.heartbeat() == 25
+
+
+def _expect(got: int, wanted: int) -> None:
+    assert got == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        pytest.param({"member_id": "stranger"}, 25, id="unknown member"),
+        pytest.param({"session_timeout": 1}, 26, id="session too short"),
+        pytest.param({"session_timeout": 100_000_000}, 26, id="session too long"),
+        pytest.param({"group_id": ""}, 24, id="empty group id"),
+        pytest.param({"protocols": []}, 23, id="no protocols"),
+        pytest.param({"protocol_type": ""}, 23, id="no protocol type"),
+        pytest.param({"protocol_type": "connect"}, 23, id="another protocol type"),
+        pytest.param({"protocols": [{"name": "x", "metadata": b""}]}, 23, id="nothing in common"),
+    ],
+)
+def test_refused_joins(stage: Stage, values: dict[str, Any], code: int) -> None:
+    stage.alone()
+    answer = stage.member().join(**values)
+    assert (answer["error_code"], answer["generation_id"]) == (code, -1)
+    assert answer["protocol_name"] is None
+
+
+def test_sync_refusals_and_repeats(stage: Stage) -> None:
+    member = stage.member()
+    member.join()
+    assert member.heartbeat() == 0
+    assert member.sync(generation_id=9)["error_code"] == 22
+    assert member.sync(member_id="stranger")["error_code"] == 25
+    assert member.sync(protocol_name="other")["error_code"] == 23
+    assert member.sync({member.member_id: b"mine"})["assignment"] == b"mine"
+    again = member.sync()
+    assert (again["error_code"], again["assignment"]) == (0, b"mine")
+
+
+def test_heartbeat_refusals(stage: Stage, group: str) -> None:
+    member = stage.alone()
+    assert member.heartbeat() == 0
+    assert member.heartbeat(generation_id=member.generation + 1) == 22
+    assert member.heartbeat(member_id="stranger") == 25
+    assert member.heartbeat(group_id=f"{group}-absent") == 25
+    assert member.heartbeat(group_id="") == 24
+
+
+def test_commit_rules(stage: Stage, topic: str, topics: Topics) -> None:
+    member = stage.member()
+    member.join()
+    assert member.commit(topic, 1) == 27
+    member.sync({member.member_id: b""})
+    assert member.commit(topic, 5, metadata="note", epoch=0) == 0
+    assert member.commit(topic, 5, partition=9) == 3
+    assert member.commit(topics.name(), 5) == 3
+    assert member.commit(topic, 6, generation_id_or_member_epoch=9) == 22
+    assert member.commit(topic, 6, member_id="stranger") == 25
+    assert member.commit(topic, 6, member_id="", generation_id_or_member_epoch=-1) == 25
+    assert member.commit(topic, 6, metadata="x" * 4097) == 12
+    fetched = member.raw.call(
+        "offset_fetch",
+        7,
+        group_id=stage.group,
+        topics=[{"name": topic, "partition_indexes": [0, 1]}],
+    )
+    rows = fetched["topics"][0]["partitions"]
+    assert [
+        (r["committed_offset"], r["committed_leader_epoch"], r["metadata"], r["error_code"])
+        for r in rows
+    ] == [(5, 0, "note", 0), (-1, -1, "", 0)]
+
+
+def test_offsets_without_members(raw: RawClient, stage: Stage, topic: str, group: str) -> None:
+    member = stage.member()
+
+    def committed() -> None:
+        assert member.commit(topic, 42) == 0
+
+    eventually(committed)
+    row = describe(raw, group)
+    assert (row["group_state"], row["protocol_type"], row["members"]) == ("Empty", "", [])
+    fetched = raw.call(
+        "offset_fetch",
+        8,
+        groups=[
+            {"group_id": group, "topics": None},
+            {
+                "group_id": f"{group}-absent",
+                "topics": [{"name": topic, "partition_indexes": [0]}],
+            },
+        ],
+    )["groups"]
+    by_group = {row["group_id"]: row for row in fetched}
+    ((partition,),) = [t["partitions"] for t in by_group[group]["topics"]]
+    assert (partition["partition_index"], partition["committed_offset"]) == (0, 42)
+    ((absent,),) = [t["partitions"] for t in by_group[f"{group}-absent"]["topics"]]
+    assert (absent["committed_offset"], absent["error_code"]) == (-1, 0)
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_every_offset_fetch_version(
+    raw: RawClient, stage: Stage, topic: str, group: str, version: int
+) -> None:
+    eventually(lambda: _expect(stage.member().commit(topic, 7), 0))
+    topics = [{"name": topic, "partition_indexes": [0]}]
+    if version < 8:
+        answer = raw.call("offset_fetch", version, group_id=group, topics=topics)
+    else:
+        asked = [{"group_id": group, "topics": topics}]
+        (answer,) = raw.call("offset_fetch", version, groups=asked)["groups"]
+    assert answer["topics"][0]["partitions"][0]["committed_offset"] == 7
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_every_offset_commit_version(raw: RawClient, topic: str, group: str, version: int) -> None:
+    request = {
+        "group_id": group,
+        "member_id": "",
+        "generation_id_or_member_epoch": -1,
+        "topics": [{"name": topic, "partitions": [{"partition_index": 0, "committed_offset": 3}]}],
+    }
+
+    def committed() -> None:
+        answer = raw.call("offset_commit", version, **request)
+        assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+    eventually(committed)
+
+
+def test_offset_delete(raw: RawClient, stage: Stage, topic: str, group: str) -> None:
+    def forget(of: str, name: str) -> tuple[int, list[int]]:
+        rows = [{"name": name, "partitions": [{"partition_index": 0}]}]
+        answer = raw.call("offset_delete", 0, group_id=of, topics=rows)
+        return answer["error_code"], [
+            p["error_code"] for t in answer["topics"] for p in t["partitions"]
+        ]
+
+    eventually(lambda: _expect(stage.member().commit(topic, 7), 0))
+    assert forget(f"{group}-absent", topic) == (69, [])
+    assert forget(group, f"{topic}-absent") == (0, [3])
+    assert forget(group, topic) == (0, [0])
+    answer = raw.call("offset_fetch", 7, group_id=group, topics=None)
+    assert answer["topics"] == []
+
+
+def test_groups_are_deleted_only_when_empty(raw: RawClient, stage: Stage, group: str) -> None:
+    def delete(*names: str) -> dict[str, int]:
+        rows = raw.call("delete_groups", 2, groups_names=list(names))["results"]
+        return {row["group_id"]: row["error_code"] for row in rows}
+
+    member = stage.alone()
+    assert delete(group, f"{group}-absent") == {group: 68, f"{group}-absent": 69}
+    member.leave()
+    assert describe(raw, group)["group_state"] == "Empty"
+    assert delete(group) == {group: 0}
+    assert describe(raw, group)["error_code"] == 69
+
+
+def test_unknown_group_is_dead(raw: RawClient, group: str) -> None:
+    for version in range(6):
+        row = describe(raw, group, version)
+        assert (row["error_code"], row["group_state"], row["members"]) == (0, "Dead", [])
+    assert describe(raw, group, 6)["error_code"] == 69
+
+
+def test_listing_filters_by_state_and_type(raw: RawClient, stage: Stage, group: str) -> None:
+    def listed(version: int = 5, **filters: Any) -> dict[str, Any] | None:
+        groups = raw.call("list_groups", version, **filters)["groups"]
+        return next((row for row in groups if row["group_id"] == group), None)
+
+    stage.alone()
+    row = listed()
+    assert row is not None
+    assert (row["protocol_type"], row["group_state"], row["group_type"]) == (
+        "consumer",
+        "Stable",
+        "classic",
+    )
+    assert listed(states_filter=["stable"]) is not None
+    assert listed(states_filter=["Empty"]) is None
+    assert listed(types_filter=["Classic"]) is not None
+    assert listed(types_filter=["consumer"]) is None
+    for version in range(5):
+        assert listed(version) is not None
+
+
+def test_static_member_returns_to_its_place_without_a_rebalance(stage: Stage, topic: str) -> None:
+    first = stage.alone(instance="one")
+    assert first.member_id.startswith("one-")
+    back = stage.member(instance="one")
+    answer = back.join(9)
+    assert (answer["error_code"], answer["generation_id"]) == (0, first.generation)
+    assert answer["skip_assignment"]
+    assert back.member_id != first.member_id
+    assert back.sync()["assignment"] == b"share"
+    assert first.heartbeat() == 82
+    assert first.heartbeat(group_instance_id=None) == 25
+    assert first.commit(topic, 1) == 82
+    assert back.heartbeat() == 0
+
+
+def test_static_member_is_removed_by_its_instance_id(raw: RawClient, stage: Stage) -> None:
+    stage.alone(instance="one")
+    rows = [
+        {"member_id": "", "group_instance_id": "one"},
+        {"member_id": "", "group_instance_id": "absent"},
+    ]
+    answer = raw.call("leave_group", 5, group_id=stage.group, members=rows)
+    assert [row["error_code"] for row in answer["members"]] == [0, 25]
+    assert describe(raw, stage.group)["group_state"] == "Empty"
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_find_coordinator_version(raw: RawClient, group: str, version: int) -> None:
+    known = raw.call("metadata", 12, topics=[])["brokers"]
+
+    def found() -> dict[str, Any]:
+        if version < 4:
+            answer = raw.call("find_coordinator", version, key=group)
+        else:
+            (answer,) = raw.call("find_coordinator", version, coordinator_keys=[group])[
+                "coordinators"
+            ]
+            assert answer["key"] == group
+        assert answer["error_code"] == 0
+        return answer
+
+    answer = eventually(found)
+    assert (answer["node_id"], answer["host"], answer["port"]) in [
+        (b["node_id"], b["host"], b["port"]) for b in known
+    ]
