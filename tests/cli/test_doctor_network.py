@@ -5,12 +5,14 @@ import socket
 from tests.cli.servers import ScriptedKafka
 
 from kafkaesque.cli.doctor_network import (
+    OUR_SETTING,
     examine_address,
     examine_advertised,
     examine_default_ports,
     guess_software,
 )
 from kafkaesque.cli.raw_kafka import ApiVersions, Node, VersionRange
+from kafkaesque.model.settings import BROKER_SETTINGS
 
 
 def free_port() -> int:
@@ -66,9 +68,13 @@ def test_a_taken_default_port_is_a_warning() -> None:
 
 def test_software_is_guessed_from_what_it_speaks() -> None:
     feature = {"metadata.version": VersionRange(7, 21)}
-    assert "4.x" in guess_software(ApiVersions({0: VersionRange(0, 13)}, feature))
-    assert "3.x" in guess_software(ApiVersions({4: VersionRange(0, 7)}, feature))
-    assert (
-        guess_software(ApiVersions({}, {"kafkaesque.version": VersionRange(1, 1)})) == "Kafkaesque"
-    )
-    assert guess_software(ApiVersions({})) == "a Kafka"
+    newer = ApiVersions({0: VersionRange(0, 13)}, feature)
+    older = ApiVersions({4: VersionRange(0, 7)}, feature)
+    assert "4.x" in guess_software(newer, has_our_setting=False)
+    assert "3.x" in guess_software(older, has_our_setting=False)
+    assert guess_software(ApiVersions({}), has_our_setting=True) == "Kafkaesque"
+    assert guess_software(ApiVersions({}), has_our_setting=False) == "a Kafka"
+
+
+def test_our_setting_is_one_that_our_broker_has_and_kafka_has_not() -> None:
+    assert BROKER_SETTINGS[OUR_SETTING].ours

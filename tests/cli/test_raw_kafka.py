@@ -3,7 +3,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cli.servers import ScriptedKafka
 
@@ -35,6 +35,7 @@ def test_an_answer_that_is_not_kafkas_is_a_protocol_error(answer: bytes) -> None
         kafka.api_versions()
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_raise_only_a_protocol_error(data: bytes) -> None:
     readers = (Reader.int16, Reader.varint, Reader.string, Reader.compact_string, Reader.tags)

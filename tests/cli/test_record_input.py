@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.cli import record_input
@@ -133,6 +133,7 @@ def test_a_bad_json_line_is_refused_with_its_number(line: bytes, problem: str) -
     assert problem in str(refused.value)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_records_or_an_input_error(data: bytes) -> None:
     for form in (InputFormat("json"), InputFormat(is_base64=True), InputFormat(key_separator=b":")):
@@ -142,6 +143,7 @@ def test_any_bytes_give_records_or_an_input_error(data: bytes) -> None:
             continue
 
 
+@settings(deadline=None)
 @given(st.text(), st.one_of(st.none(), st.text()))
 def test_text_survives_json_lines(key: str, value: str | None) -> None:
     line = json.dumps({"key": key, "value": value}).encode()

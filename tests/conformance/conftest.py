@@ -102,7 +102,7 @@ def _address_when_ready(broker: subprocess.Popen[bytes], log: Path) -> str:
     pytest.fail(f"the broker did not get ready:\n{log.read_text()[-2000:]}", pytrace=False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def admin(bootstrap: str) -> Iterator[RawClient]:
     """A connection for setting the scene; tests that look at the wire open their own."""
     with RawClient(bootstrap, client_id="conformance-admin") as client:

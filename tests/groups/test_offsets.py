@@ -145,7 +145,7 @@ def test_table_counts_offsets_through_changes() -> None:
     table.replay(OffsetKey("x", "t", P0), None)
     assert len(table) == 1
     table.replay(keys[1], None)
-    assert (len(table), list(table.group_ids())) == (0, [])
+    assert (len(table), table.keys_of_group("g")) == (0, [])
 
 
 def test_deleting_an_offset_covers_a_commit_on_its_way() -> None:
@@ -158,3 +158,17 @@ def test_deleting_an_offset_covers_a_commit_on_its_way() -> None:
     assert fetched(driver, "u") == 2
     driver.finish(deletion)
     assert fetched(driver, "u") == NO_OFFSET
+
+
+def test_deleting_a_topic_covers_a_commit_on_its_way() -> None:
+    driver = Driver()
+    driver.commit("t", 1)
+    driver.commit("u", 1)
+    commit = driver.registry.commit_offsets(
+        driver.commit_request("t", 2, group_id="other"), 90, driver.now
+    )
+    deletion = driver.registry.topics_deleted(["t"])
+    driver.finish(commit)
+    driver.finish(deletion)
+    assert [fetched(driver, topic) for topic in ("t", "u")] == [NO_OFFSET, 1]
+    assert driver.registry.fetch_offsets("other", None) == []

@@ -20,13 +20,15 @@ from kafkaesque.bench.turns import RunOptions
 from kafkaesque.cli.failures import Failure
 
 ROUNDS_DEFAULT = 3
+RESULTS = Path("benchmarks/results")
+"""Where `bench all` leaves its reports, in the directory it was called from."""
 
 EPILOG = """\b
 Examples:
   kafkaesque bench list
   kafkaesque bench latency --quick
   kafkaesque bench produce --peers ours,floor --rounds 5
-  kafkaesque bench all --json --save benchmarks/results
+  kafkaesque bench all
 
 Peers take turns in one run with the same client and the same durability; ratios are taken round by
 round. `floor` needs a source checkout, `kafka` needs Java and Maven.
@@ -56,7 +58,7 @@ def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) 
 @click.option(
     "--save",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Also write NAME.json and NAME.md into this directory.",
+    help="Write NAME.json and NAME.md into this directory (all: benchmarks/results).",
 )
 def bench(
     name: str,
@@ -73,29 +75,44 @@ def bench(
         _list(as_json)
         return
     raise_open_file_limit()
+    if save is None and name == "all":
+        save = RESULTS
     answers: dict[str, object] = {}
+    failures: list[str] = []
     for one in CATALOG if name == "all" else [name]:
-        directory = Path(tempfile.mkdtemp(prefix="kafkaesque-bench-", dir=data))
-        options = RunOptions(
-            peers=peers or CATALOG[one].peers,
-            rounds=rounds,
-            quick=quick,
-            directory=directory,
-            loop=loop,
-            say=lambda text: click.echo(text, err=True),
-        )
         try:
-            report = run(one, options)
+            report = _run(one, peers, rounds, quick=quick, loop=loop, data=data)
         except (LoadFailed, PeerFailed) as error:
-            raise Failure(f"{one}: {error}") from error
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+            # The others may still have something to say.
+            failures.append(f"{one}: {error}")
+            click.echo(f"failed: {failures[-1]}", err=True)
+            continue
         answers[one] = report.as_json()
         _show(report, as_json)
         if save is not None:
             _save(report, save)
     if as_json:
-        click.echo(json.dumps(answers if name == "all" else answers[name]))
+        click.echo(json.dumps(answers if name == "all" else answers.get(name)))
+    if failures:
+        raise Failure("; ".join(failures))
+
+
+def _run(
+    name: str, peers: tuple[str, ...], rounds: int, *, quick: bool, loop: str, data: Path | None
+) -> Report:
+    directory = Path(tempfile.mkdtemp(prefix="kafkaesque-bench-", dir=data))
+    options = RunOptions(
+        peers=peers or CATALOG[name].peers,
+        rounds=rounds,
+        quick=quick,
+        directory=directory,
+        loop=loop,
+        say=lambda text: click.echo(text, err=True),
+    )
+    try:
+        return run(name, options)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _list(as_json: bool) -> None:

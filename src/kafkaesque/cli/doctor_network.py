@@ -10,10 +10,14 @@ from typing import Literal
 
 from kafkaesque.cli.finding import Finding
 from kafkaesque.cli.listening import process_listening_on
-from kafkaesque.cli.raw_kafka import ApiVersions, Node, RawKafka
+from kafkaesque.cli.raw_kafka import DESCRIBE_CONFIGS, ApiVersions, Node, RawKafka
 from kafkaesque.model.errors import ProtocolError
 
-PRODUCE, FETCH, JOIN_GROUP, CONSUMER_HEARTBEAT, LEADER_AND_ISR = 0, 1, 11, 68, 4
+LEADER_AND_ISR = 4
+"""An API that Apache Kafka gave up with 4.0."""
+OUR_SETTING = "flush"
+"""A broker setting that only Kafkaesque has."""
+NODES_ASKED_MAX = 5
 
 DEFAULT_PORTS = {
     9092: "Kafka",
@@ -33,17 +37,14 @@ class Answer:
     brokers: list[Node]
 
 
-def guess_software(versions: ApiVersions) -> str:
-    """A name for what answered, from what it admits to speak. A guess, and worded as one."""
+def guess_software(versions: ApiVersions, *, has_our_setting: bool) -> str:
+    """A name for what answered, from what it admits to know and to speak."""
     features = versions.features
-    if "kafkaesque.version" in features:
+    if has_our_setting:
         return "Kafkaesque"
     if "metadata.version" in features:
         newest = "4.x" if LEADER_AND_ISR not in versions.apis else "3.x"
         return f"Apache Kafka {newest} (metadata.version up to {features['metadata.version'][1]})"
-    produce = versions.apis.get(PRODUCE)
-    if produce is not None and produce.lowest >= 3:
-        return "a Kafka of the 4.x protocol (Kafkaesque answers like this)"
     return "a Kafka"
 
 
@@ -55,6 +56,10 @@ def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, An
         with RawKafka(host, port, timeout_s) as kafka:
             versions = kafka.api_versions()
             answer = Answer(versions, kafka.brokers())
+            # A broker describes only itself, and an address does not tell which of them it is.
+            ours = DESCRIBE_CONFIGS in versions.apis and any(
+                kafka.has_setting(node.id, OUR_SETTING) for node in answer.brokers[:NODES_ASKED_MAX]
+            )
     except socket.gaierror:
         text = f"{address}: the name {host} does not resolve"
         return Finding(area, "fail", text, "correct the name, or add it to DNS or /etc/hosts"), None
@@ -66,7 +71,7 @@ def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, An
         return _not_kafka(host, port, error, timeout_s), None
     facts = {
         "address": address,
-        "software": guess_software(versions),
+        "software": guess_software(versions, has_our_setting=ours),
         "apis": {str(key): list(range_) for key, range_ in sorted(versions.apis.items())},
         "features": {name: list(range_) for name, range_ in versions.features.items()},
         "process": process_listening_on(port) if _is_local(host) else None,

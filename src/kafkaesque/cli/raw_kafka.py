@@ -19,8 +19,9 @@ from kafkaesque.model.limits import MIB
 T = TypeVar("T")
 
 RESPONSE_SIZE_BYTES_MAX = 16 * MIB
-API_VERSIONS, METADATA, OFFSET_DELETE = 18, 3, 47
+API_VERSIONS, METADATA, DESCRIBE_CONFIGS, OFFSET_DELETE = 18, 3, 32, 47
 UNSUPPORTED_VERSION = 35
+BROKER_RESOURCE = 4
 
 
 class Reader:
@@ -188,6 +189,20 @@ class RawKafka:
             return found
 
         return reader.array(node)
+
+    def has_setting(self, broker_id: int, name: str) -> bool:
+        """Whether the broker knows a setting of this name, by DescribeConfigs v1."""
+        body = struct.pack(">ib", 1, BROKER_RESOURCE) + _string(str(broker_id))
+        body += struct.pack(">i", 1) + _string(name) + b"\0"
+        reader = self.call(DESCRIBE_CONFIGS, 1, body)
+        reader.int32()
+        if reader.int32() != 1:
+            return False
+        error = reader.int16()
+        reader.nullable_string()
+        reader.take(1)
+        reader.string()
+        return error == 0 and reader.int32() > 0
 
     def delete_offsets(
         self, group: str, topics: Mapping[str, Sequence[int]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Set
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -56,9 +56,6 @@ class OffsetTable:
     def of_group(self, group_id: str) -> Mapping[str, Mapping[PartitionIndex, OffsetValue]]:
         return self._by_group.get(group_id, _EMPTY)
 
-    def group_ids(self) -> Iterator[str]:
-        return iter(tuple(self._by_group))
-
     def get(self, key: OffsetKey) -> OffsetValue | None:
         return self._by_group.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
 
@@ -77,6 +74,17 @@ class OffsetTable:
         )
         if self.has_in_flight(group_id):
             keys |= dict.fromkeys(key for key in self._in_flight if key.group_id == group_id)
+        return list(keys)
+
+    def keys_of_topics(self, topics: Set[str]) -> list[OffsetKey]:
+        """Every key of one of `topics` with an offset, committed or on its way, in any group."""
+        keys = dict.fromkeys(
+            OffsetKey(group_id, topic, partition)
+            for group_id, by_topic in self._by_group.items()
+            for topic in by_topic.keys() & topics
+            for partition in by_topic[topic]
+        )
+        keys |= dict.fromkeys(key for key in self._in_flight if key.topic in topics)
         return list(keys)
 
     def sent(self, key: OffsetKey) -> None:

@@ -261,16 +261,8 @@ class GroupRegistry:
 
     def topics_deleted(self, names: Iterable[str]) -> Effects:
         """Offsets go with their topic."""
-        gone = set(names)
-        return Effects(
-            tuple(
-                offset_tombstone(OffsetKey(group_id, topic, partition))
-                for group_id in self._offsets.group_ids()
-                for topic, partitions in self._offsets.of_group(group_id).items()
-                if topic in gone
-                for partition in partitions
-            )
-        )
+        keys = self._offsets.keys_of_topics(frozenset(names))
+        return Effects(tuple(offset_tombstone(key) for key in keys))
 
     # -- groups -------------------------------------------------------------------------------
 

@@ -74,10 +74,16 @@ class Flusher:
                 else:
                     log.synced(outcome)
 
-    async def close(self) -> None:
-        """Finish what was asked for, then stop the threads."""
+    async def settled(self) -> None:
+        """Wait until nothing is asked for any more."""
         while self._rounds:
             await asyncio.gather(*self._rounds)
+            # The next round, if any, is started by the callback of the last.
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Finish what was asked for, then stop the threads."""
+        await self.settled()
         self._executor.shutdown()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from kafkaesque.groups.registry import GroupRegistry
@@ -18,6 +18,7 @@ from kafkaesque.groups.types import AnswerValue, Effects, LogRecord, Moment
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import CoordinatorLoading, CoordinatorNotAvailable, KafkaError
 from kafkaesque.model.ids import Offset
+from kafkaesque.model.limits import KIB
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
@@ -27,9 +28,23 @@ logger = logging.getLogger(__name__)
 A = TypeVar("A")
 
 _READ_BYTES = 1 << 20
+BATCH_BYTES_MAX = 512 * KIB
+RECORD_OVERHEAD_BYTES = 32
+"""More than the lengths, deltas and counts of a record ever take."""
 
 Decision = Callable[[GroupRegistry, int, Moment], Effects]
 """A call of one of the registry's request methods, with the token of its answer and the time."""
+
+
+def _parts(records: Sequence[LogRecord]) -> Iterator[Sequence[LogRecord]]:
+    """`records` cut so that no part makes a batch larger than an internal topic takes."""
+    start = size_bytes = 0
+    for index, (key, value) in enumerate(records):
+        size_bytes += len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+        if size_bytes > BATCH_BYTES_MAX and index > start:
+            yield records[start:index]
+            start, size_bytes = index, len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+    yield records[start:]
 
 
 class _Unfinished:
@@ -133,9 +148,11 @@ class GroupHost:
         self._set_timer()
 
     def _append(self, records: Sequence[LogRecord]) -> asyncio.Future[None] | None:
+        """Append `records` in batches that the topic takes; what to wait for is the last one's."""
         now_ms = self._clock.wall_ms()
-        batch = encode_batch([Record(Offset(0), now_ms, key, value) for key, value in records])
-        appended = self._partition.append_own(batch)
+        for part in _parts(records):
+            batch = encode_batch([Record(Offset(0), now_ms, key, value) for key, value in part])
+            appended = self._partition.append_own(batch)
         commit = self._partition.commit(appended, all_replicas=True)
         if commit is not None:
             commit.add_done_callback(lambda _: self._finish_ready())
@@ -160,13 +177,17 @@ class GroupHost:
                     future.set_result(answer)
 
     def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Tick at the next deadline. A timer that is early is left: its tick finds nothing to do and
+        sets the right one, which is cheaper than a new timer for every heartbeat."""
         deadline = None if self.registry is None else self.registry.next_deadline()
-        if deadline is not None:
-            delay_seconds = max(0.0, deadline - self._clock.monotonic())
-            self._timer = self._loop.call_later(delay_seconds, self._tick)
+        if deadline is None:
+            return
+        due = self._loop.time() + max(0.0, deadline - self._clock.monotonic())
+        if self._timer is not None:
+            if self._timer.when() <= due:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(due, self._tick)
 
     def _tick(self) -> None:
         self._timer = None

@@ -183,7 +183,7 @@ def _apply_retention(partitions: Sequence[Partition], now_ms: TimestampMs) -> No
         if partition.closed:
             continue
         try:
-            gone = partition.log.apply_retention(now_ms, end_offset=partition.high_watermark)
+            gone = partition.log.apply_retention(now_ms, committed_offset=partition.high_watermark)
         except KafkaError as error:
             logger.error("retention of %s is tried again later: %s", partition.name, error)
             continue

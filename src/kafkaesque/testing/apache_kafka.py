@@ -142,7 +142,7 @@ class ApacheKafka:
     def start(self) -> None:
         """Resolve, format, start, and return once every broker answers and knows the others."""
         java = require_tool("java")
-        jars = classpath(_coordinates(self.version))
+        jars = resolve(self.version)
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         try:
             self._prepare(self._directory)
@@ -239,12 +239,15 @@ class ApacheKafka:
             )
 
 
-def _coordinates(version: str) -> Sequence[str]:
-    return (
-        f"org.apache.kafka:kafka_2.13:{version}",
-        f"org.apache.kafka:kafka-tools:{version}",
-        # Kafka's artefacts leave the logging binding to the distribution.
-        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+def resolve(version: str) -> str:
+    """The classpath of that Apache Kafka, fetched if it is not here yet."""
+    return classpath(
+        (
+            f"org.apache.kafka:kafka_2.13:{version}",
+            f"org.apache.kafka:kafka-tools:{version}",
+            # Kafka's artefacts leave the logging binding to the distribution.
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        )
     )
 
 

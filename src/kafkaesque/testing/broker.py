@@ -240,6 +240,6 @@ class Broker:
 def _abandon(thread: NodeThread, temporary: Path | None, owner_pid: int) -> None:
     """For a broker that nobody stopped: when it is collected, or when Python ends."""
     if owner_pid == os.getpid():
-        thread.ask_stop()
+        thread.abandon()
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)

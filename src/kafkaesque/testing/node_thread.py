@@ -29,6 +29,7 @@ T = TypeVar("T")
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 """Above what a node takes at worst: two seconds for requests under way, then a sync of every log."""
+ABANDON_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 30.0
 _LOCK_NAME = "lock"
 """What `storage.directory` locks."""
@@ -93,6 +94,12 @@ class NodeThread:
                 f"the broker did not stop within {STOP_TIMEOUT_S:.0f} s; its thread is at:\n"
                 f"{self._where()}"
             )
+
+    def abandon(self) -> None:
+        """Stop without complaint, from a finalizer: in any thread, even in the node's own."""
+        self.ask_stop()
+        if self._thread is not threading.current_thread():
+            self._thread.join(ABANDON_TIMEOUT_S)
 
     def call(self, work: Callable[[Node], Coroutine[Any, Any, T]]) -> T:
         """Run `work` on the node's event loop and wait for its result."""

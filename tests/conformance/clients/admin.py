@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -12,7 +13,13 @@ from confluent_kafka import admin as cka
 
 from .confluent import failure as confluent_failure
 from .java import Java39, Java43, JavaClient
-from .kafka_python import KafkaError, TopicPartition, kafka_admin, kafka_structs
+from .kafka_python import (
+    KafkaError,
+    TopicPartition,
+    kafka_admin,
+    kafka_errors,
+    kafka_structs,
+)
 from .kafka_python import failure as kafka_python_failure
 
 TIMEOUT_S = 30
@@ -109,7 +116,7 @@ def _state(text: str) -> str:
 
 class ConfluentAdmin(Admin):
     name: ClassVar[str] = "confluent-kafka"
-    lacks: ClassVar[frozenset[str]] = frozenset({"log dirs"})
+    lacks: ClassVar[frozenset[str]] = frozenset({"log dirs", "delete group offsets"})
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = cka.AdminClient({"bootstrap.servers": bootstrap})
@@ -226,9 +233,6 @@ class ConfluentAdmin(Admin):
         raise NotImplementedError
 
 
-ConfluentAdmin.lacks |= {"delete group offsets"}
-
-
 class KafkaPythonAdmin(Admin):
     name: ClassVar[str] = "kafka-python"
 
@@ -290,7 +294,8 @@ class KafkaPythonAdmin(Admin):
         resource = kafka_admin.ConfigResource(
             kafka_admin.ConfigResourceType.TOPIC, topic, {key: change}
         )
-        self._call("alter_configs", [resource], raise_on_unknown=False)
+        answer = self._call("alter_configs", [resource], raise_on_unknown=False)
+        self._check(answer["topic"][topic])
 
     def cluster(self) -> tuple[str, int, list[tuple[int, str, int]]]:
         row = self._call("describe_cluster")
@@ -315,13 +320,14 @@ class KafkaPythonAdmin(Admin):
 
     def delete_group(self, group: str) -> None:
         (outcome,) = self._call("delete_groups", [group]).values()
+        self._check(outcome)
+
+    @staticmethod
+    def _check(outcome: str) -> None:
+        """Some calls answer "OK" or the name of the error's class, inside a sentence or bare."""
         if outcome != "OK":
-            code = next(
-                kind.errno
-                for kind in KafkaError.__subclasses__() + _broker_errors()
-                if kind.__name__ in str(outcome) and hasattr(kind, "errno")
-            )
-            raise kafka_python_failure(type("Refused", (), {"errno": code})())
+            (kind,) = re.findall(r"\w+Error\b", outcome)
+            raise kafka_python_failure(getattr(kafka_errors, kind)(outcome))
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         found = self._call("list_group_offsets", group)[group]
@@ -349,12 +355,6 @@ class KafkaPythonAdmin(Admin):
             if named["name"] == topic
             for row in named["partitions"]
         }
-
-
-def _broker_errors() -> list[Any]:
-    from kafka.errors import BrokerResponseError
-
-    return list(BrokerResponseError.__subclasses__())
 
 
 class JavaAdmin(Admin):

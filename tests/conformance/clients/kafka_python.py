@@ -11,6 +11,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka import admin as kafka_admin
+    from kafka import errors as kafka_errors
     from kafka import structs as kafka_structs
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
@@ -18,7 +19,14 @@ with warnings.catch_warnings():
 
 from .model import Client, ClientFailure, Consumer, ConsumerOptions, Message, Received
 
-__all__ = ["KafkaError", "KafkaPython", "TopicPartition", "kafka_admin", "kafka_structs"]
+__all__ = [
+    "KafkaError",
+    "KafkaPython",
+    "TopicPartition",
+    "kafka_admin",
+    "kafka_errors",
+    "kafka_structs",
+]
 
 _STRATEGIES = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.groups import types
-from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.errors import CoordinatorLoading, ErrorCode, KafkaError
 from kafkaesque.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
@@ -25,6 +25,9 @@ async def heartbeat(context: Context, request: HeartbeatRequest, call: Call) -> 
             lambda registry, token, now: registry.heartbeat(beat, token, now),
             types.HeartbeatAnswer,
         )
+    except CoordinatorLoading:
+        # As Kafka: the member is alive, and an error would only make it join again.
+        return HeartbeatResponse(error_code=ErrorCode.NONE)
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)
     return HeartbeatResponse(error_code=answer.error)

@@ -1,0 +1,164 @@
+"""The driver of the group rules: commit before answer, order kept, reload after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaesque.groups.config import GroupConfig
+from kafkaesque.groups.registry import GroupRegistry
+from kafkaesque.groups.types import (
+    CommitAnswer,
+    CommitRequest,
+    JoinAnswer,
+    JoinRequest,
+    LogRecord,
+    Moment,
+    OffsetToCommit,
+    Protocol,
+    TopicToCommit,
+    TopicToFetch,
+)
+from kafkaesque.model.errors import CoordinatorLoading, CoordinatorNotAvailable, ErrorCode
+from kafkaesque.model.ids import Offset, PartitionIndex
+from kafkaesque.model.settings import TopicConfig
+from kafkaesque.partitions.group_host import BATCH_BYTES_MAX, GroupHost, _parts
+from kafkaesque.partitions.group_hosts import java_hash
+
+from .rig import Rig, open_rig
+
+COMPACTED = TopicConfig(cleanup_policy=("compact",))
+
+
+def new_registry(delay_ms: int = 0) -> GroupRegistry:
+    numbers = iter(range(1000))
+    config = GroupConfig(initial_rebalance_delay_ms=delay_ms, session_timeout_ms_min=1)
+    return GroupRegistry(config, lambda: str(next(numbers)))
+
+
+def commit(offset: int) -> Callable[[GroupRegistry, int, Moment], Any]:
+    request = CommitRequest(
+        group_id="g",
+        topics=(TopicToCommit("t", (OffsetToCommit(PartitionIndex(0), Offset(offset)),)),),
+        api_version=8,
+    )
+    return lambda registry, token, now: registry.commit_offsets(request, token, now)
+
+
+def committed(host: GroupHost) -> int:
+    wanted = (TopicToFetch("t", (PartitionIndex(0),)),)
+    return host.reading().fetch_offsets("g", wanted)[0].partitions[0].offset
+
+
+def story(
+    test: Callable[[Rig, GroupHost], Coroutine[Any, Any, None]],
+) -> Callable[[Path], None]:
+    def run(tmp_path: Path) -> None:
+        async def play() -> None:
+            async with open_rig(tmp_path, COMPACTED) as rig:
+                host = GroupHost(rig.partition, new_registry, rig.clock, asyncio.get_running_loop())
+                await test(rig, host)
+                host.close()
+
+        asyncio.run(play())
+
+    run.__name__ = test.__name__
+    return run
+
+
+@story
+async def test_offset_is_neither_answered_nor_visible_before_it_is_synced(
+    rig: Rig, host: GroupHost
+) -> None:
+    rig.calls.gate.clear()
+    asking = asyncio.create_task(host.ask(commit(7), CommitAnswer))
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    assert committed(host) == -1
+    rig.calls.gate.set()
+    answer = await asking
+    assert answer.topics[0].partitions[0].error is ErrorCode.NONE
+    assert committed(host) == 7
+
+
+@story
+async def test_answers_come_in_the_order_of_the_decisions(rig: Rig, host: GroupHost) -> None:
+    answered: list[int] = []
+
+    async def ask(offset: int) -> None:
+        await host.ask(commit(offset), CommitAnswer)
+        answered.append(offset)
+
+    await asyncio.gather(*(ask(number) for number in range(20)))
+    assert answered == list(range(20))
+    assert committed(host) == 19
+
+
+@story
+async def test_failed_append_answers_everyone_and_starts_anew_from_the_log(
+    rig: Rig, host: GroupHost
+) -> None:
+    await host.ask(commit(1), CommitAnswer)
+    rig.calls.broken = True
+    with pytest.raises(CoordinatorNotAvailable):
+        await host.ask(commit(2), CommitAnswer)
+    with pytest.raises(CoordinatorLoading):
+        host.reading()
+
+
+@story
+async def test_restart_loads_what_was_committed(rig: Rig, host: GroupHost) -> None:
+    for number in range(100):
+        await host.ask(commit(number), CommitAnswer)
+    again = GroupHost(rig.partition, new_registry, rig.clock, asyncio.get_running_loop())
+    with pytest.raises(CoordinatorLoading):
+        again.reading()
+    while again.registry is None:
+        await asyncio.sleep(0.001)
+    assert committed(again) == 99
+    again.close()
+
+
+@story
+async def test_caller_that_goes_away_leaves_nothing_waiting(rig: Rig, host: GroupHost) -> None:
+    join = JoinRequest(
+        group_id="slow",
+        client_id="c",
+        client_host="/h",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=(Protocol("range", b""),),
+        api_version=3,
+    )
+    host.registry = new_registry(delay_ms=60_000)
+    host.registry.loaded(Moment(rig.clock.monotonic(), rig.clock.wall_ms()))
+    asking = asyncio.create_task(
+        host.ask(lambda registry, token, now: registry.join(join, token, now), JoinAnswer)
+    )
+    await asyncio.sleep(0.01)
+    assert host.registry.waiting_count() == 1
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert host.registry.waiting_count() == 0
+
+
+def test_many_records_are_cut_into_batches_that_fit() -> None:
+    records = [LogRecord(b"k" * 100, b"v" * 10_000) for _ in range(200)]
+    parts = list(_parts(records))
+    assert [record for part in parts for record in part] == records
+    assert len(parts) > 1
+    assert all(sum(len(k) + len(v or b"") for k, v in part) <= BATCH_BYTES_MAX for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("", 0), ("a", 97), ("hello", 99162322), ("group", 98629247), ("polygenelubricants", 0)],
+)
+def test_group_is_hashed_as_java_does(text: str, code: int) -> None:
+    """The last one is known for hashing to -2^31, which Kafka's Utils.abs takes as 0."""
+    assert java_hash(text) == code

@@ -1,0 +1,327 @@
+"""What is visible when, what is acknowledged when, and what an append does to the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaesque.model.errors import (
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    OffsetOutOfRange,
+    StorageFailed,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
+from kafkaesque.model.ids import Offset, TimestampMs
+from kafkaesque.model.settings import TopicConfig
+from kafkaesque.partitions.partition import Appended, Partition
+from kafkaesque.partitions.waiting import BytesAwaited
+from kafkaesque.records.batch import read_header
+from kafkaesque.records.codec import decode_batch
+
+from .rig import START_MS, batch, open_rig
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(story)
+
+
+def append(partition: Partition, data: memoryview, *, all_replicas: bool = True) -> Appended:
+    appended = partition.append(data, all_replicas=all_replicas)
+    assert isinstance(appended, Appended)
+    return appended
+
+
+def test_record_is_invisible_and_unacknowledged_until_it_is_synced(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            rig.calls.gate.clear()
+            appended = append(rig.partition, batch(b"a", b"b"))
+            commit = rig.partition.commit(appended, all_replicas=True)
+            assert commit is not None
+            assert rig.partition.high_watermark == 0
+            assert not rig.partition.read(Offset(0), 1000, at_least_one=True).records
+            with pytest.raises(OffsetOutOfRange):
+                rig.partition.read(Offset(1), 1000, at_least_one=True)
+            rig.calls.gate.set()
+            await commit
+            assert rig.partition.high_watermark == 2
+            assert rig.partition.read(Offset(0), 1000, at_least_one=True).records
+
+    run(story())
+
+
+def test_acks_1_is_acknowledged_at_once_and_still_becomes_visible(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            rig.calls.gate.clear()
+            appended = append(rig.partition, batch(b"a"), all_replicas=False)
+            assert rig.partition.commit(appended, all_replicas=False) is None
+            later = append(rig.partition, batch(b"b"))
+            commit = rig.partition.commit(later, all_replicas=True)
+            assert commit is not None
+            rig.calls.gate.set()
+            await commit
+            assert rig.partition.high_watermark == 2
+
+    run(story())
+
+
+def test_appends_while_a_sync_runs_share_the_next_one(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            first = rig.partition.commit(append(rig.partition, batch(b"0")), all_replicas=True)
+            assert first is not None
+            await first
+            before = rig.calls.count
+            commits = [
+                rig.partition.commit(append(rig.partition, batch(b"x")), all_replicas=True)
+                for _ in range(50)
+            ]
+            await asyncio.gather(*(commit for commit in commits if commit is not None))
+            assert rig.calls.count - before <= 4
+            assert rig.partition.high_watermark == 51
+
+    run(story())
+
+
+def test_failed_sync_fails_the_acknowledgement_and_all_later_appends(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            rig.calls.broken = True
+            commit = rig.partition.commit(append(rig.partition, batch(b"a")), all_replicas=True)
+            assert commit is not None
+            with pytest.raises(StorageFailed):
+                await commit
+            assert rig.partition.high_watermark == 0
+            with pytest.raises(StorageFailed):
+                append(rig.partition, batch(b"b"))
+
+    run(story())
+
+
+def test_flush_never_shows_and_acknowledges_from_the_page_cache(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            appended = append(rig.partition, batch(b"a"))
+            assert rig.partition.commit(appended, all_replicas=True) is None
+            assert rig.partition.high_watermark == 1
+            assert rig.calls.count == 0
+
+    run(story())
+
+
+def test_flush_messages_syncs_before_the_last_of_them_is_acknowledged(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = TopicConfig(flush_messages=2)
+        async with open_rig(tmp_path, config, flush_always=False) as rig:
+            first = append(rig.partition, batch(b"a"), all_replicas=False)
+            assert rig.partition.commit(first, all_replicas=False) is None
+            second = append(rig.partition, batch(b"b"), all_replicas=False)
+            commit = rig.partition.commit(second, all_replicas=False)
+            assert commit is not None
+            await commit
+            assert rig.partition.log.synced_offset == 2
+
+    run(story())
+
+
+def test_flush_ms_syncs_what_has_waited_long_enough(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = TopicConfig(flush_ms=100)
+        async with open_rig(tmp_path, config, flush_always=False) as rig:
+            append(rig.partition, batch(b"a"))
+            rig.clock.advance(99)
+            rig.partition.flush_if_due()
+            await rig.flusher.settled()
+            assert rig.partition.log.synced_offset == 0
+            rig.clock.advance(1)
+            rig.partition.flush_if_due()
+            await rig.flusher.settled()
+            assert rig.partition.log.synced_offset == 1
+
+    run(story())
+
+
+def test_batch_is_stamped_with_its_offset_and_the_leader_epoch(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            append(rig.partition, batch(b"a", b"b"))
+            append(rig.partition, batch(b"c"))
+            records = rig.partition.read(Offset(2), 1000, at_least_one=True).records
+            header = read_header(records)
+            assert (header.base_offset, header.leader_epoch) == (2, 3)
+            assert [record.offset for record in decode_batch(records)] == [2]
+
+    run(story())
+
+
+def test_append_time_topic_stamps_the_broker_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = TopicConfig(message_timestamp_type="LogAppendTime")
+        async with open_rig(tmp_path, config, flush_always=False) as rig:
+            rig.clock.advance(5000)
+            appended = append(rig.partition, batch(b"a"))
+            assert appended.append_time_ms == START_MS + 5000
+            records = rig.partition.read(Offset(0), 1000, at_least_one=True).records
+            assert [r.timestamp for r in decode_batch(records)] == [START_MS + 5000]
+
+    run(story())
+
+
+def test_retry_of_an_idempotent_batch_is_answered_and_not_appended(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            append(rig.partition, batch(b"a", producer=5, sequence=0))
+            append(rig.partition, batch(b"b", producer=5, sequence=1))
+            again = append(rig.partition, batch(b"a", producer=5, sequence=0))
+            assert (again.base_offset, again.end_offset) == (0, 1)
+            assert rig.partition.log_end_offset == 2
+
+    run(story())
+
+
+def test_retry_whose_first_append_is_not_synced_waits_for_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            rig.calls.gate.clear()
+            append(rig.partition, batch(b"a", producer=5, sequence=0))
+            again = append(rig.partition, batch(b"a", producer=5, sequence=0))
+            commit = rig.partition.commit(again, all_replicas=True)
+            assert commit is not None
+            assert not commit.done()
+            rig.calls.gate.set()
+            await commit
+
+    run(story())
+
+
+def test_producers_are_known_after_reopening_with_and_without_a_snapshot(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            append(rig.partition, batch(b"a", producer=5, sequence=0))
+            rig.partition.save_producers()
+            append(rig.partition, batch(b"b", producer=5, sequence=1))
+            expected = rig.partition.producers.snapshot()
+        async with open_rig(tmp_path, flush_always=False, clean=False) as rig:
+            assert rig.partition.producers.snapshot() == expected
+            assert append(rig.partition, batch(b"b", producer=5, sequence=1)).base_offset == 1
+
+    run(story())
+
+
+def test_inspected_appends_keep_their_order(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = TopicConfig(cleanup_policy=("compact",))
+        async with open_rig(tmp_path, config, flush_always=False) as rig:
+            tasks = [
+                rig.partition.append(
+                    batch(*[b"%d" % number] * (100 if number % 2 else 1)), all_replicas=True
+                )
+                for number in range(10)
+            ]
+            offsets = [(await task).base_offset for task in tasks if isinstance(task, asyncio.Task)]
+            assert offsets == sorted(offsets)
+            assert len(offsets) == 10
+
+    run(story())
+
+
+def test_too_few_replicas_for_min_insync_refuse_acks_all_only(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = TopicConfig(min_insync_replicas=2)
+        async with open_rig(tmp_path, config, flush_always=False) as rig:
+            with pytest.raises(NotEnoughReplicas):
+                append(rig.partition, batch(b"a"))
+            assert append(rig.partition, batch(b"a"), all_replicas=False).base_offset == 0
+
+    run(story())
+
+
+def test_epoch_of_another_time_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            rig.partition.check_epoch(-1)
+            rig.partition.check_epoch(3)
+            with pytest.raises(FencedLeaderEpoch):
+                rig.partition.check_epoch(2)
+            with pytest.raises(UnknownLeaderEpoch):
+                rig.partition.check_epoch(4)
+
+    run(story())
+
+
+def test_deleted_prefix_is_out_of_range_and_never_comes_back(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            append(rig.partition, batch(b"a", b"b", b"c"))
+            assert await rig.partition.delete_before(Offset(2)) == 2
+            assert await rig.partition.delete_before(Offset(1)) == 2
+            with pytest.raises(OffsetOutOfRange):
+                rig.partition.read(Offset(1), 1000, at_least_one=True)
+            with pytest.raises(OffsetOutOfRange):
+                await rig.partition.delete_before(Offset(4))
+
+    run(story())
+
+
+def test_time_lookups_see_committed_records_only(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            rig.calls.gate.clear()
+            appended = append(rig.partition, batch(b"a"))
+            assert rig.partition.find_by_timestamp(TimestampMs(0)) is None
+            assert rig.partition.max_timestamp() is None
+            commit = rig.partition.commit(appended, all_replicas=True)
+            rig.calls.gate.set()
+            assert commit is not None
+            await commit
+            found = rig.partition.find_by_timestamp(TimestampMs(0))
+            assert found is not None
+            assert found.offset == 0
+
+    run(story())
+
+
+def test_watcher_wakes_when_enough_bytes_are_committed_over_all_its_partitions(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        async with (
+            open_rig(tmp_path / "1", flush_always=False) as one,
+            open_rig(tmp_path / "2", flush_always=False) as two,
+        ):
+            size = len(batch(b"a"))
+            watcher = BytesAwaited(2 * size, loop)
+            one.partition.watch(watcher)
+            two.partition.watch(watcher)
+            append(one.partition, batch(b"a"))
+            assert not watcher.done.done()
+            append(two.partition, batch(b"a"))
+            assert watcher.done.done()
+
+    run(story())
+
+
+def test_closing_wakes_readers_and_fails_writers(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            watcher = BytesAwaited(1, asyncio.get_running_loop())
+            rig.partition.watch(watcher)
+            rig.calls.gate.clear()
+            commit = rig.partition.commit(append(rig.partition, batch(b"a")), all_replicas=True)
+            rig.partition.close()
+            assert watcher.done.done()
+            assert commit is not None
+            with pytest.raises(StorageFailed):
+                await commit
+            with pytest.raises(UnknownTopicOrPartition):
+                append(rig.partition, batch(b"b"))
+
+    run(story())

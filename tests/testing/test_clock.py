@@ -1,0 +1,97 @@
+"""A clock moved by hand, and what a broker does by it: retention and expiry without waiting."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kafkaesque.testing import Broker, ManualClock
+from kafkaesque.testing.client import Client
+
+HOUR_S = 3600
+
+
+def test_clock_stands_still_until_both_of_its_times_are_moved() -> None:
+    clock = ManualClock(start_ms=1_000)
+    assert (clock.wall_ms(), clock.monotonic()) == (1_000, 0.0)
+    clock.advance(1.5)
+    assert (clock.wall_ms(), clock.monotonic()) == (2_500, 1.5)
+
+
+def test_clock_starts_at_the_real_time() -> None:
+    before_ms = time.time_ns() // 1_000_000
+    assert before_ms <= ManualClock().wall_ms() <= time.time_ns() // 1_000_000
+
+
+def test_clock_does_not_go_back() -> None:
+    with pytest.raises(ValueError, match="forward"):
+        ManualClock().advance(-1)
+
+
+def test_retention_takes_records_when_the_clock_says_so() -> None:
+    clock = ManualClock()
+    with Broker(clock=clock) as broker, Client(broker.bootstrap_servers) as client:
+        broker.create_topic("t", retention_ms=HOUR_S * 1000)
+        client.produce("t", [{"value": "a"}, {"value": "b"}], within_s=10)
+        clock.advance(HOUR_S / 2)
+        broker.run_maintenance()
+        assert watermarks(broker, "t") == (0, 2)
+        clock.advance(HOUR_S)
+        broker.run_maintenance()
+        assert watermarks(broker, "t") == (2, 2)
+        client.produce("t", [{"value": "c", "timestamp": clock.wall_ms()}], within_s=10)
+        assert watermarks(broker, "t") == (2, 3)
+
+
+def watermarks(broker: Broker, topic: str) -> tuple[int, int]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "w"})
+    try:
+        return consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    finally:
+        consumer.close()
+
+
+def test_offsets_of_a_group_without_members_expire_by_the_clock() -> None:
+    clock = ManualClock()
+    settings = {"offsets.retention.minutes": 60}
+    with Broker(settings=settings, clock=clock) as broker:
+        broker.create_topic("t")
+        commit(broker, "g", 7)
+        assert committed(broker, "g") == 7
+        clock.advance(HOUR_S + 1)
+        broker.run_maintenance()
+        assert committed(broker, "g") is None
+
+
+def commit(broker: Broker, group: str, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
+    consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def committed(broker: Broker, group: str) -> int | None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    offsets = {item.topic: item.offset for item in asked[group].result(10).topic_partitions}
+    return offsets.get("t")
+
+
+def test_group_forms_while_the_clock_stands_still() -> None:
+    with Broker(clock=ManualClock()) as broker, Client(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        client.produce("t", [{"value": "a"}], within_s=10)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe(["t"])
+        message = consumer.poll(30)
+        assert message is not None
+        assert message.value() == b"a"
+        consumer.close()
