@@ -82,7 +82,9 @@ class LocalBroker:
     async def answer(self, request: Request, version: int) -> Any:
         handler = HANDLERS[request.API_KEY]
         assert handler.versions[0] <= version <= handler.versions[1]
-        sent = decode(type(request), memoryview(b"".join(encode(request, version))), version)
+        sent = decode(
+            type(request), memoryview(bytearray().join(encode(request, version))), version
+        )
         answer = handler.handle(self.context, sent, Call(version, "test", "/127.0.0.1"))
         response: Response = await answer if iscoroutine(answer) else answer
         return decode(type(response), memoryview(b"".join(encode(response, version))), version)

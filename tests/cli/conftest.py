@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from kafkaesque.cli import main
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 START_TIMEOUT_S = 30
@@ -84,8 +87,22 @@ def _ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 @pytest.fixture
 def run(kafka: str) -> Run:
-    """Run `kafkaesque ARGS` as a process, with `stdin` as its input."""
-    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP": kafka, "NO_COLOR": "1"}
+    """Run `kafkaesque ARGS` in this process, with `stdin` as its input: for most tests, for speed."""
+
+    def invoke(*args: str, stdin: str | bytes = b"") -> Outcome:
+        runner = CliRunner(env={"KAFKAESQUE_BOOTSTRAP": kafka})
+        with runner.isolation(input=stdin) as (out, err, _):
+            code = main.run(args)
+            sys.stdout.flush()
+            return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
+
+    return invoke
+
+
+@pytest.fixture
+def command(kafka: str) -> Run:
+    """Run `kafkaesque ARGS` as a user does, as a process of its own."""
+    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP": kafka}
 
     def invoke(*args: str, stdin: str | bytes = b"") -> Outcome:
         data = stdin.encode() if isinstance(stdin, str) else stdin

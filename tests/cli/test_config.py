@@ -22,14 +22,16 @@ def test_list_can_be_narrowed() -> None:
     assert "cleanup.policy" not in output
 
 
-def test_topic_settings_are_set_described_and_unset(run: Run, topic: str) -> None:
-    assert run("config", "set", "topic", topic, "retention.ms=60000").out == "retention.ms=60000\n"
-    rows = run("config", "describe", "topic", topic, "--json").json["configs"]
+def test_topic_settings_are_set_described_and_unset(command: Run, topic: str) -> None:
+    assert (
+        command("config", "set", "topic", topic, "retention.ms=60000").out == "retention.ms=60000\n"
+    )
+    rows = command("config", "describe", "topic", topic, "--json").json["configs"]
     row = next(row for row in rows if row["name"] == "retention.ms")
     assert (row["value"], row["source"]) == ("60000", "topic")
     assert row["doc"] == TOPIC_SETTINGS["retention.ms"].doc
-    assert run("config", "unset", "topic", topic, "retention.ms").code == 0
-    rows = run("config", "describe", "topic", topic, "--json").json["configs"]
+    assert command("config", "unset", "topic", topic, "retention.ms").code == 0
+    rows = command("config", "describe", "topic", topic, "--json").json["configs"]
     assert "retention.ms" not in [row["name"] for row in rows]
 
 

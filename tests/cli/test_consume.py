@@ -48,11 +48,11 @@ def test_what_is_read_from_where_to_where(
     assert outcome.out == "".join(f"{digit}\n" for digit in expected)
 
 
-def test_keys_templates_and_delimiters(run: Run, ten: str) -> None:
-    assert run("consume", ten, "-n", "1", "--key").out == "k0\t0\n"
-    assert run("consume", ten, "-n", "2", "-D", ",").out == "0,1,"
+def test_keys_templates_and_delimiters(command: Run, ten: str) -> None:
+    assert command("consume", ten, "-n", "1", "--key").out == "k0\t0\n"
+    assert command("consume", ten, "-n", "2", "-D", ",").out == "0,1,"
     template = "%p/%o %k=%s %T\\n"
-    assert run("consume", ten, "-n", "1", "--format", template).out == "0/0 k0=0 1000000\n"
+    assert command("consume", ten, "-n", "1", "--format", template).out == "0/0 k0=0 1000000\n"
 
 
 def test_several_topics_are_read_together(run: Run, ten: str, name: str) -> None:
@@ -70,12 +70,12 @@ def test_a_missing_topic_or_partition_is_an_error(run: Run, ten: str, name: str)
     assert "has no partition 7" in outcome.err
 
 
-def test_a_group_goes_on_where_it_stopped(run: Run, ten: str, name: str) -> None:
+def test_a_group_goes_on_where_it_stopped(command: Run, ten: str, name: str) -> None:
     group = f"{name}-group"
-    assert run("consume", ten, "--group", group, "-n", "4").out == "0\n1\n2\n3\n"
-    assert run("consume", ten, "--group", group).out == "4\n5\n6\n7\n8\n9\n"
-    assert run("consume", ten, "--group", group).out == ""
-    (described,) = run("group", "describe", group, "--json").json["groups"]
+    assert command("consume", ten, "--group", group, "-n", "4").out == "0\n1\n2\n3\n"
+    assert command("consume", ten, "--group", group).out == "4\n5\n6\n7\n8\n9\n"
+    assert command("consume", ten, "--group", group).out == ""
+    (described,) = command("group", "describe", group, "--json").json["groups"]
     committed = {row["partition"]: row["committed"] for row in described["offsets"]}
     assert committed[0] == 10
     assert described["lag"] == 0

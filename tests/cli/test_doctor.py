@@ -12,8 +12,8 @@ from kafkaesque.cli.main import cli
 from kafkaesque.cli.main import run as run_here
 
 
-def test_a_healthy_kafka_passes(run: Run, kafka: str, tmp_path: Path) -> None:
-    outcome = run("doctor", "--data", str(tmp_path), "--json")
+def test_a_healthy_kafka_passes(command: Run, kafka: str, tmp_path: Path) -> None:
+    outcome = command("doctor", "--data", str(tmp_path), "--json")
     assert outcome.json["fail"] == 0, outcome.out
     assert outcome.code == 0
     areas = {finding["area"] for finding in outcome.json["findings"]}

@@ -22,12 +22,12 @@ def test_a_group_is_listed_with_its_state(run: Run, group: str) -> None:
     assert run("group", "list").out.splitlines()[0].split()[:2] == ["GROUP", "STATE"]
 
 
-def test_describe_shows_committed_end_and_lag(run: Run, group: str, topic: str) -> None:
-    (described,) = run("group", "describe", group, "--json").json["groups"]
+def test_describe_shows_committed_end_and_lag(command: Run, group: str, topic: str) -> None:
+    (described,) = command("group", "describe", group, "--json").json["groups"]
     row = next(row for row in described["offsets"] if row["partition"] == 0)
     assert (row["topic"], row["committed"], row["end"], row["lag"]) == (topic, 3, 5, 2)
     assert described["lag"] == 2
-    assert "lag          2" in run("group", "describe", group).out
+    assert "lag          2" in command("group", "describe", group).out
 
 
 def test_a_missing_group_is_not_found(run: Run, name: str) -> None:
@@ -102,10 +102,10 @@ def test_delete_offsets_forgets_a_partition(run: Run, group: str, topic: str) ->
     assert 0 not in [row["partition"] for row in described["offsets"]]
 
 
-def test_a_deleted_group_is_gone(run: Run, group: str) -> None:
-    assert run("group", "delete", group).code == 1
-    assert run("group", "delete", group, "--yes").out == f"{group}: deleted\n"
-    assert run("group", "describe", group).code == 4
+def test_a_deleted_group_is_gone(command: Run, group: str) -> None:
+    assert command("group", "delete", group).code == 1
+    assert command("group", "delete", group, "--yes").out == f"{group}: deleted\n"
+    assert command("group", "describe", group).code == 4
 
 
 def test_a_group_outlives_its_topic(run: Run, group: str, topic: str) -> None:

@@ -6,11 +6,11 @@ import pytest
 from tests.cli.conftest import Run
 
 
-def test_lines_become_records_and_the_summary_stays_off_stdout(run: Run, topic: str) -> None:
-    outcome = run("produce", topic, "-p", "0", stdin="one\ntwo\n")
+def test_lines_become_records_and_the_summary_stays_off_stdout(command: Run, topic: str) -> None:
+    outcome = command("produce", topic, "-p", "0", stdin="one\ntwo\n")
     assert (outcome.code, outcome.out) == (0, "")
     assert "2 records (6 B) written" in outcome.err
-    assert run("consume", topic).out == "one\ntwo\n"
+    assert command("consume", topic).out == "one\ntwo\n"
 
 
 def test_the_json_summary_counts_records_and_bytes(run: Run, topic: str) -> None:
@@ -61,11 +61,11 @@ def test_every_kind_of_acknowledgement(run: Run, topic: str, acks: str) -> None:
     assert run("produce", topic, "--acks", acks, "--json", stdin="x\n").json["records"] == 1
 
 
-def test_a_record_that_is_refused_is_named_by_its_line(run: Run, name: str) -> None:
-    run("topic", "create", name, "-c", "max.message.bytes=1000")
+def test_a_record_that_is_refused_is_named_by_its_line(command: Run, name: str) -> None:
+    command("topic", "create", name, "-c", "max.message.bytes=1000")
     # Without batching, so that the small ones do not share the fate of the large.
     lone = ["-X", "batch.num.messages=1", "--no-idempotent"]
-    outcome = run("produce", name, *lone, "--json", stdin=f"small\n{'x' * 5000}\nsmall\n")
+    outcome = command("produce", name, *lone, "--json", stdin=f"small\n{'x' * 5000}\nsmall\n")
     assert outcome.code == 1
     assert "stdin:2: " in outcome.err
     assert (outcome.json["records"], outcome.json["failed"]) == (2, 1)
@@ -84,11 +84,11 @@ def test_a_partition_that_does_not_exist_is_refused(run: Run, topic: str) -> Non
     assert "stdin:1" in outcome.err
 
 
-def test_a_copy_by_json_keeps_every_part(run: Run, topic: str, name: str) -> None:
+def test_a_copy_by_json_keeps_every_part(command: Run, topic: str, name: str) -> None:
     lines = '{"key": "k", "value": "v", "headers": [["h", "1"], ["h", "2"]], "partition": 1}\n'
-    run("produce", topic, "--format", "json", stdin=lines)
-    source = run("consume", topic, "--json").out
+    command("produce", topic, "--format", "json", stdin=lines)
+    source = command("consume", topic, "--json").out
     copy = f"{name}-copy"
-    run("topic", "create", copy, "-p", "2")
-    assert run("produce", copy, "--format", "json", stdin=source).code == 0
-    assert run("consume", copy, "--json").out == source.replace(topic, copy)
+    command("topic", "create", copy, "-p", "2")
+    assert command("produce", copy, "--format", "json", stdin=source).code == 0
+    assert command("consume", copy, "--json").out == source.replace(topic, copy)

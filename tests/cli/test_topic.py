@@ -3,18 +3,18 @@ from __future__ import annotations
 from tests.cli.conftest import Run
 
 
-def test_a_created_topic_is_listed_described_and_deleted(run: Run, name: str) -> None:
-    created = run("topic", "create", name, "-p", "3", "-c", "retention.ms=3600000", "--json")
+def test_a_created_topic_is_listed_described_and_deleted(command: Run, name: str) -> None:
+    created = command("topic", "create", name, "-p", "3", "-c", "retention.ms=3600000", "--json")
     assert (created.code, created.json) == (0, {"topics": [{"topic": name, "result": "created"}]})
-    listed = run("topic", "list", "--json").json["topics"]
+    listed = command("topic", "list", "--json").json["topics"]
     assert {"topic": name, "partitions": 3, "replication_factor": 1} in listed
-    (described,) = run("topic", "describe", name, "--json").json["topics"]
+    (described,) = command("topic", "describe", name, "--json").json["topics"]
     assert described["partition_count"] == 3
     assert described["configs"] == {"retention.ms": "3600000"}
     assert [row["partition"] for row in described["partitions"]] == [0, 1, 2]
     assert all(row["records"] == 0 for row in described["partitions"])
-    assert run("topic", "delete", name, "--yes").out == f"{name}: deleted\n"
-    assert run("topic", "describe", name).code == 4
+    assert command("topic", "delete", name, "--yes").out == f"{name}: deleted\n"
+    assert command("topic", "describe", name).code == 4
 
 
 def test_an_existing_topic_fails_unless_tolerated(run: Run, topic: str) -> None:
@@ -37,8 +37,8 @@ def test_validate_only_creates_nothing(run: Run, name: str) -> None:
     assert run("topic", "describe", name).code == 4
 
 
-def test_a_missing_topic_names_the_command_that_makes_it(run: Run, name: str) -> None:
-    outcome = run("topic", "describe", name)
+def test_a_missing_topic_names_the_command_that_makes_it(command: Run, name: str) -> None:
+    outcome = command("topic", "describe", name)
     assert (outcome.code, outcome.out) == (4, "")
     assert f"kafkaesque topic create {name}" in outcome.err
 

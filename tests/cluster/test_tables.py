@@ -35,7 +35,7 @@ def test_created_topic_is_found_by_each_of_its_handles() -> None:
 
 def test_deleted_topic_leaves_nothing_behind() -> None:
     tables = replay(commands.CreateTopic("a", ID, ((1,),)), commands.DeleteTopic(ID))
-    assert not (tables.by_name or tables.by_id or tables.by_folded_name)
+    assert [tables.by_name, tables.by_id, tables.by_folded_name] == [{}, {}, {}]
     assert tables.partition_count == 0
 
 

@@ -22,8 +22,9 @@ from pathlib import Path
 
 from kafkaesque.bench import processes
 
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 20.0
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 180.0
+"""A clean stop syncs every log that has something to sync: with 5,000 of them that takes a while."""
 FLOOR_SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "floor.py"
 KAFKA_VERSION_DEFAULT = "4.3.1"
 

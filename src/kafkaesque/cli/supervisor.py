@@ -60,8 +60,10 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Stop everything, last started first."""
+        for watcher in self._watchers.values():
+            watcher.cancel()
+        await asyncio.gather(*self._watchers.values(), return_exceptions=True)
         for service in reversed(self.services):
-            self._watchers[service.name].cancel()
             await _end(service)
         self.services.clear()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -94,11 +96,18 @@ def _as_json(supervisor: Supervisor) -> str:
     )
 
 
+def _command() -> str:
+    """How the reader can call this program from the directory they are in."""
+    if shutil.which("kafkaesque"):
+        return "kafkaesque"
+    return os.path.relpath(Path(sys.executable).parent / "kafkaesque")
+
+
 def _welcome(supervisor: Supervisor) -> str:
     broker = supervisor.services[0]
     address = broker.facts["kafka"]
     option = "" if address == "127.0.0.1:9092" else f" -b {address}"
-    command = "kafkaesque"
+    command = _command()
     return f"""
 Kafkaesque is up. Any Kafka client can use it:
 

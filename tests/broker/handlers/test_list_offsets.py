@@ -6,7 +6,6 @@ import pytest
 
 from broker.conftest import MakeBroker
 from broker.local_broker import LocalBroker, every_version
-from kafkaesque.broker.handlers.list_offsets import SPECIAL_SINCE
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -16,6 +15,7 @@ from kafkaesque.wire.messages.list_offsets import (
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 NOTHING = (0, -1, -1, -1)
+MEANT_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def request(*asked: tuple[str, int, int], epoch: int = -1) -> ListOffsetsRequest:
@@ -58,12 +58,12 @@ def test_ends_of_the_log_carry_no_timestamp(topic: LocalBroker, version: int) ->
 
 
 @pytest.mark.parametrize("version", every_version(ListOffsetsRequest))
-@pytest.mark.parametrize("special", [*SPECIAL_SINCE, -7])
+@pytest.mark.parametrize("special", [*MEANT_SINCE, -7])
 def test_special_timestamp_is_refused_before_its_version(
     topic: LocalBroker, special: int, version: int
 ) -> None:
     code, *_ = find(topic, special, version)
-    assert code == (0 if version >= SPECIAL_SINCE.get(special, 99) else 35)
+    assert code == (0 if version >= MEANT_SINCE.get(special, 99) else 35)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,7 @@ def test_offset_is_never_told_with_a_negative_timestamp(broker: LocalBroker) -> 
     """Trap 3: Java takes that for a broken answer. Records without a timestamp are not found."""
     broker.create("a")
     broker.append("a", -1, -1)
+    broker.append("a", -5)
     assert find(broker, MAX_TIMESTAMP) == NOTHING
     assert find(broker, 0) == NOTHING
 

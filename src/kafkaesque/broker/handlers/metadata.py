@@ -32,7 +32,7 @@ from kafkaesque.broker.metadata_view import (
 )
 from kafkaesque.cluster.controller import NewTopic, is_legal_topic_name
 from kafkaesque.cluster.tables import INTERNAL_TOPICS, Topic
-from kafkaesque.model.errors import ErrorCode, KafkaError, TopicAlreadyExists
+from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import NO_TOPIC_ID, TopicId
 from kafkaesque.wire.messages.metadata import (
     MetadataRequest,
@@ -90,16 +90,17 @@ async def _create_and_answer(
     asked: Sequence[MetadataRequestTopic],
     wanted: Sequence[NewTopic],
 ) -> MetadataResponse:
-    refusals: dict[str, ErrorCode] = {}
     try:
         made = await context.cluster.submit(lambda controller: controller.create_topics(wanted))
     except KafkaError as error:
         refusals = {topic.name: error.code for topic in wanted}
     else:
-        for topic, result in zip(wanted, made, strict=True):
-            # Two clients may ask for a new topic at the same time: both find it.
-            if isinstance(result, KafkaError) and not isinstance(result, TopicAlreadyExists):
-                refusals[topic.name] = result.code
+        # One that another client created meanwhile is refused here, and found all the same.
+        refusals = {
+            topic.name: result.code
+            for topic, result in zip(wanted, made, strict=True)
+            if isinstance(result, KafkaError)
+        }
     return _answer(context, request, _rows(context, request, asked, refusals))
 
 

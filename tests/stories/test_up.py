@@ -1,0 +1,114 @@
+"""`kafkaesque up`: one command, everything runs; one signal, nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkaesque.testing.broker_process import BrokerProcess
+
+from .wire_client import WireClient
+
+COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [*COMMAND, "up", "--json", "--data", str(tmp_path), "--port", "0", "--http-port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def services(platform: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert platform.stdout is not None
+    found = json.loads(platform.stdout.readline())["services"]
+    return {service["name"]: service for service in found}
+
+
+def test_up_serves_and_ctrl_c_leaves_no_process(platform: subprocess.Popen[bytes]) -> None:
+    broker = services(platform)["broker-0"]
+    with WireClient(broker["kafka"]) as client:
+        client.create_topic("t")
+        assert client.produce("t", [b"x"]).error_code == 0
+    platform.send_signal(signal.SIGINT)
+    assert platform.wait(30) == 0
+    assert not is_running(int(broker["pid"]))
+
+
+def test_killed_supervisor_takes_its_children_along(platform: subprocess.Popen[bytes]) -> None:
+    broker = services(platform)["broker-0"]
+    platform.kill()
+    until(lambda: not is_running(int(broker["pid"])), "the broker ended")
+
+
+def test_killed_broker_is_started_again_with_its_data(
+    platform: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    broker = services(platform)["broker-0"]
+    with WireClient(broker["kafka"]) as client:
+        client.create_topic("t")
+        client.produce("t", [b"kept"])
+    address_file = tmp_path / "broker-0" / "broker.json"
+    os.kill(int(broker["pid"]), signal.SIGKILL)
+
+    def restarted() -> bool:
+        facts = json.loads(address_file.read_text() or "{}")
+        return bool(facts) and facts["pid"] != int(broker["pid"])
+
+    until(restarted, "another broker serves")
+    with WireClient(json.loads(address_file.read_text())["kafka"]) as client:
+        assert [record.value for record in client.read_all("t")] == [b"kept"]
+
+
+def test_port_in_use_is_explained(broker: BrokerProcess, tmp_path: Path) -> None:
+    port = broker.bootstrap_servers.rsplit(":", 1)[1]
+    done = subprocess.run(
+        [*COMMAND, "up", "--data", str(tmp_path / "up"), "--port", port, "--http-port", "0"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "address is in use" in done.stderr
+    assert "doctor" in done.stderr
+
+
+def test_broker_command_explains_a_bad_setting() -> None:
+    done = subprocess.run(
+        [*COMMAND, "broker", "--set", "num.partition=4"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "did you mean num.partitions?" in done.stderr
