@@ -86,9 +86,9 @@ def _find(
         found = partition.max_timestamp()
     else:
         found = partition.find_by_timestamp(TimestampMs(timestamp))
-    # Java takes an offset with a negative timestamp for a broken answer: records without any
-    # timestamp are not found by time.
-    if found is None or found.timestamp < 0:
+    # A record without a timestamp is never found by time: Java takes an offset with a negative
+    # timestamp for a broken answer.
+    if found is None:
         return _refused(index, ErrorCode.NONE)
     return _at(index, found.offset, found.leader_epoch, found.timestamp)
 
