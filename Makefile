@@ -28,8 +28,8 @@ $(STAMP): pyproject.toml requirements/dev.lock
 clients: setup ## Fetch the other clients of the conformance tests (kcat, Java, Go, Node)
 	tools/setup-clients
 
-up: setup ## Run the whole platform on this machine; Ctrl-C stops it in order
-	@$(BIN)/kafkaesque up
+up: setup ## Run the whole platform on this machine; Ctrl-C stops it (UP="--port 19092" for options)
+	@$(BIN)/kafkaesque up $(UP)
 
 check: format-check lint types imports unit ## Format, lint, types, imports, unit and script tests
 

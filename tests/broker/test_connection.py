@@ -17,6 +17,7 @@ PLAIN, OVERLAPPING = 1, 0
 class Transport:
     def __init__(self) -> None:
         self.written: list[bytes] = []
+        self.write_count = 0
         self.is_reading = True
         self.end: str | None = None
         self.unsent_bytes = 0
@@ -30,7 +31,8 @@ class Transport:
         return self.unsent_bytes
 
     def writelines(self, buffers: list[bytes]) -> None:
-        self.written.append(b"".join(buffers))
+        self.write_count += 1
+        self.written += buffers
 
     def pause_reading(self) -> None:
         assert self.is_reading
@@ -154,6 +156,18 @@ async def test_request_that_is_done_at_once_is_answered_at_once(scene: Scene) ->
     scene.receive(b"a", b"b")
     assert scene.transport.written == [b"a", b"b"]
     assert scene.host.buffered_bytes == 0
+
+
+@story
+async def test_answers_to_pipelined_requests_leave_in_one_write(scene: Scene) -> None:
+    frames = b"".join(
+        len(frame).to_bytes(4) + frame
+        for frame in (bytes([0, 1]) + bytes(8) + b"%d" % n for n in range(5))
+    )
+    scene.connection.get_buffer(-1)[: len(frames)] = frames
+    scene.connection.buffer_updated(len(frames))
+    assert scene.transport.written == [b"0", b"1", b"2", b"3", b"4"]
+    assert scene.transport.write_count == 1
 
 
 @story

@@ -13,6 +13,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -116,6 +117,26 @@ def command(kafka: str) -> Run:
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return invoke
+
+
+@contextmanager
+def background(kafka: str, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`kafkaesque ARGS` running beside the test, with pipes; it never outlives the test."""
+    with subprocess.Popen(
+        [*COMMAND, *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "KAFKAESQUE_BOOTSTRAP": kafka},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_line(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 _NUMBERS = count()

@@ -1,8 +1,13 @@
-"""A record as confluent-kafka hands it out, without a broker."""
+"""A record as confluent-kafka hands it out, without a broker; settings of property tests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from hypothesis import HealthCheck, settings
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Other processes share the machine: time says nothing about the property."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
-from tests.cli.conftest import COMMAND, Run
+from tests.cli.conftest import Run, background, read_line
 
 
 @pytest.fixture
@@ -75,15 +72,8 @@ def test_a_group_with_members_is_described_and_not_reset(
     run: Run, topic: str, kafka: str, name: str
 ) -> None:
     run("produce", topic, "-p", "0", stdin="a\n")
-    environment = {**os.environ, "KAFKAESQUE_BOOTSTRAP": kafka}
-    with subprocess.Popen(
-        [*COMMAND, "consume", topic, "--group", name, "-f"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"a\n"
+    with background(kafka, "consume", topic, "--group", name, "-f") as process:
+        assert read_line(process) == b"a\n"
         (described,) = run("group", "describe", name, "--json").json["groups"]
         refused = run("group", "reset", name, "--all-topics", "--to", "earliest", "--execute")
         process.terminate()

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.samples import UNHURRIED
 
 from kafkaesque.cli.offset_spec import Bounds, OffsetSpec, parse_offset_spec, parse_time_ms, resolve
 
@@ -58,7 +59,7 @@ def test_a_time_after_every_record_is_the_end() -> None:
     assert resolve(OffsetSpec("time", 1), Bounds(10, 20, at_time=None)) == 20
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 5000))
 def test_no_offset_leaves_the_bounds(earliest: int, count: int, number: int) -> None:
     bounds = Bounds(earliest, earliest + count, at_time=number)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.cli import progress
 from kafkaesque.cli.progress import Meter
 
 
@@ -21,3 +22,13 @@ def test_one_record_is_told_without_a_rate() -> None:
     meter = Meter("writing", visible=False, total=None)
     meter.add(1, 2048)
     assert meter.sentence("written") == "1 record (2.0 KiB) written"
+
+
+def test_more_records_are_told_with_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([100.0, *[102.0] * 20])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    meter = Meter("writing", visible=False, total=None)
+    meter.add(1, 1)
+    assert "/s" not in meter.sentence("written")
+    meter.add(999, 1023)
+    assert meter.sentence("written") == "1,000 records (1.0 KiB) written in 2.0 s, 500/s"

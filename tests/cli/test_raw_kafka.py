@@ -3,8 +3,9 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.samples import UNHURRIED
 from tests.cli.servers import ScriptedKafka
 
 from kafkaesque.cli.raw_kafka import Node, RawKafka, Reader
@@ -35,7 +36,12 @@ def test_an_answer_that_is_not_kafkas_is_a_protocol_error(answer: bytes) -> None
         kafka.api_versions()
 
 
-@settings(deadline=None)
+def test_a_count_beyond_the_bytes_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(ProtocolError, match="counts more"):
+        Reader(b"\x7f\xff\xff\xff").array(int)
+
+
+@UNHURRIED
 @given(st.binary(max_size=60))
 def test_any_bytes_raise_only_a_protocol_error(data: bytes) -> None:
     readers = (Reader.int16, Reader.varint, Reader.string, Reader.compact_string, Reader.tags)

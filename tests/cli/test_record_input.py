@@ -4,8 +4,9 @@ import io
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.samples import UNHURRIED
 
 from kafkaesque.cli import record_input
 from kafkaesque.cli.record_input import InputError, InputFormat, OutgoingRecord, read_records
@@ -125,6 +126,11 @@ def test_blank_json_lines_are_passed_over_but_counted() -> None:
         (b'{"value": "x", "headers": 3}', "headers must be"),
         (b'{"value_base64": "?"}', "not base64"),
         (b'{"value_hex": "0"}', "value_hex"),
+        (b'{"value": "\\ud800"}', "surrogate"),
+        (b'{"value": "x", "headers": {"\\ud800": "x"}}', "surrogate"),
+        (b'{"value": "x", "partition": 2147483648}', "partition must be"),
+        (b'{"value": "x", "timestamp": 9223372036854775808}', "timestamp must be"),
+        (b'{"value": ' + b"[" * 100_000, "not JSON"),
     ],
 )
 def test_a_bad_json_line_is_refused_with_its_number(line: bytes, problem: str) -> None:
@@ -133,7 +139,7 @@ def test_a_bad_json_line_is_refused_with_its_number(line: bytes, problem: str) -
     assert problem in str(refused.value)
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(st.binary(max_size=200))
 def test_any_bytes_give_records_or_an_input_error(data: bytes) -> None:
     for form in (InputFormat("json"), InputFormat(is_base64=True), InputFormat(key_separator=b":")):
@@ -143,7 +149,7 @@ def test_any_bytes_give_records_or_an_input_error(data: bytes) -> None:
             continue
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(st.text(), st.one_of(st.none(), st.text()))
 def test_text_survives_json_lines(key: str, value: str | None) -> None:
     line = json.dumps({"key": key, "value": value}).encode()

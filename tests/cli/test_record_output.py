@@ -4,9 +4,9 @@ import io
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.samples import SampleRecord
+from tests.cli.samples import UNHURRIED, SampleRecord
 
 from kafkaesque.cli.record_input import InputFormat, OutgoingRecord, read_records
 from kafkaesque.cli.record_output import OutputFormat, make_formatter, record_object, unescape
@@ -88,7 +88,7 @@ OPTIONAL_BYTES = st.one_of(st.none(), st.binary(max_size=30))
 HEADERS = st.lists(st.tuples(st.text(max_size=5), OPTIONAL_BYTES), max_size=4)
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(OPTIONAL_BYTES, OPTIONAL_BYTES, HEADERS, st.booleans())
 def test_what_consume_writes_as_json_produce_reads_back(
     key: bytes | None,

@@ -11,11 +11,11 @@ import pytest
 from kafkaesque.cluster.commands import Command, ReserveProducerIds, SetBrokerConfigs
 from kafkaesque.cluster.controller import Outcome
 from kafkaesque.cluster.journal import Journal
-from kafkaesque.model.errors import InvalidRequest, TopicAlreadyExists
+from kafkaesque.model.errors import InvalidRequest, StorageFailed, TopicAlreadyExists
 from kafkaesque.model.ids import LeaderEpoch, TimestampMs
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 
 class Clock:
@@ -26,8 +26,21 @@ class Clock:
         return 0.0
 
 
-def open_journal(directory: Path, *, clean: bool = True) -> Journal:
-    log = Log.open(directory / "journal", LogConfig(), OpenFiles(8), clean=clean)
+class FailingCalls(SystemCalls):
+    """Syncs fail while `broken`."""
+
+    broken = False
+
+    def fdatasync(self, fd: int) -> None:
+        if self.broken:
+            raise OSError(5, "Input/output error")
+        super().fdatasync(fd)
+
+
+def open_journal(
+    directory: Path, *, clean: bool = True, calls: SystemCalls | None = None
+) -> Journal:
+    log = Log.open(directory / "journal", LogConfig(), OpenFiles(8, calls), clean=clean)
     return Journal(log, Clock(), LeaderEpoch(0))
 
 
@@ -108,5 +121,19 @@ def test_failed_reconciling_is_told_to_the_caller_and_the_command_stands(tmp_pat
         with pytest.raises(InvalidRequest):
             await journal.submit(lambda: Outcome((command,), None), refuse)
         assert journal.tables.broker_configs == {None: {"num.partitions": "3"}}
+
+    asyncio.run(story())
+
+
+def test_command_whose_sync_failed_is_refused_and_nothing_may_follow_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        calls = FailingCalls()
+        journal = open_journal(tmp_path, calls=calls)
+        await journal.submit(lambda: Outcome((ReserveProducerIds(10),), None), nothing)
+        calls.broken = True
+        for _ in range(2):
+            with pytest.raises(StorageFailed):
+                await journal.submit(lambda: Outcome((ReserveProducerIds(20),), None), nothing)
+        assert journal.tables.next_producer_id == 10
 
     asyncio.run(story())

@@ -14,6 +14,7 @@ from kafkaesque.model.errors import (
     InvalidTransactionState,
     KafkaError,
     MessageTooLarge,
+    RecordListTooLarge,
     UnsupportedCompressionType,
 )
 from kafkaesque.model.ids import Offset, ProducerId, TimestampMs
@@ -97,6 +98,12 @@ def test_batch_may_be_exactly_as_large_as_allowed() -> None:
     admit(data, TopicConfig(max_message_bytes=len(data)), NOW)
     with pytest.raises(MessageTooLarge):
         admit(data, TopicConfig(max_message_bytes=len(data) - 1), NOW)
+
+
+def test_batch_larger_than_a_segment_is_refused() -> None:
+    data = memoryview(sealed())
+    with pytest.raises(RecordListTooLarge):
+        admit(data, TopicConfig(segment_bytes=len(data) - 1), NOW)
 
 
 def test_old_timestamp_is_refused_only_where_the_topic_says_so() -> None:

@@ -188,6 +188,22 @@ def test_malformed_records_are_invalid(body: bytes, count: int) -> None:
             look(batch)
 
 
+def test_record_that_swallows_the_next_one_is_invalid() -> None:
+    batch = encode_batch([Record(0, 0, None, None), Record(1, 0, None, None)])
+    assert batch[61] == 6 << 1
+    batch[61] = 13 << 1
+    for look in (decode_batch, check_records):
+        with pytest.raises(InvalidRecord, match="do not fill"):
+            look(batch)
+
+
+def test_count_that_the_bytes_cannot_hold_is_refused_before_any_work() -> None:
+    batch = encode_batch(RECORDS)
+    struct.pack_into(">i", batch, 57, 2**31 - 1)
+    with pytest.raises(InvalidRecord, match="2147483647 records in"):
+        check_records(batch)
+
+
 def test_timestamp_that_overflows_is_invalid() -> None:
     batch = encode_batch([Record(0, 0, None, None), Record(1, 2**62, None, None)])
     struct.pack_into(">q", batch, 27, 2**62)

@@ -72,6 +72,11 @@ def test_malformed_snappy_is_refused(data: bytes) -> None:
         decompress(Codec.SNAPPY, data, 64 * MIB)
 
 
+def test_snappy_block_that_claims_more_than_its_format_can_hold_is_not_allocated_for() -> None:
+    with pytest.raises(InvalidRecord, match="3 bytes claims 2097151 bytes"):
+        decompress(Codec.SNAPPY, b"\xff\xff\x7f", 64 * MIB)
+
+
 @pytest.mark.parametrize("codec", COMPRESSING)
 @settings(deadline=None, max_examples=200)
 @given(data=st.data())

@@ -37,6 +37,10 @@ class FailingCalls(SystemCalls):
         if name in self.failing:
             raise OSError(5, f"Input/output error ({name})")
 
+    def open(self, path: str, *, create: bool) -> int:
+        self._maybe_fail("open")
+        return super().open(path, create=create)
+
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
         if "pwrite" in self.failing:
             super().pwrite(fd, memoryview(data)[: len(data) // 2], position)

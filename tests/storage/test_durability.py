@@ -12,7 +12,7 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 from .batches import append, offsets, open_log
 from .failing import FailingCalls
@@ -57,3 +57,51 @@ def test_small_files_that_cannot_be_written_only_make_recovery_read_more(tmp_pat
     log.close(clean=False)
     log = open_log(tmp_path)
     assert (log.synced_offset, log.log_start_offset, len(log.segments)) == (3, 1, 1)
+
+
+def test_file_that_cannot_be_opened_for_now_is_synced_later(tmp_path: Path) -> None:
+    calls = FailingCalls()
+    files = OpenFiles(8, calls)
+    log = Log.open(tmp_path, LogConfig(), files, clean=False)
+    append(log)
+    files.close()
+    calls.failing = {"open"}
+    with pytest.raises(StorageFailed):
+        log.sync()
+    assert (log.failure, log.synced_offset, log.needs_sync) == (None, 0, True)
+    calls.failing = set()
+    assert log.sync() == 1
+    assert not log.needs_sync
+
+
+class DirectoryWitness(SystemCalls):
+    """Remembers which directories were made durable."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        super().sync_directory(path)
+        self.synced.append(path)
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_names_of_a_new_log_are_durable_up_to_the_directory_of_topics(
+    tmp_path: Path, reopened: bool
+) -> None:
+    calls = DirectoryWitness()
+    path = tmp_path / "topics" / "id" / "0"
+    config = LogConfig(segment_bytes=1)
+    log = Log.open(path, config, OpenFiles(8, calls), clean=False)
+    append(log)
+    if reopened:
+        log.close(clean=False)
+        log = Log.open(path, config, OpenFiles(8, calls), clean=False)
+        append(log)
+    log.sync()
+    assert calls.synced == [str(path), str(path.parent), str(path.parent.parent)]
+    append(log)
+    log.sync()
+    assert calls.synced[3:] == [str(path)]
+    log.sync()
+    assert len(calls.synced) == 4

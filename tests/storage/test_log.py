@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.records.batch import read_header
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 from .batches import SMALL, append, fill, make_batch, offsets, open_log, read_all
 from .failing import small_disk
@@ -99,6 +100,8 @@ def test_epochs_are_known_again_after_reopening(tmp_path: Path) -> None:
         assert log.epoch_end(2) == (1, 4)
         assert log.epoch_end(7) == (7, 12)
         assert log.epoch_end(8) == (-1, -1)
+    log.delete_before(Offset(5))
+    assert (log.epoch_end(1), log.epoch_at(Offset(5))) == ((1, 5), 4)
 
 
 def test_headers_are_listed_from_the_batch_with_the_offset_on(tmp_path: Path) -> None:
@@ -136,7 +139,7 @@ def test_truncated_log_ends_before_the_batch_with_the_offset(tmp_path: Path) -> 
     log.truncate_to(Offset(15))
     assert (log.log_end_offset, log.synced_offset) == (14, 14)
     assert [header.base_offset for header in read_all(log)] == list(range(0, 14, 2))
-    assert log.epoch_end(6) == (6, 14)
+    assert (log.epoch_end(6), log.epoch_end(7)) == ((6, 14), (-1, -1))
     assert log.max_timestamp() == (7, 13, 6)
     append(log, 1, epoch=50)
     assert [header.leader_epoch for header in read_all(log)] == [0, 1, 2, 3, 4, 5, 6, 50]
@@ -292,26 +295,30 @@ def test_sync_in_a_thread_goes_along_with_appends_and_reads(tmp_path: Path) -> N
     assert log.epoch_end(2) == (2, 600)
 
 
-def test_retention_in_a_thread_never_deletes_what_is_appended_meanwhile(tmp_path: Path) -> None:
-    log = open_log(tmp_path, LogConfig(segment_bytes=300, retention_ms=0))
-    done = threading.Event()
+class InterruptingCalls(SystemCalls):
+    """Lets something happen while the disk is at work."""
 
-    def delete_until_done() -> None:
-        while not done.is_set():
-            log.apply_retention(10_000)
+    def __init__(self) -> None:
+        self.during_sync: list[Callable[[], object]] = []
 
-    worker = ThreadPoolExecutor(1)
-    deleting = worker.submit(delete_until_done)
-    for i in range(300):
-        expired = i % 2 == 0
-        append(log, 1, timestamp=1 if expired else 20_000)
-        if not expired:
-            offset = Offset(log.log_end_offset - 1)
-            assert offsets(log.read(offset, 1, limit_offset=log.log_end_offset)) == [offset]
-            log.delete_before(log.log_end_offset)
-    done.set()
-    deleting.result()
-    worker.shutdown()
+    def fdatasync(self, fd: int) -> None:
+        if self.during_sync:
+            self.during_sync.pop()()
+        super().fdatasync(fd)
+
+
+def test_retention_never_deletes_what_is_appended_meanwhile(tmp_path: Path) -> None:
+    calls = InterruptingCalls()
+    config = LogConfig(segment_bytes=200, retention_ms=0)
+    log = Log.open(tmp_path, config, OpenFiles(8, calls), clean=False)
+    for _ in range(3):
+        append(log, 1, timestamp=1)
+    calls.during_sync = [lambda: append(log, 1, timestamp=1)]
+    assert log.apply_retention(10_000).segments == 1
+    assert (log.log_start_offset, log.log_end_offset) == (2, 4)
+    assert len(read_all(log)) == 2
+    assert log.apply_retention(10_000).segments == 1
+    assert log.log_start_offset == 4
 
 
 def test_segment_closed_since_the_last_sync_is_announced(tmp_path: Path) -> None:

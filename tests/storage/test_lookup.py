@@ -60,6 +60,20 @@ def test_max_timestamp_gives_its_first_record(tmp_path: Path) -> None:
     assert log.max_timestamp() == (502, 5, 3)
 
 
+def test_max_timestamp_is_that_of_the_records_that_are_left(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig())
+    for timestamp in (900, 30, 500, 40):
+        append(log, 2, timestamp=timestamp)
+    log.delete_before(Offset(1))
+    assert log.max_timestamp() == (901, 1, 0)
+    log.delete_before(Offset(2))
+    assert log.max_timestamp() == (501, 5, 0)
+    log.delete_before(Offset(6))
+    assert log.max_timestamp() == (41, 7, 0)
+    log.delete_before(Offset(8))
+    assert log.max_timestamp() is None
+
+
 def test_log_of_records_without_timestamps_has_no_maximum(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, 1, timestamp=-1)

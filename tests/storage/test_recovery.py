@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from kafkaesque.model.errors import CorruptMessage
+from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 from .batches import SMALL, append, offsets, open_log, read_all
+from .failing import FailingCalls
 
 ONE_SEGMENT = LogConfig(retention_ms=-1)
 FIRST = f"{0:020d}.log"
@@ -345,6 +346,38 @@ def test_log_whose_every_segment_was_deleted_just_before_a_crash_goes_on_at_its_
     assert (log.log_start_offset, log.log_end_offset) == (30, 30)
     append(log, 1)
     assert offsets(log.read(Offset(30), 1, limit_offset=Offset(31))) == [30]
+
+
+def test_structure_ahead_of_the_sync_point_tells_no_epoch_that_was_lost(tmp_path: Path) -> None:
+    log = open_log(tmp_path, ONE_SEGMENT)
+    append(log, 2, epoch=0)
+    log.sync()
+    point, size_bytes = (tmp_path / "sync-point").read_bytes(), log.size_bytes
+    append(log, 2, epoch=1)
+    log.sync()
+    log.close(clean=False)
+    (tmp_path / "sync-point").write_bytes(point)
+    os.truncate(tmp_path / FIRST, size_bytes)
+    log = open_log(tmp_path, ONE_SEGMENT)
+    assert (log.epoch_end(0), log.epoch_end(1)) == ((0, 2), (-1, -1))
+
+
+def test_crash_in_the_middle_of_a_cut_leaves_a_readable_log(tmp_path: Path) -> None:
+    calls = FailingCalls()
+    log = Log.open(tmp_path, SMALL, OpenFiles(8, calls), clean=False)
+    for _ in range(30):
+        append(log, 1)
+    log.sync()
+    calls.failing = {"ftruncate"}
+    with pytest.raises(StorageFailed):
+        log.truncate_to(Offset(3))
+    calls.failing = set()
+    with pytest.raises(StorageFailed):
+        append(log)
+    log.close(clean=False)
+    log = open_log(tmp_path)
+    assert 3 <= log.log_end_offset < 30
+    assert len(read_all(log)) == log.log_end_offset
 
 
 def test_snapshots_behind_the_recovered_end_are_deleted(tmp_path: Path) -> None:

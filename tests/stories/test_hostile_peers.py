@@ -64,7 +64,6 @@ HOSTILE = {
     + HEADER
     + b"\xc0\x9a\x0c"
     + b"\x01\x00" * 200_000,
-    "trailing bytes": struct.pack(">ihhihi", 19, 3, 1, 1, 0, 0) + b"extra",
 }
 
 

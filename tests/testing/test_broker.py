@@ -83,6 +83,13 @@ def test_stop_with_a_consumer_in_a_long_poll_does_not_wait_for_it() -> None:
         broker.stop()
 
 
+def test_collected_broker_leaves_no_thread() -> None:
+    threads = set(threading.enumerate())
+    Broker().start()
+    gc.collect()
+    assert set(threading.enumerate()) == threads
+
+
 def test_restart_keeps_records_and_addresses() -> None:
     with Broker() as broker:
         addresses = broker.bootstrap_servers, broker.http_address
@@ -275,6 +282,17 @@ def test_broker_that_failed_by_itself_raises_at_the_end() -> None:
         Broker(settings=settings, clock=clock) as broker,
     ):
         fail(broker, clock)
+
+
+def test_broker_that_failed_by_itself_lets_its_clients_go() -> None:
+    clock = BreakableClock()
+    broker = Broker(settings={"log.retention.check.interval.ms": 1}, clock=clock).start()
+    host, port = broker.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        fail(broker, clock)
+        assert connection.recv(1) == b""
+    with pytest.raises(BrokerFailed):
+        broker.stop()
 
 
 def test_failure_of_the_broker_does_not_hide_that_of_the_test() -> None:

@@ -14,7 +14,7 @@ from kafkaesque.wire.codec import decode, encode
 from kafkaesque.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkaesque.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkaesque.wire.messages.fetch import FetchRequest, FetchResponse
-from kafkaesque.wire.messages.heartbeat import HeartbeatRequest
+from kafkaesque.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkaesque.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkaesque.wire.messages.metadata import MetadataRequest
 from kafkaesque.wire.messages.produce import (
@@ -127,8 +127,15 @@ def test_every_truncation_is_refused(version: int) -> None:
         refusal(ProduceRequest, bytes(body[:size]), version)
 
 
-def test_trailing_bytes_are_refused() -> None:
-    assert "2 bytes after" in refusal(ProduceRequest, bytes(produce(b"x", 9) + b"\0\0"), 9)
+def test_bytes_behind_a_response_are_refused() -> None:
+    body = b"".join(encode(HeartbeatResponse(error_code=0), 4))
+    assert "2 bytes after" in refusal(HeartbeatResponse, body + b"\0\0", 4)
+
+
+def test_bytes_behind_a_request_mean_nothing() -> None:
+    """librdkafka 2.16 asks for all topics by Metadata v13 with three bytes too many."""
+    sent = bytes.fromhex("00000000010000")
+    assert decode(MetadataRequest, memoryview(sent), 13).topics is None
 
 
 @pytest.mark.parametrize(

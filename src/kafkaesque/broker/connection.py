@@ -27,6 +27,9 @@ logger = logging.getLogger("kafkaesque.connection")
 WRITE_BUFFER_BYTES = 256 * limits.KIB
 """Above this many unsent bytes no further request of the connection is begun."""
 
+OUTBOX_BYTES_MAX = 64 * limits.KIB
+"""Answers to pipelined requests leave in one write, which is a system call each, up to this size."""
+
 
 class Host(Protocol):
     """What a connection needs of the listener that accepted it."""
@@ -79,6 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         "_held",
         "_host",
         "_loop",
+        "_outbox",
+        "_outbox_bytes",
         "_paused_reading",
         "_paused_writing",
         "_tasks",
@@ -98,6 +103,8 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting: deque[memoryview] = deque()
         self._begun: deque[_Exchange] = deque()
         self._tasks: set[asyncio.Task[Answer]] = set()
+        self._outbox: Buffers = []
+        self._outbox_bytes = 0
         self._held = False
         self._paused_reading = False
         self._paused_writing = False
@@ -132,6 +139,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._waiting.append(frame)
             elif not self._begin(frame):
                 return
+        if self._outbox:
+            self._send()
         if self._waiting:
             self._begin_waiting()
 
@@ -195,6 +204,8 @@ class Connection(asyncio.BufferedProtocol):
             self._host.buffered(-len(frame))
             if not self._begin(frame):
                 return
+        if self._outbox:
+            self._send()
         self._read_or_pause()
 
     def _may_begin(self) -> bool:
@@ -236,8 +247,7 @@ class Connection(asyncio.BufferedProtocol):
             exchange.output = output
             self._begun.append(exchange)
         elif output:
-            self._transport.writelines(output)
-            self._frames.limit_bytes = self._host.request_size_bytes_max
+            self._put(output)
         return True
 
     def _answered(self, exchange: _Exchange, task: asyncio.Task[Answer]) -> None:
@@ -258,14 +268,21 @@ class Connection(asyncio.BufferedProtocol):
         while self._begun and self._begun[0].output is not None:
             ready = self._begun.popleft()
             self._host.buffered(-ready.frame_size_bytes)
-            self._write(ready.output or [])
+            self._put(ready.output or [])
         self._begin_waiting()
 
-    def _write(self, output: Buffers) -> None:
-        if self._transport is None or not output:
-            return
-        self._transport.writelines(output)
-        self._frames.limit_bytes = self._host.request_size_bytes_max
+    def _put(self, output: Buffers) -> None:
+        self._outbox += output
+        self._outbox_bytes += sum(map(len, output))
+        if self._outbox_bytes > OUTBOX_BYTES_MAX:
+            self._send()
+
+    def _send(self) -> None:
+        """Hand what was answered to the socket."""
+        outbox, self._outbox, self._outbox_bytes = self._outbox, [], 0
+        if self._transport is not None:
+            self._transport.writelines(outbox)
+            self._frames.limit_bytes = self._host.request_size_bytes_max
 
     def _count_unsent(self) -> None:
         if self._transport is not None:
@@ -278,11 +295,13 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, error: ProtocolError) -> None:
         self._host.protocol_error()
         logger.warning("closing connection from %s: %s", self._address, error)
+        self._send()
         self.abort()
 
     def _failed(self, error: BaseException) -> None:
         """A handler broke: the client learns by the closed connection, the node goes on unless
         an invariant is broken."""
+        self._send()
         if isinstance(error, CloseConnection):
             logger.info("closing connection from %s: %s", self._address, error)
             self.close()

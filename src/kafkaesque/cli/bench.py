@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -75,6 +76,9 @@ def bench(
         _list(as_json)
         return
     raise_open_file_limit()
+    # Servers under test outlive whoever is killed at once: end as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if save is None and name == "all":
         save = RESULTS
     answers: dict[str, object] = {}

@@ -144,27 +144,38 @@ class Connection:
 
     def wait(self, future: concurrent.futures.Future[T], doing: str) -> T:
         """The result of an admin operation; `doing` completes the sentence "cannot ..."."""
+        error = self.error_of(future)
+        if error is not None:
+            self.fail(error, doing)
+        return future.result()
+
+    def error_of(self, future: concurrent.futures.Future[T]) -> KafkaError | None:
+        """Wait for an admin operation and say how it failed, if it did."""
         try:
             # librdkafka enforces the timeout of the request; the margin only catches its absence.
-            return future.result(self.timeout_s + 5)
+            future.result(self.timeout_s + 5)
         except KafkaException as exception:
-            self.fail(kafka_error(exception), doing)
+            return kafka_error(exception)
         except concurrent.futures.TimeoutError:
-            self.fail(KafkaError(KafkaError._TIMED_OUT), doing)
+            return KafkaError(KafkaError._TIMED_OUT)
+        return None
 
     def fail(self, error: KafkaError, doing: str) -> NoReturn:
-        """Raise the `Failure` that fits a librdkafka error."""
+        raise self.failure(error, doing)
+
+    def failure(self, error: KafkaError, doing: str) -> Failure:
+        """The `Failure` that fits a librdkafka error."""
         text = error.str()
         if error.code() in _MISSING:
-            raise NotFound(f"cannot {doing}: {text}")
+            return NotFound(f"cannot {doing}: {text}")
         if error.code() in _UNREACHABLE:
             cause = self._last_error.str() if self._last_error else text
-            raise CannotConnect(
+            return CannotConnect(
                 f"cannot {doing}: no answer from {self.bootstrap} ({cause})",
                 f"`kafkaesque doctor -b {self.bootstrap}` finds out why; "
                 "--timeout gives it more time",
             )
-        raise Failure(f"cannot {doing}: {text} ({error.name()})")
+        return Failure(f"cannot {doing}: {text} ({error.name()})")
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """Descriptions of topics that exist; never creates one. `NotFound` names the missing."""

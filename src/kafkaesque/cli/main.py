@@ -6,18 +6,19 @@ library, rich, or a command module; the one-line helps are therefore written her
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
-from click.shell_completion import CompletionItem
 
 from kafkaesque.cli.failures import ExitCode
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 PROGRAM = "kafkaesque"
 
@@ -82,6 +83,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            import difflib
+
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise click.UsageError(f"There is no command '{name}'.{hint}", ctx=ctx)
@@ -89,6 +92,8 @@ class LazyGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Names without importing the modules: a completion must feel instant."""
+        from click.shell_completion import CompletionItem
+
         names = [
             CompletionItem(name, help=COMMANDS[name].short_help)
             for name in self.list_commands(ctx)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 
 from kafkaesque.cli.admin_types import OffsetSpec as AdminOffsetSpec
 from kafkaesque.cli.client import Connection
@@ -12,6 +13,19 @@ from kafkaesque.cli.failures import Failure
 from kafkaesque.cli.offset_spec import Bounds, OffsetSpec
 
 Partition = tuple[str, int]
+
+SETTLING_S_MAX = 3.0
+SETTLING_PAUSE_S = 0.1
+_SETTLING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+"""Answers of brokers to which a new topic or leader has not got through yet. Callers have seen the
+partition in the metadata, so it exists."""
 
 _EARLIEST: AdminOffsetSpec = AdminOffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: AdminOffsetSpec = AdminOffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -47,20 +61,25 @@ def _list_offsets(
     spec: AdminOffsetSpec,
     committed_only: bool,
 ) -> dict[Partition, int]:
-    if not partitions:
-        return {}
+    """Retries what is only settling: a broker that has just been told of a partition."""
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    futures = connection.admin.list_offsets(
-        {TopicPartition(topic, index): spec for topic, index in partitions},
-        isolation_level=level,
-        request_timeout=connection.timeout_s,
-    )
-    return {
-        (key.topic, key.partition): connection.wait(
-            future, f"read the offsets of {key.topic}-{key.partition}"
-        ).offset
-        for key, future in futures.items()
-    }
+    found: dict[Partition, int] = {}
+    deadline = time.monotonic() + min(connection.timeout_s, SETTLING_S_MAX)
+    while wanted := [key for key in partitions if key not in found]:
+        futures = connection.admin.list_offsets(
+            {TopicPartition(topic, index): spec for topic, index in wanted},
+            isolation_level=level,
+            request_timeout=connection.timeout_s,
+        )
+        for key, future in futures.items():
+            error = connection.error_of(future)
+            if error is None:
+                found[key.topic, key.partition] = future.result().offset
+            elif error.code() not in _SETTLING or time.monotonic() > deadline:
+                connection.fail(error, f"read the offsets of {key.topic}-{key.partition}")
+        if len(found) < len(partitions):
+            time.sleep(SETTLING_PAUSE_S)
+    return found
 
 
 def partitions_of(

@@ -21,6 +21,7 @@ from kafkaesque.cli.progress import Meter
 from kafkaesque.cli.record_input import InputError, InputFormat, OutgoingRecord, read_records
 from kafkaesque.cli.record_output import unescape
 from kafkaesque.cli.render import Screen
+from kafkaesque.model.setting import INT32_MAX, INT64_MAX
 
 QUEUE_RECORDS_MAX = 100_000
 QUEUE_KBYTES_MAX = 64 * 1024
@@ -39,10 +40,13 @@ AUTO_CREATE_ATTEMPTS = 5
 
 
 def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
-    if text is None or text.isdecimal():
-        return None if text is None else int(text)
     try:
-        return parse_time_ms(text)
+        if text is None:
+            return None
+        number = int(text) if text.isdecimal() else parse_time_ms(text)
+        if not 0 <= number <= INT64_MAX:
+            raise ValueError(text)
+        return number
     except ValueError:
         raise click.BadParameter(f"'{text}' is neither milliseconds nor an ISO time.") from None
 
@@ -74,7 +78,9 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 @click.option("--base64", "is_base64", is_flag=True, help="Keys and values are base64.")
 @click.option("-k", "--key", metavar="TEXT", help="Key of every record.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header.")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="[default: by key]")
+@click.option(
+    "-p", "--partition", type=click.IntRange(0, INT32_MAX), metavar="N", help="[default: by key]"
+)
 @click.option(
     "--timestamp", callback=_read_time, metavar="TIME", help="ISO time or ms. [default: now]"
 )

@@ -14,6 +14,7 @@ from typing import IO, Any, NamedTuple
 
 from kafkaesque.cli.offset_spec import parse_time_ms
 from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
+from kafkaesque.model.setting import INT32_MAX, INT64_MAX
 
 Headers = list[tuple[str, bytes | None]]
 RECORD_SIZE_BYTES_MAX = BATCH_SIZE_BYTES_MAX
@@ -122,7 +123,7 @@ def parse_json_line(
     """
     try:
         fields = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"line {number}: not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise InputError(f"line {number}: not a JSON object")
@@ -139,7 +140,7 @@ def parse_json_line(
         # with fewer partitions.
         template.partition
         if template.partition is not None
-        else _json_int(fields, "partition", number),
+        else _json_int(fields, "partition", number, INT32_MAX),
         _json_timestamp(fields, number, template),
     )
 
@@ -152,29 +153,35 @@ def _json_bytes(fields: dict[str, Any], name: str, number: int) -> bytes | None:
             return bytes.fromhex(digits)
         except ValueError as error:
             raise InputError(f"line {number}: {name}_hex: {error}") from None
-    return _text_or_json(fields.get(name))
+    return _text_or_json(fields.get(name), number)
 
 
-def _text_or_json(value: Any) -> bytes | None:
+def _text_or_json(value: Any, number: int) -> bytes | None:
     """A string is its bytes, null is null, and any other JSON value is its compact text."""
     if value is None:
         return None
-    if isinstance(value, str):
-        return value.encode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    text = value
+    if not isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return str(text).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"line {number}: half of a surrogate pair is no text") from None
 
 
-def _json_int(fields: dict[str, Any], name: str, number: int) -> int | None:
+def _json_int(fields: dict[str, Any], name: str, number: int, highest: int) -> int | None:
     value = fields.get(name)
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= highest:
         return value
-    raise InputError(f"line {number}: {name} must be a number from 0, not {value!r}")
+    raise InputError(f"line {number}: {name} must be a number from 0 to {highest}")
 
 
 def _json_timestamp(fields: dict[str, Any], number: int, template: OutgoingRecord) -> int | None:
     value = fields.get("timestamp")
     if not isinstance(value, str):
-        given = _json_int(fields, "timestamp", number)
+        given = _json_int(fields, "timestamp", number, INT64_MAX)
         return template.timestamp_ms if given is None else given
     try:
         return parse_time_ms(value)
@@ -194,8 +201,9 @@ def _json_headers(value: Any, number: int) -> Headers:
         raise InputError(f"line {number}: headers must be an object or a list of [name, value]")
     headers: Headers = []
     for name, content in pairs:
+        _text_or_json(str(name), number)
         if isinstance(content, dict) and set(content) == {"base64"}:
             headers.append((str(name), _from_base64(str(content["base64"]), number)))
         else:
-            headers.append((str(name), _text_or_json(content)))
+            headers.append((str(name), _text_or_json(content, number)))
     return headers

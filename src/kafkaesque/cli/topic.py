@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import click
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.cimpl import OFFSET_END
 
 from kafkaesque.cli.admin_types import (
@@ -17,7 +17,7 @@ from kafkaesque.cli.admin_types import (
     NewTopic,
     ResourceType,
 )
-from kafkaesque.cli.client import Connection, kafka_error
+from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import Failure, usage
 from kafkaesque.cli.offsets import fetch_bounds, partitions_of
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
@@ -95,19 +95,14 @@ def _collect(
     outcomes: list[dict[str, Any]] = []
     failures: list[Failure] = []
     for name, future in futures.items():
-        try:
-            future.result(connection.timeout_s + 5)
+        error = connection.error_of(future)
+        if error is None:
             outcomes.append({"topic": name, "result": done})
-        except KafkaException as exception:
-            error = kafka_error(exception)
-            if tolerate_existing and error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                outcomes.append({"topic": name, "result": "exists"})
-                continue
+        elif tolerate_existing and error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            outcomes.append({"topic": name, "result": "exists"})
+        else:
             outcomes.append({"topic": name, "result": "failed", "error": error.str()})
-            try:
-                connection.fail(error, f"{verb} topic '{name}'")
-            except Failure as failure:
-                failures.append(failure)
+            failures.append(connection.failure(error, f"{verb} topic '{name}'"))
     return outcomes, failures
 
 

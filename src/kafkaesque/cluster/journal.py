@@ -14,7 +14,7 @@ from kafkaesque.cluster.commands import Command, decode_command, encode_command
 from kafkaesque.cluster.controller import Outcome
 from kafkaesque.cluster.tables import Tables
 from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import check
+from kafkaesque.model.errors import StorageFailed, check
 from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
@@ -28,12 +28,14 @@ _READ_BYTES = 1 << 20
 class Journal:
     """Commits commands and applies them to the tables."""
 
-    __slots__ = ("_clock", "_epoch", "_lock", "_log", "_under_way", "tables")
+    __slots__ = ("_clock", "_epoch", "_is_broken", "_lock", "_log", "_under_way", "tables")
 
     def __init__(self, log: Log, clock: Clock, epoch: LeaderEpoch) -> None:
         self._log = log
         self._clock = clock
         self._epoch = epoch
+        self._is_broken = False
+        """The end of the log may hold a command that was refused: nothing may follow it."""
         self._lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Any]] = set()
         self.tables = Tables()
@@ -74,6 +76,8 @@ class Journal:
         reconcile: Callable[[Sequence[Command]], Awaitable[None]],
     ) -> T:
         async with self._lock:
+            if self._is_broken:
+                raise StorageFailed("the journal cannot be written: restart the broker")
             outcome = operation()
             if outcome.commands:
                 await self._commit(outcome.commands)
@@ -97,4 +101,15 @@ class Journal:
         ]
         batch = memoryview(encode_batch(records, base_offset=base_offset, leader_epoch=self._epoch))
         self._log.append(batch, read_header(batch), now_ms)
-        await asyncio.to_thread(self._log.sync)
+        await asyncio.to_thread(self._sync_or_take_back, base_offset)
+
+    def _sync_or_take_back(self, base_offset: Offset) -> None:
+        """A command that was refused must not be found by the next start."""
+        try:
+            self._log.sync()
+        except StorageFailed:
+            try:
+                self._log.truncate_to(base_offset)
+            except StorageFailed:
+                self._is_broken = True
+            raise

@@ -179,6 +179,10 @@ class MessageTooLarge(KafkaError):
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
+class RecordListTooLarge(KafkaError):
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
 class InvalidTopic(KafkaError):
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 

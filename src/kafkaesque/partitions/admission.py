@@ -13,6 +13,7 @@ from kafkaesque.model.errors import (
     InvalidTimestamp,
     InvalidTransactionState,
     MessageTooLarge,
+    RecordListTooLarge,
     UnsupportedCompressionType,
 )
 from kafkaesque.model.ids import NO_PRODUCER, NO_TIMESTAMP, TimestampMs
@@ -38,6 +39,11 @@ def admit(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> Batc
         raise MessageTooLarge(
             f"The record batch has {header.size_bytes} bytes, more than max.message.bytes of "
             f"{config.max_message_bytes}"
+        )
+    if header.size_bytes > config.segment_bytes:
+        raise RecordListTooLarge(
+            f"The record batch has {header.size_bytes} bytes, more than segment.bytes of "
+            f"{config.segment_bytes}"
         )
     verify_crc(records, header)
     if header.size_bytes != len(records):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kafkaesque.model.errors import CorruptMessage, StorageFailed
+from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.storage.config import LogConfig
@@ -162,19 +162,19 @@ class SegmentChain:
         return segment.headers(self._files, position)
 
     def cut(self, number: int, position: int) -> None:
-        """Drop everything from `position` of segment `number` on. Raises StorageFailed."""
+        """Drop everything from `position` of segment `number` on. Raises OSError.
+
+        From the end on, so that a crash on the way leaves no gap.
+        """
         segment = self.segments[number]
-        for doomed in self.segments[number + 1 :]:
+        for doomed in reversed(self.segments[number + 1 :]):
             doomed.unlink(self._files)
         del self.segments[number + 1 :]
         self.unsynced = [s for s in self.unsynced if s in self.segments and s is not segment]
         self.note_unsynced(segment)
         self.is_saved = False
-        try:
-            segment.cut(self._files, position)
-            segment.rebuild(self._files, self.config.index_interval_bytes)
-        except OSError as error:
-            raise StorageFailed(f"cannot cut {segment.file.path}: {error}") from error
+        segment.cut(self._files, position)
+        segment.rebuild(self._files, self.config.index_interval_bytes)
 
     def take_before(self, offset: Offset) -> list[Segment]:
         """Take out the segments that end at or before `offset`; never the active one."""

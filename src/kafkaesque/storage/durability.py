@@ -99,7 +99,7 @@ class Durability:
             try:
                 self._files.calls.fdatasync(fd)
             except OSError as error:
-                raise self._failed(f"fsync of {segment.file.path} failed: {error}") from error
+                raise self.fail(f"fsync of {segment.file.path} failed: {error}") from error
             finally:
                 self._files.release(segment.file)
         directory = self._directory
@@ -107,10 +107,11 @@ class Durability:
             try:
                 self._files.calls.sync_directory(directory)
             except OSError as error:
-                raise self._failed(f"fsync of {directory} failed: {error}") from error
+                raise self.fail(f"fsync of {directory} failed: {error}") from error
             directory = os.path.dirname(directory)
 
-    def _failed(self, reason: str) -> StorageFailed:
+    def fail(self, reason: str) -> StorageFailed:
+        """Give up on the log: its state on disk is not known any more."""
         self.failure = reason
         _log.critical("%s; this log takes no more records until the node restarts", reason)
         return StorageFailed(reason)

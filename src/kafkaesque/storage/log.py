@@ -283,6 +283,8 @@ class Log:
         )
         for segment in work.segments:
             segment.is_synced = True
+        if chain.has_new_name:
+            self._directory_levels = 1
         chain.unsynced = []
         chain.has_new_name = False
         self._is_saved = chain.is_saved = True
@@ -295,6 +297,7 @@ class Log:
                 if segment.is_synced:
                     self._chain.note_unsynced(segment)
             self._chain.has_new_name |= work.directory_levels > 0
+            self._directory_levels = max(self._directory_levels, work.directory_levels)
             self._is_saved = self._is_saved and work.structure is None
 
     def truncate_to(self, offset: Offset) -> None:
@@ -324,7 +327,10 @@ class Log:
             # Until the next sync point the whole segment counts as not durable: recovery reads it.
             base = segment.base_offset
             self._durability.lower(SyncPoint(base, SegmentFacts(base), NO_EPOCH_START))
-        self._chain.cut(number, position)
+        try:
+            self._chain.cut(number, position)
+        except OSError as error:
+            raise self._durability.fail(f"cannot cut {segment.file.path}: {error}") from error
         self._epochs.drop_from(end_offset)
         self._is_saved = False
         self.log_end_offset = end_offset

@@ -58,14 +58,13 @@ def find_latest(
     for segment in segments:
         if segment.max_timestamp < 0 or (best and segment.max_timestamp <= best[2].max_timestamp):
             continue
-        # Only a segment that begins before the log does can have its maximum outside the log.
-        position = 0 if segment.base_offset < start_offset else segment.max_timestamp_position
-        for at, header in segment.headers(files, position):
+        # Where that batch was deleted, whatever is left of the segment stands behind it.
+        for at, header in segment.headers(files, segment.max_timestamp_position):
             is_later = header.max_timestamp > (best[2].max_timestamp if best else NO_TIMESTAMP)
             if is_later and header.next_offset > start_offset:
                 best = segment, at, header
-            if header.max_timestamp == segment.max_timestamp and best and best[0] is segment:
-                break
+                if header.max_timestamp == segment.max_timestamp:
+                    break
     if best is None:
         return None
     segment, position, header = best
@@ -74,4 +73,5 @@ def find_latest(
         summary = check_records(batch, dense=False)
     except (InvalidRecord, UnsupportedCompressionType):
         return TimestampedOffset(header.max_timestamp, header.last_offset, header.leader_epoch)
-    return TimestampedOffset(*summary, header.leader_epoch)
+    offset = max(start_offset, summary.max_timestamp_offset)
+    return TimestampedOffset(summary.max_timestamp, offset, header.leader_epoch)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kafkaesque.bench import requests
 from kafkaesque.bench.figures import Goal
-from kafkaesque.bench.launcher import run_load, warm_page_cache
+from kafkaesque.bench.launcher import run_load
 from kafkaesque.bench.peers import Peer, PeerOptions, running
 from kafkaesque.bench.report import Report
 from kafkaesque.bench.turns import (
@@ -46,7 +46,6 @@ def run(options: RunOptions) -> Report:
         "raw_mb_per_turn": options.pick(2000, 400),
     }
     report = new_report("consume", options, settings)
-    warm_page_cache(options.directory, options.pick(4 << 30, 1 << 30))
     for label, batch_bytes in (("16 kB (Java)", 16_384), ("1 MB (librdkafka)", 1_000_000)):
         _run_stored(options, report, label, batch_bytes)
     for case in report.cases:

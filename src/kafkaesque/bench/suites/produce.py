@@ -55,7 +55,6 @@ def run(options: RunOptions) -> Report:
         "client_mb_per_turn": options.pick(300, 60),
     }
     report = new_report("produce", options, settings)
-    warm_page_cache(options.directory, options.pick(6 << 30, 2 << 30))
     with running(options.peers, PeerOptions(options.directory, loop=options.loop)) as peers:
         report.peers = {peer.name: peer.described for peer in peers}
         for workload in WORKLOADS:
@@ -92,6 +91,7 @@ def _turn(peer: Peer, workload: Workload, topic: str, options: RunOptions) -> di
     else:
         configs = TOPIC_CONFIGS.get(peer.name)
         requests.create_topic(peer.host, peer.port, name, PARTITIONS, configs)
+    warm_page_cache(options.directory, options.pick(1100, 250) * 1_000_000)
     with Metered(peer) as cost:
         load = run_load(workload.kind, _spec(peer, workload, name, options))
     if peer.has_topics:

@@ -16,7 +16,13 @@ from contextlib import suppress
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.cluster.controller import NewTopic
-from kafkaesque.model.errors import ErrorCode, InvalidRequest, KafkaError, TopicAlreadyExists
+from kafkaesque.model.errors import (
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    TopicAlreadyExists,
+    TransactionalIdAuthorizationFailed,
+)
 from kafkaesque.partitions.group_hosts import GROUP_TOPIC
 from kafkaesque.wire.messages.find_coordinator import (
     Coordinator,
@@ -25,6 +31,7 @@ from kafkaesque.wire.messages.find_coordinator import (
 )
 
 GROUP_KEY = 0
+TRANSACTION_KEY = 1
 _KEYS_SINCE = 4
 
 
@@ -34,11 +41,11 @@ async def find_coordinator(
     keys = request.coordinator_keys if call.version >= _KEYS_SINCE else [request.key]
     code, message = ErrorCode.NONE, ""
     try:
+        if request.key_type == TRANSACTION_KEY:
+            # Final for every client; INVALID_REQUEST has librdkafka try again until it times out.
+            raise TransactionalIdAuthorizationFailed("This broker does not have transactions yet")
         if request.key_type != GROUP_KEY:
-            raise InvalidRequest(
-                f"Coordinator key type {request.key_type} is not offered by this broker: consumer "
-                "groups are, transactions and share groups are not yet"
-            )
+            raise InvalidRequest(f"This broker has no coordinators of type {request.key_type}")
         await _ensure_group_topic(context)
     except KafkaError as error:
         code, message = error.code, str(error)

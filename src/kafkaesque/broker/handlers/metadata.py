@@ -32,7 +32,7 @@ from kafkaesque.broker.metadata_view import (
 )
 from kafkaesque.cluster.controller import NewTopic, is_legal_topic_name
 from kafkaesque.cluster.tables import INTERNAL_TOPICS, Topic
-from kafkaesque.model.errors import ErrorCode, KafkaError
+from kafkaesque.model.errors import ErrorCode, KafkaError, TopicAlreadyExists
 from kafkaesque.model.ids import NO_TOPIC_ID, TopicId
 from kafkaesque.wire.messages.metadata import (
     MetadataRequest,
@@ -95,11 +95,11 @@ async def _create_and_answer(
     except KafkaError as error:
         refusals = {topic.name: error.code for topic in wanted}
     else:
-        # One that another client created meanwhile is refused here, and found all the same.
+        # What another client created meanwhile is there, and no refusal.
         refusals = {
             topic.name: result.code
             for topic, result in zip(wanted, made, strict=True)
-            if isinstance(result, KafkaError)
+            if isinstance(result, KafkaError) and not isinstance(result, TopicAlreadyExists)
         }
     return _answer(context, request, _rows(context, request, asked, refusals))
 

@@ -1,0 +1,23 @@
+"""Settings as texts. What a node does for a test is seen in test_broker.py and test_clock.py."""
+
+from __future__ import annotations
+
+from kafkaesque.testing.operations import setting_texts
+
+
+def test_plain_values_become_the_texts_that_kafka_writes() -> None:
+    plain = {
+        "yes": True,
+        "no": False,
+        "number": 7,
+        "text": "a b",
+        "list": ["compact", "delete"],
+        "none": None,
+    }
+    assert setting_texts(plain) == {
+        "yes": "true",
+        "no": "false",
+        "number": "7",
+        "text": "a b",
+        "list": "compact,delete",
+    }
