@@ -26,10 +26,9 @@ def relative(path: Path) -> str:
     return str(path.relative_to(SOURCE))
 
 
-@pytest.fixture(params=MODULES, ids=relative)
-def module(request: pytest.FixtureRequest) -> tuple[Path, ast.Module]:
-    path: Path = request.param
-    return path, ast.parse(path.read_text())
+@pytest.fixture(scope="module")
+def modules() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(path.read_text())) for path in MODULES]
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -38,72 +37,91 @@ def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
             yield node
 
 
-def test_module_says_what_lives_in_it(module: tuple[Path, ast.Module]) -> None:
-    path, tree = module
-    assert ast.get_docstring(tree), f"{path} has no docstring"
+Modules = list[tuple[Path, ast.Module]]
 
 
-def test_module_has_a_telling_name(module: tuple[Path, ast.Module]) -> None:
-    path, _ = module
-    assert path.stem not in FORBIDDEN_NAMES
+def test_every_module_says_what_lives_in_it(modules: Modules) -> None:
+    assert [relative(path) for path, tree in modules if not ast.get_docstring(tree)] == []
 
 
-def test_file_is_short(module: tuple[Path, ast.Module]) -> None:
-    path, _ = module
-    lines = len(path.read_text().splitlines())
-    assert lines <= FILE_LINES_ALLOWED.get(relative(path), FILE_LINES_MAX)
+def test_every_module_has_a_telling_name(modules: Modules) -> None:
+    assert [relative(path) for path, _ in modules if path.stem in FORBIDDEN_NAMES] == []
 
 
-def test_functions_are_short(module: tuple[Path, ast.Module]) -> None:
-    _, tree = module
-    for function in functions(tree):
-        first = function.body[0]
-        is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-        start = first.end_lineno if is_docstring else first.lineno
-        lines = (function.end_lineno or 0) - (start or 0)
-        assert lines <= FUNCTION_LINES_MAX, f"{function.name} has {lines} lines"
+def test_files_are_short(modules: Modules) -> None:
+    lengths = {relative(path): len(path.read_text().splitlines()) for path, _ in modules}
+    allowed = {name: FILE_LINES_ALLOWED.get(name, FILE_LINES_MAX) for name in lengths}
+    assert {name: n for name, n in lengths.items() if n > allowed[name]} == {}
 
 
-def test_classes_have_few_attributes(module: tuple[Path, ast.Module]) -> None:
-    """Instance attributes tell a god class better than its length does (research: style 2.3)."""
-    _, tree = module
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
-            names = {
-                target.attr
-                for target in ast.walk(node)
-                if isinstance(target, ast.Attribute)
-                and isinstance(target.ctx, ast.Store)
-                and isinstance(target.value, ast.Name)
-                and target.value.id == "self"
-            }
-            assert len(names) <= CLASS_ATTRIBUTES_MAX, f"{node.name} has {len(names)}"
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of the body without its docstring."""
+    first = function.body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    start = first.end_lineno if is_docstring else first.lineno
+    return (function.end_lineno or 0) - (start or 0)
 
 
-def test_no_assert_statement_in_the_product(module: tuple[Path, ast.Module]) -> None:
-    """It vanishes under python -O; model.errors.check does not."""
-    _, tree = module
-    lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    assert not lines
+def test_functions_are_short(modules: Modules) -> None:
+    long = [
+        (relative(path), function.name, length(function))
+        for path, tree in modules
+        for function in functions(tree)
+        if length(function) > FUNCTION_LINES_MAX
+    ]
+    assert long == []
 
 
-def test_no_unfinished_work(module: tuple[Path, ast.Module]) -> None:
-    path, _ = module
-    found = re.findall(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
-    assert not found
-
-
-def test_nothing_unpickles_or_evaluates(module: tuple[Path, ast.Module]) -> None:
-    """`exec` has one home: the compiler of our own message tables (docs/adr/0002)."""
-    path, tree = module
-    calls = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+def attributes(cls: ast.ClassDef) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(cls)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
     }
-    allowed = {"exec"} if relative(path) == "wire/source.py" else set()
-    assert not calls & ({"eval", "exec"} - allowed)
-    assert "pickle" not in path.read_text()
+
+
+def test_classes_have_few_attributes(modules: Modules) -> None:
+    """Instance attributes tell a god class better than its length does."""
+    large = [
+        (relative(path), node.name, len(attributes(node)))
+        for path, tree in modules
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and len(attributes(node)) > CLASS_ATTRIBUTES_MAX
+    ]
+    assert large == []
+
+
+def test_no_assert_statement_in_the_product(modules: Modules) -> None:
+    """It vanishes under python -O; model.errors.check does not."""
+    found = [
+        (relative(path), node.lineno)
+        for path, tree in modules
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert)
+    ]
+    assert found == []
+
+
+def test_no_unfinished_work(modules: Modules) -> None:
+    marker = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+    assert [relative(path) for path, _ in modules if marker.search(path.read_text())] == []
+
+
+def test_nothing_unpickles_or_evaluates(modules: Modules) -> None:
+    """`exec` has one home: the compiler of our own message tables (docs/adr/0002)."""
+    found = [
+        (relative(path), node.func.id)
+        for path, tree in modules
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("eval", "exec")
+    ]
+    assert found == [("wire/source.py", "exec")]
+    assert [relative(path) for path, _ in modules if "pickle" in path.read_text()] == []
 
 
 def test_every_api_with_tables_has_a_handler() -> None:

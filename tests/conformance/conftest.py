@@ -181,8 +181,16 @@ def topic(topics: Topics) -> str:
 
 
 @pytest.fixture
-def group() -> str:
-    return f"g-{uuid.uuid4().hex}"
+def group(admin: RawClient) -> str:
+    """A group id whose coordinator is ready: asking for it is what makes the offsets topic."""
+    name = f"g-{uuid.uuid4().hex}"
+
+    def ready() -> None:
+        (row,) = admin.call("find_coordinator", 4, coordinator_keys=[name])["coordinators"]
+        assert row["error_code"] == 0
+
+    eventually(ready)
+    return name
 
 
 @pytest.fixture

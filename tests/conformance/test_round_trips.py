@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from .clients.model import CREATE_TIME, LOG_APPEND_TIME, ConsumerOptions
 from .conftest import Topics
 from .fetching import fetch
 from .raw import RawClient
+from .waiting import eventually
 
 NOW = int(time.time() * 1000)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -147,3 +149,37 @@ def test_commit_and_resume(client: Client, topic: str, group: str) -> None:
         assert [(r.offset, r.value) for r in second.take(1)] == [(10, b"new")]
     finally:
         second.close()
+
+
+def exists(raw: RawClient, topic: str) -> bool:
+    (row,) = raw.call(
+        "metadata",
+        12,
+        topics=[{"name": topic, "topic_id": None}],
+        allow_auto_topic_creation=False,
+    )["topics"]
+    assert row["error_code"] in (0, 3)
+    return bool(row["error_code"] == 0)
+
+
+@pytest.mark.parametrize(
+    "client", ["confluent-kafka", "kafka-python", "java-4.3.0", "java-3.9.0"], indirect=True
+)
+@pytest.mark.parametrize("allowed", [False, True])
+def test_consumer_of_an_absent_topic_creates_it_only_when_allowed(
+    client: Client, topics: Topics, group: str, raw: RawClient, allowed: bool
+) -> None:
+    topic = topics.name("absent")
+    consumer = client.subscribe([topic], ConsumerOptions(group=group, allow_auto_create=allowed))
+
+    def polled() -> None:
+        # librdkafka reports the absent topic (code 3), the others keep asking in silence.
+        with contextlib.suppress(ClientFailure):
+            assert consumer.poll(0.3) == []
+        assert exists(raw, topic) == allowed
+
+    try:
+        for _ in range(3 if not allowed else 1):
+            eventually(polled)
+    finally:
+        consumer.close()

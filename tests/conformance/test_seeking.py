@@ -148,3 +148,22 @@ def test_waiting_reader_is_woken_by_new_data(client: Client, topic: str) -> None
         assert [r.value for r in consumer.take(1, timeout_s=15)] == [b"wake"]
     finally:
         consumer.close()
+
+
+def test_committed_offset_and_end_give_the_lag(
+    client: Client, topic: str, group: str, raw: RawClient
+) -> None:
+    client.produce(topic, [Message(b"%d" % index) for index in range(10)])
+    consumer = client.subscribe([topic], ConsumerOptions(group=group))
+    try:
+        consumer.take(10)
+        consumer.commit()
+        client.produce(topic, [Message(b"later")] * 4)
+    finally:
+        consumer.close()
+    answer = raw.call(
+        "offset_fetch", 7, group_id=group, topics=[{"name": topic, "partition_indexes": [0]}]
+    )
+    committed = answer["topics"][0]["partitions"][0]["committed_offset"]
+    _, end = client.watermarks(topic, 0)
+    assert end - committed == 4

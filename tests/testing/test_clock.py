@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from kafkaesque.testing import Broker, ManualClock
@@ -95,3 +101,34 @@ def test_group_forms_while_the_clock_stands_still() -> None:
         assert message is not None
         assert message.value() == b"a"
         consumer.close()
+
+
+def test_silent_member_of_a_group_times_out_by_the_clock() -> None:
+    clock = ManualClock()
+    with Broker(clock=clock) as broker:
+        broker.create_topic("t")
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "group.id": "g",
+                "session.timeout.ms": 45_000,
+                "heartbeat.interval.ms": 40_000,
+            }
+        )
+        joined = threading.Event()
+        consumer.subscribe(["t"], on_assign=lambda _, partitions: joined.set())
+        while not joined.is_set():
+            consumer.poll(0.05)
+        clock.advance(44)
+        broker.run_maintenance()
+        assert group_state(broker, "g") == ConsumerGroupState.STABLE
+        clock.advance(2)
+        broker.run_maintenance()
+        assert group_state(broker, "g") == ConsumerGroupState.EMPTY
+        consumer.close()
+
+
+def group_state(broker: Broker, group: str) -> ConsumerGroupState:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    state: ConsumerGroupState = admin.describe_consumer_groups([group])[group].result(10).state
+    return state

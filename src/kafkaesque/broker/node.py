@@ -8,14 +8,17 @@ import logging
 import os
 import random
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from kafkaesque.broker.addresses import Address, advertised_address, listen_address, parse_address
 from kafkaesque.broker.context import Context, Identity
 from kafkaesque.broker.dispatch import Dispatcher, api_ranges
 from kafkaesque.broker.fetch_sessions import FetchSessions
+from kafkaesque.broker.handler import Handler
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.http import HttpListener, Page, text
 from kafkaesque.broker.listener import Listener
@@ -26,6 +29,7 @@ from kafkaesque.cluster.journal import Journal
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.registry import GroupRegistry
 from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import check
 from kafkaesque.model.ids import LeaderEpoch, NodeId
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.partitions.flusher import Flusher
@@ -76,64 +80,81 @@ class Node:
     # -- start ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Come up in order: lock the data, take the port, load, serve. Raises if anything refuses."""
+        """Come up in order: take the port, lock the data, load, serve.
+
+        Raises if anything refuses, and then leaves nothing open.
+        """
         loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[BaseException] = loop.create_future()
-        wanted = listen_address(self.config)
-        self._data = DataDirectory(self.config.log_dirs)
-        try:
-            await self._start_on_data(loop, wanted)
-        except BaseException:
-            self._data.close()
-            raise
+        async with AsyncExitStack() as undo:
+            stats = BrokerStats()
+            await self._bind(loop, stats, undo)
+            cluster = self._open_data(loop, undo)
+            await asyncio.to_thread(cluster.load)
+            cluster.groups.open()
+            undo.callback(cluster.groups.close)
+            handlers = load_handlers()
+            self.context = self._new_context(cluster, loop, stats, handlers)
+            await self._open_http(undo)
+            await self._listener.serve(
+                Dispatcher(self.context, handlers), lambda: self.context.config
+            )
+            self._write_address_file()
+            undo.pop_all()
+        self._start_background()
 
-    async def _start_on_data(self, loop: asyncio.AbstractEventLoop, wanted: Address) -> None:
-        meta = self._data.meta
-        cluster_id = new_cluster_id() if meta is None else meta.cluster_id
-        meta = Meta(cluster_id, NodeId(self.config.node_id))
-        self._data.set_meta(meta)
-        stats = BrokerStats()
+    async def _bind(
+        self, loop: asyncio.AbstractEventLoop, stats: BrokerStats, undo: AsyncExitStack
+    ) -> None:
+        wanted = listen_address(self.config)
         self._listener = Listener(self.config, stats, loop, self._fail)
         bound = Address(*await self._listener.bind(wanted.host, wanted.port))
+        undo.push_async_callback(self._listener.close, 0)
         self.kafka_address = advertised_address(self.config, bound)
-        self._flusher = Flusher(loop)
-        self._files = OpenFiles(self.config.open_files_max or None)
+
+    def _open_data(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> Cluster:
+        """Own the data directory and build what stands on it."""
+        self._data = DataDirectory(self.config.log_dirs)
+        undo.callback(self._data.close)
+        meta = self._data.meta
+        cluster_id = new_cluster_id() if meta is None else meta.cluster_id
+        self._data.set_meta(Meta(cluster_id, NodeId(self.config.node_id)))
         epoch = LeaderEpoch(self._data.count_start())
-        partitions = PartitionTable(
-            self._data,
-            self._files,
-            Environment(
-                loop,
-                self._clock,
-                self._flusher,
-                self.config.flush == "always",
-                self.config.validation,
-            ),
-            epoch,
-            clean=self._data.was_clean(),
-        )
-        journal_log = Log.open(
-            self._data.journal_path, LogConfig(), self._files, clean=self._data.was_clean()
-        )
-        groups = GroupHosts(partitions, self._new_registry, self._clock, loop)
-        cluster = Cluster(
-            Journal(journal_log, self._clock, epoch), partitions, groups, self.config, uuid4
-        )
-        if not self._data.was_clean() and epoch > 0:
+        was_clean = self._data.was_clean()
+        if not was_clean and epoch > 0:
             logger.info("the last stop was not clean: every log is checked behind its sync point")
-        await asyncio.to_thread(cluster.load)
-        groups.open()
-        handlers = load_handlers()
-        self.context = Context(
+        self._files = OpenFiles(self.config.open_files_max or None)
+        undo.callback(self._files.close)
+        self._flusher = Flusher(loop)
+        undo.push_async_callback(self._flusher.close)
+        env = Environment(
+            loop, self._clock, self._flusher, self.config.flush == "always", self.config.validation
+        )
+        partitions = PartitionTable(self._data, self._files, env, epoch, clean=was_clean)
+        log = Log.open(self._data.journal_path, LogConfig(), self._files, clean=was_clean)
+        groups = GroupHosts(partitions, self._new_registry, self._clock, loop)
+        journal = Journal(log, self._clock, epoch)
+        return Cluster(journal, partitions, groups, self.config, uuid4)
+
+    def _new_context(
+        self,
+        cluster: Cluster,
+        loop: asyncio.AbstractEventLoop,
+        stats: BrokerStats,
+        handlers: Mapping[int, Handler[Any]],
+    ) -> Context:
+        meta = self._data.meta
+        check(meta is not None, "the data directory says whose it is")
+        return Context(
             identity=Identity(
-                meta.cluster_id,
+                meta.cluster_id if meta else "",
                 cluster.node_id,
                 self.kafka_address.host,
                 self.kafka_address.port,
             ),
             cluster=cluster,
-            partitions=partitions,
-            groups=groups,
+            partitions=cluster.partitions,
+            groups=cluster.groups,
             fetch_sessions=FetchSessions(
                 self.config.max_incremental_fetch_session_cache_slots,
                 lambda: random.randint(1, 2**31 - 1),  # noqa: S311 - an id, not a secret
@@ -144,10 +165,6 @@ class Node:
             api_ranges=lambda: api_ranges(handlers),
             unsent_room_bytes=self._listener.unsent_room_bytes,
         )
-        await self._open_http()
-        await self._listener.serve(Dispatcher(self.context, handlers), lambda: self.context.config)
-        self._write_address_file()
-        self._start_background()
 
     def _new_registry(self) -> GroupRegistry:
         config = self.config
@@ -163,7 +180,7 @@ class Node:
             lambda: str(uuid4()),
         )
 
-    async def _open_http(self) -> None:
+    async def _open_http(self, undo: AsyncExitStack) -> None:
         self._http: HttpListener | None = None
         if self.config.http_listener:
             wanted = parse_address(self.config.http_listener, "http.listener")
@@ -171,6 +188,7 @@ class Node:
                 {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
             )
             self.http_address = Address(*await self._http.open(wanted.host, wanted.port))
+            undo.push_async_callback(self._http.close)
 
     def _metrics(self) -> Page:
         # Imported when first asked for: a broker that nobody watches starts faster without it.

@@ -33,13 +33,13 @@ class Cluster:
     """`static` are the settings the process was started with; `config` those now in force."""
 
     __slots__ = (
-        "_groups",
         "_journal",
-        "_partitions",
         "_producer_ids",
         "config",
         "controller",
+        "groups",
         "node_id",
+        "partitions",
         "static",
     )
 
@@ -52,8 +52,8 @@ class Cluster:
         new_topic_id: Callable[[], UUID],
     ) -> None:
         self._journal = journal
-        self._partitions = partitions
-        self._groups = groups
+        self.partitions = partitions
+        self.groups = groups
         self._producer_ids = range(0)
         self.node_id = NodeId(static.node_id)
         self.static = static
@@ -70,16 +70,16 @@ class Cluster:
         """Replay the journal and open every partition it names. Blocking."""
         self._journal.load()
         self._take_broker_configs()
-        self._partitions.remove_leftovers(self.tables.deleted_ids, self.tables.by_id)
+        self.partitions.remove_leftovers(self.tables.deleted_ids, self.tables.by_id)
         for topic in self.tables.by_name.values():
-            opened = self._partitions.open_blocking(
+            opened = self.partitions.open_blocking(
                 topic.name,
                 topic.topic_id,
                 topic.partition_count,
                 self.topic_config(topic),
                 is_new=False,
             )
-            self._partitions.add(topic.name, topic.topic_id, opened)
+            self.partitions.add(topic.name, topic.topic_id, opened)
 
     def topic_config(self, topic: Topic) -> TopicConfig:
         return topic_config(topic.configs, self.config)
@@ -110,21 +110,21 @@ class Cluster:
                 case commands.AddPartitions(topic_id=topic_id):
                     await self._open(self._topic(topic_id))
                 case commands.DeleteTopic(topic_id=topic_id):
-                    name = await self._partitions.delete(TopicId(topic_id))
-                    self._groups.topics_deleted([name])
+                    name = await self.partitions.delete(TopicId(topic_id))
+                    self.groups.topics_deleted([name])
                 case commands.SetTopicConfigs(topic_id=topic_id):
                     topic = self._topic(topic_id)
-                    self._partitions.set_config(topic.name, self.topic_config(topic))
+                    self.partitions.set_config(topic.name, self.topic_config(topic))
                 case commands.SetBrokerConfigs():
                     self._take_broker_configs()
                     for topic in self.tables.by_name.values():
-                        self._partitions.set_config(topic.name, self.topic_config(topic))
+                        self.partitions.set_config(topic.name, self.topic_config(topic))
 
     def _topic(self, topic_id: UUID) -> Topic:
         return self.tables.by_id[TopicId(topic_id)]
 
     async def _open(self, topic: Topic) -> None:
-        await self._partitions.open(
+        await self.partitions.open(
             topic.name, topic.topic_id, topic.partition_count, self.topic_config(topic)
         )
 

@@ -80,8 +80,9 @@ class DataDirectory:
                 f"{self._meta.cluster_id}, not to node {meta.node_id} of cluster "
                 f"{meta.cluster_id}; use another directory or that node's id"
             )
-        durable_state.save(str(self.path / _META_NAME), msgspec.json.encode(meta))
-        self._meta = meta
+        if self._meta is None:
+            durable_state.save(str(self.path / _META_NAME), msgspec.json.encode(meta))
+            self._meta = meta
 
     def was_clean(self) -> bool:
         """Whether the last process closed everything. True once, for this process only."""
@@ -139,6 +140,8 @@ class DataDirectory:
     def close(self) -> None:
         """Unlock the directory."""
         if self._lock_fd >= 0:
+            # Explicitly: a forked child that still has the descriptor would keep the lock.
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             os.close(self._lock_fd)
             self._lock_fd = -1
 

@@ -46,5 +46,6 @@ async def maintain(node: Node) -> None:
     context = node.context
     await context.partitions.maintain(context.config.producer_id_expiration_ms)
     context.groups.expire_offsets()
+    # The timers of the groups follow the event loop's time: a clock that was moved has them late.
     for host in context.groups:
         host.carry_out(lambda registry, now: registry.tick(now))

@@ -1,0 +1,71 @@
+"""Start and stop of a whole node: what a refused start leaves behind (nothing)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.broker.node import Node
+from kafkaesque.model.errors import DataDirectoryInUse
+from kafkaesque.model.settings import broker_config
+
+
+def new_node(directory: Path, **settings: str) -> Node:
+    values = {"log.dirs": str(directory), "listeners": "127.0.0.1:0", "http.listener": ""}
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return Node(broker_config({**values, **named}))
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def start_and_stop(node: Node) -> None:
+    await node.start()
+    await node.stop()
+
+
+@pytest.mark.parametrize("setting", ["listeners", "http_listener"])
+def test_start_refused_by_a_taken_port_leaves_nothing_open(tmp_path: Path, setting: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        before = open_descriptors()
+        with pytest.raises(OSError, match="in use"):
+            asyncio.run(start_and_stop(new_node(tmp_path, **{setting: address})))
+        assert open_descriptors() == before
+    asyncio.run(start_and_stop(new_node(tmp_path)))
+
+
+def test_start_refused_by_a_taken_port_does_not_make_the_data_unclean(tmp_path: Path) -> None:
+    asyncio.run(start_and_stop(new_node(tmp_path)))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match="in use"):
+            asyncio.run(start_and_stop(new_node(tmp_path, listeners=address)))
+    assert (tmp_path / "clean-shutdown").exists()
+
+
+def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = new_node(tmp_path)
+        await first.start()
+        with pytest.raises(DataDirectoryInUse):
+            await new_node(tmp_path).start()
+        await first.stop()
+
+    asyncio.run(story())
+
+
+def test_stop_and_start_leave_no_descriptor_and_no_thread(tmp_path: Path) -> None:
+    import threading
+
+    asyncio.run(start_and_stop(new_node(tmp_path)))
+    before, threads = open_descriptors(), threading.active_count()
+    for _ in range(3):
+        asyncio.run(start_and_stop(new_node(tmp_path)))
+    assert open_descriptors() == before
+    assert threading.active_count() == threads
