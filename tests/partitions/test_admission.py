@@ -56,8 +56,10 @@ def test_sound_batch_is_admitted() -> None:
     [
         pytest.param(lambda: bytearray(), InvalidRecord, id="no batch"),
         pytest.param(lambda: sealed() + sealed(), InvalidRecord, id="two batches"),
-        pytest.param(lambda: sealed()[:-1], CorruptMessage, id="cut short"),
-        pytest.param(lambda: sealed()[:20], CorruptMessage, id="cut in the header"),
+        pytest.param(lambda: sealed()[:-1], InvalidRecord, id="cut short"),
+        pytest.param(lambda: sealed()[:20], InvalidRecord, id="cut in the header"),
+        pytest.param(changed(16, ">b", 1), InvalidRecord, id="old format"),
+        pytest.param(lambda: sealed()[:-1] + b"!", CorruptMessage, id="checksum"),
         pytest.param(changed(0, ">q", 5), InvalidRecord, id="base offset"),
         pytest.param(changed(57, ">i", 3), InvalidRecord, id="record count"),
         pytest.param(changed(57, ">i", 0), InvalidRecord, id="no records"),

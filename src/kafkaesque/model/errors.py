@@ -187,18 +187,20 @@ class InvalidTopic(KafkaError):
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-class InvalidTimestamp(KafkaError):
-    code = ErrorCode.INVALID_TIMESTAMP
-
-
-class InvalidRecord(KafkaError):
+class RecordsRefused(KafkaError):
     """`records` names the offending records of the batch: (index, what is wrong), where known."""
-
-    code = ErrorCode.INVALID_RECORD
 
     def __init__(self, text: str, records: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(text)
         self.records = records
+
+
+class InvalidRecord(RecordsRefused):
+    code = ErrorCode.INVALID_RECORD
+
+
+class InvalidTimestamp(RecordsRefused):
+    code = ErrorCode.INVALID_TIMESTAMP
 
 
 class InvalidRequest(KafkaError):

@@ -18,7 +18,15 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import NO_PRODUCER, NO_TIMESTAMP, TimestampMs
 from kafkaesque.model.settings import TopicConfig
-from kafkaesque.records.batch import BatchHeader, Codec, read_header, verify_crc
+from kafkaesque.records.batch import (
+    HEADER_SIZE_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    Codec,
+    read_header,
+    verify_crc,
+)
 from kafkaesque.records.codec import check_records, decode_batch, encode_batch
 
 _CODECS = {
@@ -32,9 +40,7 @@ _CODECS = {
 
 def admit(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> BatchHeader:
     """The header of the one batch in `records`, or the KafkaError that refuses it."""
-    if not records:
-        raise InvalidRecord("A produce request must have exactly one record batch per partition")
-    header = read_header(records)
+    header = _read_whole(records)
     if header.size_bytes > config.max_message_bytes:
         raise MessageTooLarge(
             f"The record batch has {header.size_bytes} bytes, more than max.message.bytes of "
@@ -46,11 +52,21 @@ def admit(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> Batc
             f"{config.segment_bytes}"
         )
     verify_crc(records, header)
-    if header.size_bytes != len(records):
-        raise InvalidRecord("A produce request must have exactly one record batch per partition")
     _check_shape(header)
     if not config.uses_append_time:
         _check_timestamps(header, config, now_ms)
+    return header
+
+
+def _read_whole(records: memoryview) -> BatchHeader:
+    """The header of what must be exactly one batch of format 2."""
+    if len(records) < HEADER_SIZE_BYTES:
+        raise InvalidRecord("A produce request must have exactly one record batch per partition")
+    if records[MAGIC_POSITION] < MAGIC:
+        raise InvalidRecord(f"Message format {records[MAGIC_POSITION]} is not taken, only {MAGIC}")
+    header = read_header(records)
+    if header.size_bytes != len(records):
+        raise InvalidRecord("A produce request must have exactly one record batch per partition")
     return header
 
 
@@ -84,9 +100,13 @@ def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: Timestam
     latest = now_ms + config.message_timestamp_after_max_ms
     for timestamp in (header.base_timestamp, header.max_timestamp):
         if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
-            raise InvalidTimestamp(
-                f"Timestamp {timestamp} is out of range. It should be within [{earliest}, {latest}]"
+            reason = (
+                f"Timestamp {timestamp} is out of range. The timestamp should be within "
+                f"[{earliest}, {latest}]"
             )
+            # The header tells which timestamp is wrong, and whose it is only for the first record.
+            known = [(0, reason)] if timestamp == header.base_timestamp else []
+            raise InvalidTimestamp(reason, known)
 
 
 def wants_inspection(header: BatchHeader, config: TopicConfig, validation: str) -> bool:

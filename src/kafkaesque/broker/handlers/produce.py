@@ -27,6 +27,7 @@ from kafkaesque.model.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
     KafkaError,
+    RecordsRefused,
     RequestTimedOut,
     TransactionalIdAuthorizationFailed,
     UnsupportedCompressionType,
@@ -173,7 +174,7 @@ def _refuse(row: PartitionProduceResponse, error: KafkaError) -> None:
     row.base_offset = -1
     row.log_append_time_ms = -1
     row.error_message = str(error)
-    if isinstance(error, InvalidRecord):
+    if isinstance(error, RecordsRefused):
         row.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
             for index, text in error.records
