@@ -6,43 +6,16 @@ Nothing here knows what the broker answers: a handler may serve fewer versions t
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import struct
 from enum import IntEnum
 from typing import NamedTuple
 
 from kafkaesque.model.errors import ProtocolError
 from kafkaesque.model.limits import TAGGED_FIELDS_MAX
+from kafkaesque.wire import messages
 from kafkaesque.wire.bounds import skip_tags
-from kafkaesque.wire.messages import (
-    alter_configs,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_topic_partitions,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sync_group,
-)
 from kafkaesque.wire.table import Message, Request, Response
 
 
@@ -144,36 +117,11 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
-_MODULES = (
-    alter_configs,
-    api_versions,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_topic_partitions,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sync_group,
-)
+# To add an API is to add its module: every table of the package is found here.
+_MODULES = [
+    importlib.import_module(f"{messages.__name__}.{found.name}")
+    for found in pkgutil.iter_modules(messages.__path__)
+]
 
 
 def _index(base: type[Message]) -> dict[int, type[Message]]:
