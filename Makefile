@@ -50,7 +50,7 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports --no-cache --config .importlinter | tail -2
 
-UNIT := tests --ignore=tests/conformance --ignore=tests/stories --ignore=tests/cli/live
+UNIT := tests --ignore=tests/conformance --ignore=tests/stories --ignore=tests/cli
 unit: setup
 	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS)
 
@@ -61,7 +61,8 @@ conformance: setup clients ## Real clients against our broker, or make conforman
 	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/conformance -q -n $(WORKERS)
 
 apache-kafka: setup ## Run a real Apache Kafka from Maven artefacts on PORT (19092), for conformance
-	$(BIN)/python -m kafkaesque.testing.apache_kafka --port $(or $(PORT),19092)
+	$(BIN)/python -m kafkaesque.testing.apache_kafka --port $(or $(PORT),19092) \
+	  --set group.initial.rebalance.delay.ms=0 --set group.min.session.timeout.ms=1000
 
 fuzz: setup ## Feed mutated requests to the decoder for SECONDS (60)
 	$(BIN)/python tests/fuzz/fuzz_wire.py --seconds $(or $(SECONDS),60)

@@ -56,9 +56,27 @@ def test_record_is_invisible_and_unacknowledged_until_it_is_synced(tmp_path: Pat
     run(story())
 
 
-def test_acks_1_is_acknowledged_at_once_and_still_becomes_visible(tmp_path: Path) -> None:
+def test_lone_replica_lets_acks_1_wait_for_what_it_will_show(tmp_path: Path) -> None:
+    """Whoever was told of a record can read it back at once."""
+
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
+            rig.calls.gate.clear()
+            appended = append(rig.partition, batch(b"a"), all_replicas=False)
+            commit = rig.partition.commit(appended, all_replicas=False)
+            assert commit is not None
+            assert not commit.done()
+            rig.calls.gate.set()
+            await commit
+            assert rig.partition.high_watermark == 1
+
+    run(story())
+
+
+def test_one_of_several_replicas_acknowledges_acks_1_at_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            rig.partition.replica_count = 3
             rig.calls.gate.clear()
             appended = append(rig.partition, batch(b"a"), all_replicas=False)
             assert rig.partition.commit(appended, all_replicas=False) is None

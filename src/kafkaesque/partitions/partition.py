@@ -245,9 +245,14 @@ class Partition:
         return Appended(base_offset, end_offset, append_time, self._log.log_start_offset)
 
     def commit(self, appended: Appended, *, all_replicas: bool) -> asyncio.Future[None] | None:
-        """What an acknowledgement of `appended` must wait for; None if it is due now."""
+        """What an acknowledgement of `appended` must wait for; None if it is due now.
+
+        With one replica acks=1 waits for the commit too: clients count on reading back what a lone
+        broker acknowledged, as they can with Apache Kafka.
+        """
         if self._env.flush_always:
-            waits = all_replicas and appended.end_offset > self.high_watermark
+            must_commit = all_replicas or self.replica_count == 1
+            waits = must_commit and appended.end_offset > self.high_watermark
         else:
             unsynced = appended.end_offset - self._log.synced_offset
             waits = unsynced >= self.config.flush_messages
