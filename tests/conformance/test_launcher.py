@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from kafkaesque.testing.apache_kafka import ApacheKafkaFailed, _require_free
 from kafkaesque.testing.maven import JavaUnavailable, classpath, require_tool
 
 from .waiting import eventually
@@ -72,3 +74,10 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
         assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
     eventually(gone)
+
+
+def test_port_that_somebody_else_has_is_refused() -> None:
+    """A stranger's Kafka there would answer in ours' place."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(ApacheKafkaFailed, match="is in use"):
+            _require_free(taken.getsockname()[1])

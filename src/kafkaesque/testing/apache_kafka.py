@@ -146,6 +146,8 @@ class ApacheKafka:
         self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         try:
             self._prepare(self._directory)
+            for node in self._nodes:
+                _require_free(node.kafka_port)
             _format(java, jars, self._nodes)
             for node in self._nodes:
                 node.process = self._launch(java, jars, node)
@@ -324,6 +326,18 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for listener in held:
             listener.close()
+
+
+def _require_free(port: int) -> None:
+    """Somebody else on the port would answer in the node's place, and pass for it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise ApacheKafkaFailed(
+                f"port {port} is in use: choose another, or 0 for a free one"
+            ) from error
 
 
 def _wait_until_ready(node: _Node, brokers: int, deadline: float) -> None:
