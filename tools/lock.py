@@ -29,7 +29,9 @@ def main() -> None:
         names = [*project["dependency-groups"]["dev"], "hatchling", "editables"]
         wanted.write_text("\n".join(names) + "\n")
         subprocess.run(
-            [*COMPILE, "-c", runtime, "-o", dev, "pyproject.toml", str(wanted)], cwd=ROOT, check=True
+            [*COMPILE, "-c", runtime, "-o", dev, "pyproject.toml", str(wanted)],
+            cwd=ROOT,
+            check=True,
         )
 
 

@@ -78,6 +78,8 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
 
 def test_port_that_somebody_else_has_is_refused() -> None:
     """A stranger's Kafka there would answer in ours' place."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(ApacheKafkaFailed, match="is in use"):
-            _require_free(taken.getsockname()[1])
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(ApacheKafkaFailed, match="is in use"),
+    ):
+        _require_free(taken.getsockname()[1])
