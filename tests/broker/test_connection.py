@@ -77,8 +77,9 @@ class Dispatcher:
 
     def finish(
         self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
-    ) -> list[bytes]:
-        return [(header.client_id or "").encode()]
+    ) -> tuple[list[bytes], int]:
+        output = (header.client_id or "").encode()
+        return [output], len(output)
 
 
 class Host:

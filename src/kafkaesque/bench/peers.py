@@ -112,6 +112,7 @@ class ScriptPeer(Peer):
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
+                env=_environment(),
             )
 
     def wait_ready(self) -> None:
@@ -250,6 +251,11 @@ class Kafka(Peer):
     def described(self) -> str:
         sync = "flush.messages=1" if self.options.durable else "its default flush"
         return f"Apache Kafka {self._kafka.version}, KRaft, {sync}"
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but Python may keep its bytecode, as an installed package has it."""
+    return {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def make_peer(name: str, options: PeerOptions) -> Peer:

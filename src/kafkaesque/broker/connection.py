@@ -60,7 +60,7 @@ class Host(Protocol):
 class _Exchange:
     """A request that was begun; `output` is its answer's bytes once it has one."""
 
-    __slots__ = ("frame_size_bytes", "header", "output", "overlaps", "started")
+    __slots__ = ("frame_size_bytes", "header", "output", "output_bytes", "overlaps", "started")
 
     def __init__(
         self, header: RequestHeader, frame_size_bytes: int, started: float, overlaps: bool
@@ -70,6 +70,7 @@ class _Exchange:
         self.started = started
         self.overlaps = overlaps
         self.output: Buffers | None = None
+        self.output_bytes = 0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -228,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             header, overlaps, answer = dispatcher.begin(frame, self._address)
             if type(answer) is not CoroutineType:
-                output = dispatcher.finish(header, answer, len(frame), started)
+                output, size_bytes = dispatcher.finish(header, answer, len(frame), started)
         except ProtocolError as error:
             self._refuse(error)
             return False
@@ -244,10 +245,10 @@ class Connection(asyncio.BufferedProtocol):
             task.add_done_callback(partial(self._answered, exchange))
         elif self._begun:
             exchange = _Exchange(header, 0, started, overlaps)
-            exchange.output = output
+            exchange.output, exchange.output_bytes = output, size_bytes
             self._begun.append(exchange)
         elif output:
-            self._put(output)
+            self._put(output, size_bytes)
         return True
 
     def _answered(self, exchange: _Exchange, task: asyncio.Task[Answer]) -> None:
@@ -259,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(error)
             return
         try:
-            exchange.output = self._host.dispatcher.finish(
+            exchange.output, exchange.output_bytes = self._host.dispatcher.finish(
                 exchange.header, task.result(), exchange.frame_size_bytes, exchange.started
             )
         except Exception as failure:  # noqa: BLE001 - supervisor, as above
@@ -268,12 +269,12 @@ class Connection(asyncio.BufferedProtocol):
         while self._begun and self._begun[0].output is not None:
             ready = self._begun.popleft()
             self._host.buffered(-ready.frame_size_bytes)
-            self._put(ready.output or [])
+            self._put(ready.output or [], ready.output_bytes)
         self._begin_waiting()
 
-    def _put(self, output: Buffers) -> None:
+    def _put(self, output: Buffers, size_bytes: int) -> None:
         self._outbox += output
-        self._outbox_bytes += sum(map(len, output))
+        self._outbox_bytes += size_bytes
         if self._outbox_bytes > OUTBOX_BYTES_MAX:
             self._send()
 

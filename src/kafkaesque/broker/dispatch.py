@@ -21,11 +21,13 @@ _api_key = struct.Struct(">h").unpack_from
 class Dispatcher:
     """Finds the handler of each request."""
 
-    __slots__ = ("_context", "_handlers", "_overlapping")
+    __slots__ = ("_context", "_handlers", "_now", "_overlapping", "_stats")
 
     def __init__(self, context: Context, handlers: Mapping[int, Handler[Any]]) -> None:
         self._context = context
         self._handlers = handlers
+        self._now = context.loop.time
+        self._stats = context.stats
         self._overlapping = frozenset(key for key, found in handlers.items() if found.overlaps)
 
     def overlaps(self, frame: memoryview) -> bool:
@@ -56,16 +58,18 @@ class Dispatcher:
 
     def finish(
         self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
-    ) -> Buffers:
-        """The bytes of an answer, none for a request that has no answer; counts the request."""
+    ) -> tuple[Buffers, int]:
+        """The bytes of an answer, none for a request that has no answer, and their number."""
         output: Buffers = []
+        size_bytes = 0
         if answer is not None:
             output = encode_response_frame(answer, header.api_version, header.correlation_id)
-        stats = self._context.stats.api(header.api_key)
+            size_bytes = sum(map(len, output))
+        stats = self._stats.api(header.api_key)
         stats.received_bytes += frame_size_bytes
-        stats.sent_bytes += sum(map(len, output))
-        stats.latency.observe(self._context.loop.time() - started)
-        return output
+        stats.sent_bytes += size_bytes
+        stats.latency.observe(self._now() - started)
+        return output, size_bytes
 
 
 def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:

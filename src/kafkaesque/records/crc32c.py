@@ -22,3 +22,10 @@ def crc32c(view: memoryview) -> int:
     for start in range(0, len(view), _CHUNK_SIZE_BYTES):
         crc = google_crc32c.extend(crc, bytes(view[start : start + _CHUNK_SIZE_BYTES]))
     return crc
+
+
+def crc32c_within(data: bytes, start: int, end: int) -> int:
+    """The checksum of data[start:end]: a slice of `bytes` is a copy already, the cheapest there is."""
+    if end - start <= _CHUNK_SIZE_BYTES:
+        return int(google_crc32c.value(data[start:end]))
+    return crc32c(memoryview(data)[start:end])

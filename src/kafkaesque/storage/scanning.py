@@ -22,7 +22,7 @@ from kafkaesque.records.batch import (
     read_header,
     verify_crc,
 )
-from kafkaesque.records.crc32c import crc32c
+from kafkaesque.records.crc32c import crc32c_within
 
 Read = Callable[[int, int], bytes]
 """(size_bytes, position) -> bytes, fewer only at the end."""
@@ -61,7 +61,6 @@ def cut_batches(
     `chunk` starts with a batch at or before `offset`. With `at_least_one` the first batch is taken
     whatever its size.
     """
-    view = memoryview(chunk)
     length = len(chunk)
     start = position = 0
     next_offset = offset
@@ -83,7 +82,7 @@ def cut_batches(
         if end > length:
             missing_bytes = size_bytes if position == start else 0
             return Cut(start, position, next_offset, missing_bytes, None)
-        if crc32c(view[position + CHECKSUMMED_POSITION : end]) != crc:
+        if crc32c_within(chunk, position + CHECKSUMMED_POSITION, end) != crc:
             return Cut(start, position, next_offset, 0, Damage(position, "checksum mismatch"))
         next_offset = Offset(base_offset + delta + 1)
         position = end

@@ -17,7 +17,7 @@ def run(options: RunOptions) -> Report:
     connections, members = options.pick(10_000, 1_000), options.pick(1_000, 100)
     groups = 10
     hold_s = options.pick(15, 5)
-    settings = {"connections": connections, "members": members, "groups": groups}
+    settings = {"rounds": 1, "connections": connections, "members": members, "groups": groups}
     report = new_report("idle", options, {**settings, "hold_s": hold_s})
     # One group too: its leader then carries the metadata of every member.
     cases: list[tuple[str, str, dict[str, Any]]] = [

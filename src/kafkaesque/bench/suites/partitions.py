@@ -18,7 +18,8 @@ RETRY_S = 0.01
 
 def run(options: RunOptions) -> Report:
     partitions = options.pick(5_000, 500)
-    report = new_report("partitions", options, {"partitions": partitions, "topics": TOPICS})
+    settings = {"rounds": 1, "partitions": partitions, "topics": TOPICS}
+    report = new_report("partitions", options, settings)
     case = report.case(f"{partitions:,} partitions in {TOPICS} topics, one record in each")
     names = tuple(name for name in options.peers if name != "floor")
     with running(names, PeerOptions(options.directory, loop=options.loop)) as peers:

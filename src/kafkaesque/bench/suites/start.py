@@ -25,7 +25,8 @@ MB = 1e6
 
 def run(options: RunOptions) -> Report:
     report = new_report("start", options, {"idle_s": options.pick(3, 1)})
-    for round_index in range(options.rounds):
+    # The first round is not counted: it compiles what an installation has compiled.
+    for round_index in range(options.rounds + 1):
         for name in options.peers:
             directory = options.directory / f"{name}-{round_index}"
             peer = make_peer(name, PeerOptions(directory, loop=options.loop, port=_free_port()))
@@ -33,6 +34,8 @@ def run(options: RunOptions) -> Report:
             figures = _one_start(peer, options.pick(3, 1))
             shutil.rmtree(directory, ignore_errors=True)
             report.peers[name] = peer.described
+            if round_index == 0:
+                continue
             report.case(CASE).add(name, figures)
             options.say(
                 f"{name}: {figures['exec_to_first_ack_s']:.2f} s, {figures['idle_rss_mb']:.0f} MB"
