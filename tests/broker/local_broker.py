@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from inspect import iscoroutine
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,7 +86,7 @@ class LocalBroker:
             type(request), memoryview(bytearray().join(encode(request, version))), version
         )
         answer = handler.handle(self.context, sent, Call(version, "test", "/127.0.0.1"))
-        response: Response = await answer if iscoroutine(answer) else answer
+        response: Response = await answer if isawaitable(answer) else answer
         return decode(type(response), memoryview(b"".join(encode(response, version))), version)
 
     # -- what tests need to be there ------------------------------------------------------------

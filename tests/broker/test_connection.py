@@ -10,6 +10,7 @@ from kafkaesque.broker.connection import Connection
 from kafkaesque.broker.handler import Answer, CloseConnection
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
 from kafkaesque.wire.api import RequestHeader
+from kafkaesque.wire.frames import BufferPool
 
 PLAIN, OVERLAPPING = 1, 0
 
@@ -88,6 +89,7 @@ class Host:
 
     def __init__(self) -> None:
         self.dispatcher: Any = Dispatcher()
+        self.pool = BufferPool()
         self.buffered_bytes = 0
         self.unsent_bytes = 0
         self.refusal: str | None = None

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from kafkaesque.model.errors import ProtocolError
 from kafkaesque.model.limits import MIB
-from kafkaesque.wire.frames import SCRATCH_BYTES_MAX, SCRATCH_BYTES_MIN, FrameReader
+from kafkaesque.wire.frames import (
+    POOLED_BUFFERS_MAX,
+    POOLED_BYTES_MAX,
+    SCRATCH_BYTES_MAX,
+    SCRATCH_BYTES_MIN,
+    BufferPool,
+    FrameReader,
+)
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -191,3 +198,59 @@ def test_offer_grows_while_it_is_filled_and_shrinks_when_it_is_not() -> None:
 def test_update_without_a_buffer_is_our_own_error() -> None:
     with pytest.raises(ValueError, match="get_buffer"):
         FrameReader(1000).buffer_updated(1)
+
+
+LARGE = SCRATCH_BYTES_MAX + 1000
+
+
+def receive_large(reader: FrameReader, fill: int) -> memoryview:
+    data = LARGE.to_bytes(4) + bytes([fill]) * LARGE
+    frames: list[memoryview] = []
+    while data:
+        buffer = reader.get_buffer()
+        part, data = data[: len(buffer)], data[len(buffer) :]
+        buffer[: len(part)] = part
+        frames += reader.buffer_updated(len(part))
+    (frame,) = frames
+    return frame
+
+
+def test_buffer_of_a_large_frame_serves_the_next_one() -> None:
+    reader = FrameReader(1 << 20)
+    # Trust grows with the first frame; from then on a frame has one buffer from the start.
+    reader.done_with(receive_large(reader, 1))
+    frame = receive_large(reader, 2)
+    buffer = frame.obj
+    reader.done_with(frame)
+    again = receive_large(reader, 3)
+    assert again.obj is buffer
+    assert bytes(again) == bytes([3]) * LARGE
+
+
+def test_buffer_that_is_still_looked_at_is_never_given_to_another_frame() -> None:
+    reader = FrameReader(1 << 20)
+    receive_large(reader, 0)
+    frame = receive_large(reader, 1)
+    records = frame[100:200]
+    reader.done_with(frame)
+    receive_large(reader, 2)
+    assert bytes(records) == bytes([1]) * 100
+
+
+def test_pool_keeps_a_bounded_number_of_buffers_of_bounded_size() -> None:
+    pool = BufferPool()
+    for _ in range(POOLED_BUFFERS_MAX + 5):
+        pool.give(memoryview(bytearray(100)))
+    pool.give(memoryview(bytearray(POOLED_BYTES_MAX + 1)))
+    sizes = [len(buffer) for buffer in pool._buffers]
+    assert sizes == [100] * POOLED_BUFFERS_MAX
+
+
+def test_used_buffer_is_taken_before_a_new_one_is_made() -> None:
+    pool = BufferPool()
+    buffer = bytearray(1000)
+    pool.give(memoryview(buffer))
+    view = pool.take(600)
+    assert view.obj is buffer
+    assert len(view) == 600
+    assert pool.take(600).obj is not buffer

@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
-from types import CoroutineType
 from typing import Protocol
 
 from kafkaesque.broker.dispatch import Dispatcher
@@ -20,7 +19,8 @@ from kafkaesque.model import limits
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
 from kafkaesque.wire.api import RequestHeader
 from kafkaesque.wire.codec import Buffers
-from kafkaesque.wire.frames import FrameReader
+from kafkaesque.wire.frames import BufferPool, FrameReader
+from kafkaesque.wire.table import Response
 
 logger = logging.getLogger("kafkaesque.connection")
 
@@ -37,6 +37,7 @@ class Host(Protocol):
     request_size_bytes_max: int
     requests_in_flight_max: int
     dispatcher: Dispatcher
+    pool: BufferPool
 
     def accept(self, connection: Connection, address: str) -> str | None:
         """None to serve the connection, or why it is refused."""
@@ -98,12 +99,12 @@ class Connection(asyncio.BufferedProtocol):
         self._host = host
         self._loop = loop
         first_limit = limits.REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER
-        self._frames = FrameReader(min(first_limit, host.request_size_bytes_max))
+        self._frames = FrameReader(min(first_limit, host.request_size_bytes_max), host.pool)
         self._transport: asyncio.Transport | None = None
         self._address = "?"
         self._waiting: deque[memoryview] = deque()
         self._begun: deque[_Exchange] = deque()
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._tasks: set[asyncio.Future[Answer]] = set()
         self._outbox: Buffers = []
         self._outbox_bytes = 0
         self._held = False
@@ -228,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         dispatcher = self._host.dispatcher
         try:
             header, overlaps, answer = dispatcher.begin(frame, self._address)
-            if type(answer) is not CoroutineType:
+            if answer is None or isinstance(answer, Response):
                 output, size_bytes = dispatcher.finish(header, answer, len(frame), started)
         except ProtocolError as error:
             self._refuse(error)
@@ -236,11 +237,11 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
             self._failed(error)
             return False
-        if type(answer) is CoroutineType:
+        if answer is not None and not isinstance(answer, Response):
             exchange = _Exchange(header, len(frame), started, overlaps)
             self._begun.append(exchange)
             self._host.buffered(len(frame))
-            task = self._loop.create_task(answer)
+            task = asyncio.ensure_future(answer, loop=self._loop)
             self._tasks.add(task)
             task.add_done_callback(partial(self._answered, exchange))
         elif self._begun:
@@ -249,9 +250,10 @@ class Connection(asyncio.BufferedProtocol):
             self._begun.append(exchange)
         elif output:
             self._put(output, size_bytes)
+        self._frames.done_with(frame)
         return True
 
-    def _answered(self, exchange: _Exchange, task: asyncio.Task[Answer]) -> None:
+    def _answered(self, exchange: _Exchange, task: asyncio.Future[Answer]) -> None:
         self._tasks.discard(task)
         if task.cancelled() or self._transport is None:
             return

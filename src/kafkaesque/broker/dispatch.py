@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from types import CoroutineType
 from typing import Any
 
 from kafkaesque.broker.context import Context
-from kafkaesque.broker.handler import Answer, Call, Handler
+from kafkaesque.broker.handler import Answer, Call, Handler, Later
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.handlers.api_versions import unsupported_version
 from kafkaesque.model.errors import ProtocolError
@@ -36,7 +35,7 @@ class Dispatcher:
 
     def begin(
         self, frame: memoryview, client_host: str
-    ) -> tuple[RequestHeader, bool, Answer | CoroutineType[Any, Any, Answer]]:
+    ) -> tuple[RequestHeader, bool, Answer | Later]:
         """Decode a request and start it: (header, overlaps, answer or what will give it).
 
         ProtocolError where the connection must be closed.
@@ -54,7 +53,7 @@ class Dispatcher:
             raise ProtocolError(f"API {header.api_key} v{header.api_version} is not served here")
         request = decode(found.request, frame, header.api_version, header.body_position)
         call = Call(header.api_version, header.client_id, client_host)
-        return header, found.overlaps, found.handle(self._context, request, call)  # type: ignore[return-value]
+        return header, found.overlaps, found.handle(self._context, request, call)
 
     def finish(
         self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -23,7 +24,10 @@ class Call(NamedTuple):
 Answer = Response | None
 """None where the protocol has no answer: a Produce with acks=0."""
 
-Handle = Callable[[Context, R, Call], Answer | Coroutine[Any, Any, Answer]]
+Later = Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
+"""An answer that is not there yet. A future costs less where something else will resolve it."""
+
+Handle = Callable[[Context, R, Call], Answer | Later]
 
 
 class CloseConnection(Exception):

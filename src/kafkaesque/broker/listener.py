@@ -12,6 +12,7 @@ from kafkaesque.broker.dispatch import Dispatcher
 from kafkaesque.broker.stats import BrokerStats
 from kafkaesque.model import limits
 from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.wire.frames import BufferPool
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Listener:
         "_stats",
         "_stop_node",
         "dispatcher",
+        "pool",
         "queued_bytes",
         "request_size_bytes_max",
         "requests_in_flight_max",
@@ -58,6 +60,7 @@ class Listener:
         self._reading = True
         self.request_size_bytes_max = config.socket_request_max_bytes
         self.requests_in_flight_max = config.max_requests_in_flight_per_connection
+        self.pool = BufferPool()
         self.queued_bytes = 0
         self.unsent_bytes = 0
 

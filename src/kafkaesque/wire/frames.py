@@ -22,8 +22,48 @@ SCRATCH_BYTES_MAX = 64 * KIB
 TRUSTED_BYTES_MIN = 16 * KIB
 TRUSTED_BYTES_MAX = 4 * MIB
 
+POOLED_BUFFERS_MAX = 16
+POOLED_BYTES_MAX = 2 * MIB
+"""A larger buffer is not kept: the pool holds at most POOLED_BUFFERS_MAX times this."""
+
 LENGTH_BYTES = 4
 _unpack_length = struct.Struct(">i").unpack_from
+
+
+class BufferPool:
+    """Buffers of large frames that were dealt with, for the next ones.
+
+    A new buffer is zeroed and its pages are faulted in; a used one is neither. All connections of a
+    listener share a pool, so that an idle one keeps nothing.
+    """
+
+    __slots__ = ("_buffers",)
+
+    def __init__(self) -> None:
+        self._buffers: list[bytearray] = []
+
+    def take(self, size_bytes: int) -> memoryview:
+        """`size_bytes` to receive into, used or new."""
+        for number, buffer in enumerate(self._buffers):
+            if size_bytes <= len(buffer):
+                del self._buffers[number]
+                return memoryview(buffer)[:size_bytes]
+        return memoryview(bytearray(size_bytes))
+
+    def give(self, frame: memoryview) -> None:
+        """Take back the buffer of a frame, unless somebody still holds a part of it."""
+        buffer = frame.obj
+        frame.release()
+        if not isinstance(buffer, bytearray):
+            return
+        if len(self._buffers) >= POOLED_BUFFERS_MAX or len(buffer) > POOLED_BYTES_MAX:
+            return
+        try:
+            # A bytearray that is looked at cannot change its size: this is how we know.
+            buffer.append(buffer.pop())
+        except BufferError:
+            return
+        self._buffers.append(buffer)
 
 
 class FrameReader:
@@ -33,8 +73,13 @@ class FrameReader:
     """
 
     def __init__(
-        self, limit_bytes: int, *, frame_bytes_min: int = REQUEST_HEADER_BYTES_MIN
+        self,
+        limit_bytes: int,
+        pool: BufferPool | None = None,
+        *,
+        frame_bytes_min: int = REQUEST_HEADER_BYTES_MIN,
     ) -> None:
+        self._pool = pool or BufferPool()
         self.limit_bytes = limit_bytes
         """Largest frame accepted, the length prefix not counted. May be changed at any time and
         holds for frames whose length has not been seen yet."""
@@ -88,6 +133,11 @@ class FrameReader:
         self._make_room(view, frame_bytes)
         return frames
 
+    def done_with(self, frame: memoryview) -> None:
+        """A frame was dealt with and will not be looked at again."""
+        if len(frame) > SCRATCH_BYTES_MAX:
+            self._pool.give(frame)
+
     def _frame_length(self, view: memoryview, position: int) -> int:
         frame_bytes: int = _unpack_length(view, position)[0]
         if self._frame_bytes_min <= frame_bytes <= self.limit_bytes:
@@ -127,9 +177,9 @@ class FrameReader:
 
     def _replace(self, head: memoryview, size_bytes: int) -> None:
         """Continue in a new buffer that begins with a copy of `head`."""
-        buffer = bytearray(size_bytes)
-        buffer[: len(head)] = head
-        self._view = memoryview(buffer)
+        view = self._pool.take(size_bytes)
+        view[: len(head)] = head
+        self._view = view
         self._start = 0
         self._filled = len(head)
 

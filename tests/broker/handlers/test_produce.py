@@ -11,6 +11,7 @@ from broker.local_broker import HANDLERS, LocalBroker, every_version
 from kafkaesque.broker.handler import Call, CloseConnection
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, TimestampMs
+from kafkaesque.partitions.flusher import Flusher
 from kafkaesque.records.batch import Codec, read_header, reseal
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.wire.messages.produce import (
@@ -37,6 +38,7 @@ def produce(
     acks: int = 1,
     topic: str = "a",
     index: int = 0,
+    timeout_ms: int = 10_000,
 ) -> PartitionProduceResponse:
     data = PartitionProduceData(
         index=index, records=None if records is None else memoryview(records)
@@ -46,7 +48,7 @@ def produce(
         topic_id=broker.context.cluster.tables.by_name["a"].topic_id,
         partition_data=[data],
     )
-    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[named])
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[named])
     row: PartitionProduceResponse = broker.ask(request, version).responses[0].partition_responses[0]
     return row
 
@@ -70,6 +72,16 @@ def test_acks_all_is_answered_after_the_sync(make_broker: MakeBroker) -> None:
     broker.create("a")
     assert produce(broker, sealed(b"1"), acks=-1).error_code == ErrorCode.NONE
     assert broker.partition("a").log.synced_offset == 1
+
+
+def test_commit_that_does_not_come_times_out(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = make_broker(flush="always")
+    broker.create("a")
+    monkeypatch.setattr(Flusher, "ask", lambda self, log: None)
+    row = produce(broker, sealed(b"1"), acks=-1, timeout_ms=5)
+    assert (row.error_code, row.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,10 @@ a lowest version above 0 as a sign that compression is not supported (KAFKA-1865
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
 from kafkaesque.broker.context import Context
-from kafkaesque.broker.handler import Call, CloseConnection, handler
+from kafkaesque.broker.handler import Answer, Call, CloseConnection, Later, handler
 from kafkaesque.cluster.tables import INTERNAL_TOPICS
 from kafkaesque.model.errors import (
     ErrorCode,
@@ -58,9 +57,7 @@ class _Pending(NamedTuple):
     waits_for: asyncio.Task[Appended] | asyncio.Future[None]
 
 
-def produce(
-    context: Context, request: ProduceRequest, call: Call
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+def produce(context: Context, request: ProduceRequest, call: Call) -> Answer | Later:
     """Begin all appends now, so that pipelined requests keep their order; wait for commits if asked."""
     topics: list[TopicProduceResponse] = []
     pending: list[_Pending] = []
@@ -76,9 +73,11 @@ def produce(
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
         )
     response = ProduceResponse(responses=topics)
-    if pending:
+    if not pending:
+        return _answer(request.acks, response)
+    if any(isinstance(item.waits_for, asyncio.Task) for item in pending):
         return _finish(request, response, pending)
-    return _answer(request, response)
+    return _Commits(context, request, response, pending).answer
 
 
 def _begin(
@@ -139,6 +138,58 @@ def _check_codec(records: memoryview) -> None:
         raise UnsupportedCompressionType(f"zstd needs Produce v{_ZSTD_SINCE}")
 
 
+class _Commits:
+    """The answer to a request whose batches are appended and whose commits are awaited.
+
+    A future with callbacks and no task: acks=all with many producers is bound by what a request
+    costs here.
+    """
+
+    __slots__ = ("_acks", "_missing", "_pending", "_response", "_timer", "answer")
+
+    def __init__(
+        self,
+        context: Context,
+        request: ProduceRequest,
+        response: ProduceResponse,
+        pending: list[_Pending],
+    ) -> None:
+        self.answer: asyncio.Future[Answer] = context.loop.create_future()
+        # Not the request itself: its records lie in a buffer that others wait for.
+        self._acks = request.acks
+        self._response = response
+        self._pending = pending
+        self._missing = len(pending)
+        seconds = max(request.timeout_ms, 0) / 1000
+        self._timer = context.loop.call_later(seconds, self._time_out)
+        for item in pending:
+            item.waits_for.add_done_callback(self._decided)
+
+    def _decided(self, commit: asyncio.Future[Any]) -> None:
+        commit.exception()  # looked at here, told below
+        self._missing -= 1
+        if self._missing == 0:
+            self._timer.cancel()
+            self._finish()
+
+    def _time_out(self) -> None:
+        for row, _, commit in self._pending:
+            if not commit.done():
+                _refuse(row, RequestTimedOut("The request timed out before its records were safe"))
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.answer.done():
+            return
+        for row, _, commit in self._pending:
+            if commit.done() and isinstance(error := commit.exception(), KafkaError):
+                _refuse(row, error)
+        try:
+            self.answer.set_result(_answer(self._acks, self._response))
+        except CloseConnection as close:
+            self.answer.set_exception(close)
+
+
 async def _finish(
     request: ProduceRequest, response: ProduceResponse, pending: list[_Pending]
 ) -> ProduceResponse | None:
@@ -160,7 +211,7 @@ async def _finish(
         for row, _, waits_for in pending:
             if not waits_for.done() or waits_for.cancelled():
                 _refuse(row, RequestTimedOut("The request timed out before its records were safe"))
-    return _answer(request, response)
+    return _answer(request.acks, response)
 
 
 def _fill(row: PartitionProduceResponse, appended: Appended) -> None:
@@ -181,8 +232,8 @@ def _refuse(row: PartitionProduceResponse, error: KafkaError) -> None:
         ]
 
 
-def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
-    if request.acks != 0:
+def _answer(acks: int, response: ProduceResponse) -> ProduceResponse | None:
+    if acks != 0:
         return response
     for topic in response.responses:
         for row in topic.partition_responses:
