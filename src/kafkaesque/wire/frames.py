@@ -45,25 +45,31 @@ class BufferPool:
     def take(self, size_bytes: int) -> memoryview:
         """`size_bytes` to receive into, used or new."""
         for number, buffer in enumerate(self._buffers):
-            if size_bytes <= len(buffer):
+            if size_bytes <= len(buffer) and _is_free(buffer):
                 del self._buffers[number]
                 return memoryview(buffer)[:size_bytes]
         return memoryview(bytearray(size_bytes))
 
     def give(self, frame: memoryview) -> None:
-        """Take back the buffer of a frame, unless somebody still holds a part of it."""
+        """Take back the buffer of a frame. Others may look at it still: that is seen when it is
+        taken, because the event loop itself lets go of it only after the callback that gave it."""
         buffer = frame.obj
         frame.release()
-        if not isinstance(buffer, bytearray):
-            return
-        if len(self._buffers) >= POOLED_BUFFERS_MAX or len(buffer) > POOLED_BYTES_MAX:
-            return
-        try:
-            # A bytearray that is looked at cannot change its size: this is how we know.
-            buffer.append(buffer.pop())
-        except BufferError:
-            return
-        self._buffers.append(buffer)
+        if (
+            isinstance(buffer, bytearray)
+            and len(self._buffers) < POOLED_BUFFERS_MAX
+            and len(buffer) <= POOLED_BYTES_MAX
+        ):
+            self._buffers.append(buffer)
+
+
+def _is_free(buffer: bytearray) -> bool:
+    """A bytearray that somebody looks at cannot change its size."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True
 
 
 class FrameReader:
