@@ -1,0 +1,315 @@
+"""`Raft`: one node of one group, as its driver sees it. Calls go in, a `Ready` comes out.
+
+Terms and roles are in `transitions`, the rules in the files of the roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkaesque.model.errors import check
+from kafkaesque.model.ids import NodeId
+from kafkaesque.raft.clock import Jitter
+from kafkaesque.raft.config import RaftConfig
+from kafkaesque.raft.follower import Follower
+from kafkaesque.raft.leader import Leader
+from kafkaesque.raft.membership import MembershipChange
+from kafkaesque.raft.messages import Message
+from kafkaesque.raft.promises import Promises
+from kafkaesque.raft.ready import Committed, Ready, Standing, Status
+from kafkaesque.raft.state import Become, State
+from kafkaesque.raft.transitions import Transitions
+from kafkaesque.raft.types import (
+    NO_INDEX,
+    HardState,
+    LogIndex,
+    Membership,
+    Proposal,
+    RaftLog,
+    Refusal,
+    Refused,
+    Restart,
+    Role,
+    SyncToken,
+)
+
+
+class Raft:
+    """Not thread-safe: one caller at a time. After any call there may be a `ready()`."""
+
+    __slots__ = (
+        "_applied_index",
+        "_handed_committed",
+        "_handed_hard_state",
+        "_handed_standing",
+        "_is_mute",
+        "_promises",
+        "_state",
+        "_transitions",
+    )
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        config: RaftConfig,
+        log: RaftLog,
+        jitter: Jitter,
+        restart: Restart | None = None,
+    ) -> None:
+        found = restart or Restart()
+        self._state = State(node_id, config, log, found, jitter)
+        self._promises = Promises(self._state)
+        self._transitions = Transitions(self._state, self._promises)
+        self._handed_hard_state = found.hard_state
+        self._applied_index = max(found.applied_index, LogIndex(log.first_index - 1))
+        """_applied_index <= _handed_committed"""
+        self._handed_committed = self._applied_index
+        """The driver was told to apply up to here. <= commit_index, and <= durable_index unless a
+        snapshot is being installed"""
+        self._handed_standing: Standing | None = None
+        self._is_mute = False
+        """The disk failed: this object does nothing any more."""
+        check(self._applied_index <= log.last_index, "applied beyond the log")
+        self._state.commit_to(self._applied_index)
+
+    # What the driver asks for
+
+    def tick(self) -> None:
+        """A tick of the driver's monotonic clock. A driver may leave out sleeping groups."""
+        if not self._state.is_quiesced and not self._is_mute:
+            self._transitions.follow(self._transitions.role.tick())
+
+    def step(self, message: Message) -> None:
+        """A message from a peer, in whatever order and as often as the network likes."""
+        if self._is_mute or message.to != self._state.node_id:
+            return
+        if self._state.is_quiesced and self._transitions.wakes(message):
+            self.wake()
+        self._transitions.step(message)
+
+    def propose(self, proposals: Sequence[Proposal]) -> LogIndex:
+        """Append DATA entries; the index of the first. Raises Refused. Accepted means proposed: it
+        is committed when a Ready says so, and may be lost if leadership is lost before."""
+        check(bool(proposals), "nothing was proposed")
+        return self._value(self._leader().propose(proposals))
+
+    def propose_membership(self, change: MembershipChange) -> LogIndex:
+        """Append a MEMBERSHIP entry; its index. Raises Refused."""
+        return self._value(self._leader().propose_membership(change))
+
+    def read_index(self, context: object, *, ticks_owed: int = 0) -> None:
+        """Ask for a linearizable read; a Ready answers with `context` and the index to wait for.
+        Raises Refused. Lost with the leadership: the driver fails it when the standing changes.
+
+        `ticks_owed`: how many ticks are due by the clock and not delivered, as after a pause of
+        the process: a lease must not look younger than it is.
+        """
+        self._refuse(self._leader().read(context, ticks_owed))
+
+    def transfer_leadership(self, target: NodeId) -> None:
+        """Hand over to `target` as soon as it has all; proposals are refused meanwhile. Given up
+        after an election timeout. Raises Refused."""
+        self._refuse(self._leader().transfer_to(target))
+
+    def campaign(self) -> None:
+        """Ask for an election now, with the same courtesies as after a timeout. With lease reads
+        not while a leader is heard: it counts on our silence."""
+        state = self._state
+        is_bound = state.config.lease_reads and state.hears_leader
+        can_campaign = state.can_campaign and self._transitions.leader is None
+        if can_campaign and not is_bound and not self._is_mute:
+            self._transitions.follow(Become(Role.PRE_CANDIDATE))
+
+    def resign(self) -> None:
+        """Give up leadership in favour of whoever lacks least; remain a member."""
+        leader = self._transitions.leader
+        if leader is not None:
+            self.wake()
+            leader.flush()
+            leader.hand_over()
+            self._transitions.follow(Become(Role.FOLLOWER))
+
+    def storage_failed(self) -> None:
+        """A write or a sync failed, so what the disk holds is unknown: resign and be silent for
+        good. One more Ready carries the farewell and asks for no write."""
+        self.resign()
+        self._is_mute = True
+
+    def wake(self) -> None:
+        """Let the clocks of a sleeping group run again. Drivers do this for every sleeping group
+        from time to time, so that no error in anyone's reasoning can make one sleep for ever."""
+        if self._state.is_quiesced:
+            self._state.is_quiesced = False
+            self._transitions.role.wake()
+
+    def peer_unreachable(self, node: NodeId) -> None:
+        """The link to a node broke or its process is gone: what was sent may be lost."""
+        role = self._transitions.role
+        if isinstance(role, Leader):
+            role.lost_contact(node)
+            if node in self._state.membership:
+                self.wake()
+        elif isinstance(role, Follower) and node == self._state.leader_id:
+            self.wake()
+            role.lost_leader()
+
+    def peer_reachable(self, node: NodeId) -> None:
+        """The link is up again: a sleeping leader must see to it that the node has everything."""
+        if self._transitions.leader is not None and node in self._state.membership:
+            self.wake()
+
+    def snapshot_failed(self, node: NodeId) -> None:
+        """An InstallSnapshot did not arrive, or the node could not use it."""
+        leader = self._transitions.leader
+        if leader is not None:
+            leader.lost_contact(node)
+
+    # What the driver has done
+
+    def synced(self, token: SyncToken) -> None:
+        """Everything in the Readies up to `token` is durable."""
+        if self._is_mute:
+            return
+        self._state.confirm(token)
+        self._promises.release()
+        self._transitions.follow(self._transitions.role.on_durable())
+
+    def applied(self, index: LogIndex) -> None:
+        """The state machine has applied all up to `index`."""
+        check(index <= self._handed_committed, f"applied {index} before it was committed")
+        self._applied_index = max(self._applied_index, index)
+        self._state.members.forget_before(LogIndex(self._state.log.first_index - 1))
+
+    def advance(self, ready: Ready) -> None:
+        """All of `ready` is done, in its order, by a driver that waits for its disk."""
+        if ready.token is not None:
+            self.synced(ready.token)
+        if ready.committed is not None:
+            self.applied(ready.committed.last)
+
+    # What comes out
+
+    def ready(self) -> Ready | None:
+        """What there is to do since the last one; None when there is nothing."""
+        if self._is_mute:
+            return self._farewell()
+        state = self._state
+        self._transitions.role.flush()
+        hard_state = self._take_hard_state()
+        snapshot = state.log.take_snapshot()
+        truncate_from = state.log.take_truncation()
+        entries = state.log.take_entries()
+        token = None
+        if hard_state is not None or snapshot is not None or entries or truncate_from is not None:
+            snapshot_index = snapshot.index if snapshot is not None else NO_INDEX
+            token = state.durability.begin(hard_state, snapshot_index, state.log.last_index)
+        if snapshot is not None:
+            self._applied_index = self._handed_committed = snapshot.index
+        committed = self._take_committed()
+        standing = self._take_standing()
+        has_effect = token is not None or committed is not None or standing is not None
+        if not has_effect and not state.outbox and not state.reads:
+            return None
+        messages, state.outbox = tuple(state.outbox), []
+        reads, state.reads = tuple(state.reads), []
+        return Ready(
+            token=token,
+            hard_state=hard_state,
+            snapshot=snapshot,
+            truncate_from=truncate_from,
+            entries=entries,
+            messages=messages,
+            committed=committed,
+            commit_index=state.commit_index,
+            reads=reads,
+            standing=standing,
+        )
+
+    def _farewell(self) -> Ready | None:
+        messages, self._state.outbox = tuple(self._state.outbox), []
+        standing = self._take_standing()
+        if not messages and standing is None:
+            return None
+        return Ready(messages=messages, standing=standing, commit_index=self._state.commit_index)
+
+    def _take_hard_state(self) -> HardState | None:
+        term, vote = self._handed_hard_state
+        if self._state.term == term and self._state.vote == vote:
+            return None
+        self._handed_hard_state = self._state.hard_state
+        return self._handed_hard_state
+
+    def _take_committed(self) -> Committed | None:
+        """Only what is on our own disk: a state machine never runs ahead of its log."""
+        last = min(self._state.commit_index, self._state.log.durable_index)
+        if last <= self._handed_committed:
+            return None
+        first = LogIndex(self._handed_committed + 1)
+        self._handed_committed = last
+        return Committed(first, last)
+
+    def _take_standing(self) -> Standing | None:
+        standing = self.standing
+        if standing == self._handed_standing:
+            return None
+        self._handed_standing = standing
+        return standing
+
+    @property
+    def standing(self) -> Standing:
+        state = self._state
+        role = self._transitions.role.role
+        return Standing(role, state.term, state.leader_id, state.is_term_confirmed)
+
+    @property
+    def is_quiesced(self) -> bool:
+        """No tick is needed until the next other call."""
+        return self._state.is_quiesced
+
+    def membership_at(self, index: LogIndex) -> Membership:
+        """As of the entry at `index`, which the log must still hold: what a snapshot there says."""
+        return self._state.members.at(index)
+
+    def status(self) -> Status:
+        state, leader = self._state, self._transitions.leader
+        return Status(
+            node_id=state.node_id,
+            standing=self.standing,
+            vote=state.vote,
+            membership=state.membership,
+            commit_index=state.commit_index,
+            applied_index=self._applied_index,
+            durable_index=state.log.durable_index,
+            last_index=state.log.last_index,
+            majority_index=NO_INDEX if leader is None else leader.followers.majority_index(),
+            is_quiesced=state.is_quiesced,
+            has_lease=leader is not None and leader.has_lease(),
+            transfer_target=None if leader is None else leader.transfer_target,
+            peers={} if leader is None else leader.followers.status(),
+        )
+
+    def validate(self) -> None:
+        """Check everything that can be checked. Costly: for tests and simulation."""
+        self._state.validate()
+        self._promises.validate()
+        self._transitions.role.validate()
+        check(self._applied_index <= self._handed_committed, "applied before it was committed")
+        check(self._handed_committed <= self._state.commit_index, "handed before it was committed")
+
+    # Shared
+
+    def _leader(self) -> Leader:
+        leader = self._transitions.leader
+        if leader is None or self._is_mute:
+            raise Refused(Refusal.NOT_LEADER, self._state.leader_id)
+        self.wake()
+        return leader
+
+    def _value(self, result: LogIndex | Refusal) -> LogIndex:
+        if isinstance(result, Refusal):
+            raise Refused(result, self._state.leader_id)
+        return result
+
+    def _refuse(self, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            raise Refused(refusal, self._state.leader_id)
