@@ -5,24 +5,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import re
-import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from kafkaesque.cli import main
+from kafkaesque.testing.broker_process import BrokerProcess
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 START_TIMEOUT_S = 30
@@ -56,34 +53,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    if importlib.util.find_spec("kafkaesque.cli.broker") is None:
-        pytest.skip("no broker of our own yet, and KAFKA is not set")
-    directory = tmp_path_factory.mktemp("broker")
-    arguments = ["broker", "--node-id", "0", "--data", str(directory), "--listen", "127.0.0.1:0"]
-    settings = ["--set", "group.initial.rebalance.delay.ms=0"]
-    with (
-        (directory.parent / "broker.log").open("wb") as log,
-        subprocess.Popen(
-            [*COMMAND, *arguments, *settings], stdout=subprocess.PIPE, stderr=log
-        ) as process,
-    ):
-        try:
-            yield _ready_address(process, directory.parent / "broker.log")
-        finally:
-            process.terminate()
-            process.wait(START_TIMEOUT_S)
-
-
-def _ready_address(process: subprocess.Popen[bytes], log: Path) -> str:
-    output = process.stdout
-    assert output is not None
-    readable, _, _ = select.select([output], [], [], START_TIMEOUT_S)
-    line = output.readline().decode() if readable else ""
-    found = re.search(r"\bready\b.*\bkafka=(\S+)", line)
-    if found is None:
-        process.kill()
-        pytest.fail(f"the broker did not start: {line!r}\n{log.read_text()}")
-    return found.group(1)
+    settings = {"group.initial.rebalance.delay.ms": 0}
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings) as broker:
+        yield broker.bootstrap_servers
 
 
 @pytest.fixture

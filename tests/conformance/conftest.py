@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
-import select
-import subprocess
-import sys
 import tempfile
-import time
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -21,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.testing.apache_kafka import ApacheKafka, start_guard
+from kafkaesque.testing.apache_kafka import ApacheKafka
+from kafkaesque.testing.broker_process import BrokerProcess
 
 from .clients import CLIENTS, Client, Unavailable, open_client
 from .raw import RawClient
@@ -33,7 +30,6 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "4",
 }
-READY_TIMEOUT_S = 30
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,41 +61,11 @@ def bootstrap() -> Iterator[str]:
     elif given:
         yield given
     else:
-        yield from _own_broker()
-
-
-def _own_broker() -> Iterator[str]:
-    command = Path(sys.executable).parent / "kafkaesque"
-    with tempfile.TemporaryDirectory(prefix="kafkaesque-conformance-") as directory:
-        settings = [part for item in SETTINGS.items() for part in ("--set", "=".join(item))]
-        log = Path(directory, "broker.log")
-        with log.open("wb") as errors:
-            options = ["--data", f"{directory}/data", "--listen", "127.0.0.1:0", *settings]
-            broker = subprocess.Popen(
-                [command, "broker", "--node-id", "0", *options],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-            )
-        guard = start_guard(Path(directory), [broker.pid])
-        try:
-            yield _address_when_ready(broker, log)
-        finally:
-            broker.terminate()
-            broker.communicate(timeout=15)
-            guard.communicate(b"done\n")
-
-
-def _address_when_ready(broker: subprocess.Popen[bytes], log: Path) -> str:
-    assert broker.stdout is not None
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if select.select([broker.stdout], [], [], 0.5)[0]:
-            line = broker.stdout.readline().decode()
-            if line.startswith("ready "):
-                return dict(word.split("=", 1) for word in line.split()[1:])["kafka"]
-            if not line:
-                break
-    pytest.fail(f"the broker did not get ready:\n{log.read_text()[-2000:]}", pytrace=False)
+        with (
+            tempfile.TemporaryDirectory(prefix="kafkaesque-conformance-") as directory,
+            BrokerProcess(Path(directory), SETTINGS) as broker,
+        ):
+            yield broker.bootstrap_servers
 
 
 @pytest.fixture
