@@ -294,5 +294,7 @@ class Node:
 
 
 def new_cluster_id() -> str:
-    """22 characters of base64, as Kafka's own tools make them."""
-    return urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+    """22 characters of base64; like Kafka's own tools none that a command line takes for an option."""
+    while (text := urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text

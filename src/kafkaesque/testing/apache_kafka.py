@@ -285,8 +285,7 @@ def _format(java: str, jars: str, nodes: Sequence[_Node]) -> None:
                 jars,
                 "kafka.tools.StorageTool",
                 "format",
-                "--cluster-id",
-                cluster_id,
+                f"--cluster-id={cluster_id}",  # one word: an id may begin with a dash
                 "--config",
                 str(node.properties_file),
             ],
