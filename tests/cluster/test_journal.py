@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -137,3 +138,28 @@ def test_command_whose_sync_failed_is_refused_and_nothing_may_follow_it(tmp_path
         assert journal.tables.next_producer_id == 10
 
     asyncio.run(story())
+
+
+def test_refusal_that_nobody_waits_for_is_no_news(tmp_path: Path) -> None:
+    """asyncio would log "exception was never retrieved" for a client that went away."""
+
+    def refuse() -> Outcome[None]:
+        raise TopicAlreadyExists("no")
+
+    async def story() -> list[dict[str, object]]:
+        complaints: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: complaints.append(context)
+        )
+        journal = open_journal(tmp_path)
+        async with journal._lock:
+            asking = asyncio.create_task(journal.submit(refuse, nothing))
+            await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        await journal.close()
+        del asking
+        gc.collect()
+        return complaints
+
+    assert asyncio.run(story()) == []

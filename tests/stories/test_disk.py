@@ -53,6 +53,9 @@ def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
         subprocess.run(["mount", "-o", "remount,size=48m", str(small_disk)], check=True)
         assert client.produce("t", [b"after"]).base_offset == acknowledged
         assert client.read_all("t")[-1].value == b"after"
+    log = broker.log.read_text()
+    assert log.count("records are refused") == 1
+    assert "takes records again" in log
     broker.kill()
     broker.start()
     with WireClient(broker.bootstrap_servers) as client:
@@ -84,6 +87,27 @@ def test_damaged_batch_is_refused_with_its_place_and_its_neighbours_are_served(
     log = broker.log.read_text()
     assert str(segment) in log
     assert str(third) in log
+
+
+@pytest.mark.parametrize("position", [8, 16], ids=["length", "magic"])
+def test_damaged_header_keeps_neither_the_node_nor_other_topics_from_working(
+    broker: BrokerProcess, position: int
+) -> None:
+    with WireClient(broker.bootstrap_servers) as client:
+        client.create_topic("t")
+        for number in range(3):
+            client.produce("t", [b"value %d" % number * 20])
+    broker.kill()
+    segment = only_segment(broker)
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 3 + position] ^= 0x10
+    segment.write_bytes(data)
+    broker.start()
+    with WireClient(broker.bootstrap_servers) as client:
+        assert client.fetch("t", 0).error_code == ErrorCode.NONE
+        assert client.fetch("t", 1).error_code == ErrorCode.CORRUPT_MESSAGE
+        client.create_topic("other")
+        assert client.produce("other", [b"x"]).error_code == ErrorCode.NONE
 
 
 def test_second_broker_on_the_same_data_is_refused_by_name(

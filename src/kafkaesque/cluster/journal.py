@@ -67,8 +67,14 @@ class Journal:
         """
         task = asyncio.create_task(self._submit(operation, reconcile))
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(self._ended)
         return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            # Looked at here, in case whoever asked is gone: a refusal is no news then.
+            task.exception()
 
     async def _submit(
         self,

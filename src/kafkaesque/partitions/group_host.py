@@ -69,6 +69,7 @@ class GroupHost:
         "_next_token",
         "_partition",
         "_timer",
+        "_timer_due",
         "_unfinished",
         "registry",
     )
@@ -90,6 +91,7 @@ class GroupHost:
         self._next_token = 0
         self._unfinished: deque[_Unfinished] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
         self._loading: asyncio.Task[None] | None = None
         self._begin_loading()
 
@@ -184,10 +186,11 @@ class GroupHost:
             return
         due = self._loop.time() + max(0.0, deadline - self._clock.monotonic())
         if self._timer is not None:
-            if self._timer.when() <= due:
+            # The time is kept here: uvloop's handle does not tell it when it is already due.
+            if self._timer_due <= due:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(due, self._tick)
+        self._timer, self._timer_due = self._loop.call_at(due, self._tick), due
 
     def _tick(self) -> None:
         self._timer = None

@@ -10,6 +10,7 @@ Everything here runs on the event loop's thread, except `sync`, which the flushe
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import msgspec
 
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
+    CorruptMessage,
     FencedLeaderEpoch,
     NotEnoughReplicas,
     OffsetOutOfRange,
@@ -47,6 +49,8 @@ from kafkaesque.storage.chain import ReadResult
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.lookup import TimestampedOffset
+
+logger = logging.getLogger(__name__)
 
 SNAPSHOTS_KEPT = 2
 """The newest may lie beyond what a crash leaves of the log; the one before it then serves."""
@@ -92,8 +96,13 @@ def load_producers(log: Log) -> ProducerTable:
         # A snapshot is only a short cut: without it the headers tell the same.
         with suppress(msgspec.DecodeError):
             table = ProducerTable.restore(saved[1], saved[0])
-    for header in log.headers_from(max(table.saved_offset, log.log_start_offset)):
-        table.apply(header)
+    try:
+        for header in log.headers_from(max(table.saved_offset, log.log_start_offset)):
+            table.apply(header)
+    except CorruptMessage as error:
+        # One damaged header must not keep the rest of the node from starting. What lies behind it
+        # is unknown here: a producer that wrote there is taken as new, and its retries as new too.
+        logger.error("producers of %s are known only up to the damage: %s", log.directory, error)
     return table
 
 

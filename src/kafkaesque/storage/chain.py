@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kafkaesque.model.errors import CorruptMessage
+from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.storage.config import LogConfig
@@ -50,6 +50,7 @@ class SegmentChain:
     __slots__ = (
         "_directory",
         "_files",
+        "_is_refusing",
         "_reported",
         "config",
         "has_new_name",
@@ -64,6 +65,7 @@ class SegmentChain:
         self._directory = directory
         self._files = files
         self._reported: set[str] | None = None
+        self._is_refusing = False
         self.config = config
         self.segments = segments
         self.unsynced = [segment for segment in segments if not segment.is_synced]
@@ -84,11 +86,24 @@ class SegmentChain:
         config = self.config
         if segment.must_roll(header, now_ms, config):
             segment = self.roll(header.base_offset)
-        segment.append(self._files, buffer, header, now_ms, config.index_interval_bytes)
+        try:
+            segment.append(self._files, buffer, header, now_ms, config.index_interval_bytes)
+        except StorageFailed as error:
+            self._complain(error)
+            raise
+        if self._is_refusing:
+            self._is_refusing = False
+            _log.warning("%s takes records again", self._directory)
         if segment.is_synced:
             self.note_unsynced(segment)
             if segment.size_bytes == header.size_bytes:
                 self.has_new_name = True
+
+    def _complain(self, error: StorageFailed) -> None:
+        """Say so once, not for every producer that tries again on a full disk."""
+        if not self._is_refusing:
+            self._is_refusing = True
+            _log.error("%s: records are refused until writing works again", error)
 
     def roll(self, base_offset: Offset) -> Segment:
         """Begin a new segment. An empty one is replaced instead of closed."""
