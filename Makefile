@@ -9,7 +9,7 @@ WORKERS ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help setup clients up check format lint types imports unit test conformance apache-kafka \
-        fuzz bench lock clean
+        fuzz bench faults lock clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,10 +52,11 @@ imports: setup
 
 UNIT := tests --ignore=tests/conformance --ignore=tests/stories --ignore=tests/cli
 unit: setup
-	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS)
+	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"
 
 test: check clients ## All that CI runs: check, stories, and conformance with every client
-	$(BIN)/python -m pytest tests/stories tests/cli tests/conformance -q -n $(WORKERS)
+	$(BIN)/python -m pytest tests/stories tests/faults/test_runs.py tests/cli tests/conformance \
+	  -q -n $(WORKERS)
 
 conformance: setup clients ## Real clients against our broker, or make conformance KAFKA=host:port
 	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/conformance -q -n $(WORKERS)
@@ -69,6 +70,9 @@ fuzz: setup ## Feed mutated requests to the decoder for SECONDS (60)
 
 bench: setup ## Measure, beside the floor and Apache Kafka; results in benchmarks/results/
 	$(BIN)/kafkaesque bench all
+
+faults: setup ## Break a real broker in every way there is, under load
+	$(BIN)/kafkaesque fault run all
 
 lock: setup ## Resolve the dependencies anew into requirements/*.lock
 	$(BIN)/python tools/lock.py

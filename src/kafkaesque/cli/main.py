@@ -49,6 +49,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "doctor": Lazy("Explain", "kafkaesque.cli.doctor", "Find out what is wrong and how to fix it."),
     "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker, beside others."),
+    "fault": Lazy("Explain", "kafkaesque.cli.fault", "Break a broker under load, and judge it."),
     "completion": Lazy("Explain", "kafkaesque.cli.completion", "Print a shell completion script."),
 }
 

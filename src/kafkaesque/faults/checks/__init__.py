@@ -1,0 +1,1 @@
+"""One file a family of anomalies; each check takes observations and yields what it finds. No I/O."""

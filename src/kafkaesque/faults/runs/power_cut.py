@@ -1,0 +1,73 @@
+"""The power goes: kill -9, and then everything that was not synced may be gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from kafkaesque.faults import shims
+from kafkaesque.faults.power import PowerJournal, cut_power, scan
+from kafkaesque.faults.stage import FaultRun, Stage
+from kafkaesque.faults.target import SingleBroker, Target
+
+
+class Run(FaultRun):
+    purpose = "cut the power: unsynced bytes and names are lost, garbled or come back older"
+    promise = "nothing acknowledged is lost; with flush=never some is, which shows the cut works"
+    control: Mapping[str, object] | None = {"flush": "never"}
+
+    def __init__(self) -> None:
+        self._place = Path()
+        self._journal = PowerJournal({})
+
+    def impossible(self) -> str | None:
+        return shims.impossible()
+
+    @contextmanager
+    def open_target(self, directory: Path, settings: Mapping[str, object]) -> Iterator[Target]:
+        self._place = directory / "power"
+        (self._place / "backups").mkdir(parents=True)
+        environment = {
+            "LD_PRELOAD": str(shims.build("power", self._place)),
+            "KAFKAESQUE_POWER_ROOT": str(directory / "data"),
+            "KAFKAESQUE_POWER_JOURNAL": str(self._place / "journal"),
+            "KAFKAESQUE_POWER_BACKUPS": str(self._place / "backups"),
+        }
+        self._journal = scan(directory / "data")
+        with closing(SingleBroker(directory, settings, environment)) as target:
+            yield target
+
+    def inject(self, stage: Stage) -> None:
+        while stage.wait(0.3, 2.0):
+            node = stage.random.choice(stage.target.nodes)
+            if stage.random.random() < 0.2:
+                # So that what a clean stop leaves behind is met by a cut as well.
+                stage.fault(f"stop and start node {node} in order")
+                stage.target.stop(node)
+                stage.target.start(node)
+                stage.wait(0.0, 0.2)
+            stage.fault(f"power cut of node {node}")
+            stage.target.kill(node)
+            self._lose(stage, stage.target.data(node))
+            stage.target.start(node)
+
+    def _lose(self, stage: Stage, data: Path) -> None:
+        journal = self._place / "journal"
+        with journal.open() as lines:
+            for line in lines:
+                self._journal.read(line)
+        losses = cut_power(data, self._journal, stage.random)
+        stage.count("cuts")
+        stage.count("syncs_seen", self._journal.syncs)
+        stage.count("bytes_lost", losses.bytes_lost)
+        stage.count("bytes_garbled", losses.bytes_garbled)
+        stage.count("names_undone", losses.names_undone)
+        # What the disk kept is what the next life starts from.
+        journal.unlink()
+        for backup in (self._place / "backups").iterdir():
+            backup.unlink()
+        self._journal = scan(data)
+
+    def complaints(self, stage: Stage) -> list[str]:
+        return [] if stage.notes.get("syncs_seen") else ["the shim saw no sync: it is not in place"]

@@ -1,0 +1,179 @@
+"""One execution of a fault run: target and load up, faults while it lasts, final reads, the report.
+
+The order matters: everything is healed before the senders drain, so that an unknown outcome is the
+fault's doing and not the end's; readers end after that; the final readers come last.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafkaesque.faults.chance import seeded
+from kafkaesque.faults.checker import Verdict, check_history
+from kafkaesque.faults.history import Damage, History, Terms
+from kafkaesque.faults.target import SingleBroker, Target
+from kafkaesque.faults.workload import Workload, WorkloadSettings
+from kafkaesque.testing.broker_process import BrokerNotReady
+
+Say = Callable[[str], None]
+
+_FIRST_RECORD_S: Final = 15.0
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_QUIET_S: Final = 1.0
+"""Load without a fault at the beginning and at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the user chose."""
+
+    seconds: float = 20.0
+    records_per_s: int = 1000
+    seed: int = 1
+
+    def workload(self) -> WorkloadSettings:
+        return WorkloadSettings(records_per_s=self.records_per_s, seed=self.seed)
+
+
+class Stage:
+    """What a run sees while it injects its faults."""
+
+    def __init__(self, target: Target, workload: Workload, options: RunOptions, say: Say) -> None:
+        self.target = target
+        self.workload = workload
+        self.random = seeded(options.seed)
+        self.notes: dict[str, int | float | str] = {}
+        """Figures of the run's own, for its report."""
+        self.faults_us: list[int] = []
+        self.damaged: list[Damage] = []
+        self._say = say
+        self._ends_at = time.monotonic() + options.seconds
+
+    def fault(self, text: str) -> None:
+        """A fault begins now."""
+        self.faults_us.append(self.workload.recorder.now_us())
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        seconds = self.workload.recorder.now_us() / 1e6
+        self._say(
+            f"{seconds:7.2f} s  {self.workload.recorder.acknowledged:>7} acknowledged  {text}"
+        )
+
+    def wait(self, seconds_min: float, seconds_max: float | None = None) -> bool:
+        """Let the load run for a while; False if the time of the run ends before that."""
+        seconds = self.random.uniform(seconds_min, seconds_max or seconds_min)
+        left = self._ends_at - time.monotonic()
+        time.sleep(max(0.0, min(seconds, left)))
+        return left > seconds
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a figure of the run's own."""
+        self.notes[name] = int(self.notes.get(name, 0)) + amount
+
+
+class FaultRun:
+    """Base of the runs: each file of `runs/` has one, named `Run`."""
+
+    purpose: str = ""
+    """What it does, in one line."""
+    promise: str = ""
+    """What must hold, in one line."""
+    settings: Mapping[str, object] = {}
+    """Of the broker."""
+    control: Mapping[str, object] | None = None
+    """Broker settings under which this fault must lose records: shows that the run can fail."""
+
+    def impossible(self) -> str | None:
+        """Why this machine does not permit the run; None if it does."""
+        return None
+
+    def open_target(
+        self, directory: Path, settings: Mapping[str, object]
+    ) -> AbstractContextManager[Target]:
+        return closing(SingleBroker(directory, settings))
+
+    def inject(self, stage: Stage) -> None:
+        """Break things until `stage.wait` says that the time is over."""
+        raise NotImplementedError
+
+    def complaints(self, stage: Stage) -> list[str]:
+        """What the run itself found wrong, beyond the history."""
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """All that one execution yields."""
+
+    history: History
+    verdict: Verdict
+    faults_us: list[int]
+    notes: dict[str, int | float | str] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+
+
+def perform(
+    name: str,
+    run: FaultRun,
+    options: RunOptions,
+    directory: Path,
+    say: Say,
+    settings: Mapping[str, object] | None = None,
+) -> Outcome:
+    """Execute `run` once in `directory`, with broker settings beyond its own."""
+    with run.open_target(directory, {**run.settings, **(settings or {})}) as target:
+        for node in target.nodes:
+            target.start(node)
+        workload = Workload(target.bootstrap_servers, options.workload(), say)
+        workload.start()
+        workload.wait_for_first(_FIRST_RECORD_S)
+        time.sleep(_QUIET_S)
+        stage = Stage(target, workload, options, say)
+        complaints = _break(run, stage)
+        time.sleep(_QUIET_S)
+        stage.say("waiting for what is under way")
+        workload.stop(is_served=not complaints)
+        complete = False
+        if not complaints:
+            stage.say("reading everything from the beginning")
+            complete = workload.read_everything()
+        operations = workload.operations()
+        terms = Terms(final_reads_complete=complete, damaged=tuple(stage.damaged))
+        history = History(terms, operations, name)
+        verdict = check_history(history)
+        if complete:
+            complaints += run.complaints(stage)
+        else:
+            complaints.append("the final reads did not reach the end of every partition")
+        complaints += _tracebacks(target)
+        return Outcome(history, verdict, stage.faults_us, stage.notes, complaints)
+
+
+def _break(run: FaultRun, stage: Stage) -> list[str]:
+    """Inject and heal; a broker that does not start again is the finding, not a failure of ours."""
+    try:
+        run.inject(stage)
+        stage.target.heal()
+    except BrokerNotReady as error:
+        stage.say("the broker did not start again")
+        return [f"the broker did not start again: {str(error).strip().splitlines()[-1]}"]
+    return []
+
+
+def _tracebacks(target: Target) -> list[str]:
+    """No fault is an excuse for an exception that nobody expected."""
+    found = []
+    for node in target.nodes:
+        lines = target.log_text(node).splitlines()
+        starts = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
+        if starts:
+            ends = (n for n in range(starts[0] + 1, len(lines)) if not lines[n].startswith(" "))
+            last = lines[next(ends, len(lines) - 1)]
+            found.append(f"node {node} logged {len(starts)} traceback(s), the first: {last}")
+    return found
