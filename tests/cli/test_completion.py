@@ -22,7 +22,7 @@ def test_zsh_keeps_its_marker_in_the_first_line() -> None:
     assert output.startswith("#compdef kafkaesque\n")
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is missing: apt install bash")
 def test_bash_accepts_its_script() -> None:
     output = CliRunner().invoke(cli, ["completion", "bash"], prog_name="kafkaesque").output
     subprocess.run(["bash", "-n"], input=output, text=True, check=True)

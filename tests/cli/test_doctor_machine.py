@@ -93,7 +93,9 @@ def test_files_from_the_future_betray_a_clock_that_went_back(tmp_path: Path) -> 
     assert [f.status for f in machine.examine_data(tmp_path) if f.area == "clock"] == ["warn"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.skipif(
+    os.geteuid() == 0, reason="root may write anywhere: run as another user to see it"
+)
 def test_a_directory_that_cannot_be_written_fails(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     (finding,) = machine.examine_data(tmp_path / "data")

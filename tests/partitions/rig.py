@@ -57,10 +57,13 @@ class GatedCalls(SystemCalls):
 
         self.gate = threading.Event()
         self.gate.set()
+        self.entered = threading.Event()
+        """A sync has begun."""
         self.broken = False
         self.count = 0
 
     def fdatasync(self, fd: int) -> None:
+        self.entered.set()
         self.gate.wait(30)
         self.count += 1
         if self.broken:

@@ -88,7 +88,7 @@ async def test_offset_is_neither_answered_nor_visible_before_it_is_synced(
 ) -> None:
     rig.calls.gate.clear()
     asking = asyncio.create_task(host.ask(commit(7), CommitAnswer))
-    await asyncio.sleep(0.01)
+    await asyncio.to_thread(rig.calls.entered.wait, 30)
     assert not asking.done()
     assert committed(host) == -1
     rig.calls.gate.set()
@@ -138,8 +138,8 @@ async def test_restart_loads_what_was_committed(rig: Rig, host: GroupHost) -> No
     again = GroupHost(rig.partition, new_registry, rig.clock, asyncio.get_running_loop())
     with pytest.raises(CoordinatorLoading):
         again.reading()
-    while again.registry is None:
-        await asyncio.sleep(0.001)
+    assert again._loading is not None
+    await again._loading
     assert committed(again) == 99
     again.close()
 
@@ -151,7 +151,7 @@ async def test_caller_that_goes_away_leaves_nothing_waiting(rig: Rig, host: Grou
     asking = asyncio.create_task(
         host.ask(lambda registry, token, now: registry.join(JOIN, token, now), JoinAnswer)
     )
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)  # one turn of the loop: the join is decided, its answer waits
     assert host.registry.waiting_count() == 1
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)

@@ -108,7 +108,9 @@ def tables(module: ModuleType) -> dict[str, Any]:
     }
 
 
-@pytest.mark.skipif(not KAFKA_JAR.exists(), reason=f"needs {KAFKA_JAR}")
+@pytest.mark.skipif(
+    not KAFKA_JAR.exists(), reason=f"needs {KAFKA_JAR}: run `tools/setup-clients` (Java and Maven)"
+)
 def test_tables_are_those_of_kafkas_own_schemas(tmp_path: Path) -> None:
     convert(
         KAFKA_JAR,

@@ -7,6 +7,7 @@ fault's doing and not the end's; readers end after that; the final readers come 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
@@ -77,7 +78,7 @@ class Stage:
         self.notes[name] = int(self.notes.get(name, 0)) + amount
 
 
-class FaultRun:
+class FaultRun(ABC):
     """Base of the runs: each file of `runs/` has one, named `Run`."""
 
     purpose: str = ""
@@ -98,9 +99,9 @@ class FaultRun:
     ) -> AbstractContextManager[Target]:
         return closing(SingleBroker(directory, settings))
 
+    @abstractmethod
     def inject(self, stage: Stage) -> None:
         """Break things until `stage.wait` says that the time is over."""
-        raise NotImplementedError
 
     def complaints(self, stage: Stage) -> list[str]:
         """What the run itself found wrong, beyond the history."""
