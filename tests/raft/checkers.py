@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.messages import (
     AppendResponse,
     HeartbeatResponse,
@@ -33,11 +33,11 @@ def require(condition: bool, name: str, detail: object = "") -> None:
 
 
 class Checkers:
-    def __init__(self, nodes: dict[NodeId, Node]) -> None:
+    def __init__(self, nodes: dict[MemberId, Node]) -> None:
         self._nodes = nodes
-        self.leaders: dict[Term, NodeId] = {}
-        self._terms: dict[NodeId, Term] = {}
-        self._commits: dict[NodeId, LogIndex] = {}
+        self.leaders: dict[Term, MemberId] = {}
+        self._terms: dict[MemberId, Term] = {}
+        self._commits: dict[MemberId, LogIndex] = {}
         self._entries: dict[tuple[LogIndex, Term], tuple[object, Term]] = {}
         self._committed: list[Term] = [Term(0)]
         """By index: the term of the entry that was committed there, for good."""

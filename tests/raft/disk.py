@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.ready import Ready
 from kafkaesque.raft.types import (
     FRESH,
@@ -80,7 +80,7 @@ def operations(ready: Ready) -> list[object]:
 
 
 class Disk:
-    def __init__(self, voters: tuple[NodeId, ...], learners: tuple[NodeId, ...] = ()) -> None:
+    def __init__(self, voters: tuple[MemberId, ...], learners: tuple[MemberId, ...] = ()) -> None:
         start = Snapshot(NO_INDEX, NO_TERM, Membership(voters, learners), "empty")
         self.durable = Image(start)
         self.written = Image(start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.core import Raft
 from kafkaesque.raft.messages import Append, Message
@@ -25,8 +25,8 @@ from .disk import Disk
 M = TypeVar("M")
 
 
-def ids(*numbers: int) -> tuple[NodeId, ...]:
-    return tuple(NodeId(number) for number in numbers)
+def ids(*numbers: int) -> tuple[MemberId, ...]:
+    return tuple(MemberId(number) for number in numbers)
 
 
 def data(index: int, term: int, payload: object = None) -> Entry:
@@ -53,10 +53,12 @@ class Lone:
         **settings: Any,
     ) -> None:
         self.disk = Disk(ids(*voters))
-        self.disk.durable.hard_state = HardState(Term(term), None if vote is None else NodeId(vote))
+        self.disk.durable.hard_state = HardState(
+            Term(term), None if vote is None else MemberId(vote)
+        )
         self.disk.durable.entries = list(log)
         self.disk.written = self.disk.durable.copy()
-        self.node = NodeId(node)
+        self.node = MemberId(node)
         self.config = RaftConfig(**settings)
         self.is_slow = False
         self.readies: list[Ready] = []
@@ -170,8 +172,8 @@ def append(
     sender: int = 1,
 ) -> Append:
     return Append(
-        NodeId(sender),
-        NodeId(0),
+        MemberId(sender),
+        MemberId(0),
         Term(term),
         LogIndex(prev[0]),
         Term(prev[1]),

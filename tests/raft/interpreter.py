@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.core import Raft
 from kafkaesque.raft.membership import ChangeKind, MembershipChange
@@ -68,7 +68,7 @@ class Node:
     """Writes wait for the word `sync`."""
 
 
-def nodes_text(nodes: Iterable[NodeId]) -> str:
+def nodes_text(nodes: Iterable[MemberId]) -> str:
     return ",".join(str(node) for node in nodes)
 
 
@@ -126,10 +126,10 @@ class Interpreter:
     """Runs the commands of one script against one group."""
 
     def __init__(self) -> None:
-        self._nodes: dict[NodeId, Node] = {}
+        self._nodes: dict[MemberId, Node] = {}
         self._config = RaftConfig()
         self._network: list[Message] = []
-        self._cuts: set[tuple[NodeId, NodeId]] = set()
+        self._cuts: set[tuple[MemberId, MemberId]] = set()
         self._words: dict[str, Callable[[Command], Iterable[str]]] = {
             "group": self._group,
             "tick": self._tick,
@@ -182,18 +182,18 @@ class Interpreter:
             if name in SETTINGS
         }
         self._config = replace(RaftConfig(), **settings)
-        voters = tuple(NodeId(int(word)) for word in command.arguments)
-        joining = [NodeId(int(word)) for word in command.option("joining", "").split(",") if word]
+        voters = tuple(MemberId(int(word)) for word in command.arguments)
+        joining = [MemberId(int(word)) for word in command.option("joining", "").split(",") if word]
         for node in [*voters, *joining]:
             disk = Disk(voters if node in voters else ())
             self._nodes[node] = Node(disk, self._start(node, disk))
         yield f"voters={nodes_text(voters)}"
 
-    def _start(self, node_id: NodeId, disk: Disk) -> Raft:
+    def _start(self, node_id: MemberId, disk: Disk) -> Raft:
         return Raft(node_id, self._config, disk, lambda bound: node_id % bound, disk.restart())
 
-    def _node(self, command: Command, position: int = 0) -> tuple[NodeId, Node]:
-        node_id = NodeId(int(command.arguments[position]))
+    def _node(self, command: Command, position: int = 0) -> tuple[MemberId, Node]:
+        node_id = MemberId(int(command.arguments[position]))
         return node_id, self._nodes[node_id]
 
     # Inputs
@@ -250,14 +250,14 @@ class Interpreter:
     def _transfer(self, command: Command) -> Iterator[str]:
         """transfer NODE TARGET"""
         node_id, node = self._node(command)
-        node.raft.transfer_leadership(NodeId(int(command.arguments[1])))
+        node.raft.transfer_leadership(MemberId(int(command.arguments[1])))
         yield from self._drive(node_id)
 
     def _change(self, command: Command) -> Iterator[str]:
         """change NODE add-learner|promote|demote|remove MEMBER"""
         node_id, node = self._node(command)
         kind = ChangeKind(command.arguments[1].replace("-", " "))
-        node.raft.propose_membership(MembershipChange(kind, NodeId(int(command.arguments[2]))))
+        node.raft.propose_membership(MembershipChange(kind, MemberId(int(command.arguments[2]))))
         yield from self._drive(node_id)
 
     def _resign(self, command: Command) -> Iterator[str]:
@@ -273,12 +273,12 @@ class Interpreter:
     def _unreachable(self, command: Command) -> Iterator[str]:
         """unreachable NODE PEER"""
         node_id, node = self._node(command)
-        node.raft.peer_unreachable(NodeId(int(command.arguments[1])))
+        node.raft.peer_unreachable(MemberId(int(command.arguments[1])))
         yield from self._drive(node_id)
 
     def _reachable(self, command: Command) -> Iterator[str]:
         node_id, node = self._node(command)
-        node.raft.peer_reachable(NodeId(int(command.arguments[1])))
+        node.raft.peer_reachable(MemberId(int(command.arguments[1])))
         yield from self._drive(node_id)
 
     def _wake(self, command: Command) -> Iterator[str]:
@@ -313,12 +313,12 @@ class Interpreter:
 
     def _cut(self, command: Command) -> Iterator[str]:
         """cut NODE NODE: both directions"""
-        one, other = (NodeId(int(word)) for word in command.arguments)
+        one, other = (MemberId(int(word)) for word in command.arguments)
         self._cuts |= {(one, other), (other, one)}
         yield from ()
 
     def _isolate(self, command: Command) -> Iterator[str]:
-        one = NodeId(int(command.arguments[0]))
+        one = MemberId(int(command.arguments[0]))
         for other in self._nodes:
             self._cuts |= {(one, other), (other, one)}
         yield from ()
@@ -371,7 +371,7 @@ class Interpreter:
     # What can be seen
 
     def _status(self, command: Command) -> Iterator[str]:
-        chosen = [NodeId(int(word)) for word in command.arguments] or list(self._nodes)
+        chosen = [MemberId(int(word)) for word in command.arguments] or list(self._nodes)
         for node_id in chosen:
             status = self._nodes[node_id].raft.status()
             standing = status.standing
@@ -386,7 +386,7 @@ class Interpreter:
                 yield f"  {peer_id} {peer.state} match={peer.match_index} next={peer.next_index}{quiet}"
 
     def _log(self, command: Command) -> Iterator[str]:
-        chosen = [NodeId(int(word)) for word in command.arguments] or list(self._nodes)
+        chosen = [MemberId(int(word)) for word in command.arguments] or list(self._nodes)
         for node_id in chosen:
             disk = self._nodes[node_id].disk
             start = f"after {disk.written.snapshot.index} " if disk.first_index > 1 else ""
@@ -394,7 +394,7 @@ class Interpreter:
 
     # The driver
 
-    def _drive(self, node_id: NodeId) -> Iterator[str]:
+    def _drive(self, node_id: MemberId) -> Iterator[str]:
         node = self._nodes[node_id]
         while (ready := node.raft.ready()) is not None:
             node.raft.validate()
@@ -416,7 +416,7 @@ class Interpreter:
                 yield f"{node_id} sync"
                 node.raft.synced(token)
 
-    def _show_writes(self, node_id: NodeId, ready: Ready) -> Iterator[str]:
+    def _show_writes(self, node_id: MemberId, ready: Ready) -> Iterator[str]:
         if ready.hard_state is not None:
             vote = "-" if ready.hard_state.vote is None else ready.hard_state.vote
             yield f"{node_id} save term={ready.hard_state.term} vote={vote}"

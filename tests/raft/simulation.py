@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.core import Raft
 from kafkaesque.raft.membership import ChangeKind, MembershipChange
@@ -92,7 +92,7 @@ PEACE = Faults(drop=0, duplicate=0, crash=0, cut=0, heal=100, sync=100)
 
 @dataclass
 class Node:
-    node_id: NodeId
+    node_id: MemberId
     disk: Disk
     raft: Raft
     is_up: bool = True
@@ -112,20 +112,20 @@ class Simulation:
                 "quiesce_after_ticks": 6 if self.faults.quiesce else 0,
             }
         )
-        voters = tuple(NodeId(number) for number in range(node_count))
-        spare = (NodeId(node_count),) if self.faults.membership else ()
+        voters = tuple(MemberId(number) for number in range(node_count))
+        spare = (MemberId(node_count),) if self.faults.membership else ()
         self.nodes = {node: self._start(node, Disk(voters)) for node in voters + spare}
         self.network: list[Message] = []
-        self.cuts: set[tuple[NodeId, NodeId]] = set()
+        self.cuts: set[tuple[MemberId, MemberId]] = set()
         self.checkers = Checkers(self.nodes)
         self.proposed = 0
         self.reads = 0
         self.turns = 0
-        self.trace: list[tuple[NodeId, Ready]] = []
+        self.trace: list[tuple[MemberId, Ready]] = []
         """Every Ready, in the order it was taken."""
         self.ticks = 0
 
-    def _start(self, node_id: NodeId, disk: Disk, commit: LogIndex = NO_INDEX) -> Node:
+    def _start(self, node_id: MemberId, disk: Disk, commit: LogIndex = NO_INDEX) -> Node:
         raft = Raft(node_id, self.config, disk, self.random.randrange, disk.restart(commit))
         return Node(node_id, disk, raft)
 
@@ -230,7 +230,7 @@ class Simulation:
         elif roll < 70 and self.faults.compaction:
             self._compact(self.random.choice(self._up()))
 
-    def _anyone(self) -> NodeId:
+    def _anyone(self) -> MemberId:
         return self.random.choice(list(self.nodes))
 
     def _try(self, request: Callable[[], object], node: Node) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.core import Raft
 from kafkaesque.raft.membership import ChangeKind, MembershipChange
@@ -120,7 +120,7 @@ def test_leader_keeps_only_so_many_reads_waiting() -> None:
 def test_change_waits_for_the_change_before() -> None:
     group = Group()
     leader = group.elect(0)
-    leader.raft.propose_membership(MembershipChange(ChangeKind.ADD_LEARNER, NodeId(7)))
+    leader.raft.propose_membership(MembershipChange(ChangeKind.ADD_LEARNER, MemberId(7)))
     change = MembershipChange(ChangeKind.REMOVE, OTHER)
     assert refusal_of(leader.raft.propose_membership, change).reason is Refusal.CHANGE_PENDING
 

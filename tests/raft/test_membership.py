@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.membership import ChangeKind, MembershipChange, MembershipHistory, changed
 from kafkaesque.raft.types import LogIndex, Membership, MembershipAt, Refusal
 
@@ -31,12 +31,12 @@ THREE = Membership(ids(0, 1, 2), ids(3))
 def test_change_gives_the_membership_or_a_refusal(
     kind: ChangeKind, node: int, expected: Membership | Refusal
 ) -> None:
-    assert changed(THREE, MembershipChange(kind, NodeId(node))) == expected
+    assert changed(THREE, MembershipChange(kind, MemberId(node))) == expected
 
 
 @pytest.mark.parametrize("kind", [ChangeKind.REMOVE, ChangeKind.DEMOTE])
 def test_last_voter_stays(kind: ChangeKind) -> None:
-    change = MembershipChange(kind, NodeId(0))
+    change = MembershipChange(kind, MemberId(0))
     assert changed(Membership(ids(0), ids(1)), change) is Refusal.LAST_VOTER
 
 
@@ -81,6 +81,6 @@ def test_history_tells_the_membership_at_any_index_the_log_still_has() -> None:
 def test_node_removed_by_its_own_uncommitted_entry_may_stand(commit: int, expected: bool) -> None:
     """Thesis 4.2.2."""
     members = history((0, Membership(ids(0, 1))), (5, Membership(ids(1))))
-    assert members.may_stand(NodeId(0), LogIndex(commit)) is expected
-    assert members.may_stand(NodeId(1), LogIndex(commit))
-    assert not members.may_stand(NodeId(7), LogIndex(commit))
+    assert members.may_stand(MemberId(0), LogIndex(commit)) is expected
+    assert members.may_stand(MemberId(1), LogIndex(commit))
+    assert not members.may_stand(MemberId(7), LogIndex(commit))

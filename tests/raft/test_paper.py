@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.model.errors import InvariantBroken
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.messages import (
     Append,
     AppendRejected,
@@ -40,30 +40,30 @@ from .group import Group, Lone, append, data, ids, log_of
 ME, PEER, OTHER = ids(0, 1, 2)
 
 
-def pre_vote(term: int, last: tuple[int, int], sender: NodeId = PEER) -> PreVote:
+def pre_vote(term: int, last: tuple[int, int], sender: MemberId = PEER) -> PreVote:
     return PreVote(sender, ME, Term(term), LogIndex(last[0]), Term(last[1]))
 
 
 def request_vote(
-    term: int, last: tuple[int, int], sender: NodeId = PEER, *, is_handover: bool = False
+    term: int, last: tuple[int, int], sender: MemberId = PEER, *, is_handover: bool = False
 ) -> RequestVote:
     return RequestVote(sender, ME, Term(term), LogIndex(last[0]), Term(last[1]), is_handover)
 
 
-def vote(term: int, sender: NodeId = PEER, *, granted: bool = True) -> VoteResponse:
+def vote(term: int, sender: MemberId = PEER, *, granted: bool = True) -> VoteResponse:
     return VoteResponse(sender, ME, Term(term), granted)
 
 
-def heartbeat(term: int, commit: int = 0, round_: int = 1, sender: NodeId = PEER) -> Heartbeat:
+def heartbeat(term: int, commit: int = 0, round_: int = 1, sender: MemberId = PEER) -> Heartbeat:
     return Heartbeat(sender, ME, Term(term), LogIndex(commit), Round(round_), False)
 
 
-def acknowledge(term: int, match: int, sender: NodeId = PEER) -> AppendResponse:
+def acknowledge(term: int, match: int, sender: MemberId = PEER) -> AppendResponse:
     return AppendResponse(sender, ME, Term(term), LogIndex(match))
 
 
 def answer(
-    term: int, round_: int, received: int, match: int, sender: NodeId = PEER
+    term: int, round_: int, received: int, match: int, sender: MemberId = PEER
 ) -> HeartbeatResponse:
     return HeartbeatResponse(
         sender, ME, Term(term), Round(round_), LogIndex(received), LogIndex(match)
@@ -165,10 +165,10 @@ def test_candidate_wins_with_a_majority(voters: int, needed: int) -> None:
     node.drive()
     for sender in range(1, needed + 1):
         assert node.role is Role.PRE_CANDIDATE
-        node.step(PreVoteResponse(NodeId(sender), ME, Term(0), granted=True))
+        node.step(PreVoteResponse(MemberId(sender), ME, Term(0), granted=True))
     for sender in range(1, needed + 1):
         assert node.role is Role.CANDIDATE
-        node.step(vote(1, NodeId(sender)))
+        node.step(vote(1, MemberId(sender)))
     assert node.role is Role.LEADER
 
 
@@ -178,7 +178,7 @@ def test_repeated_vote_counts_once() -> None:
     node.raft.campaign()
     node.drive()
     for sender in (1, 2):
-        node.step(PreVoteResponse(NodeId(sender), ME, Term(0), granted=True))
+        node.step(PreVoteResponse(MemberId(sender), ME, Term(0), granted=True))
     node.step(vote(1), vote(1), vote(1))
     assert node.role is Role.CANDIDATE
 
@@ -186,7 +186,7 @@ def test_repeated_vote_counts_once() -> None:
 def test_vote_of_a_stranger_does_not_count() -> None:
     """Raft 6: a candidate counts by the membership of its own log."""
     node = candidate()
-    node.step(vote(1, NodeId(8)))
+    node.step(vote(1, MemberId(8)))
     assert node.role is Role.CANDIDATE
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.quorum import Verdict, majority, reached_by_majority, verdict
 
 from .group import ids
@@ -32,7 +32,7 @@ def test_any_two_majorities_share_a_voter(count: int) -> None:
 @given(st.dictionaries(st.sampled_from(ids(*range(9))), st.booleans()), st.integers(1, 7))
 @settings(deadline=None, max_examples=200)
 def test_verdict_is_final_when_no_further_vote_can_change_it(
-    votes: dict[NodeId, bool], count: int
+    votes: dict[MemberId, bool], count: int
 ) -> None:
     voters = ids(*range(count))
     open_votes = [node for node in voters if node not in votes]

@@ -8,7 +8,7 @@ otherwise collect votes for a log that it no longer has.
 from __future__ import annotations
 
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.messages import (
     Message,
     PreVote,
@@ -31,7 +31,7 @@ class _Contender:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.votes: dict[NodeId, bool] = {}
+        self.votes: dict[MemberId, bool] = {}
         """Answers of this attempt, first one counts."""
         state.clock.restart()
 
@@ -44,7 +44,7 @@ class _Contender:
     def wake(self) -> None:
         pass
 
-    def _count(self, node: NodeId, granted: bool) -> Become | None:
+    def _count(self, node: MemberId, granted: bool) -> Become | None:
         self.votes.setdefault(node, granted)
         match verdict(self.votes, self._state.membership.voters):
             case Verdict.WON:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.clock import Jitter
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.follower import Follower
@@ -50,7 +50,7 @@ class Raft:
 
     def __init__(
         self,
-        node_id: NodeId,
+        node_id: MemberId,
         config: RaftConfig,
         log: RaftLog,
         jitter: Jitter,
@@ -106,7 +106,7 @@ class Raft:
         """
         self._refuse(self._leader().read(context, ticks_owed))
 
-    def transfer_leadership(self, target: NodeId) -> None:
+    def transfer_leadership(self, target: MemberId) -> None:
         """Hand over to `target` as soon as it has all; proposals are refused meanwhile. Given up
         after an election timeout. Raises Refused."""
         self._refuse(self._leader().transfer_to(target))
@@ -142,7 +142,7 @@ class Raft:
             self._state.is_quiesced = False
             self._transitions.role.wake()
 
-    def peer_unreachable(self, node: NodeId) -> None:
+    def peer_unreachable(self, node: MemberId) -> None:
         """The link to a node broke or its process is gone: what was sent may be lost."""
         role = self._transitions.role
         if isinstance(role, Leader):
@@ -153,12 +153,12 @@ class Raft:
             self.wake()
             role.lost_leader()
 
-    def peer_reachable(self, node: NodeId) -> None:
+    def peer_reachable(self, node: MemberId) -> None:
         """The link is up again: a sleeping leader must see to it that the node has everything."""
         if self._transitions.leader is not None and node in self._state.membership:
             self.wake()
 
-    def snapshot_failed(self, node: NodeId) -> None:
+    def snapshot_failed(self, node: MemberId) -> None:
         """An InstallSnapshot did not arrive, or the node could not use it."""
         leader = self._transitions.leader
         if leader is not None:

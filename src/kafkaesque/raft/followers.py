@@ -7,7 +7,7 @@ travels together.
 from __future__ import annotations
 
 from kafkaesque.model.errors import InvariantBroken, check
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.messages import Append, Heartbeat, InstallSnapshot
 from kafkaesque.raft.progress import Inflights, Progress, ProgressState
 from kafkaesque.raft.quorum import majority, reached_by_majority
@@ -21,7 +21,7 @@ class Followers:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.progress: dict[NodeId, Progress] = {}
+        self.progress: dict[MemberId, Progress] = {}
         """Of every member but ourselves, in order of ids."""
         self.follow_membership()
 
@@ -77,7 +77,7 @@ class Followers:
         for progress in self.progress.values():
             progress.is_active = is_active
 
-    def best_successor(self) -> NodeId | None:
+    def best_successor(self) -> MemberId | None:
         """The voter that lacks least, if any answers."""
         candidates = [
             (progress.match_index, -node, node)
@@ -113,7 +113,7 @@ class Followers:
                     break
                 self._send_next(node, progress)
 
-    def _send_next(self, node: NodeId, progress: Progress) -> None:
+    def _send_next(self, node: MemberId, progress: Progress) -> None:
         log = self._state.log
         if progress.next_index < log.first_index:
             self._send_snapshot(node, progress)
@@ -136,7 +136,7 @@ class Followers:
         )
         progress.sent(len(entries), sum(entry.size_bytes for entry in entries))
 
-    def _send_snapshot(self, node: NodeId, progress: Progress) -> None:
+    def _send_snapshot(self, node: MemberId, progress: Progress) -> None:
         snapshot = self._state.log.snapshot()
         check(snapshot.index >= self._state.log.first_index - 1, "the snapshot leaves a gap")
         check(snapshot.index <= self._state.commit_index, "a snapshot of uncommitted entries")
@@ -153,7 +153,7 @@ class Followers:
                 if progress.snapshot_ticks >= self._state.config.snapshot_resend_ticks:
                     progress.start_over()
 
-    def status(self) -> dict[NodeId, PeerStatus]:
+    def status(self) -> dict[MemberId, PeerStatus]:
         return {
             node: PeerStatus(
                 progress.match_index,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.followers import Followers
 from kafkaesque.raft.membership import ChangeKind, MembershipChange, changed
 from kafkaesque.raft.messages import (
@@ -84,7 +84,7 @@ class Leader:
         self._window_ticks = 0
         """Since activity was last judged. < config.election_timeout_ticks between ticks"""
         self._idle_ticks = 0
-        self.transfer_target: NodeId | None = None
+        self.transfer_target: MemberId | None = None
         """Nothing is proposed while set."""
         self._transfer_ticks = 0
         self.has_handed_over = False
@@ -140,7 +140,7 @@ class Leader:
         age_ticks = self.reads.lease_age_ticks(self._tick + ticks_owed)
         return age_ticks is not None and age_ticks <= self._state.config.lease_ticks
 
-    def transfer_to(self, target: NodeId) -> Refusal | None:
+    def transfer_to(self, target: MemberId) -> Refusal | None:
         is_voter = target in self._state.membership.voters
         if target == self._state.node_id or not is_voter:
             return Refusal.NO_SUCH_MEMBER
@@ -293,7 +293,7 @@ class Leader:
         self._idle_ticks = 0
         return first
 
-    def _is_caught_up(self, node: NodeId) -> bool:
+    def _is_caught_up(self, node: MemberId) -> bool:
         progress = self.followers.progress.get(node)
         lag_max = self._state.config.promotion_lag_entries_max
         return (
@@ -312,12 +312,12 @@ class Leader:
         elif progress.match_index == self._state.log.last_index:
             self._send_timeout_now(self.transfer_target)
 
-    def _send_timeout_now(self, target: NodeId) -> None:
+    def _send_timeout_now(self, target: MemberId) -> None:
         self.has_handed_over = True
         state = self._state
         state.outbox.append(TimeoutNow(state.node_id, target, state.term))
 
-    def lost_contact(self, node: NodeId) -> None:
+    def lost_contact(self, node: MemberId) -> None:
         progress = self.followers.progress.get(node)
         if progress is not None:
             progress.lost_contact()

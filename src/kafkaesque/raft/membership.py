@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.types import NO_INDEX, LogIndex, Membership, MembershipAt, Refusal
 
 
@@ -27,7 +27,7 @@ class ChangeKind(Enum):
 
 class MembershipChange(NamedTuple):
     kind: ChangeKind
-    node_id: NodeId
+    node_id: MemberId
 
 
 def changed(membership: Membership, change: MembershipChange) -> Membership | Refusal:
@@ -73,7 +73,7 @@ class MembershipHistory:
         """Where the current one came from."""
         return self._history[-1].index
 
-    def may_stand(self, node: NodeId, commit_index: LogIndex) -> bool:
+    def may_stand(self, node: MemberId, commit_index: LogIndex) -> bool:
         """By the newest membership, or by the one before as long as the newest is uncommitted.
 
         A node that removed itself and lost its leadership before that was committed may hold the

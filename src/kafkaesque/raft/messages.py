@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.types import Entry, LogIndex, Round, Snapshot, Term
 
 
 class PreVote(NamedTuple):
     """Would you vote for me in term + 1? Changes nothing at the receiver (thesis 9.6)."""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     last_index: LogIndex
     last_term: Term
 
 
 class PreVoteResponse(NamedTuple):
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     granted: bool
 
@@ -32,8 +32,8 @@ class PreVoteResponse(NamedTuple):
 class RequestVote(NamedTuple):
     """Sent only when the candidate's own vote and its log up to `last_index` are on its disk."""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     last_index: LogIndex
     last_term: Term
@@ -44,8 +44,8 @@ class RequestVote(NamedTuple):
 class VoteResponse(NamedTuple):
     """`granted` leaves only when the vote is on the sender's disk."""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     granted: bool
 
@@ -53,8 +53,8 @@ class VoteResponse(NamedTuple):
 class Append(NamedTuple):
     """Entries prev_index + 1, ... to be put after the entry (prev_index, prev_term)."""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     prev_index: LogIndex
     prev_term: Term
@@ -65,8 +65,8 @@ class Append(NamedTuple):
 class AppendResponse(NamedTuple):
     """All entries up to `match_index` are those of the leader, and on the sender's disk."""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     match_index: LogIndex
 
@@ -75,8 +75,8 @@ class AppendRejected(NamedTuple):
     """The entry at `prev_index` is missing or of another term. No entry above `hint_index` can
     match, nor can one at or below it whose term is above `hint_term`."""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     prev_index: LogIndex
     hint_index: LogIndex
@@ -87,8 +87,8 @@ class Heartbeat(NamedTuple):
     """The same for every member apart from `to`, so a driver can send those of all its groups to
     one peer as one frame."""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     commit_index: LogIndex
     round: Round
@@ -100,8 +100,8 @@ class HeartbeatResponse(NamedTuple):
     """Entries up to `received_index` are the leader's, in memory; those up to `match_index` are on
     disk too, as in AppendResponse. match_index <= received_index"""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     round: Round
     received_index: LogIndex
@@ -109,8 +109,8 @@ class HeartbeatResponse(NamedTuple):
 
 
 class InstallSnapshot(NamedTuple):
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
     snapshot: Snapshot
 
@@ -118,8 +118,8 @@ class InstallSnapshot(NamedTuple):
 class TimeoutNow(NamedTuple):
     """The leader hands over: start an election at once (thesis 3.10)."""
 
-    sender: NodeId
-    to: NodeId
+    sender: MemberId
+    to: MemberId
     term: Term
 
 

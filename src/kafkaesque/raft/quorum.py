@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import TypeVar
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 
 Number = TypeVar("Number", bound=int)
 
@@ -28,7 +28,7 @@ def reached_by_majority(values: Iterable[Number], nothing: Number) -> Number:
     return ordered[(len(ordered) - 1) // 2] if ordered else nothing
 
 
-def verdict(votes: Mapping[NodeId, bool], voters: Collection[NodeId]) -> Verdict:
+def verdict(votes: Mapping[MemberId, bool], voters: Collection[MemberId]) -> Verdict:
     """Of those who vote; others may have answered too, and do not count."""
     granted = sum(votes.get(node, False) for node in voters)
     refused = sum(not votes.get(node, True) for node in voters)

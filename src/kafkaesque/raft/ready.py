@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.messages import Message
 from kafkaesque.raft.types import (
     Entry,
@@ -25,7 +25,7 @@ class Standing(NamedTuple):
 
     role: Role
     term: Term
-    leader_id: NodeId | None
+    leader_id: MemberId | None
     is_confirmed: bool
     """An entry of this term is known to be committed. Only then is the term a leader epoch that
     clients may see, and only then does the leader know all that is committed (Raft 8)."""
@@ -96,9 +96,9 @@ class PeerStatus(NamedTuple):
 class Status:
     """A view for drivers, metrics and tests: a copy, valid for the moment."""
 
-    node_id: NodeId
+    node_id: MemberId
     standing: Standing
-    vote: NodeId | None
+    vote: MemberId | None
     membership: Membership
     commit_index: LogIndex
     applied_index: LogIndex
@@ -109,11 +109,11 @@ class Status:
     """On the disks of a majority of voters, whatever its term; 0 unless leader."""
     is_quiesced: bool
     has_lease: bool
-    transfer_target: NodeId | None
-    peers: Mapping[NodeId, PeerStatus]
+    transfer_target: MemberId | None
+    peers: Mapping[MemberId, PeerStatus]
     """Empty unless leader."""
 
-    def in_sync(self, lag_entries_max: int) -> list[NodeId]:
+    def in_sync(self, lag_entries_max: int) -> list[MemberId]:
         """Voters, this leader included, that answer and lack at most so many entries."""
         floor = self.last_index - lag_entries_max
         peers = [

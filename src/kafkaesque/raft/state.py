@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkaesque.model.errors import InvariantBroken, check
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.clock import ElectionClock, Jitter
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.durability import Durability
@@ -64,7 +64,7 @@ class State:
     )
 
     def __init__(
-        self, node_id: NodeId, config: RaftConfig, log: RaftLog, restart: Restart, jitter: Jitter
+        self, node_id: MemberId, config: RaftConfig, log: RaftLog, restart: Restart, jitter: Jitter
     ) -> None:
         self.node_id = node_id
         self.config = config
@@ -76,7 +76,7 @@ class State:
         if self.log.last_term > self.term:
             # The log reached the disk and the term did not: in that term nothing was promised.
             self.term, self.vote = self.log.last_term, None
-        self.leader_id: NodeId | None = None
+        self.leader_id: MemberId | None = None
         """Of this term; None as long as unknown."""
         start = LogIndex(self.log.first_index - 1)
         self.commit_index = max(start, min(restart.commit_index, self.log.last_index))
@@ -127,7 +127,7 @@ class State:
         a leader that has lost its majority finds out by itself, within an election timeout."""
         return self.leader_id == self.node_id or self.clock.hears_leader
 
-    def enter_term(self, term: Term, vote: NodeId | None) -> None:
+    def enter_term(self, term: Term, vote: MemberId | None) -> None:
         """Nothing that was owed in an older term needs to be said any more."""
         check(term > self.term, f"term {term} after {self.term}")
         self.term, self.vote = term, vote

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.candidate import Candidate, PreCandidate
 from kafkaesque.raft.follower import Follower
 from kafkaesque.raft.leader import Leader
@@ -114,7 +114,7 @@ class Transitions:
         self._state.enter_term(term, None)
         self.follow(Become(Role.FOLLOWER))
 
-    def _accept_leader(self, sender: NodeId) -> None:
+    def _accept_leader(self, sender: MemberId) -> None:
         """Whoever speaks as leader of our term is its only one (Raft 5.2)."""
         state = self._state
         check(state.leader_id in (None, sender), f"two leaders in term {state.term}")

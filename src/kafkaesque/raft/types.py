@@ -11,7 +11,7 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple, NewType, Protocol
 
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import MemberId
 
 Term = NewType("Term", int)
 LogIndex = NewType("LogIndex", int)
@@ -48,19 +48,19 @@ class EntryKind(IntEnum):
 class Membership:
     """Who votes and who only follows. Both sorted; no node is in both."""
 
-    voters: tuple[NodeId, ...] = ()
-    learners: tuple[NodeId, ...] = ()
+    voters: tuple[MemberId, ...] = ()
+    learners: tuple[MemberId, ...] = ()
 
     def __post_init__(self) -> None:
         for nodes in (self.voters, self.learners):
             check(list(nodes) == sorted(set(nodes)), f"members {nodes} are not sorted and unique")
         check(not set(self.voters) & set(self.learners), f"{self} has a learner that votes")
 
-    def __contains__(self, node: NodeId) -> bool:
+    def __contains__(self, node: MemberId) -> bool:
         return node in self.voters or node in self.learners
 
     @property
-    def nodes(self) -> tuple[NodeId, ...]:
+    def nodes(self) -> tuple[MemberId, ...]:
         return self.voters + self.learners
 
 
@@ -98,7 +98,7 @@ class HardState(NamedTuple):
     """What must never be forgotten: on disk before any message that rests on it leaves."""
 
     term: Term
-    vote: NodeId | None
+    vote: MemberId | None
 
 
 FRESH: Final = HardState(NO_TERM, None)
@@ -169,7 +169,7 @@ class Refusal(Enum):
 class Refused(Exception):
     """An expected failure; `leader_id` is where to try instead, if known."""
 
-    def __init__(self, reason: Refusal, leader_id: NodeId | None) -> None:
+    def __init__(self, reason: Refusal, leader_id: MemberId | None) -> None:
         super().__init__(reason.value)
         self.reason = reason
         self.leader_id = leader_id
