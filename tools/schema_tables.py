@@ -79,6 +79,16 @@ class Module:
         if self.classes.setdefault(name, text) != text:
             raise SystemExit(f"{self.api}: {name} has two different meanings; rename one by hand")
 
+    def declare_struct(self, name: str, body: str) -> str:
+        """The name it got: where the request has another struct of that name (DescribeQuorum), the
+        response's is told apart."""
+        text = f"class {name}(Struct):\n{body}"
+        if self.classes.get(name, text) != text:
+            name = f"Response{name}"
+            text = f"class {name}(Struct):\n{body}"
+        self.declare(name, text)
+        return name
+
     def body(self, fields: list[Json], shared: dict[str, Any], valid: tuple[int, int]) -> str:
         lines = []
         for field in fields:
@@ -101,7 +111,7 @@ class Module:
         else:
             self.imports.add("Struct")
             body = self.body(field.get("fields") or shared[inner], shared, within)
-            self.declare(inner, f"class {inner}(Struct):\n{body}")
+            inner = self.declare_struct(inner, body)
         hint = f"list[{scalar or inner}]" if is_array else scalar or inner
         facts = [f'"{field["versions"]}"']
         optional = "nullableVersions" in field

@@ -65,7 +65,7 @@ def fetch_answer(error_code: int, records: bytes) -> bytes:
         records=memoryview(records),
     )
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="stored", partitions=[row])])
-    return b"".join(encode_response_frame(answer, requests.FETCH_VERSION, 1))
+    return b"".join(encode_response_frame(answer, requests.FETCH_VERSION, 1)[0])
 
 
 def test_fetch_overhead_is_what_a_real_answer_has() -> None:
@@ -83,6 +83,6 @@ def test_fetch_error_is_seen_in_the_head_of_an_answer() -> None:
 def test_produce_error_is_seen() -> None:
     row = PartitionProduceResponse(index=0, error_code=6, base_offset=-1)
     answer = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[row])])
-    frame = b"".join(encode_response_frame(answer, requests.PRODUCE_VERSION, 1))
+    frame = b"".join(encode_response_frame(answer, requests.PRODUCE_VERSION, 1)[0])
     with pytest.raises(LoadFailed, match="error 6"):
         requests.check_produced([frame[4:]])

@@ -19,7 +19,7 @@ def test_partition_that_is_not_open_yet_has_no_leader(broker: LocalBroker) -> No
         -1,
         -1,
     )
-    assert second.replicas == [1]
+    assert list(second.replicas) == [1]
 
 
 def test_partitions_in_the_same_state_share_it(broker: LocalBroker) -> None:

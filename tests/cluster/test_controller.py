@@ -20,9 +20,11 @@ from kafkaesque.cluster.controller import (
     is_legal_topic_name,
     refuse_internal,
 )
+from kafkaesque.cluster.reassignment import WantedReassignment
+from kafkaesque.cluster.registration import NewBroker
 from kafkaesque.cluster.tables import Tables, Topic
 from kafkaesque.model.errors import ErrorCode, InvalidTopic, KafkaError, PolicyViolation
-from kafkaesque.model.ids import NodeId
+from kafkaesque.model.ids import FIRST_PARTITION_GROUP, GroupId, NodeId, member_id
 from kafkaesque.model.settings import broker_config
 
 
@@ -374,3 +376,200 @@ def test_producer_ids_are_reserved_in_blocks_that_never_overlap() -> None:
     second = controller.reserve_producer_ids()
     assert (first.answer.start, first.answer.stop) == (0, PRODUCER_ID_BLOCK)
     assert second.answer.start == first.answer.stop
+
+
+# -- brokers ----------------------------------------------------------------------------------------
+
+
+def broker(node: int, rack: str | None = None, disk: int = 0) -> NewBroker:
+    return NewBroker(NodeId(node), UUID(int=1000 * disk + node), "host", 9092, rack)
+
+
+def cluster_of(*nodes: int, live: Sequence[int] | None = None, **racks: str) -> Controller:
+    """Registered brokers; racks by keyword, as r1="a"."""
+    controller = make(nodes if live is None else live)
+    for node in nodes:
+        commit(controller, controller.register_broker(broker(node, racks.get(f"r{node}"))))
+    return controller
+
+
+def test_registered_broker_is_answered_as_it_will_stand_in_the_tables() -> None:
+    controller = cluster_of(1, live=())
+    for wanted in (broker(2), broker(1, "rack"), broker(1, disk=1)):
+        outcome = controller.register_broker(wanted)
+        commit(controller, outcome)
+        assert controller.tables.brokers[wanted.node_id] == outcome.answer
+    again = controller.register_broker(broker(1, disk=1))
+    assert (again.commands, again.answer.generation) == ((), 1)
+
+
+def test_broker_of_another_disk_is_refused_while_the_old_one_is_up_unless_it_is_gone() -> None:
+    controller = cluster_of(1, 2)
+    with pytest.raises(KafkaError) as refused:
+        controller.register_broker(broker(1, disk=1))
+    assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    replaced = controller.register_broker(broker(1, disk=1), is_old_gone=True)
+    assert replaced.answer.member_id == member_id(NodeId(1), 1)
+
+
+def test_unregistered_broker_gets_no_more_replicas() -> None:
+    controller = cluster_of(1, 2, live=(1,))
+    commit(controller, controller.unregister_broker(2))
+    assert refusal(controller, NewTopic("a", 1, 2))[0] is ErrorCode.INVALID_REPLICATION_FACTOR
+    with pytest.raises(KafkaError) as refused:
+        controller.unregister_broker(2)
+    assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_replicas_go_to_registered_brokers_in_different_racks() -> None:
+    controller = cluster_of(1, 2, 3, 4, r1="a", r2="a", r3="b", r4="b")
+    for replicas in create(controller, "a", 8, replication_factor=2).replicas:
+        assert {node > 2 for node in replicas} == {True, False}
+
+
+def test_broker_that_is_down_may_follow_if_a_majority_is_up() -> None:
+    controller = cluster_of(1, 2, 3, live=(1, 2))
+    topic = create(controller, "a", 4, replication_factor=3)
+    assert {replicas[2] for replicas in topic.replicas} == {3}
+    assert create(controller, "b", -1, assignments={0: [3, 1, 2]}).replicas == ((3, 1, 2),)
+    code, message = refusal(controller, NewTopic("c", assignments={0: [3, 1]}))
+    assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert message == (
+        "A majority of the brokers specified in a manual partition assignment must be up: [3, 1]"
+    )
+
+
+def test_topics_created_together_get_the_group_ids_that_replay_gives_them() -> None:
+    controller = cluster_of(1, 2, 3)
+    commit(controller, controller.register_broker(broker(2, disk=1), is_old_gone=True))
+    create(controller, "a")
+    outcome = controller.create_topics([NewTopic("b", 2, 3), NewTopic("c", 1, 1)])
+    commit(controller, outcome)
+    assert outcome.answer == [controller.tables.by_name["b"], controller.tables.by_name["c"]]
+    first = FIRST_PARTITION_GROUP
+    assert list(controller.tables.by_group) == [first, first + 1, first + 2, first + 3]
+    members = controller.tables.by_name["b"].partitions[0].initial_members
+    assert member_id(NodeId(2), 1) in members
+
+
+def test_many_small_topics_are_led_by_all_brokers_alike() -> None:
+    controller = cluster_of(1, 2, 3)
+    leaders = [
+        create(controller, f"t{n}", 1, replication_factor=2).replicas[0][0] for n in range(6)
+    ]
+    assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+
+
+# -- reassignment -----------------------------------------------------------------------------------
+
+
+def move(replicas: Sequence[int] | None, topic: str = "a", index: int = 0) -> WantedReassignment:
+    return WantedReassignment(topic, index, replicas)
+
+
+def settled() -> Controller:
+    controller = cluster_of(1, 2, 3, 4, live=(1, 2, 3))
+    create(controller, "a", -1, assignments={0: [1, 2], 1: [2, 3]})
+    return controller
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code", "message"),
+    [
+        (
+            move([1], topic="nope"),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "Unable to find a topic named nope.",
+        ),
+        (
+            move([1], index=2),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "Unable to find partition a:2.",
+        ),
+        (
+            move([1], index=-1),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "Unable to find partition a:-1.",
+        ),
+        (
+            move([]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            move([1, 9]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes broker 9, but no such broker is registered.",
+        ),
+        (
+            move([1, 1]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes the broker 1 more than once.",
+        ),
+        (
+            move(None),
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+            "",
+        ),
+    ],
+)
+def test_bad_reassignment_is_refused_in_kafkas_words_and_hinders_no_other(
+    wanted: WantedReassignment, code: ErrorCode, message: str
+) -> None:
+    outcome = settled().alter_partition_reassignments([wanted, move([3, 4], index=1)])
+    refused, accepted = outcome.answer
+    assert refused is not None
+    assert (refused.code, str(refused)) == (code, message)
+    assert accepted is None
+    (command,) = outcome.commands
+    assert isinstance(command, commands.SetReassignments)
+    assert [change.replicas for change in command.changes] == [(3, 4)]
+
+
+def test_reassignment_goes_to_brokers_that_are_down_too() -> None:
+    controller = settled()
+    commit(controller, controller.alter_partition_reassignments([move([4])]))
+    assert controller.tables.by_name["a"].partitions[0].target == (4,)
+
+
+def test_change_of_the_factor_can_be_forbidden() -> None:
+    outcome = settled().alter_partition_reassignments(
+        [move([1]), move([3, 4], index=1)], allow_factor_change=False
+    )
+    refused, accepted = outcome.answer
+    assert refused is not None
+    assert refused.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert accepted is None
+
+
+def test_reassignment_to_where_it_is_or_goes_already_writes_nothing() -> None:
+    controller = settled()
+    assert controller.alter_partition_reassignments([move([1, 2])]).commands == ()
+    commit(controller, controller.alter_partition_reassignments([move([3, 4])]))
+    assert controller.alter_partition_reassignments([move([3, 4])]).commands == ()
+    assert controller.alter_partition_reassignments([move([1, 2])]).commands != ()
+
+
+def test_reassignments_under_way_are_listed_and_go_when_cancelled_or_complete() -> None:
+    controller = settled()
+    both = [move([3, 4]), move([1], index=1)]
+    commit(controller, controller.alter_partition_reassignments(both))
+
+    def listed(asked: dict[str, Sequence[int]] | None = None) -> list[tuple[str, int]]:
+        found = controller.list_partition_reassignments(asked).answer
+        return [(item.topic, item.partition) for item in found]
+
+    assert listed() == [("a", 0), ("a", 1)]
+    assert listed({"a": [1, 7, -1], "nope": [0]}) == [("a", 1)]
+    commit(controller, controller.alter_partition_reassignments([move(None, index=1)]))
+    assert listed() == [("a", 0)]
+    group = controller.tables.by_name["a"].partitions[0].group_id
+    nodes = [NodeId(3), NodeId(4)]
+    commit(controller, controller.complete_reassignment(group, nodes))
+    assert listed() == []
+    assert controller.tables.by_name["a"].replicas == ((3, 4), (2, 3))
+    # Asked twice, with another target, and for a group that is no more:
+    assert controller.complete_reassignment(group, nodes).commands == ()
+    commit(controller, controller.alter_partition_reassignments([move([1])]))
+    assert controller.complete_reassignment(group, nodes).commands == ()
+    assert controller.complete_reassignment(GroupId(99), nodes).commands == ()

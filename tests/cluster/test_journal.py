@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from kafkaesque.cluster.commands import Command, ReserveProducerIds, SetBrokerConfigs
+from kafkaesque.cluster.commands import ReserveProducerIds, SetBrokerConfigs
 from kafkaesque.cluster.controller import Outcome
 from kafkaesque.cluster.journal import Journal
-from kafkaesque.model.errors import InvalidRequest, StorageFailed, TopicAlreadyExists
-from kafkaesque.model.ids import LeaderEpoch, TimestampMs
+from kafkaesque.model.errors import NotController, StorageFailed, TopicAlreadyExists
+from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, TimestampMs
+from kafkaesque.replication.flusher import Flusher
+from kafkaesque.replication.opening import open_replica
+from kafkaesque.replication.raft_journal import RaftJournal
+from kafkaesque.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles, SystemCalls
+
+ME = MemberId(0)
 
 
 class Clock:
@@ -38,29 +44,57 @@ class FailingCalls(SystemCalls):
         super().fdatasync(fd)
 
 
-def open_journal(
+class Nowhere:
+    def send(self, *_: object) -> None: ...
+
+    def lease_until(self, node: NodeId) -> float:
+        return 0.0
+
+
+@asynccontextmanager
+async def open_journal(
     directory: Path, *, clean: bool = True, calls: SystemCalls | None = None
-) -> Journal:
-    log = Log.open(directory / "journal", LogConfig(), OpenFiles(8, calls), clean=clean)
-    return Journal(log, Clock(), LeaderEpoch(0))
-
-
-async def nothing(_: Sequence[Command]) -> None:
-    return None
+) -> AsyncIterator[Journal]:
+    """Of a node that is alone in its cluster, and leads. It ends as a crash would end it."""
+    loop = asyncio.get_running_loop()
+    files, flusher = OpenFiles(8, calls), Flusher(loop)
+    (directory / "raft").mkdir(parents=True, exist_ok=True)
+    failures: list[BaseException] = []
+    facts = RaftJournal.open(directory / "raft", files)
+    replicas = ReplicaSet(ME, facts, flusher, Clock(), loop.call_soon, failures.append)
+    replicas.outbox = Nowhere()
+    journal = Journal(Clock(), failures.append)
+    log = Log.open(directory / "journal", LogConfig(), files, clean=clean)
+    journal.replica = open_replica(
+        CONTROLLER_GROUP, log, (ME,), replicas, journal, CONTROLLER_CONFIG, is_clean=clean
+    )
+    journal.load()
+    replicas.add(journal.replica)
+    journal.replica.campaign()
+    while not journal.leads:
+        await journal.standing_changed.wait()
+        journal.standing_changed.clear()
+    try:
+        yield journal
+    finally:
+        await flusher.settled()
+        replicas.remove(CONTROLLER_GROUP)
+        await flusher.close()
+        log.close(clean=False)
+        files.close()
 
 
 def test_committed_commands_are_replayed_after_a_crash(tmp_path: Path) -> None:
     async def story() -> None:
-        journal = open_journal(tmp_path)
-        for end in (1000, 2000):
-            answer = await journal.submit(
-                lambda end=end: Outcome((ReserveProducerIds(end),), end), nothing
-            )
-            assert answer == end
-        # No close: the process is gone.
-        again = open_journal(tmp_path, clean=False)
-        again.load()
-        assert again.tables.next_producer_id == 2000
+        async with open_journal(tmp_path) as journal:
+            for end in (1000, 2000):
+                answer, index = await journal.submit(
+                    lambda end=end: Outcome((ReserveProducerIds(end),), end)
+                )
+                assert answer == end
+                assert journal.applied_index == index
+        async with open_journal(tmp_path, clean=False) as again:
+            assert again.tables.next_producer_id == 2000
 
     asyncio.run(story())
 
@@ -70,58 +104,61 @@ def test_refused_operation_leaves_nothing(tmp_path: Path) -> None:
         raise TopicAlreadyExists("no")
 
     async def story() -> None:
-        journal = open_journal(tmp_path)
-        with pytest.raises(TopicAlreadyExists):
-            await journal.submit(refuse, nothing)
-        again = open_journal(tmp_path / "other")
-        assert again.tables == journal.tables
+        async with open_journal(tmp_path / "one") as journal:
+            with pytest.raises(TopicAlreadyExists):
+                await journal.submit(refuse)
+            async with open_journal(tmp_path / "other") as other:
+                assert other.tables == journal.tables
 
     asyncio.run(story())
 
 
-def test_cancelled_caller_leaves_no_command_that_the_tables_never_saw(tmp_path: Path) -> None:
-    """A client that vanishes while its topic is created must not break the next start."""
-
+def test_operation_whose_caller_went_away_is_seen_by_the_next(tmp_path: Path) -> None:
     async def story() -> None:
-        journal = open_journal(tmp_path)
-        asking = asyncio.create_task(
-            journal.submit(lambda: Outcome((ReserveProducerIds(1000),), None), nothing)
-        )
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
-        await journal.close()
-        assert journal.tables.next_producer_id == 1000
+        async with open_journal(tmp_path) as journal:
+            seen: list[int] = []
+
+            def reserve() -> Outcome[None]:
+                seen.append(journal.tables.next_producer_id)
+                return Outcome((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
+
+            asking = asyncio.create_task(journal.submit(reserve))
+            while not seen:
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            await journal.submit(reserve)
+            assert seen == [0, 10]
+            assert journal.tables.next_producer_id == 20
 
     asyncio.run(story())
 
 
 def test_operations_see_all_that_was_committed_before_them(tmp_path: Path) -> None:
     async def story() -> None:
-        journal = open_journal(tmp_path)
-        seen: list[int] = []
+        async with open_journal(tmp_path) as journal:
+            seen: list[int] = []
 
-        def reserve() -> Outcome[None]:
-            seen.append(journal.tables.next_producer_id)
-            return Outcome((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
+            def reserve() -> Outcome[None]:
+                seen.append(journal.tables.next_producer_id)
+                return Outcome((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
 
-        await asyncio.gather(*(journal.submit(reserve, nothing) for _ in range(5)))
-        assert seen == [0, 10, 20, 30, 40]
+            await asyncio.gather(*(journal.submit(reserve) for _ in range(5)))
+            assert seen == [0, 10, 20, 30, 40]
 
     asyncio.run(story())
 
 
-def test_failed_reconciling_is_told_to_the_caller_and_the_command_stands(tmp_path: Path) -> None:
-    async def refuse(_: Sequence[Command]) -> None:
-        raise InvalidRequest("the node could not follow")
-
+def test_every_change_is_told_in_order(tmp_path: Path) -> None:
     async def story() -> None:
-        journal = open_journal(tmp_path)
-        command = SetBrokerConfigs(None, {"num.partitions": "3"})
-        with pytest.raises(InvalidRequest):
-            await journal.submit(lambda: Outcome((command,), None), refuse)
-        assert journal.tables.broker_configs == {None: {"num.partitions": "3"}}
+        async with open_journal(tmp_path) as journal:
+            commands = [SetBrokerConfigs(None, {"num.partitions": str(n)}) for n in (3, 4)]
+            for command in commands:
+                await journal.submit(lambda command=command: Outcome((command,), None))
+            told = [journal.changes.get_nowait() for _ in range(journal.changes.qsize())]
+            assert [c for change in told for c in change.commands or ()] == commands
+            indexes = [change.index for change in told]
+            assert indexes == sorted(indexes)
 
     asyncio.run(story())
 
@@ -129,37 +166,12 @@ def test_failed_reconciling_is_told_to_the_caller_and_the_command_stands(tmp_pat
 def test_command_whose_sync_failed_is_refused_and_nothing_may_follow_it(tmp_path: Path) -> None:
     async def story() -> None:
         calls = FailingCalls()
-        journal = open_journal(tmp_path, calls=calls)
-        await journal.submit(lambda: Outcome((ReserveProducerIds(10),), None), nothing)
-        calls.broken = True
-        for _ in range(2):
-            with pytest.raises(StorageFailed):
-                await journal.submit(lambda: Outcome((ReserveProducerIds(20),), None), nothing)
-        assert journal.tables.next_producer_id == 10
+        async with open_journal(tmp_path, calls=calls) as journal:
+            await journal.submit(lambda: Outcome((ReserveProducerIds(10),), None))
+            calls.broken = True
+            for _ in range(2):
+                with pytest.raises((NotController, StorageFailed)):
+                    await journal.submit(lambda: Outcome((ReserveProducerIds(20),), None))
+            assert journal.tables.next_producer_id == 10
 
     asyncio.run(story())
-
-
-def test_refusal_that_nobody_waits_for_is_no_news(tmp_path: Path) -> None:
-    """asyncio would log "exception was never retrieved" for a client that went away."""
-
-    def refuse() -> Outcome[None]:
-        raise TopicAlreadyExists("no")
-
-    async def story() -> list[dict[str, object]]:
-        complaints: list[dict[str, object]] = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: complaints.append(context)
-        )
-        journal = open_journal(tmp_path)
-        async with journal._lock:
-            asking = asyncio.create_task(journal.submit(refuse, nothing))
-            await asyncio.sleep(0)
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-        await journal.close()
-        del asking
-        gc.collect()
-        return complaints
-
-    assert asyncio.run(story()) == []

@@ -10,7 +10,9 @@ from pathlib import Path
 from uuid import UUID
 
 from kafkaesque.model.ids import (
-    LeaderEpoch,
+    FIRST_PARTITION_GROUP,
+    MemberId,
+    NodeId,
     Offset,
     PartitionIndex,
     ProducerEpoch,
@@ -20,19 +22,26 @@ from kafkaesque.model.ids import (
     TopicPartition,
 )
 from kafkaesque.model.settings import TopicConfig
-from kafkaesque.partitions.flusher import Flusher
 from kafkaesque.partitions.partition import (
     Environment,
     Partition,
     load_producers,
     log_config,
 )
+from kafkaesque.partitions.changes import Changes
+from kafkaesque.raft.messages import AppendResponse, PreVoteResponse, VoteResponse
 from kafkaesque.records.codec import Record, encode_batch
+from kafkaesque.replication.flusher import Flusher
+from kafkaesque.replication.opening import open_replica
+from kafkaesque.replication.raft_journal import RaftJournal
+from kafkaesque.replication.replica_set import RAFT_CONFIG, ReplicaSet
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 START_MS = TimestampMs(1_700_000_000_000)
 TOPIC_ID = TopicId(UUID(int=7))
+GROUP = FIRST_PARTITION_GROUP
+ME, PEER, OTHER = MemberId(1), MemberId(2), MemberId(3)
 
 
 class StepClock:
@@ -86,23 +95,87 @@ async def open_rig(
     *,
     flush_always: bool = True,
     clean: bool = True,
+    members: tuple[MemberId, ...] = (ME,),
 ) -> AsyncIterator[Rig]:
     loop = asyncio.get_running_loop()
     clock, calls, flusher = StepClock(), GatedCalls(), Flusher(loop)
     files = OpenFiles(16, calls)
     config = config or TopicConfig()
+    (directory / "raft").mkdir(parents=True, exist_ok=True)
+    journal = RaftJournal.open(directory / "raft", files)
+    replicas = ReplicaSet(
+        members[0], journal, flusher, clock, loop.call_soon, lambda error: errors.append(error)
+    )
+    errors: list[BaseException] = []
+    replicas.outbox = Nowhere()
+    env = Environment(loop, clock, replicas, Changes(), flush_always, "header")
     log = Log.open(directory / "log", log_config(config), files, clean=clean)
-    env = Environment(loop, clock, flusher, flush_always, "header")
     name = TopicPartition("t", PartitionIndex(0))
-    producers = load_producers(log)
-    partition = Partition(name, TOPIC_ID, log, producers, config, LeaderEpoch(3), env)
+    partition = Partition(name, TOPIC_ID, load_producers(log), config, log.log_end_offset, env)
+    partition.replica = open_replica(
+        GROUP,
+        log,
+        members,
+        replicas,
+        partition,
+        RAFT_CONFIG,
+        flush_messages=env.flush_messages(config),
+        is_clean=clean,
+    )
+    replicas.add(partition.replica)
+    partition.replica.campaign()
+    for other in members[1:]:
+        await elect_with(partition, other)
+    while not partition.leads:
+        await env.standings.take()
+    calls.entered.clear()
+    calls.count = 0
     try:
         yield Rig(partition, flusher, calls, clock)
     finally:
         calls.gate.set()
+        await flusher.settled()
+        replicas.remove(GROUP)
         await flusher.close()
+        if not calls.broken:
+            partition.replica.entries.close()
+            journal.close(clean=True)
         log.close(clean=not calls.broken)
         files.close()
+    assert not errors
+
+
+class Nowhere:
+    """An outbox of a node whose peers are played by the test, if by anybody."""
+
+    def send(self, *_: object) -> None: ...
+
+    def lease_until(self, node: NodeId) -> float:
+        return 2.0**40
+
+
+async def elect_with(partition: Partition, voter: MemberId) -> None:
+    """Play the part of a peer that grants every vote and holds every entry."""
+    replica = partition.replica
+    me = replica.raft.status().node_id
+
+    async def settled() -> None:
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+
+    await settled()
+    replica.step(PreVoteResponse(voter, me, replica.standing.term, True))
+    await settled()
+    replica.step(VoteResponse(voter, me, replica.standing.term, True))
+    await settled()
+    acknowledge(partition, voter)
+    await settled()
+
+
+def acknowledge(partition: Partition, voter: MemberId) -> None:
+    replica = partition.replica
+    me = replica.raft.status().node_id
+    replica.step(AppendResponse(voter, me, replica.standing.term, replica.raft.last_index))
 
 
 def batch(

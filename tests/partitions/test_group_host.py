@@ -24,7 +24,12 @@ from kafkaesque.groups.types import (
     TopicToCommit,
     TopicToFetch,
 )
-from kafkaesque.model.errors import CoordinatorLoading, CoordinatorNotAvailable, ErrorCode
+from kafkaesque.model.errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    NotCoordinator,
+)
 from kafkaesque.model.ids import Offset, PartitionIndex
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions.group_host import BATCH_BYTES_MAX, GroupHost, _parts
@@ -43,6 +48,14 @@ JOIN = JoinRequest(
     api_version=3,
 )
 COMPACTED = TopicConfig(cleanup_policy=("compact",))
+
+
+SHUT = CoordinatorNotAvailable("shut")
+
+
+def new_host(rig: Rig) -> GroupHost:
+    loop = asyncio.get_running_loop()
+    return GroupHost(rig.partition, new_registry, rig.clock, loop, rig.partition.leader_epoch)
 
 
 def new_registry(delay_ms: int = 0) -> GroupRegistry:
@@ -71,9 +84,9 @@ def story(
     def run(tmp_path: Path) -> None:
         async def play() -> None:
             async with open_rig(tmp_path, COMPACTED) as rig:
-                host = GroupHost(rig.partition, new_registry, rig.clock, asyncio.get_running_loop())
+                host = new_host(rig)
                 await test(rig, host)
-                host.close()
+                host.close(SHUT)
 
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(play())
@@ -111,12 +124,12 @@ async def test_answers_come_in_the_order_of_the_decisions(rig: Rig, host: GroupH
 
 
 @story
-async def test_failed_append_answers_everyone_and_starts_anew_from_the_log(
+async def test_failed_disk_ends_the_coordination_and_everyone_is_told(
     rig: Rig, host: GroupHost
 ) -> None:
     await host.ask(commit(1), CommitAnswer)
     rig.calls.broken = True
-    with pytest.raises(CoordinatorNotAvailable):
+    with pytest.raises(NotCoordinator):
         await host.ask(commit(2), CommitAnswer)
     with pytest.raises(CoordinatorLoading):
         host.reading()
@@ -135,13 +148,13 @@ async def test_request_while_a_deadline_is_due_is_served(rig: Rig, host: GroupHo
 async def test_restart_loads_what_was_committed(rig: Rig, host: GroupHost) -> None:
     for number in range(100):
         await host.ask(commit(number), CommitAnswer)
-    again = GroupHost(rig.partition, new_registry, rig.clock, asyncio.get_running_loop())
+    again = new_host(rig)
     with pytest.raises(CoordinatorLoading):
         again.reading()
     assert again._loading is not None
     await again._loading
     assert committed(again) == 99
-    again.close()
+    again.close(SHUT)
 
 
 @story

@@ -24,7 +24,7 @@ from kafkaesque.partitions.waiting import BytesAwaited
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import decode_batch
 
-from .rig import START_MS, batch, open_rig
+from .rig import ME, OTHER, PEER, START_MS, acknowledge, batch, open_rig
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -34,6 +34,14 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 def append(partition: Partition, data: memoryview, *, all_replicas: bool = True) -> Appended:
     appended = partition.append(data, all_replicas=all_replicas)
     assert isinstance(appended, Appended)
+    return appended
+
+
+async def committed(partition: Partition, data: memoryview) -> Appended:
+    appended = append(partition, data)
+    commit = partition.commit(appended, all_replicas=True)
+    if commit is not None:
+        await commit
     return appended
 
 
@@ -75,15 +83,15 @@ def test_lone_replica_lets_acks_1_wait_for_what_it_will_show(tmp_path: Path) -> 
 
 def test_one_of_several_replicas_acknowledges_acks_1_at_once(tmp_path: Path) -> None:
     async def story() -> None:
-        async with open_rig(tmp_path) as rig:
-            rig.partition.replica_count = 3
-            rig.calls.gate.clear()
+        async with open_rig(tmp_path, members=(ME, PEER, OTHER)) as rig:
             appended = append(rig.partition, batch(b"a"), all_replicas=False)
             assert rig.partition.commit(appended, all_replicas=False) is None
             later = append(rig.partition, batch(b"b"))
             commit = rig.partition.commit(later, all_replicas=True)
             assert commit is not None
-            rig.calls.gate.set()
+            await rig.flusher.settled()
+            assert not commit.done()
+            acknowledge(rig.partition, PEER)
             await commit
             assert rig.partition.high_watermark == 2
 
@@ -127,7 +135,9 @@ def test_flush_never_shows_and_acknowledges_from_the_page_cache(tmp_path: Path) 
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
             appended = append(rig.partition, batch(b"a"))
-            assert rig.partition.commit(appended, all_replicas=True) is None
+            commit = rig.partition.commit(appended, all_replicas=True)
+            assert commit is not None
+            await commit
             assert rig.partition.high_watermark == 1
             assert rig.calls.count == 0
 
@@ -138,8 +148,10 @@ def test_flush_messages_syncs_before_the_last_of_them_is_acknowledged(tmp_path: 
     async def story() -> None:
         config = TopicConfig(flush_messages=2)
         async with open_rig(tmp_path, config, flush_always=False) as rig:
-            first = append(rig.partition, batch(b"a"), all_replicas=False)
-            assert rig.partition.commit(first, all_replicas=False) is None
+            first = rig.partition.commit(append(rig.partition, batch(b"a")), all_replicas=True)
+            assert first is not None
+            await first
+            assert rig.partition.log.synced_offset == 0
             second = append(rig.partition, batch(b"b"), all_replicas=False)
             commit = rig.partition.commit(second, all_replicas=False)
             assert commit is not None
@@ -170,10 +182,10 @@ def test_batch_is_stamped_with_its_offset_and_the_leader_epoch(tmp_path: Path) -
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
             append(rig.partition, batch(b"a", b"b"))
-            append(rig.partition, batch(b"c"))
+            await committed(rig.partition, batch(b"c"))
             records = rig.partition.read(Offset(2), 1000, at_least_one=True).records
             header = read_header(records)
-            assert (header.base_offset, header.leader_epoch) == (2, 3)
+            assert (header.base_offset, header.leader_epoch) == (2, 1)
             assert [record.offset for record in decode_batch(records)] == [2]
 
     run(story())
@@ -184,7 +196,7 @@ def test_append_time_topic_stamps_the_broker_time(tmp_path: Path) -> None:
         config = TopicConfig(message_timestamp_type="LogAppendTime")
         async with open_rig(tmp_path, config, flush_always=False) as rig:
             rig.clock.advance(5000)
-            appended = append(rig.partition, batch(b"a"))
+            appended = await committed(rig.partition, batch(b"a"))
             assert appended.append_time_ms == START_MS + 5000
             records = rig.partition.read(Offset(0), 1000, at_least_one=True).records
             assert [r.timestamp for r in decode_batch(records)] == [START_MS + 5000]
@@ -265,11 +277,11 @@ def test_epoch_of_another_time_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
             rig.partition.check_epoch(-1)
-            rig.partition.check_epoch(3)
+            rig.partition.check_epoch(1)
             with pytest.raises(FencedLeaderEpoch):
-                rig.partition.check_epoch(2)
+                rig.partition.check_epoch(0)
             with pytest.raises(UnknownLeaderEpoch):
-                rig.partition.check_epoch(4)
+                rig.partition.check_epoch(2)
 
     run(story())
 
@@ -277,7 +289,7 @@ def test_epoch_of_another_time_is_refused(tmp_path: Path) -> None:
 def test_deleted_prefix_is_out_of_range_and_never_comes_back(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
-            append(rig.partition, batch(b"a", b"b", b"c"))
+            await committed(rig.partition, batch(b"a", b"b", b"c"))
             assert await rig.partition.delete_before(Offset(2)) == 2
             assert await rig.partition.delete_before(Offset(1)) == 2
             with pytest.raises(OffsetOutOfRange):
@@ -319,9 +331,9 @@ def test_watcher_wakes_when_enough_bytes_are_committed_over_all_its_partitions(
             watcher = BytesAwaited(2 * size, loop)
             one.partition.watch(watcher)
             two.partition.watch(watcher)
-            append(one.partition, batch(b"a"))
+            await committed(one.partition, batch(b"a"))
             assert not watcher.done.done()
-            append(two.partition, batch(b"a"))
+            await committed(two.partition, batch(b"a"))
             assert watcher.done.done()
 
     run(story())

@@ -69,15 +69,18 @@ def test_clean_stop_is_told_once(tmp_path: Path) -> None:
     directory.close()
 
 
+DISK = UUID(int=5)
+
+
 def test_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     assert directory.meta is None
-    directory.set_meta(Meta("cluster", 3))
+    directory.set_meta(Meta("cluster", 3, DISK, 0))
     directory.close()
     directory = DataDirectory(tmp_path)
-    assert directory.meta == Meta("cluster", 3)
-    directory.set_meta(Meta("cluster", 3))
-    for other in (Meta("cluster", 4), Meta("another", 3)):
+    assert directory.meta == Meta("cluster", 3, DISK, 0)
+    directory.set_meta(Meta("cluster", 3, DISK, 0))
+    for other in (Meta("cluster", 4, DISK, 0), Meta("another", 3, DISK, 0)):
         with pytest.raises(DataDirectoryInvalid, match="belongs to node 3 of cluster cluster"):
             directory.set_meta(other)
     directory.close()

@@ -112,3 +112,35 @@ def test_default_bound_is_a_share_of_what_the_process_may_open() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert 16 <= default() <= FILES_MAX
+
+
+def test_pinned_file_stays_open_until_it_is_unpinned(tmp_path: Path) -> None:
+    files = OpenFiles(2)
+    a, b, c = _files(tmp_path, 3)
+    fd = files.pin(a)
+    for file in (b, c):
+        files.pwrite(file, b"x", 0)
+    os.fstat(fd)
+    assert (a.fd, len(files)) == (fd, 2)
+    files.unpin(a)
+    files.pwrite(b, b"x", 0)
+    assert a.fd == -1
+
+
+def test_only_half_of_the_descriptors_can_be_pinned(tmp_path: Path) -> None:
+    files = OpenFiles(4)
+    wanted = _files(tmp_path, 3)
+    assert [files.pin(file) >= 0 for file in wanted] == [True, True, False]
+    files.unpin(wanted[0])
+    assert files.pin(wanted[2]) >= 0
+    files.close()
+
+
+def test_pinned_file_that_is_forgotten_is_closed_when_unpinned(tmp_path: Path) -> None:
+    files = OpenFiles(2)
+    (a,) = _files(tmp_path, 1)
+    files.pin(a)
+    files.forget(a)
+    assert a.fd >= 0
+    files.unpin(a)
+    assert (a.fd, len(files)) == (-1, 0)

@@ -12,11 +12,14 @@ import pytest
 from kafkaesque.model.errors import (
     StorageFailed,
 )
+from kafkaesque.model.ids import Offset
+from kafkaesque.records.batch import read_header
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
+from kafkaesque.storage.segment import Segment, SegmentFacts
 
-from .batches import append, fill, open_log, read_all
+from .batches import append, fill, make_batch, open_log, read_all
 from .failing import FailingCalls, small_disk
 
 
@@ -104,3 +107,37 @@ def test_append_is_refused_until_a_half_written_batch_could_be_removed(tmp_path:
     calls.failing = set()
     _assert_usable(log, 1)
     assert os.path.getsize(tmp_path / f"{0:020d}.log") == log.size_bytes
+
+
+class ShortCalls(SystemCalls):
+    """Each write is cut in half, as the kernel may do."""
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        return super().pwrite(fd, memoryview(data)[: len(data) // 2 + 1], position)
+
+
+@pytest.mark.parametrize("files_max", [1, 8])
+@pytest.mark.parametrize("calls", [SystemCalls(), ShortCalls()])
+def test_batches_are_whole_with_and_without_a_pinned_descriptor(
+    tmp_path: Path, files_max: int, calls: SystemCalls
+) -> None:
+    files = OpenFiles(files_max, calls)
+    segment = Segment(str(tmp_path), SegmentFacts(Offset(0)))
+    batches = [make_batch(offset) for offset in range(4)]
+    for batch in batches:
+        segment.append(files, batch, read_header(batch), 0, 4096)
+    assert (segment._pinned_fd >= 0) is (files_max > 1)
+    assert Path(segment.file.path).read_bytes() == b"".join(batches)
+    segment.forget(files)
+    assert len(files) == 0
+
+
+def test_segment_that_was_rolled_does_not_hold_a_descriptor(tmp_path: Path) -> None:
+    files = OpenFiles(4)
+    log = Log.open(tmp_path, LogConfig(segment_bytes=1), files, clean=False)
+    for _ in range(5):
+        append(log)
+    assert len(log.segments) == 5
+    assert files._pinned_count == 1
+    log.close()
+    assert (files._pinned_count, len(files)) == (0, 0)

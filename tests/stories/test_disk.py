@@ -104,8 +104,7 @@ def test_damaged_header_keeps_neither_the_node_nor_other_topics_from_working(
     segment.write_bytes(data)
     broker.start()
     with WireClient(broker.bootstrap_servers) as client:
-        assert client.fetch("t", 0).error_code == ErrorCode.NONE
-        assert client.fetch("t", 1).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert client.fetch("t", 0).error_code == ErrorCode.CORRUPT_MESSAGE
         client.create_topic("other")
         assert client.produce("other", [b"x"]).error_code == ErrorCode.NONE
 

@@ -59,6 +59,8 @@ def _one(field: Field, version: int, chance: random.Random) -> Any:
 
 
 def scalar(kind: str, name: str, chance: random.Random) -> Any:
+    if kind == "UInt16":
+        return chance.getrandbits(16)
     if kind in BITS:
         return _integer(kind, name, chance)
     if kind == "Bool":

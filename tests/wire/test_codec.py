@@ -39,7 +39,7 @@ def test_frame_of_every_message_and_version_comes_back_equal(
     chance = random.Random(version)
     message = sample(cls, version, chance)
     if issubclass(cls, Response):
-        frame = body_of(b"".join(encode_response_frame(message, version, 77)))
+        frame = body_of(b"".join(encode_response_frame(message, version, 77)[0]))
         assert decode_correlation_id(frame) == 77
         assert decode_response(cls, frame, version) == message
     else:
@@ -53,15 +53,15 @@ def test_frame_of_every_message_and_version_comes_back_equal(
 def test_response_header_is_flexible_with_its_version() -> None:
     response = HeartbeatResponse(error_code=0)
 
-    assert encode_response_frame(response, 3, 9) == [struct.pack(">iiih", 10, 9, 0, 0)]
-    assert encode_response_frame(response, 4, 9) == [struct.pack(">iixihx", 12, 9, 0, 0)]
+    assert encode_response_frame(response, 3, 9) == ([struct.pack(">iiih", 10, 9, 0, 0)], 14)
+    assert encode_response_frame(response, 4, 9) == ([struct.pack(">iixihx", 12, 9, 0, 0)], 16)
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions_response_has_header_v0_in_every_version(version: int) -> None:
     response = ApiVersionsResponse(error_code=0, api_keys=[])
 
-    frame = b"".join(encode_response_frame(response, version, 9))
+    frame = b"".join(encode_response_frame(response, version, 9)[0])
 
     assert frame[8:] == b"".join(encode(response, version))
     assert decode_response(ApiVersionsResponse, body_of(frame), version) == response

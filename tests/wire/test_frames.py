@@ -13,6 +13,7 @@ from kafkaesque.model.limits import MIB
 from kafkaesque.wire.frames import (
     POOLED_BUFFERS_MAX,
     POOLED_BYTES_MAX,
+    POOLED_BYTES_MIN,
     SCRATCH_BYTES_MAX,
     SCRATCH_BYTES_MIN,
     BufferPool,
@@ -185,7 +186,7 @@ def test_new_connection_has_no_buffer_until_it_is_read() -> None:
 
 def test_offer_grows_while_it_is_filled_and_shrinks_when_it_is_not() -> None:
     reader = FrameReader(1 * MIB)
-    feed(reader, framed(*[b"x" * 500] * 1000))
+    feed(reader, framed(*[b"x" * 500] * 1300))
     grown = len(reader.get_buffer(-1))
 
     for _ in range(200):
@@ -204,53 +205,84 @@ LARGE = SCRATCH_BYTES_MAX + 1000
 
 
 def receive_large(reader: FrameReader, fill: int) -> memoryview:
-    data = LARGE.to_bytes(4) + bytes([fill]) * LARGE
-    frames: list[memoryview] = []
-    while data:
-        buffer = reader.get_buffer()
-        part, data = data[: len(buffer)], data[len(buffer) :]
-        buffer[: len(part)] = part
-        frames += reader.buffer_updated(len(part))
-    (frame,) = frames
+    (frame,) = feed(reader, LARGE.to_bytes(4) + bytes([fill]) * LARGE)
     return frame
 
 
 def test_buffer_of_a_large_frame_serves_the_next_one() -> None:
     reader = FrameReader(1 << 20)
     # Trust grows with the first frame; from then on a frame has one buffer from the start.
-    reader.done_with(receive_large(reader, 1))
+    receive_large(reader, 1)
     frame = receive_large(reader, 2)
     buffer = frame.obj
-    reader.done_with(frame)
+    del frame
     again = receive_large(reader, 3)
     assert again.obj is buffer
     assert bytes(again) == bytes([3]) * LARGE
 
 
-def test_buffer_that_is_still_looked_at_is_never_given_to_another_frame() -> None:
+def test_frame_behind_a_large_one_is_not_copied() -> None:
     reader = FrameReader(1 << 20)
-    receive_large(reader, 0)
-    frame = receive_large(reader, 1)
-    records = frame[100:200]
-    reader.done_with(frame)
-    receive_large(reader, 2)
-    assert bytes(records) == bytes([1]) * 100
+    receive_large(reader, 1)
+
+    buffer = reader.get_buffer()
+    assert len(buffer) == LARGE + 4
+    buffer[:] = LARGE.to_bytes(4) + b"x" * LARGE
+    (frame,) = reader.buffer_updated(LARGE + 4)
+
+    assert frame.obj is buffer.obj
+
+
+def test_small_frame_ends_the_expectation_of_large_ones() -> None:
+    reader = FrameReader(1 << 20)
+    receive_large(reader, 1)
+    feed(reader, framed(b"x" * 500))
+    assert len(reader.get_buffer()) <= SCRATCH_BYTES_MAX
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_buffer_that_is_still_looked_at_is_never_given_to_another_frame(large: bool) -> None:
+    reader = FrameReader(1 << 20)
+    bodies = [bytes([fill]) * (LARGE if large else 5000) for fill in range(20)]
+    held = []
+    for body in bodies:
+        (frame,) = feed(reader, framed(body))
+        held.append(frame[100:200])
+    assert contents(held) == [body[100:200] for body in bodies]
+
+
+def test_connections_take_turns_with_one_scratch() -> None:
+    pool = BufferPool()
+    readers = [FrameReader(1 << 20, pool), FrameReader(1 << 20, pool)]
+    for reader in readers:
+        feed(reader, framed(*[b"x" * 500] * 1300))
+    pool._buffers.clear()
+    scratches = [feed(reader, framed(*[b"x" * 500] * 400))[0].obj for reader in readers]
+    assert scratches[0] is scratches[1]
 
 
 def test_pool_keeps_a_bounded_number_of_buffers_of_bounded_size() -> None:
     pool = BufferPool()
     for _ in range(POOLED_BUFFERS_MAX + 5):
-        pool.give(memoryview(bytearray(100)))
+        pool.give(memoryview(bytearray(POOLED_BYTES_MIN)))
     pool.give(memoryview(bytearray(POOLED_BYTES_MAX + 1)))
+    pool.give(memoryview(bytearray(POOLED_BYTES_MIN - 1)))
     sizes = [len(buffer) for buffer in pool._buffers]
-    assert sizes == [100] * POOLED_BUFFERS_MAX
+    assert sizes == [POOLED_BYTES_MIN] * POOLED_BUFFERS_MAX
 
 
 def test_used_buffer_is_taken_before_a_new_one_is_made() -> None:
     pool = BufferPool()
-    buffer = bytearray(1000)
+    buffer = bytearray(100_000)
     pool.give(memoryview(buffer))
-    view = pool.take(600)
+    view = pool.take(60_000)
     assert view.obj is buffer
-    assert len(view) == 600
-    assert pool.take(600).obj is not buffer
+    assert len(view) == 60_000
+    assert pool.take(60_000).obj is not buffer
+
+
+def test_few_bytes_never_pin_a_large_buffer() -> None:
+    pool = BufferPool()
+    buffer = bytearray(POOLED_BYTES_MAX)
+    pool.give(memoryview(buffer))
+    assert pool.take(POOLED_BYTES_MAX // 4 - 1).obj is not buffer

@@ -29,6 +29,9 @@ REQUEST = {
     "latestVersionUnstable": True,
     "flexibleVersions": "3+",
     "fields": [
+        {"name": "Peers", "type": "[]Node", "versions": "0+", "fields": [
+            {"name": "Id", "type": "int8", "versions": "0+"},
+        ]},
         {"name": "TopicIds", "type": "[]uuid", "versions": "0+"},
         {"name": "WaitMs", "type": "int32", "versions": "2+", "default": "0x10"},
         {"name": "Rack", "type": "string", "versions": "3+", "nullableVersions": "3+",
@@ -56,10 +59,15 @@ PRINTED = '''"""Ping, API key 900 (tables only)."""
 
 from __future__ import annotations
 
-from kafkaesque.wire.table import Bool, Int32, Request, Response, String, Struct, Uuid, f
+from kafkaesque.wire.table import Bool, Int32, Int8, Request, Response, String, Struct, Uuid, f
+
+
+class Node(Struct):
+    id: Int8 = f("0+")
 
 
 class PingRequest(Request, key=900, versions="1-4", flexible="3+"):
+    peers: list[Node] = f("0+")
     topic_ids: list[Uuid] = f("0+")
     wait_ms: Int32 = f("2+", default=16)
     rack: String | None = f("3+", nullable="3+", tag=0, tagged="3+", default=None)
@@ -69,14 +77,14 @@ class Leader(Struct):
     up: Bool = f("3+")
 
 
-class Node(Struct):
+class ResponseNode(Struct):
     node_id: Int32 = f("2+")
     leader: Leader | None = f("3+", tag=1, tagged="3+", default=None)
 
 
 class PingResponse(Response, key=900, versions="1-4", flexible="3+"):
     throttle_time_ms: Int32 = f("0+", default=0)
-    nodes: list[Node] = f("2+", default=[])
+    nodes: list[ResponseNode] = f("2+", default=[])
 '''
 
 

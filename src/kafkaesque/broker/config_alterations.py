@@ -60,13 +60,13 @@ async def alter(
 
 async def _alter_one(context: Context, item: Alteration, *, validate_only: bool) -> None:
     def operation(controller: Controller) -> Outcome[None]:
-        outcome = _outcome(controller, item, context.cluster.node_id)
+        outcome = _outcome(controller, item)
         return outcome.dry() if validate_only else outcome
 
     await context.cluster.submit(operation)
 
 
-def _outcome(controller: Controller, item: Alteration, own_id: NodeId) -> Outcome[None]:
+def _outcome(controller: Controller, item: Alteration) -> Outcome[None]:
     name = item.resource_name
     if item.resource_type == ResourceType.TOPIC:
         if not name:
@@ -77,16 +77,16 @@ def _outcome(controller: Controller, item: Alteration, own_id: NodeId) -> Outcom
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
         return controller.change_topic_configs(topic, item.changes, replace_all=item.replace_all)
     if item.resource_type == ResourceType.BROKER:
-        node_id = _node_id(name, own_id) if name else None
+        node_id = _node_id(name, controller) if name else None
         return controller.change_broker_configs(node_id, item.changes, replace_all=item.replace_all)
     raise InvalidRequest(f"Unknown resource type {item.resource_type}")
 
 
-def _node_id(name: str, own_id: NodeId) -> NodeId:
+def _node_id(name: str, controller: Controller) -> NodeId:
     try:
         given = int(name)
     except ValueError:
         raise InvalidRequest(f"Node id must be an integer, but it is: {name}") from None
-    if given != own_id:
-        raise InvalidRequest(f"Unexpected broker id, expected {own_id}, but received {name}")
-    return own_id
+    if given not in controller.tables.brokers:
+        raise InvalidRequest(f"Unexpected broker id, no such broker: {name}")
+    return NodeId(given)

@@ -11,12 +11,14 @@ import asyncio
 import logging
 from collections import deque
 from functools import partial
+from time import monotonic
 from typing import Protocol
 
 from kafkaesque.broker.dispatch import Dispatcher
-from kafkaesque.broker.handler import Answer, CloseConnection
+from kafkaesque.broker.handler import Answer, CloseConnection, Forwarded
 from kafkaesque.model import limits
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
+from kafkaesque.replication.peer_hello import is_peer_hello
 from kafkaesque.wire.api import RequestHeader
 from kafkaesque.wire.codec import Buffers
 from kafkaesque.wire.frames import BufferPool, FrameReader
@@ -55,6 +57,9 @@ class Host(Protocol):
 
     def protocol_error(self) -> None: ...
 
+    def adopt(self, transport: asyncio.Transport, hello: bytes) -> None:
+        """A peer wants to talk over what was a client's connection."""
+
     def stop_node(self, error: BaseException) -> None: ...
 
 
@@ -63,13 +68,12 @@ class _Exchange:
 
     __slots__ = ("frame_size_bytes", "header", "output", "output_bytes", "overlaps", "started")
 
-    def __init__(
-        self, header: RequestHeader, frame_size_bytes: int, started: float, overlaps: bool
-    ) -> None:
+    def __init__(self, header: RequestHeader, started: float, overlaps: bool) -> None:
         self.header = header
-        self.frame_size_bytes = frame_size_bytes
         self.started = started
         self.overlaps = overlaps
+        self.frame_size_bytes = 0
+        """What a request that waits holds in memory."""
         self.output: Buffers | None = None
         self.output_bytes = 0
 
@@ -104,14 +108,14 @@ class Connection(asyncio.BufferedProtocol):
         self._address = "?"
         self._waiting: deque[memoryview] = deque()
         self._begun: deque[_Exchange] = deque()
-        self._tasks: set[asyncio.Future[Answer]] = set()
+        self._tasks: set[asyncio.Future[Answer | Forwarded]] = set()
         self._outbox: Buffers = []
         self._outbox_bytes = 0
         self._held = False
         self._paused_reading = False
         self._paused_writing = False
         self._unsent_bytes = 0
-        self.last_heard = loop.time()
+        self.last_heard = monotonic()
 
     # -- called by the transport ----------------------------------------------------------------
 
@@ -129,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_heard = self._loop.time()
+        self.last_heard = monotonic()
         try:
             frames = self._frames.buffer_updated(nbytes)
         except ProtocolError as error:
@@ -225,35 +229,45 @@ class Connection(asyncio.BufferedProtocol):
         """Start a request, and answer it if it is done at once. False if the connection is over."""
         if self._transport is None:
             return False
-        started = self._loop.time()
+        started = self.last_heard
         dispatcher = self._host.dispatcher
+        output: Buffers | None = None
         try:
             header, overlaps, answer = dispatcher.begin(frame, self._address)
             if answer is None or isinstance(answer, Response):
                 output, size_bytes = dispatcher.finish(header, answer, len(frame), started)
         except ProtocolError as error:
-            self._refuse(error)
+            if is_peer_hello(frame):
+                self._hand_over(frame)
+            else:
+                self._refuse(error)
             return False
         except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
             self._failed(error)
             return False
-        if answer is not None and not isinstance(answer, Response):
-            exchange = _Exchange(header, len(frame), started, overlaps)
-            self._begun.append(exchange)
+        if output is not None and not self._begun:
+            self._put(output, size_bytes)
+            return True
+        exchange = _Exchange(header, started, overlaps)
+        self._begun.append(exchange)
+        if output is not None:
+            exchange.output, exchange.output_bytes = output, size_bytes
+        elif answer is not None and not isinstance(answer, Response):
+            exchange.frame_size_bytes = len(frame)
             self._host.buffered(len(frame))
             task = asyncio.ensure_future(answer, loop=self._loop)
             self._tasks.add(task)
             task.add_done_callback(partial(self._answered, exchange))
-        elif self._begun:
-            exchange = _Exchange(header, 0, started, overlaps)
-            exchange.output, exchange.output_bytes = output, size_bytes
-            self._begun.append(exchange)
-        elif output:
-            self._put(output, size_bytes)
-        self._frames.done_with(frame)
         return True
 
-    def _answered(self, exchange: _Exchange, task: asyncio.Future[Answer]) -> None:
+    def _hand_over(self, hello: memoryview) -> None:
+        """A broker, not a client: from here on the connection is a link."""
+        transport = self._transport
+        self.connection_lost(None)
+        if transport is not None:
+            self._host.adopt(transport, bytes(hello))
+
+    def _answered(self, exchange: _Exchange, task: asyncio.Future[Answer | Forwarded]) -> None:
         self._tasks.discard(task)
         if task.cancelled() or self._transport is None:
             return

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 from kafkaesque.broker.context import Context
-from kafkaesque.broker.handler import Answer, Call, Handler, Later
+from kafkaesque.broker.handler import (
+    Answer,
+    Call,
+    CloseConnection,
+    Forwarded,
+    Handler,
+    Later,
+)
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.handlers.api_versions import unsupported_version
-from kafkaesque.model.errors import ProtocolError
+from kafkaesque.model.errors import KafkaError, ProtocolError
 from kafkaesque.wire.api import ApiKey, RequestHeader, UnsupportedVersion, decode_request_header
 from kafkaesque.wire.codec import Buffers, decode, encode_response_frame
+from kafkaesque.wire.table import Response
+
+FORWARDED_FROM = "another broker"
 
 _api_key = struct.Struct(">h").unpack_from
+_make_tuple = tuple.__new__
 
 
 class Dispatcher:
     """Finds the handler of each request."""
 
-    __slots__ = ("_context", "_handlers", "_now", "_overlapping", "_stats")
+    __slots__ = ("_context", "_handlers", "_overlapping", "_stats")
 
     def __init__(self, context: Context, handlers: Mapping[int, Handler[Any]]) -> None:
         self._context = context
         self._handlers = handlers
-        self._now = context.loop.time
         self._stats = context.stats
         self._overlapping = frozenset(key for key, found in handlers.items() if found.overlaps)
 
@@ -52,22 +63,50 @@ class Dispatcher:
         if found is None or not found.versions[0] <= header.api_version <= found.versions[1]:
             raise ProtocolError(f"API {header.api_key} v{header.api_version} is not served here")
         request = decode(found.request, frame, header.api_version, header.body_position)
-        call = Call(header.api_version, header.client_id, client_host)
+        if found.at_controller and not self._context.cluster.leads:
+            return header, found.overlaps, self._forward(bytes(frame))
+        call = _make_tuple(Call, (header.api_version, header.client_id, client_host))
         return header, found.overlaps, found.handle(self._context, request, call)
 
+    async def _forward(self, frame: bytes) -> Forwarded:
+        """Let the controller answer. CloseConnection if there is none: the client asks again."""
+        try:
+            return Forwarded(await self._context.cluster.forward(frame))
+        except KafkaError as error:
+            raise CloseConnection(f"no controller answers: {error}") from error
+
+    async def serve_forwarded(self, frame: bytes) -> bytes:
+        """The response frame to a request that another broker passed on."""
+        started = monotonic()
+        header, _, begun = self.begin(memoryview(frame), FORWARDED_FROM)
+        answer = begun if begun is None or isinstance(begun, Response) else await begun
+        output, _ = self.finish(header, answer, len(frame), started)
+        return b"".join(output)
+
     def finish(
-        self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
+        self,
+        header: RequestHeader,
+        answer: Answer | Forwarded,
+        frame_size_bytes: int,
+        started: float,
     ) -> tuple[Buffers, int]:
-        """The bytes of an answer, none for a request that has no answer, and their number."""
+        """The bytes of an answer, none for a request that has no answer, and their number.
+
+        `started` is on the clock `time.monotonic`. (uvloop's own time stands still while a request
+        is answered.)
+        """
         output: Buffers = []
         size_bytes = 0
-        if answer is not None:
-            output = encode_response_frame(answer, header.api_version, header.correlation_id)
-            size_bytes = sum(map(len, output))
+        if isinstance(answer, Forwarded):
+            output, size_bytes = [answer.frame], len(answer.frame)
+        elif answer is not None:
+            output, size_bytes = encode_response_frame(
+                answer, header.api_version, header.correlation_id
+            )
         stats = self._stats.api(header.api_key)
         stats.received_bytes += frame_size_bytes
         stats.sent_bytes += size_bytes
-        stats.latency.observe(self._now() - started)
+        stats.latency.observe(monotonic() - started)
         return output, size_bytes
 
 

@@ -21,10 +21,16 @@ class Call(NamedTuple):
     client_host: str
 
 
+class Forwarded(NamedTuple):
+    """An answer that the controller gave, with length and header, as it goes to the client."""
+
+    frame: bytes
+
+
 Answer = Response | None
 """None where the protocol has no answer: a Produce with acks=0."""
 
-Later = Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
+Later = Coroutine[Any, Any, Answer | Forwarded] | asyncio.Future[Answer]
 """An answer that is not there yet. A future costs less where something else will resolve it."""
 
 Handle = Callable[[Context, R, Call], Answer | Later]
@@ -40,6 +46,9 @@ class Handler(Generic[R]):
 
     `overlaps`: requests of this API may be begun while an earlier one of the same connection and
     API still waits. All others run strictly one after the other, as in Kafka.
+
+    `at_controller`: only the leader of the controller's group can answer; elsewhere the request is
+    passed on to it.
     """
 
     request: type[R]
@@ -47,6 +56,7 @@ class Handler(Generic[R]):
     handle: Handle[R]
     advertised_from: int
     overlaps: bool
+    at_controller: bool = False
 
     @property
     def key(self) -> int:
@@ -59,11 +69,12 @@ def handler(
     *,
     advertised_from: int | None = None,
     overlaps: bool = False,
+    at_controller: bool = False,
 ) -> Callable[[Handle[R]], Handler[R]]:
     """Make a function the handler of `request`; its module names it HANDLER."""
 
     def register(handle: Handle[R]) -> Handler[R]:
         lowest = versions[0] if advertised_from is None else advertised_from
-        return Handler(request, versions, handle, lowest, overlaps)
+        return Handler(request, versions, handle, lowest, overlaps, at_controller)
 
     return register

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from time import monotonic
 
 from kafkaesque.broker.connection import Connection
 from kafkaesque.broker.dispatch import Dispatcher
@@ -23,10 +24,14 @@ first batch."""
 BACKLOG = 4096
 
 
+Adopt = Callable[[asyncio.Transport, bytes, bytes], None]
+
+
 class Listener:
     """Implements `connection.Host` for every connection that it accepts."""
 
     __slots__ = (
+        "_adopt",
         "_by_address",
         "_config",
         "_connections",
@@ -74,10 +79,14 @@ class Listener:
         address = self._server.sockets[0].getsockname()
         return address[0], address[1]
 
-    async def serve(self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig]) -> None:
-        """Begin. `config` gives the settings in force at any time."""
+    async def serve(
+        self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig], adopt: Adopt
+    ) -> None:
+        """Begin. `config` gives the settings in force at any time; `adopt` takes a connection over
+        whose first request is the hello of another broker."""
         self.dispatcher = dispatcher
         self._config = config
+        self._adopt = adopt
         if self._server is not None:
             await self._server.start_serving()
 
@@ -102,9 +111,17 @@ class Listener:
             connection.abort()
         await asyncio.sleep(0)
 
+    def abort(self) -> None:
+        """Be gone at once, like a process that was killed."""
+        self._is_closing = True
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+
     def close_idle(self) -> None:
         """Close connections that were silent for longer than connections.max.idle.ms."""
-        limit = self._loop.time() - self._config().connections_max_idle_ms / 1000
+        limit = monotonic() - self._config().connections_max_idle_ms / 1000
         for connection in tuple(self._connections):
             if connection.last_heard < limit and connection.is_idle:
                 connection.close()
@@ -163,6 +180,9 @@ class Listener:
 
     def protocol_error(self) -> None:
         self._stats.protocol_errors_total += 1
+
+    def adopt(self, transport: asyncio.Transport, hello: bytes) -> None:
+        self._adopt(transport, hello, b"")
 
     def stop_node(self, error: BaseException) -> None:
         self._stop_node(error)

@@ -1,7 +1,7 @@
 """Topics and partitions as clients see them, for the APIs that describe them.
 
-A node knows every topic by the controller's tables and serves the partitions that are open on it;
-between the two lies the moment in which a new topic's files are made.
+A node knows every topic by the controller's tables and every leader by what the leaders announce;
+between the two lies the moment in which a new topic's leaders are elected.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.context import Context
-from kafkaesque.cluster.tables import Topic
+from kafkaesque.cluster.topology import Topic
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import NO_EPOCH, NodeId
 
@@ -21,37 +21,41 @@ OPERATIONS_NOT_ASKED: Final = -(2**31)
 # cluster.
 TOPIC_OPERATIONS: Final = 0x0DF8
 CLUSTER_OPERATIONS: Final = 0x1FA0
+NO_LEADER: Final = -1
 
 
 class PartitionState(NamedTuple):
-    """Who serves a partition now. `replicas` are all in sync, as long as a node stands alone."""
+    """Who serves a partition now."""
 
     error_code: ErrorCode
     leader_id: int
     leader_epoch: int
-    replicas: list[int]
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
 
 
 def partition_states(context: Context, topic: Topic) -> list[PartitionState]:
-    """Every partition of `topic` in order; one that is still being opened has no leader yet.
+    """Every partition of `topic` in order; one whose leader is not known, or not up, has none.
 
     Partitions in the same state share one object: a broker may have thousands, and every client
     asks for them every few minutes.
     """
-    served = context.partitions.of_topic(topic.name)[: topic.partition_count]
-    epochs: list[int] = [partition.leader_epoch for partition in served]
-    epochs += [NO_EPOCH] * (topic.partition_count - len(served))
-    node_id = context.identity.node_id
-    distinct: dict[tuple[int, Sequence[NodeId]], PartitionState] = {}
+    cluster = context.cluster
+    distinct: dict[object, PartitionState] = {}
     states = []
-    for key in zip(epochs, topic.replicas, strict=True):
+    for assignment in topic.partitions:
+        told = cluster.leaders.of(assignment.group_id)
+        leader, epoch = NO_LEADER, NO_EPOCH
+        in_sync: tuple[NodeId, ...] = ()
+        if told is not None:
+            epoch = told.epoch
+            if cluster.is_up(told.node_id):
+                leader, in_sync = int(told.node_id), told.in_sync
+        key = leader, epoch, in_sync, assignment.all_replicas
         state = distinct.get(key)
         if state is None:
-            epoch, replicas = key
-            if epoch == NO_EPOCH:
-                state = PartitionState(ErrorCode.LEADER_NOT_AVAILABLE, -1, epoch, list(replicas))
-            else:
-                state = PartitionState(ErrorCode.NONE, node_id, epoch, list(replicas))
+            code = ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE
+            state = PartitionState(code, leader, epoch, assignment.all_replicas, in_sync)
             distinct[key] = state
         states.append(state)
     return states

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaesque.broker.listener import Listener
     from kafkaesque.groups.log_format import OffsetValue
     from kafkaesque.model.ids import PartitionIndex
-    from kafkaesque.partitions.flusher import Flusher
+    from kafkaesque.replication.flusher import Flusher
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -158,10 +158,10 @@ class BrokerCollector(Collector):
         self, group_id: str, committed: Mapping[str, Mapping[PartitionIndex, OffsetValue]]
     ) -> Iterator[tuple[Sequence[str], int]]:
         for topic, offsets in committed.items():
-            partitions = self._context.partitions.of_topic(topic)
             for index, value in offsets.items():
-                if index < len(partitions):
-                    behind = max(0, partitions[index].high_watermark - value.offset)
+                partition = self._context.partitions.find(topic, index)
+                if partition is not None:
+                    behind = max(0, partition.high_watermark - value.offset)
                     yield (group_id, topic, str(index)), behind
 
 

@@ -21,21 +21,30 @@ from kafkaesque.broker.fetch_sessions import FetchSessions
 from kafkaesque.broker.handler import Handler
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.http import HttpListener, Page, text
+from kafkaesque.broker.joining import Seeds, introduce_broker
 from kafkaesque.broker.listener import Listener
 from kafkaesque.broker.stats import BrokerStats
 from kafkaesque.broker.system_clock import SystemClock
 from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.cluster.journal import Journal
+from kafkaesque.cluster.operations import RegisterMe
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.registry import GroupRegistry
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import LeaderEpoch, NodeId
+from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId, member_id
 from kafkaesque.model.settings import BrokerConfig
-from kafkaesque.partitions.flusher import Flusher
+from kafkaesque.partitions.changes import Changes
 from kafkaesque.partitions.group_hosts import GroupHosts
-from kafkaesque.partitions.partition import Environment
+from kafkaesque.partitions.partition import Environment, Partition
 from kafkaesque.partitions.partition_table import PartitionTable
+from kafkaesque.replication.flusher import Flusher
+from kafkaesque.replication.link import LinkConfig
+from kafkaesque.replication.links import Links
+from kafkaesque.replication.opening import batch_payload, open_replica
+from kafkaesque.replication.peer_hello import Identity as PeerIdentity
+from kafkaesque.replication.raft_journal import RaftJournal
+from kafkaesque.replication.replica_set import CONTROLLER_CONFIG, TICK_SECONDS, ReplicaSet
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.directory import DataDirectory, Meta
 from kafkaesque.storage.log import Log
@@ -46,9 +55,12 @@ logger = logging.getLogger(__name__)
 ADDRESS_FILE = "broker.json"
 DRAIN_SECONDS = 2.0
 """How long requests under way may take when the broker stops; long polls are cut short by it."""
+HAND_OVER_SECONDS = 5.0
+"""How long a broker that stops tries to give away what it leads."""
 LOOP_SAMPLE_SECONDS = 0.25
 IDLE_CHECK_SECONDS = 10.0
 FLUSH_CHECK_SECONDS = 1.0
+ADVANCE_SECONDS = 0.2
 
 
 class Node:
@@ -62,6 +74,7 @@ class Node:
         "_flusher",
         "_http",
         "_listener",
+        "_raft",
         "_tasks",
         "config",
         "context",
@@ -75,12 +88,13 @@ class Node:
         self._clock: Clock = clock or SystemClock()
         self._tasks: list[asyncio.Task[None]] = []
         self._clean = True
+        self._http: HttpListener | None = None
         self.http_address: Address | None = None
 
     # -- start ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Come up in order: take the port, lock the data, load, serve.
+        """Come up in order: take the port, lock the data, know whose it is, take part, serve.
 
         Raises if anything refuses, and then leaves nothing open.
         """
@@ -89,16 +103,17 @@ class Node:
         async with AsyncExitStack() as undo:
             stats = BrokerStats()
             await self._bind(loop, stats, undo)
-            cluster = self._open_data(loop, undo)
-            await asyncio.to_thread(cluster.load)
-            cluster.groups.open()
-            undo.callback(cluster.groups.close)
+            seeds = Seeds(self.config.join)
+            incarnation = await self._own_data(seeds, loop, undo)
+            cluster = await self._build(incarnation, loop, undo)
             handlers = load_handlers()
             self.context = self._new_context(cluster, loop, stats, handlers)
+            dispatcher = Dispatcher(self.context, handlers)
+            cluster.serve_request = dispatcher.serve_forwarded
+            await self._listener.serve(dispatcher, lambda: self.context.config, cluster.links.adopt)
+            self._take_part(cluster, undo)
+            await self._register(cluster, seeds, incarnation)
             await self._open_http(undo)
-            await self._listener.serve(
-                Dispatcher(self.context, handlers), lambda: self.context.config
-            )
             self._write_address_file()
             undo.pop_all()
         self._start_background()
@@ -112,29 +127,130 @@ class Node:
         undo.push_async_callback(self._listener.close, 0)
         self.kafka_address = advertised_address(self.config, bound)
 
-    def _open_data(self, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack) -> Cluster:
-        """Own the data directory and build what stands on it."""
+    async def _own_data(
+        self, seeds: Seeds, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
+    ) -> int:
+        """Lock the data directory and know whose it is. Which start on it this is."""
         self._data = DataDirectory(self.config.log_dirs)
         undo.callback(self._data.close)
+        incarnation = self._data.count_start()
         meta = self._data.meta
-        cluster_id = new_cluster_id() if meta is None else meta.cluster_id
-        self._data.set_meta(Meta(cluster_id, NodeId(self.config.node_id)))
-        epoch = LeaderEpoch(self._data.count_start())
+        node_id = NodeId(self.config.node_id)
+        if meta is not None:
+            self._data.set_meta(Meta(meta.cluster_id, node_id, meta.directory_id, meta.generation))
+            return incarnation
+        directory_id = uuid4()
+        if seeds:
+            me = PeerIdentity(node_id, 0, "", incarnation)
+            request = self._registration(directory_id, incarnation)
+            cluster_id, generation = await introduce_broker(seeds, me, request, loop, self._clock)
+        else:
+            cluster_id, generation = new_cluster_id(), 0
+        self._data.set_meta(Meta(cluster_id, node_id, directory_id, generation))
+        return incarnation
+
+    def _registration(self, directory_id: Any, incarnation: int) -> RegisterMe:
+        return RegisterMe(
+            self.config.node_id,
+            directory_id,
+            self.kafka_address.host,
+            self.kafka_address.port,
+            self.config.broker_rack,
+            incarnation,
+        )
+
+    async def _build(
+        self, incarnation: int, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
+    ) -> Cluster:
+        """Make everything that stands on the data; nothing runs yet."""
+        meta = self._meta
         was_clean = self._data.was_clean()
-        if not was_clean and epoch > 0:
+        if not was_clean and incarnation > 0:
             logger.info("the last stop was not clean: every log is checked behind its sync point")
         self._files = OpenFiles(self.config.open_files_max or None)
         undo.callback(self._files.close)
         self._flusher = Flusher(loop)
         undo.push_async_callback(self._flusher.close)
-        env = Environment(
-            loop, self._clock, self._flusher, self.config.flush == "always", self.config.validation
+        raft_journal = RaftJournal.open(self._data.raft_path, self._files)
+        self._raft = replicas = ReplicaSet(
+            member_id(meta.node_id, meta.generation),
+            raft_journal,
+            self._flusher,
+            self._clock,
+            loop.call_soon,
+            self._fail,
         )
-        partitions = PartitionTable(self._data, self._files, env, epoch, clean=was_clean)
-        log = Log.open(self._data.journal_path, LogConfig(), self._files, clean=was_clean)
+        standings: Changes[Partition] = Changes()
+        env = Environment(
+            loop,
+            self._clock,
+            replicas,
+            standings,
+            self.config.flush == "always",
+            self.config.validation,
+        )
+        partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
         groups = GroupHosts(partitions, self._new_registry, self._clock, loop)
-        journal = Journal(log, self._clock, epoch)
-        return Cluster(journal, partitions, groups, self.config, uuid4)
+        journal = self._open_journal(replicas, is_clean=was_clean)
+        cluster = Cluster(journal, partitions, groups, replicas, standings, self.config, uuid4)
+        identity = PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation)
+        replicas.outbox = cluster.links = Links(
+            identity,
+            loop,
+            cluster,
+            self._clock,
+            fail=self._fail,
+            config=LinkConfig(),
+            read_batch=batch_payload,
+        )
+        undo.push_async_callback(cluster.links.close, 0)
+        return cluster
+
+    def _open_journal(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
+        """The replica of the controller's log. Alone in a new cluster, this node begins it."""
+        journal = Journal(self._clock, self._fail)
+        log = Log.open(self._data.journal_path, LogConfig(), self._files, clean=is_clean)
+        first = () if self.config.join else (replicas.member,)
+        journal.replica = open_replica(
+            CONTROLLER_GROUP, log, first, replicas, journal, CONTROLLER_CONFIG, is_clean=is_clean
+        )
+        journal.load()
+        return journal
+
+    @property
+    def _meta(self) -> Meta:
+        meta = self._data.meta
+        if meta is None:
+            check(False, "the data directory says whose it is")
+            raise AssertionError
+        return meta
+
+    def _take_part(self, cluster: Cluster, undo: AsyncExitStack) -> None:
+        """From here on messages, ticks and elections happen."""
+        cluster.start(self._background_ended)
+        undo.push_async_callback(cluster.stop)
+        cluster.meet_peers()
+        self._raft.add(cluster.journal.replica)
+        if cluster.journal.replica.is_alone:
+            cluster.journal.replica.campaign()
+        self._repeat(TICK_SECONDS, self._tick)
+        undo.push_async_callback(self._cancel_tasks)
+
+    async def _tick(self) -> None:
+        self._raft.tick()
+
+    async def _register(self, cluster: Cluster, seeds: Seeds, incarnation: int) -> None:
+        """Tell the controller where we are now; without a majority of brokers this waits."""
+        request = self._registration(self._meta.directory_id, incarnation)
+        registering = asyncio.create_task(cluster.register(request, seeds.addresses))
+        self.failed.add_done_callback(lambda _: registering.cancel())
+        try:
+            await registering
+        except asyncio.CancelledError:
+            if self.failed.done():
+                raise self.failed.result() from None
+            raise
+        await cluster.settled()
 
     def _new_context(
         self,
@@ -143,11 +259,9 @@ class Node:
         stats: BrokerStats,
         handlers: Mapping[int, Handler[Any]],
     ) -> Context:
-        meta = self._data.meta
-        check(meta is not None, "the data directory says whose it is")
         return Context(
             identity=Identity(
-                meta.cluster_id if meta else "",
+                self._meta.cluster_id,
                 cluster.node_id,
                 self.kafka_address.host,
                 self.kafka_address.port,
@@ -181,7 +295,6 @@ class Node:
         )
 
     async def _open_http(self, undo: AsyncExitStack) -> None:
-        self._http: HttpListener | None = None
         if self.config.http_listener:
             wanted = parse_address(self.config.http_listener, "http.listener")
             self._http = HttpListener(
@@ -228,7 +341,13 @@ class Node:
         self._repeat(config.offsets_retention_check_interval_ms / 1000, self._expire_offsets)
         self._repeat(IDLE_CHECK_SECONDS, self._close_idle)
         self._repeat(FLUSH_CHECK_SECONDS, self._flush_due)
+        self._repeat(ADVANCE_SECONDS, context.cluster.advance)
+        if config.auto_leader_rebalance_enable:
+            self._repeat(config.leader_imbalance_check_interval_seconds, self._prefer)
         self._tasks.append(context.loop.create_task(self._sample_loop_delay()))
+
+    async def _prefer(self) -> None:
+        self.context.cluster.members.prefer()
 
     async def _maintain(self) -> None:
         await self.context.partitions.maintain(self.context.config.producer_id_expiration_ms)
@@ -248,7 +367,7 @@ class Node:
                 await asyncio.sleep(seconds)
                 await work()
 
-        task = self.context.loop.create_task(repeat())
+        task = asyncio.get_running_loop().create_task(repeat())
         task.add_done_callback(self._background_ended)
         self._tasks.append(task)
 
@@ -273,24 +392,59 @@ class Node:
     # -- stop -----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Go down in order: take no more, finish what is under way, sync, unlock."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Go down in order: give away what we lead, take no more, finish, sync, unlock."""
+        cluster = self.context.cluster
+        if not self.failed.done():
+            await cluster.drain(HAND_OVER_SECONDS)
         for partition in self.context.partitions:
             partition.wake()
         await self._listener.close(DRAIN_SECONDS)
         if self._http is not None:
             await self._http.close()
         self.context.groups.close()
-        await self.context.cluster.close()
+        await cluster.stop()
+        await self._cancel_tasks()
+        await self._flusher.settled()
+        self.context.partitions.stop()
         await self._flusher.close()
-        closed_cleanly = await asyncio.to_thread(self.context.partitions.close_all)
-        self._files.close()
+        closed_cleanly = await asyncio.to_thread(self._close_files)
         (Path(self.config.log_dirs) / ADDRESS_FILE).unlink(missing_ok=True)
         if self._clean and closed_cleanly:
             self._data.mark_clean()
         self._data.close()
+
+    def cut_off(self) -> None:
+        """For tests: nobody hears of this node any more, as if its process were gone. Then `crash`."""
+        self._clean = False
+        self._listener.abort()
+        self.context.cluster.links.abort()
+
+    async def crash(self) -> None:
+        """For tests: leave the data as kill -9 would. Nothing is given away, synced or marked."""
+        self.cut_off()
+        if self._http is not None:
+            await self._http.close()
+        self.context.groups.close()
+        await self.context.cluster.stop()
+        await self._cancel_tasks()
+        self.context.partitions.stop()
+        await self._flusher.close()
+        self._raft.journal.close(clean=False)
+        self._files.close()
+        self._data.close()
+
+    async def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _close_files(self) -> bool:
+        """True if everything is closed cleanly. Blocking."""
+        is_clean = self.context.partitions.close_all()
+        is_clean &= self.context.cluster.journal.close()
+        self._raft.journal.close(clean=is_clean and self._clean)
+        self._files.close()
+        return is_clean
 
 
 def new_cluster_id() -> str:

@@ -8,13 +8,17 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from kafkaesque.broker.node import Node
 
 from kafkaesque.broker.event_loop import new_event_loop
 from kafkaesque.cli.logs import set_up_logs
 from kafkaesque.cli.server_settings import read_broker_settings
-from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig
+from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig, KafkaError
 from kafkaesque.model.settings import BrokerConfig, broker_config
 from kafkaesque.storage.directory import DataDirectoryInvalid
 
@@ -28,6 +32,7 @@ Examples:
   kafkaesque broker --data ./data
   kafkaesque broker --data ./data --listen 127.0.0.1:0 --set num.partitions=4
   kafkaesque broker --data ./data --set flush=never        # Apache Kafka's own durability
+  kafkaesque broker --node-id 1 --data ./data-1 --listen 127.0.0.1:9093 --join 127.0.0.1:9092
   KAFKAESQUE_NUM_PARTITIONS=4 kafkaesque broker --config server.properties
 """
 )
@@ -42,6 +47,12 @@ Examples:
     metavar="HOST:PORT",
     help="Address of the Kafka listener; port 0 takes a free one.  [default: 127.0.0.1:9092]",
 )
+@click.option(
+    "--join",
+    metavar="HOST:PORT,...",
+    help="Brokers of the cluster to join, any that are up; without it the first of a new cluster.",
+)
+@click.option("--rack", help="Where this broker stands; replicas are spread over racks.")
 @click.option(
     "--http-listen",
     metavar="HOST:PORT",
@@ -91,6 +102,8 @@ def broker(
     node_id: int | None,
     data: Path | None,
     listen: str | None,
+    join: str | None,
+    rack: str | None,
     http_listen: str | None,
     advertise: str | None,
     config_file: Path | None,
@@ -110,6 +123,8 @@ def broker(
         "node.id": None if node_id is None else str(node_id),
         "log.dirs": None if data is None else str(data),
         "listeners": listen,
+        "join": join,
+        "broker.rack": rack,
         "http.listener": http_listen,
         "advertised.listeners": advertise,
         "insecure": "true" if insecure else None,
@@ -127,7 +142,7 @@ def _run(config: BrokerConfig, end_with_stdin: bool) -> int:
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(_serve(config, end_with_stdin))
-    except (DataDirectoryInUse, DataDirectoryInvalid) as error:
+    except (DataDirectoryInUse, DataDirectoryInvalid, KafkaError) as error:
         click.echo(f"kafkaesque broker: {error}", err=True)
     except OSError as error:
         click.echo(f"kafkaesque broker: {_explain(config, error)}", err=True)
@@ -161,7 +176,8 @@ async def _serve(config: BrokerConfig, end_with_stdin: bool) -> int:
     if end_with_stdin:
         loop.add_reader(sys.stdin.fileno(), stopping.set)
     node = Node(config)
-    await node.start()
+    if not await _started(node, stopping):
+        return 0
     _calm_garbage_collector()
     click.echo(
         f"ready kafka={node.kafka_address} http={node.http_address or 'off'} "
@@ -172,3 +188,17 @@ async def _serve(config: BrokerConfig, end_with_stdin: bool) -> int:
     await stopping.wait()
     await node.stop()
     return EXIT_FAILED if node.failed.done() else 0
+
+
+async def _started(node: Node, stopping: asyncio.Event) -> bool:
+    """A broker that joins a cluster may wait long for the others; it can be stopped meanwhile."""
+    start = asyncio.ensure_future(node.start())
+    stop = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if start.done():
+        start.result()
+        return True
+    start.cancel()
+    await asyncio.gather(start, return_exceptions=True)
+    return False

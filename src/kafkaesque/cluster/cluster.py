@@ -1,138 +1,506 @@
-"""The control plane of this node: operations in, committed changes and matching partitions out."""
+"""The cluster as this broker sees it: its tables, its controller, its peers.
+
+Everything that happens between brokers meets here: `controller` and `operations` decide,
+`reconciler` makes the partitions of this node match, `leaders` tells who leads what, `members`
+changes who belongs to a group. What peers send comes in by the methods of `Inbox`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TypeVar
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar, cast
 from uuid import UUID
 
-from kafkaesque.cluster import commands
+from kafkaesque.cluster import operations
 from kafkaesque.cluster.controller import Controller, Outcome
+from kafkaesque.cluster.elections import Elections
 from kafkaesque.cluster.journal import Journal
-from kafkaesque.cluster.tables import Tables, Topic
-from kafkaesque.model.ids import NodeId, ProducerId, TopicId
-from kafkaesque.model.setting import SettingValue
-from kafkaesque.model.settings import (
-    BROKER_SETTINGS,
-    BrokerConfig,
-    TopicConfig,
-    broker_config_attribute,
-    topic_config,
+from kafkaesque.cluster.leaders import Leaders
+from kafkaesque.cluster.members import Members
+from kafkaesque.cluster.quorum_info import QuorumInfo, QuorumNode, QuorumReplica
+from kafkaesque.cluster.reconciler import Reconciler
+from kafkaesque.cluster.tables import Tables
+from kafkaesque.cluster.topology import Broker, Topic
+from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
+from kafkaesque.model.ids import (
+    NO_TOPIC_ID,
+    GroupId,
+    MemberId,
+    NodeId,
+    Offset,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+    node_of,
 )
-from kafkaesque.partitions.group_hosts import GroupHosts
+from kafkaesque.model.settings import BrokerConfig, TopicConfig
+from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.group_hosts import GROUP_TOPIC, GroupHosts
+from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.partition_table import PartitionTable
+from kafkaesque.raft.messages import Message
+from kafkaesque.raft.types import LogIndex, Refused
+from kafkaesque.replication.dialling import PeerAddress
+from kafkaesque.replication.links import Links
+from kafkaesque.replication.peer_calls import PeerError
+from kafkaesque.replication.replica import Replica
+from kafkaesque.replication.replica_set import ReplicaSet
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+CALL_SECONDS = 10.0
+CONTROLLER_SECONDS = 10.0
+"""How long an operation waits for a controller to be elected."""
+RETRY_SECONDS = 0.05
+COMPLAIN_EVERY_TRIES = 100
+ELECTION_SECONDS = 3.0
+"""How long an answer that made topics waits for their leaders: clients would have to ask again."""
+
+OPERATE, FORWARD, HAND_OVER = 1, 2, 3
+"""Kinds of calls between brokers."""
+LEADERS = 1
+"""Kind of post: announcements of leaders."""
+
+_index = struct.Struct(">Q")
+
+ServeRequest = Callable[[bytes], Awaitable[bytes]]
+"""Runs a client's request that another broker forwarded; its response frame."""
+
 
 class Cluster:
-    """`static` are the settings the process was started with; `config` those now in force."""
+    """See the module's text. `start` after the journal's replica is there; then `stop`."""
 
     __slots__ = (
-        "_journal",
+        "_elections",
         "_producer_ids",
-        "config",
+        "_reconciled",
+        "_replicas",
+        "_standings",
+        "_tasks",
+        "_told_peers",
         "controller",
         "groups",
-        "node_id",
+        "journal",
+        "leaders",
+        "links",
+        "members",
         "partitions",
-        "static",
+        "reconciler",
+        "serve_request",
     )
+
+    links: Links
+    serve_request: ServeRequest
+    """Both set by the composition root, before the first peer can be heard."""
 
     def __init__(
         self,
         journal: Journal,
         partitions: PartitionTable,
         groups: GroupHosts,
+        replicas: ReplicaSet,
+        standings: Changes[Partition],
         static: BrokerConfig,
         new_topic_id: Callable[[], UUID],
     ) -> None:
-        self._journal = journal
+        self.journal = journal
         self.partitions = partitions
         self.groups = groups
+        self._replicas = replicas
+        self._standings = standings
         self._producer_ids = range(0)
-        self.node_id = NodeId(static.node_id)
-        self.static = static
-        self.config = static
-        self.controller = Controller(
-            journal.tables, static, nodes=lambda: (self.node_id,), new_topic_id=new_topic_id
+        self._reconciled = _Progress()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told_peers: list[tuple[int, str, int]] = []
+        """By our own log, by seeds, then by whoever registers us, until the tables tell it all."""
+        self.controller = Controller(journal.tables, static, self.live_nodes, new_topic_id)
+        self.reconciler = Reconciler(replicas.member, self.controller, partitions, groups, static)
+        node_id = node_of(replicas.member)
+        self.leaders = Leaders(node_id, journal.tables.was_deleted, self._post_leaders)
+        self._elections = Elections(
+            journal.tables, self.leaders, replicas, self.is_up, self._ask_to_hand_over
         )
+        self.members = Members(replicas, journal.tables, self.is_up, self._complete_reassignment)
+
+    # -- what is so ---------------------------------------------------------------------------------
 
     @property
     def tables(self) -> Tables:
-        return self._journal.tables
+        return self.journal.tables
 
-    def load(self) -> None:
-        """Replay the journal and open every partition it names. Blocking."""
-        self._journal.load()
-        self._take_broker_configs()
-        self.partitions.remove_leftovers(self.tables.deleted_ids, self.tables.by_id)
-        for topic in self.tables.by_name.values():
-            opened = self.partitions.open_blocking(
-                topic.name,
-                topic.topic_id,
-                topic.partition_count,
-                self.topic_config(topic),
-                is_new=False,
-            )
-            self.partitions.add(topic.name, topic.topic_id, opened)
+    @property
+    def node_id(self) -> NodeId:
+        return node_of(self._replicas.member)
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.reconciler.config
+
+    @property
+    def static(self) -> BrokerConfig:
+        return self.reconciler.static
 
     def topic_config(self, topic: Topic) -> TopicConfig:
-        return topic_config(topic.configs, self.config)
+        return self.reconciler.topic_config(topic)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node is the controller."""
+        return self.journal.leads
+
+    @property
+    def controller_id(self) -> NodeId | None:
+        leader = self.journal.replica.standing.leader_id
+        return None if leader is None else node_of(leader)
+
+    def is_up(self, node_id: NodeId) -> bool:
+        return node_id == self.node_id or self.links.is_up(node_id)
+
+    def live_nodes(self) -> list[NodeId]:
+        return [node_id for node_id in self.tables.brokers if self.is_up(node_id)]
+
+    def live_brokers(self) -> list[Broker]:
+        return [broker for broker in self.tables.brokers.values() if self.is_up(broker.node_id)]
+
+    def leader_of(self, topic: str, index: int) -> Broker | None:
+        """The broker that leads a partition, if it is known and up."""
+        found = self.tables.by_name.get(topic)
+        if found is None or not 0 <= index < found.partition_count:
+            return None
+        told = self.leaders.of(found.partitions[index].group_id)
+        if told is None or not self.is_up(told.node_id):
+            return None
+        return self.tables.brokers.get(told.node_id)
+
+    # -- what is asked for --------------------------------------------------------------------------
 
     async def submit(self, operation: Callable[[Controller], Outcome[T]]) -> T:
-        """Commit what `operation` decides and bring this node in line with it."""
-        return await self._journal.submit(lambda: operation(self.controller), self._reconcile)
+        """Commit what `operation` decides and bring this node in line with it. Only on the
+        controller: NotController elsewhere."""
+        answer, index = await self.journal.submit(lambda: operation(self.controller))
+        await self._reconciled.reaches(index)
+        return answer
 
-    async def close(self) -> None:
-        """Finish what is under way and close the journal."""
-        await self._journal.close()
+    async def operate(self, operation: operations.Operation, answer: type[T]) -> T:
+        """Have the controller carry out `operation`, wherever it is; wait until it holds here."""
+        reply = await self._ask_controller(OPERATE, operations.encode_operation(operation))
+        value, index = operations.decode_reply(reply, answer)
+        await self._reconciled.reaches(index)
+        return value
+
+    async def forward(self, request: bytes) -> bytes:
+        """Have the controller answer a client's request; wait until what it did holds here."""
+        reply = await self._ask_controller(FORWARD, request)
+        await self._reconciled.reaches(LogIndex(_index.unpack_from(reply)[0]))
+        return reply[_index.size :]
+
+    async def _ask_controller(self, kind: int, body: bytes) -> bytes:
+        """Asked again as long as nothing was begun; NotController when the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + CONTROLLER_SECONDS
+        while True:
+            try:
+                return await self._ask_controller_once(kind, body)
+            except (NotController, PeerError) as error:
+                if loop.time() > deadline:
+                    raise NotController(f"no controller answers: {error}") from error
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _ask_controller_once(self, kind: int, body: bytes) -> bytes:
+        node_id = self.controller_id
+        if self.leads or node_id == self.node_id:
+            return await self.call(self.node_id, kind, body)
+        if node_id is None:
+            raise NotController("no controller is elected")
+        return await self.links.call(node_id, kind, body, CALL_SECONDS)
+
+    async def create_topics(
+        self, wanted: Sequence[operations.WantedTopic]
+    ) -> dict[str, KafkaError]:
+        """Have topics that may be there already; the answer tells which cannot be."""
+        refused: dict[str, tuple[int, str]] = await self.operate(
+            operations.CreateTopics(tuple(wanted)), dict[str, tuple[int, str]]
+        )
+        await self.elected(topic.name for topic in wanted)
+        return {name: operations.Refused(*refusal) for name, refusal in refused.items()}
+
+    async def elected(self, names: Iterable[str]) -> None:
+        """Wait a while for the leaders of new topics."""
+        made = [topic for name in names if (topic := self.tables.by_name.get(name)) is not None]
+        groups = [partition.group_id for topic in made for partition in topic.partitions]
+        await self.leaders.elected(groups, ELECTION_SECONDS)
+
+    async def settled(self) -> None:
+        """Wait a while for the leaders of the groups on this node that can elect one."""
+
+        def can_elect(replica: Replica) -> bool:
+            voters = replica.membership.voters
+            up_count = sum(self.is_up(node_of(voter)) for voter in voters)
+            return up_count > len(voters) // 2
+
+        groups = [
+            partition.replica.group
+            for partition in self.partitions
+            if can_elect(partition.replica)
+        ]
+        await self.leaders.elected(groups, ELECTION_SECONDS)
 
     async def next_producer_id(self) -> ProducerId:
         """An id that no producer of this cluster ever had."""
         while not self._producer_ids:
-            reserved = await self.submit(Controller.reserve_producer_ids)
+            first, end = await self.operate(operations.ReserveProducerIds(), tuple[int, int])
             # Another request may have waited for the same reservation: keep the older block.
             if not self._producer_ids:
-                self._producer_ids = reserved
+                self._producer_ids = range(first, end)
         first, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return ProducerId(first)
 
-    async def _reconcile(self, applied: Sequence[commands.Command]) -> None:
-        for command in applied:
-            match command:
-                case commands.CreateTopic(name=name):
-                    await self._open(self.tables.by_name[name])
-                case commands.AddPartitions(topic_id=topic_id):
-                    await self._open(self._topic(topic_id))
-                case commands.DeleteTopic(topic_id=topic_id):
-                    name = await self.partitions.delete(TopicId(topic_id))
-                    self.groups.topics_deleted([name])
-                case commands.SetTopicConfigs(topic_id=topic_id):
-                    topic = self._topic(topic_id)
-                    self.partitions.set_config(topic.name, self.topic_config(topic))
-                case commands.SetBrokerConfigs():
-                    self._take_broker_configs()
-                    for topic in self.tables.by_name.values():
-                        self.partitions.set_config(topic.name, self.topic_config(topic))
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
+    ) -> Mapping[TopicPartition, KafkaError | None]:
+        """Give partitions to their preferred leaders; None for each that got it."""
+        return await self._elections.elect(partitions, preferred=preferred)
 
-    def _topic(self, topic_id: UUID) -> Topic:
-        return self.tables.by_id[TopicId(topic_id)]
+    async def _ask_to_hand_over(self, node: NodeId, body: bytes) -> bytes:
+        if node == self.node_id:
+            return self._elections.hand_over(body)
+        return await self.links.call(node, HAND_OVER, body, CALL_SECONDS)
 
-    async def _open(self, topic: Topic) -> None:
-        await self.partitions.open(
-            topic.name, topic.topic_id, topic.partition_count, self.topic_config(topic)
+    def describe_quorum(self) -> QuorumInfo:
+        """The controller's group, as its leader sees it."""
+        replica = self.journal.replica
+        status = replica.status()
+        now_ms = TimestampMs(self._replicas.now_ms())
+
+        def told(member: MemberId) -> QuorumReplica:
+            disk = self.tables.disks.get(node_of(member))
+            peer = status.peers.get(member)
+            end = status.last_index + 1 if peer is None else peer.match_index + 1
+            is_active = peer is None or peer.is_active
+            return QuorumReplica(
+                node_of(member),
+                NO_TOPIC_ID if disk is None else disk.directory_id,
+                log_end_offset=Offset(end),
+                last_fetch_ms=now_ms if is_active else TimestampMs(-1),
+                last_caught_up_ms=now_ms if end > status.commit_index else TimestampMs(-1),
+            )
+
+        brokers = self.tables.brokers
+        return QuorumInfo(
+            leader_id=self.node_id,
+            epoch=status.standing.term,
+            high_watermark=Offset(status.commit_index + 1),
+            voters=tuple(map(told, status.membership.voters)),
+            observers=tuple(map(told, status.membership.learners)),
+            nodes=tuple(
+                QuorumNode(broker.node_id, broker.host, broker.port)
+                for member in status.membership.voters
+                if (broker := brokers.get(node_of(member))) is not None
+            ),
         )
 
-    def _take_broker_configs(self) -> None:
-        """Kafka's order: this broker's own dynamic value, the cluster's, the file's."""
-        values: dict[str, SettingValue] = {}
-        for node_id in (None, self.node_id):
-            for name, text in self.tables.broker_configs.get(node_id, {}).items():
-                values[broker_config_attribute(name)] = BROKER_SETTINGS[name].parse(text)
-        self.config = replace(self.static, **values)  # type: ignore[arg-type]
-        self.controller.config = self.config
+    # -- from the journal to the partitions ---------------------------------------------------------
+
+    def start(self, ended: Callable[[asyncio.Task[None]], None]) -> None:
+        """Follow the journal and the standings from now on. `ended` hears of the end of a task,
+        which none has by itself."""
+        loop = asyncio.get_running_loop()
+        for work in (self._follow_journal, self._follow_standings):
+            task = loop.create_task(work())
+            task.add_done_callback(ended)
+            self._tasks.append(task)
+
+    async def _follow_journal(self) -> None:
+        """At first everything there is, then change by change."""
+        await self.journal.changes.get()
+        while not self.journal.changes.empty():
+            self.journal.changes.get_nowait()
+        index = self.journal.applied_index
+        self.partitions.remove_leftovers(self.tables.deleted_ids, self.tables.by_id)
+        await self.reconciler.match_all()
+        while True:
+            self.meet_peers()
+            self._reconciled.is_at(index)
+            change = await self.journal.changes.get()
+            await self.reconciler.carry_out(change)
+            index = change.index
+
+    async def register(self, request: operations.RegisterMe, seeds: Sequence[PeerAddress]) -> None:
+        """Tell the controller where this broker is. Tried until it works: without a majority of
+        the brokers there is nothing that this one could do."""
+        body = operations.encode_operation(request)
+        self._told_peers = self.journal.addresses()
+        self.meet_peers()
+        tries = 0
+        while True:
+            try:
+                if tries % 2 and seeds:
+                    # The addresses that we know may be old: all brokers may have moved at once.
+                    address = seeds[tries // 2 % len(seeds)]
+                    seed = await self.links.introduce(address)
+                    others = [one for one in self._told_peers if one[0] != seed.node_id]
+                    self._told_peers = [*others, (int(seed.node_id), *address)]
+                    self.meet_peers()
+                    reply = await self.links.call(seed.node_id, OPERATE, body, CALL_SECONDS)
+                else:
+                    reply = await self._ask_controller_once(OPERATE, body)
+                told, index = operations.decode_reply(reply, operations.Registered)
+                self._told_peers = told.brokers
+                self.meet_peers()
+                await self._reconciled.reaches(index)
+                self._told_peers = []
+                self.meet_peers()
+                return
+            except (NotController, PeerError, OSError) as error:
+                tries += 1
+                if tries % COMPLAIN_EVERY_TRIES == 0:
+                    logger.warning("waiting for a controller to register with: %s", error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def meet_peers(self) -> None:
+        """Keep a link to every other broker. The tables know them all, but not at once: a broker
+        that has just joined, or come back, gets the tables over one of these links."""
+        peers = {
+            broker.node_id: PeerAddress(broker.host, broker.port)
+            for broker in self.tables.brokers.values()
+        }
+        for node, host, port in self._told_peers:
+            peers[NodeId(node)] = PeerAddress(host, port)
+        peers.pop(self.node_id, None)
+        self.links.set_peers(peers)
+
+    async def _follow_standings(self) -> None:
+        while True:
+            for partition in await self._standings.take():
+                if partition.failure is not None:
+                    self.partitions.reopen_later(partition)
+                if partition.name.topic == GROUP_TOPIC:
+                    self.groups.standing_changed(partition)
+                self.leaders.announce([partition.replica], self._peers())
+
+    async def advance(self) -> None:
+        """Now and then: members, in-sync replicas, snapshots."""
+        await self.members.advance()
+        self.leaders.announce(self._replicas, self._peers())
+        self.journal.save_if_grown()
+
+    async def _complete_reassignment(self, group: GroupId, target: tuple[NodeId, ...]) -> None:
+        try:
+            await self.operate(operations.CompleteReassignment(group, target), type(None))
+        except KafkaError as error:
+            logger.info("the reassignment of group %d is told later: %s", group, error)
+
+    # -- leaving -------------------------------------------------------------------------------------
+
+    async def drain(self, timeout_seconds: float) -> None:
+        """Hand over everything that this node leads, as far as somebody can take it."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_seconds
+        while loop.time() < deadline:
+            led = [replica for replica in self._replicas if _could_hand_over(replica)]
+            if not led:
+                return
+            for replica in led:
+                others = [node for node in replica.in_sync() if node != self._replicas.member]
+                if others and not replica.raft.is_transferring:
+                    try:
+                        replica.transfer_leadership(others[replica.group % len(others)])
+                    except Refused:
+                        continue
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.links.close()
+
+    # -- Inbox: what peers send ------------------------------------------------------------------------
+
+    def raft_message(self, group: GroupId, message: Message) -> None:
+        self._replicas.step(group, message)
+
+    def reachable(self, node: NodeId) -> None:
+        self._replicas.reachable(node)
+        self.leaders.greet(node)
+
+    def unreachable(self, node: NodeId) -> None:
+        self._replicas.unreachable(node)
+
+    def dropped(self, node: NodeId) -> None:
+        self._replicas.dropped(node)
+
+    def post(self, node: NodeId, kind: int, body: bytes) -> None:
+        if kind == LEADERS:
+            self.leaders.heard(body)
+
+    async def call(self, node: NodeId, kind: int, body: bytes) -> bytes:
+        if kind == OPERATE:
+            return await self._operate_for(operations.decode_operation(body))
+        if kind == FORWARD:
+            if not self.leads:
+                raise NotController("this broker is not the controller")
+            response = await self.serve_request(body)
+            return _index.pack(self.journal.applied_index) + response
+        if kind == HAND_OVER:
+            return self._elections.hand_over(body)
+        raise ProtocolError(f"call of unknown kind {kind}")
+
+    async def _operate_for(self, operation: operations.Operation) -> bytes:
+        if not self.leads:
+            # A broker that joins asks whomever it knows.
+            controller = self.controller_id
+            if controller is None or controller == self.node_id:
+                raise NotController("no controller is elected")
+            body = operations.encode_operation(operation)
+            return await self.links.call(controller, OPERATE, body, CALL_SECONDS)
+        try:
+            answer, index = await self.journal.submit(
+                lambda: cast(Outcome[object], operation.decide(self.controller))
+            )
+        except NotController:
+            raise
+        except KafkaError as error:
+            return operations.encode_refusal(error)
+        return operations.encode_answer(answer, index)
+
+    def _peers(self) -> list[NodeId]:
+        return [node for node in self.live_nodes() if node != self.node_id]
+
+    def _post_leaders(self, node: NodeId, body: bytes) -> None:
+        self.links.post(node, LEADERS, body)
+
+
+class _Progress:
+    """How far this node has carried out the controller's log; can be waited for."""
+
+    __slots__ = ("_index", "_waiting")
+
+    def __init__(self) -> None:
+        self._index = LogIndex(0)
+        self._waiting: list[tuple[LogIndex, asyncio.Future[None]]] = []
+
+    def is_at(self, index: LogIndex) -> None:
+        self._index = index
+        waiting, self._waiting = self._waiting, []
+        for wanted, future in waiting:
+            if wanted > index:
+                self._waiting.append((wanted, future))
+            elif not future.done():
+                future.set_result(None)
+
+    async def reaches(self, index: LogIndex) -> None:
+        if index <= self._index:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((index, future))
+        await future
+
+
+def _could_hand_over(replica: Replica) -> bool:
+    return replica.is_leader and len(replica.in_sync()) > 1

@@ -11,6 +11,23 @@ from uuid import UUID
 import msgspec
 
 
+class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker"):
+    """A broker is part of the cluster from now on, or came back, perhaps elsewhere."""
+
+    node_id: int
+    directory_id: UUID
+    """Names its disk. Another one means that the node has forgotten all that it ever promised."""
+    host: str
+    port: int
+    rack: str | None = None
+    incarnation: int = 0
+    """Of its process: new at each start."""
+
+
+class UnregisterBroker(msgspec.Struct, frozen=True, tag="unregister_broker"):
+    node_id: int
+
+
 class CreateTopic(msgspec.Struct, frozen=True, tag="create_topic"):
     name: str
     topic_id: UUID
@@ -27,6 +44,26 @@ class AddPartitions(msgspec.Struct, frozen=True, tag="add_partitions"):
     topic_id: UUID
     replicas: tuple[tuple[int, ...], ...]
     """Node ids of the new partitions only."""
+
+
+class Reassignment(msgspec.Struct, frozen=True):
+    """Where one partition shall live; None: where it lived before the change under way."""
+
+    topic_id: UUID
+    partition: int
+    replicas: tuple[int, ...] | None = None
+
+
+class SetReassignments(msgspec.Struct, frozen=True, tag="set_reassignments"):
+    changes: tuple[Reassignment, ...]
+
+
+class CompleteReassignment(msgspec.Struct, frozen=True, tag="complete_reassignment"):
+    """The group's members are those of `replicas`, the target that was set last."""
+
+    topic_id: UUID
+    partition: int
+    replicas: tuple[int, ...]
 
 
 class SetTopicConfigs(msgspec.Struct, frozen=True, tag="set_topic_configs"):
@@ -54,6 +91,10 @@ Command = (
     | SetTopicConfigs
     | SetBrokerConfigs
     | ReserveProducerIds
+    | RegisterBroker
+    | UnregisterBroker
+    | SetReassignments
+    | CompleteReassignment
 )
 
 _encoder = msgspec.msgpack.Encoder()

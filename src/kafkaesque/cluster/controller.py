@@ -17,8 +17,20 @@ from kafkaesque.cluster.config_changes import (
     changed_topic_configs,
     given_topic_configs,
 )
-from kafkaesque.cluster.placement import place
-from kafkaesque.cluster.tables import Tables, Topic, folded_name
+from kafkaesque.cluster.placement import Candidate, majority_is_live, place
+from kafkaesque.cluster.reassignment import (
+    OngoingReassignment,
+    WantedReassignment,
+    completion,
+    ongoing_reassignments,
+    reassignment,
+)
+from kafkaesque.cluster.registration import (
+    NewBroker,
+    registration,
+    unregistration,
+)
+from kafkaesque.cluster.tables import Broker, Tables, Topic, folded_name
 from kafkaesque.model import limits
 from kafkaesque.model.errors import (
     InvalidPartitions,
@@ -30,7 +42,7 @@ from kafkaesque.model.errors import (
     PolicyViolation,
     TopicAlreadyExists,
 )
-from kafkaesque.model.ids import NodeId, ProducerId
+from kafkaesque.model.ids import FIRST_PARTITION_GROUP, GroupId, NodeId, ProducerId
 from kafkaesque.model.settings import BrokerConfig
 
 T = TypeVar("T")
@@ -74,6 +86,7 @@ class Controller:
     tables: Tables
     config: BrokerConfig
     nodes: Callable[[], Sequence[NodeId]]
+    """The brokers that are up."""
     new_topic_id: Callable[[], UUID]
 
     def create_topic(self, wanted: NewTopic) -> Outcome[Topic]:
@@ -86,18 +99,13 @@ class Controller:
         replicas = self._replicas_of(wanted)
         self._refuse_too_many(len(replicas))
         command = commands.CreateTopic(wanted.name, self.new_topic_id(), replicas, configs)
-        preview = Tables()
+        preview = Tables(disks=self.tables.disks, next_group_id=self.tables.next_group_id)
         preview.apply(command)
         return Outcome((command,), preview.by_name[wanted.name])
 
     def create_topics(self, wanted: Sequence[NewTopic]) -> Outcome[list[Topic | KafkaError]]:
         """Several topics in one commit. One that is refused does not hinder the others."""
-        drafted = replace(
-            self.tables,
-            by_name=dict(self.tables.by_name),
-            by_id=dict(self.tables.by_id),
-            by_folded_name=dict(self.tables.by_folded_name),
-        )
+        drafted = self.tables.draft()
         draft = replace(self, tables=drafted)
         accepted: list[commands.Command] = []
         answers: list[Topic | KafkaError] = []
@@ -131,16 +139,16 @@ class Controller:
                 f"{count} would not be an increase."
             )
         self._refuse_too_many(added)
-        factor = len(topic.replicas[0])
+        factor = topic.replication_factor
         if assignments is None:
-            replicas = place(self.nodes(), added, factor, start=topic.partition_count)
+            replicas = self._placed(added, factor)
         else:
             if len(assignments) != added:
                 raise InvalidReplicaAssignment(
                     f"Attempted to add {added} additional partition(s), but only "
                     f"{len(assignments)} assignment(s) were specified."
                 )
-            replicas = tuple(self._checked_nodes(nodes, factor) for nodes in assignments)
+            replicas = tuple(self._new_replicas(nodes, factor) for nodes in assignments)
         return Outcome((commands.AddPartitions(topic.topic_id, replicas),), None)
 
     def change_topic_configs(
@@ -166,6 +174,58 @@ class Controller:
         first = self.tables.next_producer_id
         end = ProducerId(first + PRODUCER_ID_BLOCK)
         return Outcome((commands.ReserveProducerIds(end),), range(first, end))
+
+    def register_broker(self, wanted: NewBroker, *, is_old_gone: bool = False) -> Outcome[Broker]:
+        """The answer is the broker as it will stand in the tables, with generation and epoch.
+
+        `is_old_gone`: the caller vouches that the process that has this node id is no more.
+        """
+        command = registration(self.tables, wanted, self.nodes(), is_old_gone=is_old_gone)
+        if command is None:
+            return Outcome((), self.tables.brokers[wanted.node_id])
+        preview = Tables(
+            disks=dict(self.tables.disks), registration_count=self.tables.registration_count
+        )
+        preview.apply(command)
+        return Outcome((command,), preview.brokers[wanted.node_id])
+
+    def unregister_broker(self, node_id: int) -> Outcome[None]:
+        return Outcome((unregistration(self.tables, node_id),), None)
+
+    def alter_partition_reassignments(
+        self, wanted: Sequence[WantedReassignment], *, allow_factor_change: bool = True
+    ) -> Outcome[list[KafkaError | None]]:
+        """All that are accepted in one commit; the answer has a refusal or None for each."""
+        accepted: list[commands.Reassignment] = []
+        answers: list[KafkaError | None] = []
+        for one in wanted:
+            try:
+                change = reassignment(
+                    self.tables,
+                    one,
+                    self._checked_nodes,
+                    allow_factor_change=allow_factor_change,
+                )
+            except KafkaError as error:
+                answers.append(error)
+                continue
+            answers.append(None)
+            if change is not None:
+                accepted.append(change)
+        command = commands.SetReassignments(tuple(accepted))
+        return Outcome((command,) if accepted else (), answers)
+
+    def list_partition_reassignments(
+        self, asked: Mapping[str, Sequence[int]] | None
+    ) -> Outcome[list[OngoingReassignment]]:
+        """Of all partitions, where `asked` is None."""
+        return Outcome((), ongoing_reassignments(self.tables, asked))
+
+    def complete_reassignment(self, group_id: GroupId, target: Sequence[NodeId]) -> Outcome[None]:
+        """For the group's leader, when its members are those of `target`. Asking late or twice does
+        nothing."""
+        command = completion(self.tables, group_id, target)
+        return Outcome(() if command is None else (command,), None)
 
     def _refuse_taken(self, name: str) -> None:
         if name in self.tables.by_name:
@@ -200,7 +260,7 @@ class Controller:
         if factor == -1:
             factor = self.config.default_replication_factor
         self._refuse_too_many(count)
-        return place(self.nodes(), count, factor, start=self.tables.partition_count)
+        return self._placed(count, factor)
 
     def _assigned_replicas(self, wanted: NewTopic) -> tuple[tuple[NodeId, ...], ...]:
         if wanted.replication_factor != -1:
@@ -213,7 +273,7 @@ class Controller:
             )
         factor = len(next(iter(wanted.assignments.values())))
         checked = {
-            index: self._checked_nodes(nodes, factor) for index, nodes in wanted.assignments.items()
+            index: self._new_replicas(nodes, factor) for index, nodes in wanted.assignments.items()
         }
         if sorted(checked) != list(range(len(checked))):
             raise InvalidReplicaAssignment(
@@ -221,12 +281,35 @@ class Controller:
             )
         return tuple(checked[index] for index in range(len(checked)))
 
-    def _checked_nodes(self, nodes: Sequence[int], factor: int) -> tuple[NodeId, ...]:
+    def _placed(self, count: int, factor: int) -> tuple[tuple[NodeId, ...], ...]:
+        start = self.tables.next_group_id - FIRST_PARTITION_GROUP
+        return place(list(self._candidates().values()), count, factor, start)
+
+    def _candidates(self) -> dict[NodeId, Candidate]:
+        """Every broker of the cluster. One that is up and not registered stands alone, for now."""
+        live, brokers = self.nodes(), self.tables.brokers
+        racks = {
+            node: brokers[node].rack if node in brokers else None for node in (*brokers, *live)
+        }
+        return {node: Candidate(node, rack, node in live) for node, rack in racks.items()}
+
+    def _new_replicas(self, nodes: Sequence[int], factor: int) -> tuple[NodeId, ...]:
+        """A manual assignment of a new partition, whose group must be able to elect a leader."""
+        checked = self._checked_nodes(nodes, factor)
+        candidates = self._candidates()
+        if not majority_is_live(candidates[node] for node in checked):
+            raise InvalidReplicaAssignment(
+                f"A majority of the brokers specified in a manual partition assignment must be up: "
+                f"{list(nodes)}"
+            )
+        return checked
+
+    def _checked_nodes(self, nodes: Sequence[int], factor: int | None = None) -> tuple[NodeId, ...]:
         if not nodes:
             raise InvalidReplicaAssignment(
                 "The manual partition assignment includes an empty replica list."
             )
-        registered = self.nodes()
+        registered = self._candidates()
         for node in sorted(nodes):
             if node not in registered:
                 raise InvalidReplicaAssignment(
@@ -237,7 +320,7 @@ class Controller:
                 raise InvalidReplicaAssignment(
                     f"The manual partition assignment includes the broker {node} more than once."
                 )
-        if len(nodes) != factor:
+        if factor is not None and len(nodes) != factor:
             raise InvalidReplicaAssignment(
                 f"The manual partition assignment includes a partition with {len(nodes)} replica(s), "
                 f"but this is not consistent with previous partitions, which have {factor} replica(s)."

@@ -279,6 +279,20 @@ class StorageFailed(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class NotLeaderOrFollower(KafkaError):
+    """Another node leads the partition, or nobody does yet: the client looks again and retries."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class LeaderNotAvailable(KafkaError):
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+
+
+class NotController(KafkaError):
+    code = ErrorCode.NOT_CONTROLLER
+
+
 class NotCoordinator(KafkaError):
     code = ErrorCode.NOT_COORDINATOR
 

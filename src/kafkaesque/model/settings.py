@@ -208,6 +208,24 @@ class BrokerConfig:
         "Allow a plaintext listener on an address that other machines can reach.",
         scope=READ_ONLY, ours=True,
     )  # fmt: skip
+    join: tuple[str, ...] = setting(
+        "join", LIST, (),
+        "HOST:PORT of brokers of the cluster to join, any of them; none: the first of a new cluster. "
+        "Read when the data directory is new, and to find the others when they have moved.",
+        scope=READ_ONLY, ours=True,
+    )  # fmt: skip
+    leader_imbalance_check_interval_seconds: int = setting(
+        "leader.imbalance.check.interval.seconds", LONG, 10,
+        "How often leadership is handed back to preferred leaders.", at_least=1, scope=READ_ONLY,
+    )  # fmt: skip
+    auto_leader_rebalance_enable: bool = setting(
+        "auto.leader.rebalance.enable", BOOLEAN, True,
+        "Whether leadership is handed back to preferred leaders by itself.", scope=READ_ONLY,
+    )  # fmt: skip
+    broker_rack: str | None = setting(
+        "broker.rack", STRING, None, "Where this broker stands: replicas are spread over racks.",
+        scope=READ_ONLY,
+    )  # fmt: skip
     log_cleanup_policy: tuple[str, ...] = setting(
         "log.cleanup.policy", LIST, ("delete",), "Default of the topic setting `cleanup.policy`.",
         choices=("compact", "delete"),
@@ -321,6 +339,11 @@ class BrokerConfig:
         "offsets.topic.num.partitions", INT, 50,
         "Partitions of __consumer_offsets; fixed when it is first created.", at_least=1,
         scope=READ_ONLY,
+    )  # fmt: skip
+    offsets_topic_replication_factor: int = setting(
+        "offsets.topic.replication.factor", INT, 3,
+        "Replicas of __consumer_offsets, at most as many as there are brokers when it is created.",
+        at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes", INT, 104857600, "Segment size of __consumer_offsets.", at_least=1,

@@ -16,8 +16,13 @@ from typing import TypeVar, cast
 from kafkaesque.groups.registry import GroupRegistry
 from kafkaesque.groups.types import AnswerValue, Effects, LogRecord, Moment
 from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import CoordinatorLoading, CoordinatorNotAvailable, KafkaError
-from kafkaesque.model.ids import Offset
+from kafkaesque.model.errors import (
+    CoordinatorLoading,
+    CoordinatorNotAvailable,
+    KafkaError,
+    NotCoordinator,
+)
+from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.model.limits import KIB
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.records.batch import read_header
@@ -71,6 +76,7 @@ class GroupHost:
         "_timer",
         "_timer_due",
         "_unfinished",
+        "epoch",
         "registry",
     )
 
@@ -80,8 +86,11 @@ class GroupHost:
         new_registry: Callable[[], GroupRegistry],
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        epoch: LeaderEpoch,
     ) -> None:
         self._partition = partition
+        self.epoch = epoch
+        """Of the leadership that this coordination rests on."""
         self._new_registry = new_registry
         self._clock = clock
         self._loop = loop
@@ -128,13 +137,13 @@ class GroupHost:
         if self.registry is not None:
             self._carry_out(decide(self.registry, self._now()))
 
-    def close(self) -> None:
+    def close(self, reason: KafkaError) -> None:
         """Stop timers and let go of everyone who waits."""
         if self._timer is not None:
             self._timer.cancel()
         if self._loading is not None:
             self._loading.cancel()
-        self._drop("the broker is shutting down")
+        self._drop(reason)
 
     # -- effects --------------------------------------------------------------------------------
 
@@ -235,14 +244,18 @@ class GroupHost:
             logger.error("groups of %s could not be loaded", self._partition.name, exc_info=error)
 
     def _reload(self, error: BaseException) -> None:
+        """What was decided is not in the log: forget it and begin anew from what is."""
+        if not self._partition.leads:
+            self.close(NotCoordinator("The coordinator has moved."))
+            return
         logger.error("groups of %s start anew from the log: %s", self._partition.name, error)
-        self._drop(str(error))
+        self._drop(CoordinatorNotAvailable(str(error)))
         self._begin_loading()
 
-    def _drop(self, reason: str) -> None:
+    def _drop(self, error: KafkaError) -> None:
         self.registry = None
         self._unfinished.clear()
         waiting, self._answers = self._answers, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(CoordinatorNotAvailable(reason))
+                future.set_exception(error)

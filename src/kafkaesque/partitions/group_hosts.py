@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Iterator
 
 from kafkaesque.groups.registry import GroupRegistry
 from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import CoordinatorNotAvailable
+from kafkaesque.model.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
 from kafkaesque.model.ids import PartitionIndex
 from kafkaesque.partitions.group_host import GroupHost
+from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.partition_table import PartitionTable
 
 GROUP_TOPIC = "__consumer_offsets"
@@ -26,7 +27,7 @@ def java_hash(text: str) -> int:
 
 
 class GroupHosts:
-    """The hosts of all partitions of the group topic, made when first needed."""
+    """The hosts of the partitions of the group topic that this node leads."""
 
     __slots__ = ("_clock", "_hosts", "_loop", "_new_registry", "_partitions")
 
@@ -43,22 +44,41 @@ class GroupHosts:
         self._loop = loop
         self._hosts: dict[PartitionIndex, GroupHost] = {}
 
-    def open(self) -> None:
-        """Load the groups of every partition that has any."""
-        for partition in self._partitions.of_topic(GROUP_TOPIC):
-            if partition.log_end_offset > partition.log_start_offset:
-                self._host(partition.name.partition)
-
-    def of_group(self, group_id: str) -> GroupHost:
-        """The host of `group_id`."""
-        count = len(self._partitions.of_topic(GROUP_TOPIC))
+    def partition_of(self, group_id: str) -> PartitionIndex:
+        """Where `group_id` lives, whichever node leads it."""
+        count = self._partitions.partition_count(GROUP_TOPIC)
         if count == 0:
             raise CoordinatorNotAvailable("The coordinator is not available.")
-        return self._host(PartitionIndex(java_hash(group_id) % count))
+        return PartitionIndex(java_hash(group_id) % count)
+
+    def of_group(self, group_id: str) -> GroupHost:
+        """The host of `group_id`. NotCoordinator unless this node is certain to lead it."""
+        index = self.partition_of(group_id)
+        try:
+            partition = self._partitions.get(GROUP_TOPIC, index)
+        except KafkaError:
+            raise NotCoordinator("This is not the correct coordinator.") from None
+        self.standing_changed(partition)
+        return self._hosts[index]
 
     def __iter__(self) -> Iterator[GroupHost]:
-        """Every host that has, or may have, groups."""
         yield from tuple(self._hosts.values())
+
+    def standing_changed(self, partition: Partition) -> None:
+        """Begin to coordinate the groups of a partition that this node leads now, or cease to.
+
+        A new term of ours is a new beginning: another node may have written in between.
+        """
+        index = partition.name.partition
+        host = self._hosts.get(index)
+        epoch = partition.leader_epoch if partition.leads else None
+        if host is not None and host.epoch != epoch:
+            self._hosts.pop(index).close(NotCoordinator("The coordinator has moved."))
+            host = None
+        if host is None and epoch is not None:
+            self._hosts[index] = GroupHost(
+                partition, self._new_registry, self._clock, self._loop, epoch
+            )
 
     def expire_offsets(self) -> None:
         for host in self:
@@ -70,12 +90,4 @@ class GroupHosts:
 
     def close(self) -> None:
         for host in self:
-            host.close()
-
-    def _host(self, index: PartitionIndex) -> GroupHost:
-        host = self._hosts.get(index)
-        if host is None:
-            partition = self._partitions.get(GROUP_TOPIC, index)
-            host = GroupHost(partition, self._new_registry, self._clock, self._loop)
-            self._hosts[index] = host
-        return host
+            host.close(CoordinatorNotAvailable("The broker is shutting down."))

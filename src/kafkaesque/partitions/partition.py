@@ -1,10 +1,11 @@
-"""One partition as its leader sees it: append, read, and who may see what.
+"""One partition on this node: append, read, and who may see what.
 
-Offsets: log_start <= high_watermark <= log_end, and none of them ever goes back. With
-`flush=always` the high watermark is the synced end of the log, so a consumer never sees, and
-acks=all never acknowledges, what a power cut could take back. With `flush=never` it is the end.
+Offsets: log_start <= high_watermark <= log_end, and the first two never go back. The high watermark
+is the end of what Raft has committed: on the disks of a majority with `flush=always`, in their page
+caches with `flush=never`. A consumer never sees, and acks=all never acknowledges, what lies behind.
 
-Everything here runs on the event loop's thread, except `sync`, which the flusher calls from its own.
+Only the leader serves, and only while it is certain to be the leader. Everything here runs on the
+event loop's thread.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
+    KafkaError,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
     StorageFailed,
     UnknownLeaderEpoch,
@@ -41,10 +44,14 @@ from kafkaesque.model.ids import (
 )
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions import admission
-from kafkaesque.partitions.flusher import Flusher
+from kafkaesque.partitions.changes import Changes
 from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.partitions.waiting import BytesAwaited
+from kafkaesque.raft.ready import Standing
+from kafkaesque.raft.types import LogIndex, Snapshot
 from kafkaesque.records.batch import BatchHeader, read_header, stamp, stamp_append_time
+from kafkaesque.replication.replica import Replica
+from kafkaesque.replication.replica_set import ReplicaSet
 from kafkaesque.storage.chain import ReadResult
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
@@ -54,6 +61,8 @@ logger = logging.getLogger(__name__)
 
 SNAPSHOTS_KEPT = 2
 """The newest may lie beyond what a crash leaves of the log; the one before it then serves."""
+
+FLUSH_NEVER = 2**63 - 1
 
 
 class Appended(NamedTuple):
@@ -65,15 +74,26 @@ class Appended(NamedTuple):
     log_start_offset: Offset
 
 
+class Trim(msgspec.Struct, frozen=True, tag="trim"):
+    """A control entry: records before `offset` are deleted, on every replica."""
+
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """What the partitions of a node share."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
-    flusher: Flusher
+    replicas: ReplicaSet
+    standings: Changes[Partition]
     flush_always: bool
     validation: str
+
+    def flush_messages(self, config: TopicConfig) -> int:
+        """How many records may be unsynced and count as written all the same."""
+        return 1 if self.flush_always else config.flush_messages
 
 
 def log_config(config: TopicConfig) -> LogConfig:
@@ -107,47 +127,47 @@ def load_producers(log: Log) -> ProducerTable:
 
 
 class Partition:
-    """See the module's text. `producers` is a fold of the log up to its end."""
+    """See the module's text. `producers` is a fold of the log up to its end, unless stale."""
 
     __slots__ = (
         "_appended",
+        "_are_producers_stale",
         "_commits_awaited",
         "_env",
         "_inspections",
-        "_log",
         "_unsynced_since_ms",
         "_watchers",
         "closed",
         "config",
         "high_watermark",
-        "leader_epoch",
         "name",
         "producers",
-        "replica_count",
+        "replica",
         "topic_id",
     )
+
+    replica: Replica
+    """Set right after this object is made: the two know each other."""
 
     def __init__(
         self,
         name: TopicPartition,
         topic_id: TopicId,
-        log: Log,
         producers: ProducerTable,
         config: TopicConfig,
-        leader_epoch: LeaderEpoch,
+        high_watermark: Offset,
         env: Environment,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.config = config
-        self.leader_epoch = leader_epoch
         self.producers = producers
-        self.replica_count = 1
-        self.closed = False
-        # What recovery kept is durable: the log was synced when it was opened.
-        self.high_watermark = log.log_end_offset
-        self._log = log
+        self.high_watermark = high_watermark
+        self.closed: KafkaError | None = None
+        """Why no request is served any more."""
         self._env = env
+        self._are_producers_stale = False
+        """The log may have lost batches that `producers` knows of."""
         self._unsynced_since_ms: TimestampMs | None = None
         """When the oldest record was appended that no sync was asked for; with flush=never."""
         self._watchers: set[BytesAwaited] = set()
@@ -158,17 +178,37 @@ class Partition:
         """Appends under inspection, in the order of their arrival."""
 
     @property
+    def log(self) -> Log:
+        """For maintenance and description; appends and reads go through the partition."""
+        return self.replica.entries.log
+
+    @property
     def log_start_offset(self) -> Offset:
-        return self._log.log_start_offset
+        return self.log.log_start_offset
 
     @property
     def log_end_offset(self) -> Offset:
-        return self._log.log_end_offset
+        return self.log.log_end_offset
 
     @property
-    def log(self) -> Log:
-        """For maintenance and description; appends and reads go through the partition."""
-        return self._log
+    def leader_epoch(self) -> LeaderEpoch:
+        return LeaderEpoch(self.replica.standing.term)
+
+    @property
+    def failure(self) -> StorageFailed | None:
+        """Why the disk refused this replica, which is to be opened anew."""
+        return self.closed if isinstance(self.closed, StorageFailed) else None
+
+    @property
+    def leads(self) -> bool:
+        return self.replica.is_leader and self.closed is None
+
+    def check_serves(self) -> None:
+        """Raise unless this node is certain to lead the partition at this moment."""
+        if self.closed is not None:
+            raise self.closed
+        if not self._env.replicas.may_serve(self.replica):
+            raise NotLeaderOrFollower(f"{self.name} is not led by this node")
 
     # -- append ---------------------------------------------------------------------------------
 
@@ -180,13 +220,9 @@ class Partition:
         Usually done on return; a task if the records themselves must be looked at first. Batches
         join the log in the order of the calls.
         """
-        if self.closed:
-            raise UnknownTopicOrPartition(f"{self.name} is being deleted")
-        if all_replicas and self.config.min_insync_replicas > self.replica_count:
-            raise NotEnoughReplicas(
-                f"{self.name} has {self.replica_count} replica(s) in sync, min.insync.replicas is "
-                f"{self.config.min_insync_replicas}"
-            )
+        self._check_leads()
+        if all_replicas and self.config.min_insync_replicas > 1:
+            self._check_in_sync()
         now_ms = self._env.clock.wall_ms()
         header = admission.admit(records, self.config, now_ms)
         if self._inspections or admission.wants_inspection(
@@ -194,6 +230,20 @@ class Partition:
         ):
             return self._inspect_and_append(records)
         return self._append_admitted(records, header, now_ms)
+
+    def _check_leads(self) -> None:
+        if self.closed is not None:
+            raise self.closed
+        if not self.replica.is_leader:
+            raise NotLeaderOrFollower(f"{self.name} is not led by this node")
+
+    def _check_in_sync(self) -> None:
+        count = len(self.replica.in_sync())
+        if count < self.config.min_insync_replicas:
+            raise NotEnoughReplicas(
+                f"{self.name} has {count} replica(s) in sync, min.insync.replicas is "
+                f"{self.config.min_insync_replicas}"
+            )
 
     def _inspect_and_append(self, records: memoryview) -> asyncio.Task[Appended]:
         """Look at the records in a worker thread, then append after all that was inspected before."""
@@ -209,8 +259,7 @@ class Partition:
         stored = await self._env.loop.run_in_executor(None, admission.inspect, records, self.config)
         if previous is not None:
             await asyncio.wait([previous])
-        if self.closed:
-            raise UnknownTopicOrPartition(f"{self.name} is being deleted")
+        self._check_leads()
         return self._append_admitted(stored, read_header(stored), self._env.clock.wall_ms())
 
     def _append_admitted(
@@ -225,8 +274,7 @@ class Partition:
 
     def append_own(self, batch: bytearray) -> Appended:
         """Append a batch of the broker's own making (internal topics)."""
-        if self.closed:
-            raise UnknownTopicOrPartition(f"{self.name} is being deleted")
+        self._check_leads()
         view = memoryview(batch)
         return self._store(view, read_header(view), self._env.clock.wall_ms())
 
@@ -236,22 +284,17 @@ class Partition:
             append_time = now_ms
             stamp_append_time(records, 0, append_time)
             header = read_header(records)
-        base_offset = self._log.log_end_offset
-        stamp(records, 0, base_offset, self.leader_epoch)
-        header = header.stamped(base_offset, self.leader_epoch)
-        self._log.append(records, header, now_ms)
+        replica = self.replica
+        base_offset, epoch = replica.next_offset, self.leader_epoch
+        stamp(records, 0, base_offset, epoch)
+        header = header.stamped(base_offset, epoch)
+        replica.append(records, header, now_ms)
         self.producers.apply(header)
         end_offset = header.next_offset
-        if self._env.flush_always:
-            self._appended.append((end_offset, header.size_bytes))
-            self._env.flusher.ask(self)
-        else:
-            self._advance(end_offset, header.size_bytes)
-            if self._unsynced_since_ms is None:
-                self._unsynced_since_ms = now_ms
-            if end_offset - self._log.synced_offset >= self.config.flush_messages:
-                self._env.flusher.ask(self)
-        return Appended(base_offset, end_offset, append_time, self._log.log_start_offset)
+        self._appended.append((end_offset, header.size_bytes))
+        if self._unsynced_since_ms is None and not self._env.flush_always:
+            self._unsynced_since_ms = now_ms
+        return Appended(base_offset, end_offset, append_time, self.log_start_offset)
 
     def commit(self, appended: Appended, *, all_replicas: bool) -> asyncio.Future[None] | None:
         """What an acknowledgement of `appended` must wait for; None if it is due now.
@@ -259,41 +302,76 @@ class Partition:
         With one replica acks=1 waits for the commit too: clients count on reading back what a lone
         broker acknowledged, as they can with Apache Kafka.
         """
-        if self._env.flush_always:
-            must_commit = all_replicas or self.replica_count == 1
-            waits = must_commit and appended.end_offset > self.high_watermark
-        else:
-            unsynced = appended.end_offset - self._log.synced_offset
-            waits = unsynced >= self.config.flush_messages
-        if not waits:
+        must_commit = all_replicas or self.replica.is_alone
+        if not must_commit or appended.end_offset <= self.high_watermark:
             return None
         future: asyncio.Future[None] = self._env.loop.create_future()
         self._commits_awaited.append((appended.end_offset, future))
-        self._env.flusher.ask(self)
         return future
 
-    # -- sync -----------------------------------------------------------------------------------
+    # -- what the replica tells -------------------------------------------------------------------
 
-    def sync(self) -> Offset:
-        """Blocking; called by the flusher from a thread of its own."""
-        return self._log.sync()
+    def stands(self, standing: Standing) -> None:
+        if self.replica.is_leader:
+            if self._are_producers_stale:
+                self.producers = load_producers(self.log)
+                self._are_producers_stale = False
+        else:
+            self._lose_leadership()
+        self._env.standings.add(self)
 
-    def synced(self, offset: Offset) -> None:
-        """Everything below `offset` is durable."""
-        count = bisect_right(self._appended, offset, key=itemgetter(0))
-        if count:
-            size_bytes = sum(size for _, size in self._appended[:count])
-            del self._appended[:count]
-            self._advance(offset, size_bytes)
+    def _lose_leadership(self) -> None:
+        """What is not committed may yet be, or vanish: whoever waits asks the next leader."""
+        if self.log_end_offset > self.high_watermark:
+            self._are_producers_stale = True
+        self._appended.clear()
+        self._fail_waiting(NotLeaderOrFollower(f"{self.name} is not led by this node any more"))
+        self.wake()
+
+    def committed(self, index: LogIndex, end_offset: Offset) -> None:
+        if end_offset <= self.high_watermark:
+            return
+        count = bisect_right(self._appended, end_offset, key=itemgetter(0))
+        size_bytes = sum(size for _, size in self._appended[:count])
+        del self._appended[:count]
+        self._advance(end_offset, size_bytes)
+        if not self._commits_awaited:
+            return
         waiting = self._commits_awaited
         # Not sorted: a retried batch waits for an older offset than the one asked for before it.
-        self._commits_awaited = [item for item in waiting if item[0] > offset]
-        for end_offset, future in waiting:
-            if end_offset <= offset and not future.done():
+        self._commits_awaited = [item for item in waiting if item[0] > end_offset]
+        for wanted, future in waiting:
+            if wanted <= end_offset and not future.done():
                 future.set_result(None)
 
-    def sync_failed(self, error: StorageFailed) -> None:
-        """Nothing above the high watermark may be acknowledged any more."""
+    def appended(self, header: BatchHeader) -> None:
+        if not self._are_producers_stale:
+            self.producers.apply(header)
+
+    def control(self, payload: bytes) -> None:
+        offset = Offset(msgspec.msgpack.decode(payload, type=Trim).offset)
+        self._env.loop.create_task(self._trim(offset))
+
+    def cut(self, end_offset: Offset) -> None:
+        check(end_offset >= self.high_watermark, f"{self.name} lost what was committed")
+        self._are_producers_stale = True
+
+    def installed(self, snapshot: Snapshot) -> None:
+        self._are_producers_stale = True
+        self.high_watermark = max(self.high_watermark, self.log_start_offset)
+
+    def failed(self, error: StorageFailed) -> None:
+        """This object serves nothing any more; the table opens another one in its place."""
+        self.close(error)
+        self._env.standings.add(self)
+
+    def _advance(self, offset: Offset, size_bytes: int) -> None:
+        self.high_watermark = offset
+        if self._watchers:
+            for watcher in tuple(self._watchers):
+                watcher.committed(size_bytes)
+
+    def _fail_waiting(self, error: KafkaError) -> None:
         waiting, self._commits_awaited = self._commits_awaited, []
         for _, future in waiting:
             if not future.done():
@@ -302,20 +380,12 @@ class Partition:
     def flush_if_due(self) -> None:
         """`flush.ms`, and a closed segment: what no acknowledgement waits for is synced as well."""
         since_ms = self._unsynced_since_ms
-        if since_ms is None or self.closed:
+        if since_ms is None or self.closed is not None:
             return
         age_ms = self._env.clock.wall_ms() - since_ms
-        if age_ms >= self.config.flush_ms or self._log.has_unsynced_closed_segment:
+        if age_ms >= self.config.flush_ms or self.log.has_unsynced_closed_segment:
             self._unsynced_since_ms = None
-            self._env.flusher.ask(self)
-
-    def _advance(self, offset: Offset, size_bytes: int) -> None:
-        if offset < self.high_watermark:
-            check(False, f"high watermark of {self.name} would go back to {offset}")
-        self.high_watermark = offset
-        if self._watchers:
-            for watcher in tuple(self._watchers):
-                watcher.committed(size_bytes)
+            self._env.replicas.sync_log(self.replica)
 
     # -- read -----------------------------------------------------------------------------------
 
@@ -328,12 +398,13 @@ class Partition:
 
     def read(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> ReadResult:
         """Committed batches from the one that holds `offset` on."""
-        if not self._log.log_start_offset <= offset <= self.high_watermark:
+        log = self.log
+        if not log.log_start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
                 f"Offset {offset} of {self.name} is outside "
-                f"[{self._log.log_start_offset}, {self.high_watermark}]"
+                f"[{log.log_start_offset}, {self.high_watermark}]"
             )
-        return self._log.read(
+        return log.read(
             offset, max_bytes, limit_offset=self.high_watermark, at_least_one=at_least_one
         )
 
@@ -345,11 +416,11 @@ class Partition:
 
     def find_by_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
         """The first committed record that is not older than `timestamp`."""
-        return self._committed(self._log.find_by_timestamp(timestamp))
+        return self._committed(self.log.find_by_timestamp(timestamp))
 
     def max_timestamp(self) -> TimestampedOffset | None:
         """The committed record with the greatest timestamp."""
-        return self._committed(self._log.max_timestamp())
+        return self._committed(self.log.max_timestamp())
 
     def _committed(self, found: TimestampedOffset | None) -> TimestampedOffset | None:
         if found is None or found.offset >= self.high_watermark:
@@ -365,28 +436,53 @@ class Partition:
                 f"Cannot delete records of {self.name} before {offset}: the high watermark is "
                 f"{self.high_watermark}"
             )
-        if offset > self._log.log_start_offset:
-            await asyncio.to_thread(self._log.delete_before, offset)
-        return self._log.log_start_offset
+        if offset > self.log_start_offset:
+            self.replica.propose_control(msgspec.msgpack.encode(Trim(offset)))
+            await self._trim(offset)
+        return self.log_start_offset
+
+    async def _trim(self, offset: Offset) -> None:
+        if self.log_start_offset < offset <= self.log_end_offset:
+            self.replica.entries.drop_before(offset)
+            await asyncio.to_thread(self._delete_before, offset)
+
+    def _delete_before(self, offset: Offset) -> None:
+        """Blocking. What the journal does not know to be dropped must not be missing."""
+        self._env.replicas.journal.sync()
+        self.log.delete_before(offset)
+
+    async def expire(self, now_ms: TimestampMs) -> None:
+        """Drop what retention lets go."""
+        planned = self.replica.entries.expire(now_ms, self.high_watermark)
+        if planned is not None:
+            size_bytes = self.log.size_bytes
+            await asyncio.to_thread(self._delete_before, planned[0])
+            logger.info(
+                "retention deleted %d bytes of %s", size_bytes - self.log.size_bytes, self.name
+            )
 
     def set_config(self, config: TopicConfig) -> None:
         self.config = config
-        self._log.set_config(log_config(config))
+        self.log.set_config(log_config(config))
+        self.replica.flush_messages = self._env.flush_messages(config)
 
     def save_producers(self) -> None:
         """Write a producer snapshot at the end of the log. Blocking, small."""
-        offset = self._log.log_end_offset
-        self._log.save_snapshot(offset, self.producers.snapshot())
+        if self._are_producers_stale:
+            return
+        offset = self.log.log_end_offset
+        self.log.save_snapshot(offset, self.producers.snapshot())
         self.producers.saved_offset = offset
-        self._log.prune_snapshots(keep=SNAPSHOTS_KEPT)
+        self.log.prune_snapshots(keep=SNAPSHOTS_KEPT)
 
     def wake(self) -> None:
         """Have everyone who waits for data look again now."""
         for watcher in tuple(self._watchers):
             watcher.interrupt()
 
-    def close(self) -> None:
+    def close(self, reason: KafkaError | None = None) -> None:
         """Take no more requests: those that wait look again and find the partition gone."""
-        self.closed = True
+        error = reason or UnknownTopicOrPartition(f"{self.name} is being deleted")
+        self.closed = self.closed or error
         self.wake()
-        self.sync_failed(StorageFailed(f"{self.name} was closed"))
+        self._fail_waiting(reason or StorageFailed(f"{self.name} was closed"))

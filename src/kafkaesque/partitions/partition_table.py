@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from kafkaesque.model.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from kafkaesque.model.errors import (
+    KafkaError,
+    NotLeaderOrFollower,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from kafkaesque.model.ids import (
-    LeaderEpoch,
+    GroupId,
+    MemberId,
     PartitionIndex,
-    TimestampMs,
     TopicId,
     TopicPartition,
 )
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions.partition import Environment, Partition, load_producers, log_config
+from kafkaesque.partitions.producers import ProducerTable
+from kafkaesque.replication.entry_log import EntryLog
+from kafkaesque.replication.opening import first_start, new_replica, sync_found
+from kafkaesque.replication.replica_set import RAFT_CONFIG
 from kafkaesque.storage.directory import DataDirectory
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles
@@ -30,88 +41,199 @@ that a start after a crash reads few headers."""
 CLOSE_THREADS = 8
 """Closing a log that has unsynced records is a sync each; they share the disk's commits."""
 
+REOPEN_SECONDS = 1.0
+"""After the disk refused a partition, how long until it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A partition that this node is to have."""
+
+    index: PartitionIndex
+    group: GroupId
+    first_members: tuple[MemberId, ...]
+    """With which the group began, the preferred leader first; none for a replica that joins a
+    group which is already at work, and learns from its leader who belongs to it."""
+
+
+@dataclass(slots=True)
+class HostedTopic:
+    """What this node has of a topic; `partition_count` is that of the whole cluster."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    config: TopicConfig
+    partitions: dict[PartitionIndex, Partition] = field(default_factory=dict)
+    refused: dict[PartitionIndex, KafkaError] = field(default_factory=dict)
+    """Partitions of this node whose files could not be opened, and why. They are left as they are:
+    what is in them may be all there is."""
+
+
+class _Opened(NamedTuple):
+    """What a worker thread found on the disk."""
+
+    placement: Placement
+    entries: EntryLog
+    producers: ProducerTable
+
 
 class PartitionTable:
-    """All partitions of the node, by topic name and by topic id.
+    """All topics of the cluster, by name and by id, with the partitions that are on this node."""
 
-    A topic's partitions are numbered from 0 without a gap, so each topic is a list.
-    """
-
-    __slots__ = ("_by_id", "_by_name", "_clean", "_data", "_env", "_files", "_leader_epoch")
+    __slots__ = ("_by_id", "_by_name", "_clean", "_data", "_env", "_files", "_reopening")
 
     def __init__(
-        self,
-        data: DataDirectory,
-        files: OpenFiles,
-        env: Environment,
-        leader_epoch: LeaderEpoch,
-        *,
-        clean: bool,
+        self, data: DataDirectory, files: OpenFiles, env: Environment, *, clean: bool
     ) -> None:
         self._data = data
         self._files = files
         self._env = env
-        self._leader_epoch = leader_epoch
         self._clean = clean
-        self._by_name: dict[str, list[Partition]] = {}
-        self._by_id: dict[TopicId, list[Partition]] = {}
+        self._by_name: dict[str, HostedTopic] = {}
+        self._by_id: dict[TopicId, HostedTopic] = {}
+        self._reopening: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in tuple(self._by_name.values()):
-            yield from partitions
+        for topic in tuple(self._by_name.values()):
+            yield from tuple(topic.partitions.values())
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_name.values()))
+        return sum(len(topic.partitions) for topic in self._by_name.values())
 
     def get(self, topic: str, index: int) -> Partition:
-        partitions = self._by_name.get(topic)
-        if partitions is None or not 0 <= index < len(partitions):
+        """The partition, which this node leads. Raises what tells a client to look elsewhere."""
+        hosted = self._by_name.get(topic)
+        if hosted is None:
             raise UnknownTopicOrPartition("This server does not host this topic-partition.")
-        return partitions[index]
+        return _leading(hosted, index)
 
     def get_by_id(self, topic_id: TopicId, index: int) -> Partition:
-        partitions = self._by_id.get(topic_id)
-        if partitions is None:
+        hosted = self._by_id.get(topic_id)
+        if hosted is None:
             raise UnknownTopicId("This server does not host this topic ID.")
-        if not 0 <= index < len(partitions):
-            raise UnknownTopicOrPartition("This server does not host this topic-partition.")
-        return partitions[index]
+        return _leading(hosted, index)
 
-    def of_topic(self, topic: str) -> Sequence[Partition]:
-        return self._by_name.get(topic, ())
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The replica of this node, whoever leads."""
+        hosted = self._by_name.get(topic)
+        return None if hosted is None else hosted.partitions.get(PartitionIndex(index))
+
+    def of_topic(self, topic: str) -> Collection[Partition]:
+        """The replicas that this node has."""
+        hosted = self._by_name.get(topic)
+        return () if hosted is None else tuple(hosted.partitions.values())
+
+    def partition_count(self, topic: str) -> int:
+        """In the whole cluster; 0 for a topic that does not exist."""
+        hosted = self._by_name.get(topic)
+        return 0 if hosted is None else hosted.partition_count
 
     # -- make actual match desired ----------------------------------------------------------------
 
-    def open_blocking(
-        self, name: str, topic_id: TopicId, count: int, config: TopicConfig, *, is_new: bool
-    ) -> list[Partition]:
-        """Open the partitions that `name` has beyond those already open. Any thread."""
-        have = len(self._by_name.get(name, ()))
-        return [
-            self._open_one(name, topic_id, PartitionIndex(index), config, is_new=is_new)
-            for index in range(have, count)
-        ]
+    def know(self, name: str, topic_id: TopicId, partition_count: int, config: TopicConfig) -> None:
+        """There is such a topic; whether any of it is here, `open` says."""
+        hosted = self._by_id.get(topic_id)
+        if hosted is None:
+            hosted = HostedTopic(name, topic_id, partition_count, config)
+            self._by_name[name] = self._by_id[topic_id] = hosted
+        hosted.partition_count = partition_count
 
-    def _open_one(
-        self,
-        name: str,
-        topic_id: TopicId,
-        index: PartitionIndex,
-        config: TopicConfig,
-        *,
-        is_new: bool,
-    ) -> Partition:
-        directory = self._data.log_path(topic_id, index)
-        log = Log.open(directory, log_config(config), self._files, clean=self._clean or is_new)
-        return Partition(
-            TopicPartition(name, index),
-            topic_id,
-            log,
-            load_producers(log),
-            config,
-            self._leader_epoch,
-            self._env,
+    def topic_ids(self) -> Collection[TopicId]:
+        return tuple(self._by_id)
+
+    def hosted(self, topic_id: TopicId) -> Collection[PartitionIndex]:
+        hosted = self._by_id.get(topic_id)
+        return () if hosted is None else tuple(hosted.partitions)
+
+    async def open(self, topic_id: TopicId, placements: Sequence[Placement]) -> None:
+        """Open partitions without stopping the event loop; those that are open stay so."""
+        hosted = self._by_id[topic_id]
+        missing = [
+            place
+            for place in placements
+            if place.index not in hosted.partitions and place.index not in hosted.refused
+        ]
+        new = {place.group for place in missing if self._create(place)}
+        opened = await asyncio.to_thread(self._open_blocking, hosted, missing, new)
+        for found in opened:
+            self._serve(hosted, found, is_new=found.placement.group in new)
+
+    def _create(self, place: Placement) -> bool:
+        """Begin the group on this node, if it is new here."""
+        journal = self._env.replicas.journal
+        if journal.facts(place.group) is not None:
+            return False
+        journal.create(place.group, first_start(place.first_members))
+        return True
+
+    def _open_blocking(
+        self, hosted: HostedTopic, placements: Iterable[Placement], new: Collection[GroupId]
+    ) -> list[_Opened]:
+        opened = []
+        for place in placements:
+            try:
+                opened.append(self._open_one(hosted, place, is_new=place.group in new))
+            except KafkaError as error:
+                # One damaged partition must not keep the rest of the node from working.
+                logger.error("%s-%d cannot be served: %s", hosted.name, place.index, error)
+                hosted.refused[place.index] = error
+        return opened
+
+    def _open_one(self, hosted: HostedTopic, place: Placement, *, is_new: bool) -> _Opened:
+        directory = self._data.log_path(hosted.topic_id, place.index)
+        is_clean = self._clean or is_new
+        log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
+        journal = self._env.replicas.journal
+        entries = EntryLog.open(place.group, log, journal, is_clean=is_clean)
+        sync_found(entries, journal)
+        return _Opened(place, entries, load_producers(log))
+
+    def _serve(self, hosted: HostedTopic, found: _Opened, *, is_new: bool) -> Partition:
+        """Take part in the group from now on."""
+        place, entries, producers = found
+        env = self._env
+        restart = entries.restart()
+        name = TopicPartition(hosted.name, place.index)
+        high_watermark = entries.end_offset_of(max(restart.commit_index, restart.applied_index))
+        partition = Partition(name, hosted.topic_id, producers, hosted.config, high_watermark, env)
+        partition.replica = replica = new_replica(
+            place.group,
+            entries,
+            env.replicas,
+            partition,
+            RAFT_CONFIG,
+            flush_messages=env.flush_messages(hosted.config),
         )
+        hosted.partitions[place.index] = partition
+        env.replicas.add(replica)
+        is_preferred = is_new and place.first_members[:1] == (env.replicas.member,)
+        if is_preferred or replica.membership.voters == (env.replicas.member,):
+            replica.campaign()
+        return partition
+
+    async def close_partition(self, topic_id: TopicId, index: PartitionIndex) -> None:
+        """This node is no member any more: remove the replica and its files."""
+        hosted = self._by_id[topic_id]
+        partition = hosted.partitions.pop(index)
+        partition.close(NotLeaderOrFollower(f"{partition.name} has moved to other nodes"))
+        self._env.replicas.remove(partition.replica.group)
+        self._env.replicas.journal.forget(partition.replica.group)
+        await asyncio.to_thread(partition.log.delete)
+
+    async def delete(self, topic_id: TopicId) -> str | None:
+        """Stop serving a topic, then remove its files. Returns its name, if it was known."""
+        hosted = self._by_id.pop(topic_id, None)
+        if hosted is None:
+            return None
+        del self._by_name[hosted.name]
+        for partition in hosted.partitions.values():
+            partition.close()
+            self._env.replicas.remove(partition.replica.group)
+            self._env.replicas.journal.forget(partition.replica.group)
+        await asyncio.to_thread(_delete_logs, tuple(hosted.partitions.values()))
+        await asyncio.to_thread(self._data.delete_topic, topic_id)
+        return hosted.name
 
     def remove_leftovers(self, deleted: Collection[TopicId], alive: Collection[TopicId]) -> None:
         """Finish deletions that a crash cut short. What nobody deleted is never touched."""
@@ -121,41 +243,63 @@ class PartitionTable:
             elif topic_id not in alive:
                 logger.warning("%s belongs to no known topic and is left alone", topic_id)
 
-    def add(self, name: str, topic_id: TopicId, opened: Sequence[Partition]) -> None:
-        """Serve `opened` from now on. Event loop only, as is all that follows."""
-        partitions = self._by_name.setdefault(name, [])
-        self._by_id[topic_id] = partitions
-        partitions.extend(opened)
-
-    async def open(self, name: str, topic_id: TopicId, count: int, config: TopicConfig) -> None:
-        """Open new partitions without stopping the event loop."""
-        opened = await asyncio.to_thread(
-            self.open_blocking, name, topic_id, count, config, is_new=True
-        )
-        self.add(name, topic_id, opened)
-
-    async def delete(self, topic_id: TopicId) -> str:
-        """Stop serving a topic, then remove its files. Returns its name."""
-        partitions = self._by_id.pop(topic_id)
-        name = partitions[0].name.topic
-        del self._by_name[name]
-        for partition in partitions:
-            partition.close()
-        await asyncio.to_thread(_delete_logs, partitions)
-        await asyncio.to_thread(self._data.delete_topic, topic_id)
-        return name
-
-    def set_config(self, name: str, config: TopicConfig) -> None:
-        for partition in self._by_name.get(name, ()):
+    def set_config(self, topic_id: TopicId, config: TopicConfig) -> None:
+        hosted = self._by_id[topic_id]
+        hosted.config = config
+        for partition in hosted.partitions.values():
             partition.set_config(config)
+
+    # -- a disk that refused ----------------------------------------------------------------------
+
+    def reopen_later(self, partition: Partition) -> None:
+        """The disk refused: what it holds is found out anew, and what was never acknowledged may
+        go. Tried until it works."""
+        task = self._env.loop.create_task(self._reopen(partition))
+        self._reopening.add(task)
+        task.add_done_callback(self._reopening.discard)
+
+    async def _reopen(self, partition: Partition) -> None:
+        hosted = self._by_id.get(partition.topic_id)
+        index, group = partition.name.partition, partition.replica.group
+        self._env.replicas.remove(group)
+        place = Placement(index, group, ())
+        while hosted is not None and hosted.partitions.get(index) is partition:
+            await asyncio.sleep(REOPEN_SECONDS)
+            try:
+                found = await asyncio.to_thread(self._reopen_blocking, hosted, partition, place)
+            except KafkaError as error:
+                logger.error("%s cannot be opened yet: %s", partition.name, error)
+                continue
+            if hosted.partitions.get(index) is partition:
+                self._serve(hosted, found, is_new=False)
+                logger.warning("%s was opened again", partition.name)
+
+    def _reopen_blocking(
+        self, hosted: HostedTopic, partition: Partition, place: Placement
+    ) -> _Opened:
+        """What a failed sync left in the page cache looks sound and may never reach the disk: only
+        what was synced before counts. It is all that this replica ever acknowledged."""
+        synced_offset, failure = partition.log.synced_offset, partition.log.failure
+        partition.log.close(clean=False)
+        if failure is not None:
+            directory = self._data.log_path(hosted.topic_id, place.index)
+            log = Log.open(directory, log_config(hosted.config), self._files, clean=False)
+            log.truncate_to(max(synced_offset, log.log_start_offset))
+            log.close(clean=False)
+        return self._open_one(hosted, place, is_new=False)
 
     # -- keep in shape ------------------------------------------------------------------------
 
     async def maintain(self, producer_id_expiration_ms: int) -> None:
         """Drop what retention lets go, forget silent producers, save producer snapshots."""
         now_ms = self._env.clock.wall_ms()
-        await asyncio.to_thread(_apply_retention, tuple(self), now_ms)
         for partition in self:
+            if partition.closed is not None:
+                continue
+            try:
+                await partition.expire(now_ms)
+            except KafkaError as error:
+                logger.error("retention of %s is tried again later: %s", partition.name, error)
             partition.producers.expire(now_ms, producer_id_expiration_ms)
             grown = partition.log_end_offset - partition.producers.saved_offset
             if grown >= PRODUCER_SNAPSHOT_RECORDS and len(partition.producers):
@@ -167,42 +311,42 @@ class PartitionTable:
             for partition in self:
                 partition.flush_if_due()
 
+    def stop(self) -> None:
+        """Serve nobody any more. Event loop only; `close_all` then needs no event loop."""
+        for task in self._reopening:
+            task.cancel()
+        for partition in self:
+            partition.close(NotLeaderOrFollower("the broker is shutting down"))
+            self._env.replicas.remove(partition.replica.group)
+
     def close_all(self) -> bool:
         """Sync and close every log. True if all of them are now clean. Blocking."""
-        partitions = tuple(self)
-        for partition in partitions:
-            partition.close()
         with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as executor:
-            return all(executor.map(_close_cleanly, partitions))
+            return all(executor.map(_close_cleanly, tuple(self)))
+
+
+def _leading(hosted: HostedTopic, index: int) -> Partition:
+    partition = hosted.partitions.get(PartitionIndex(index))
+    if partition is not None:
+        partition.check_serves()
+        return partition
+    if index in hosted.refused:
+        raise hosted.refused[PartitionIndex(index)]
+    if 0 <= index < hosted.partition_count:
+        raise NotLeaderOrFollower("This server does not lead this topic-partition.")
+    raise UnknownTopicOrPartition("This server does not host this topic-partition.")
 
 
 def _close_cleanly(partition: Partition) -> bool:
     try:
         if len(partition.producers):
             partition.save_producers()
+        partition.replica.entries.close()
         partition.log.close(clean=True)
     except KafkaError as error:
         logger.error("%s was not closed cleanly: %s", partition.name, error)
         return False
     return True
-
-
-def _apply_retention(partitions: Sequence[Partition], now_ms: TimestampMs) -> None:
-    for partition in partitions:
-        if partition.closed:
-            continue
-        try:
-            gone = partition.log.apply_retention(now_ms, committed_offset=partition.high_watermark)
-        except KafkaError as error:
-            logger.error("retention of %s is tried again later: %s", partition.name, error)
-            continue
-        if gone.segments:
-            logger.info(
-                "retention deleted %d segment(s), %d bytes of %s",
-                gone.segments,
-                gone.size_bytes,
-                partition.name,
-            )
 
 
 def _delete_logs(partitions: Sequence[Partition]) -> None:

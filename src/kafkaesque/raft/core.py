@@ -93,6 +93,14 @@ class Raft:
         check(bool(proposals), "nothing was proposed")
         return self._value(self._leader().propose(proposals))
 
+    def refusal(self, size_bytes: int) -> Refusal | None:
+        """Why a proposal of `size_bytes` would not be taken now: for a driver that writes a batch
+        to its log before it proposes it, so that a full disk is known in time to say so."""
+        leader = self._transitions.leader
+        if leader is None or self._is_mute:
+            return Refusal.NOT_LEADER
+        return leader.refusal(size_bytes)
+
     def propose_membership(self, change: MembershipChange) -> LogIndex:
         """Append a MEMBERSHIP entry; its index. Raises Refused."""
         return self._value(self._leader().propose_membership(change))
@@ -260,6 +268,25 @@ class Raft:
         state = self._state
         role = self._transitions.role.role
         return Standing(role, state.term, state.leader_id, state.is_term_confirmed)
+
+    @property
+    def last_index(self) -> LogIndex:
+        return self._state.log.last_index
+
+    @property
+    def membership(self) -> Membership:
+        return self._state.membership
+
+    @property
+    def has_handed_over(self) -> bool:
+        """Leader, and a successor was told to stand: no promise of its silence holds any more."""
+        leader = self._transitions.leader
+        return leader is not None and leader.has_handed_over
+
+    @property
+    def is_transferring(self) -> bool:
+        leader = self._transitions.leader
+        return leader is not None and leader.transfer_target is not None
 
     @property
     def is_quiesced(self) -> bool:

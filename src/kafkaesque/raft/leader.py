@@ -96,13 +96,18 @@ class Leader:
 
     def propose(self, proposals: Sequence[Proposal]) -> LogIndex | Refusal:
         """The index of the first; the others follow without a gap."""
+        refusal = self.refusal(sum(proposal.size_bytes for proposal in proposals))
+        if refusal is not None:
+            return refusal
+        return self._append([(EntryKind.DATA, *proposal) for proposal in proposals])
+
+    def refusal(self, size_bytes: int) -> Refusal | None:
         if self.transfer_target is not None:
             return Refusal.TRANSFERRING
-        size_bytes = sum(proposal.size_bytes for proposal in proposals)
         uncommitted = self._uncommitted.size_bytes
         if uncommitted > 0 and uncommitted + size_bytes > self._state.config.uncommitted_bytes_max:
             return Refusal.OVERLOADED
-        return self._append([(EntryKind.DATA, *proposal) for proposal in proposals])
+        return None
 
     def propose_membership(self, change: MembershipChange) -> LogIndex | Refusal:
         state = self._state

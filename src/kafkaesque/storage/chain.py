@@ -98,6 +98,7 @@ class SegmentChain:
             self.note_unsynced(segment)
             if segment.size_bytes == header.size_bytes:
                 self.has_new_name = True
+                self.is_saved &= segment.base_offset == 0
 
     def _complain(self, error: StorageFailed) -> None:
         """Say so once, not for every producer that tries again on a full disk."""
@@ -109,6 +110,8 @@ class SegmentChain:
         """Begin a new segment. An empty one is replaced instead of closed."""
         if self.active.size_bytes == 0:
             self.segments.pop().unlink(self._files)
+        else:
+            self.active.unpin(self._files)
         segment = Segment(self._directory, SegmentFacts(base_offset))
         self.segments.append(segment)
         self.is_saved = False
@@ -190,6 +193,14 @@ class SegmentChain:
         self.is_saved = False
         segment.cut(self._files, position)
         segment.rebuild(self._files, self.config.index_interval_bytes)
+
+    def reset(self, base_offset: Offset) -> None:
+        """Delete all segments, from the end on, and begin at `base_offset`."""
+        for doomed in reversed(self.segments):
+            self.has_new_name |= doomed.size_bytes > 0
+            doomed.unlink(self._files)
+        self.segments = [Segment(self._directory, SegmentFacts(base_offset))]
+        self.unsynced = []
 
     def take_before(self, offset: Offset) -> list[Segment]:
         """Take out the segments that end at or before `offset`; never the active one."""

@@ -20,6 +20,7 @@ import msgspec
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage import durable_state
 from kafkaesque.storage.epochs import EpochStart
+from kafkaesque.storage.open_files import REAL_CALLS, SystemCalls
 from kafkaesque.storage.segment import SegmentFacts
 
 STRUCTURE_NAME: Final = "structure"
@@ -52,14 +53,16 @@ class SyncPoint(NamedTuple):
 _decode_structure = msgspec.json.Decoder(LogStructure).decode
 
 
-def save_structure(directory: str, structure: LogStructure) -> None:
-    durable_state.save(f"{directory}/{STRUCTURE_NAME}", msgspec.json.encode(structure))
+def save_structure(
+    directory: str, structure: LogStructure, calls: SystemCalls = REAL_CALLS
+) -> None:
+    durable_state.save(f"{directory}/{STRUCTURE_NAME}", msgspec.json.encode(structure), calls)
 
 
-def load_structure(directory: str) -> LogStructure | None:
+def load_structure(directory: str, calls: SystemCalls = REAL_CALLS) -> LogStructure | None:
     """None if there is none yet; StateDamaged if it cannot be read."""
     path = f"{directory}/{STRUCTURE_NAME}"
-    content = durable_state.load(path)
+    content = durable_state.load(path, calls)
     if content is None:
         return None
     try:

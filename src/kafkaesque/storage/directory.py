@@ -5,6 +5,7 @@
     <data>/clean-shutdown                         there only after a clean stop
     <data>/starts                                 how often a node was started on it
     <data>/journal/                               the controller's log
+    <data>/raft/                                  votes, terms and such of all Raft groups
     <data>/topics/<topic id>/<partition>/         one log
 
 Directories are named by topic id: a topic's name is a stranger's text and never becomes a path.
@@ -26,13 +27,15 @@ import msgspec
 from kafkaesque.model.errors import DataDirectoryInUse, check
 from kafkaesque.model.ids import NodeId, PartitionIndex, TopicId
 from kafkaesque.storage import durable_state
+from kafkaesque.storage.open_files import REAL_CALLS
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _LOCK_NAME: Final = "lock"
 _META_NAME: Final = "meta"
 _CLEAN_NAME: Final = "clean-shutdown"
 _STARTS_NAME: Final = "starts"
 _JOURNAL_NAME: Final = "journal"
+_RAFT_NAME: Final = "raft"
 _TOPICS_NAME: Final = "topics"
 
 
@@ -45,6 +48,10 @@ class Meta(msgspec.Struct, frozen=True):
 
     cluster_id: str
     node_id: NodeId
+    directory_id: UUID
+    """Names this disk: a node that comes with another one has forgotten what it promised."""
+    generation: int
+    """How many disks the node had before this one, as the cluster counts."""
     format_version: int = FORMAT_VERSION
 
 
@@ -108,6 +115,10 @@ class DataDirectory:
     def journal_path(self) -> Path:
         return self.path / _JOURNAL_NAME
 
+    @property
+    def raft_path(self) -> Path:
+        return self.path / _RAFT_NAME
+
     def log_path(self, topic_id: TopicId, partition: PartitionIndex) -> Path:
         """Where the log of a partition is, or will be."""
         return self.topic_path(topic_id) / str(partition)
@@ -152,7 +163,7 @@ class DataDirectory:
             os.unlink(marker)
         except FileNotFoundError:
             return False
-        durable_state.sync_directory(str(self.path))
+        REAL_CALLS.sync_directory(str(self.path))
         return True
 
     def _load_meta(self) -> Meta | None:

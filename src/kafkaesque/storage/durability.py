@@ -67,7 +67,7 @@ class Durability:
             for segment in work.segments:
                 segment.index.flush(self._files, lock)
             if work.structure is not None:
-                save_structure(self._directory, work.structure)
+                save_structure(self._directory, work.structure, self._files.calls)
             self._files.pwrite(self._point_file, encode_sync_point(work.point), 0)
         except OSError as error:
             if not self._is_lagging:
@@ -82,6 +82,8 @@ class Durability:
         try:
             self._files.pwrite(self._point_file, encode_sync_point(point), 0)
             self._files.sync(self._point_file)
+            # The file may be new: without its name recovery would guess an older, higher point.
+            self._files.calls.sync_directory(self._directory)
         except OSError as error:
             raise StorageFailed(f"cannot write {self._point_file.path}: {error}") from error
         self.synced_offset = min(self.synced_offset, point.end_offset)

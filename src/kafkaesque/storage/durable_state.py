@@ -11,6 +11,8 @@ import struct
 import zlib
 from typing import Final
 
+from kafkaesque.storage.open_files import REAL_CALLS, SystemCalls
+
 _HEADER: Final = struct.Struct(">4sII")
 """Magic, size of the content, CRC-32 of the content."""
 _MAGIC: Final = b"KQS1"
@@ -21,32 +23,33 @@ class StateDamaged(Exception):
     """The file is there and is not what was written."""
 
 
-def save(path: str, content: bytes) -> None:
+def save(path: str, content: bytes, calls: SystemCalls = REAL_CALLS) -> None:
     """Replace the state at `path`. Raises OSError, and then the old state stands."""
     temporary = path + TEMPORARY_SUFFIX
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    fd = calls.open(temporary, create=True)
     try:
+        calls.ftruncate(fd, 0)
         data = _HEADER.pack(_MAGIC, len(content), zlib.crc32(content)) + content
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.fsync(fd)
+        view, position = memoryview(data), 0
+        while position < len(data):
+            position += calls.pwrite(fd, view[position:], position)
+        calls.fdatasync(fd)
     finally:
-        os.close(fd)
-    os.rename(temporary, path)
-    sync_directory(os.path.dirname(path))
+        calls.close(fd)
+    calls.rename(temporary, path)
+    calls.sync_directory(os.path.dirname(path))
 
 
-def load(path: str) -> bytes | None:
+def load(path: str, calls: SystemCalls = REAL_CALLS) -> bytes | None:
     """The state at `path`, None if there never was one; StateDamaged if it is not whole."""
     try:
-        fd = os.open(path, os.O_RDONLY)
+        fd = calls.open(path, create=False)
     except FileNotFoundError:
         return None
     try:
-        data = os.read(fd, os.fstat(fd).st_size + 1)
+        data = calls.pread(fd, calls.stat(path).size_bytes + 1, 0)
     finally:
-        os.close(fd)
+        calls.close(fd)
     if len(data) < _HEADER.size:
         raise StateDamaged(f"{path} has {len(data)} bytes")
     magic, size_bytes, checksum = _HEADER.unpack_from(data)
@@ -54,12 +57,3 @@ def load(path: str) -> bytes | None:
     if magic != _MAGIC or len(content) != size_bytes or zlib.crc32(content) != checksum:
         raise StateDamaged(f"{path} fails its checksum")
     return content
-
-
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable."""
-    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -39,26 +39,21 @@ class IndexDamaged(Exception):
 class SparseIndex:
     """Entries in a file (`flushed_count` of them) followed by entries in memory."""
 
-    __slots__ = ("_tail", "file", "flushed_count")
+    __slots__ = ("_tail", "count", "file", "flushed_count")
 
     def __init__(self, file: OpenFile, flushed_count: int = 0) -> None:
         self.file = file
         self.flushed_count = flushed_count
+        self.count = flushed_count
+        """Of all entries, also those in memory."""
         self._tail: bytearray | None = None
-
-    @property
-    def count(self) -> int:
-        return self.flushed_count + self._tail_count
-
-    @property
-    def _tail_count(self) -> int:
-        return len(self._tail) // ENTRY_SIZE_BYTES if self._tail else 0
 
     def append(self, offset_delta: int, position: int, timestamp_before: int) -> None:
         facts = _FACTS.pack(offset_delta, position, timestamp_before)
         if self._tail is None:
             self._tail = bytearray()
         self._tail += facts + _CHECKSUM.pack(zlib.crc32(facts))
+        self.count += 1
 
     def floor_offset(self, files: OpenFiles, offset_delta: int) -> Entry:
         """The last entry at or below `offset_delta`."""

@@ -10,7 +10,6 @@ Offsets: log_start_offset <= synced_offset <= log_end_offset.
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +23,7 @@ from kafkaesque.storage.chain import ReadRange, ReadResult, SegmentChain
 from kafkaesque.storage.checkpoint import LogStructure, SyncPoint
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.durability import Durability, SyncWork
-from kafkaesque.storage.epochs import NO_EPOCH_START, EpochStart
+from kafkaesque.storage.epochs import NO_EPOCH_START, EpochStart, LeaderEpochs
 from kafkaesque.storage.lookup import TimestampedOffset, find_first, find_latest
 from kafkaesque.storage.open_files import OpenFiles
 from kafkaesque.storage.recovery import Recovered, recover
@@ -99,6 +98,10 @@ class Log:
         self._chain.config = config
 
     @property
+    def files(self) -> OpenFiles:
+        return self._files
+
+    @property
     def directory(self) -> Path:
         return Path(self._directory)
 
@@ -152,7 +155,7 @@ class Log:
             if header.leader_epoch > self._epochs.latest:
                 self._epochs.assign(header.leader_epoch, header.base_offset)
                 self._is_saved &= self._epochs.is_told_by_latest
-            self.log_end_offset = header.next_offset
+            self.log_end_offset = Offset(header.base_offset + header.last_offset_delta + 1)
 
     def read(
         self, offset: Offset, max_bytes: int, *, limit_offset: Offset, at_least_one: bool = True
@@ -201,6 +204,19 @@ class Log:
                         yield header
         except OSError as error:
             raise self._unreadable(error) from error
+
+    @property
+    def active_base_offset(self) -> Offset:
+        """First offset of the segment that is written to: that of the last batch if it began it."""
+        return self._chain.segments[-1].base_offset
+
+    def segment(self, base_offset: Offset) -> Segment:
+        """To be read at places that the caller knows of. OffsetOutOfRange if it is gone."""
+        with self._lock:
+            segment = self._chain.segments[self._chain.number_of(base_offset)]
+        if segment.base_offset != base_offset:
+            raise OffsetOutOfRange(f"{self._directory} has no segment {base_offset}")
+        return segment
 
     def find_by_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
         """The first record with a timestamp of at least `timestamp`."""
@@ -334,7 +350,9 @@ class Log:
         self._epochs.drop_from(end_offset)
         self._is_saved = False
         self.log_end_offset = end_offset
-        snapshots.delete_snapshots(self._directory, before=_FIRST_OFFSET, behind=end_offset)
+        snapshots.delete_snapshots(
+            self._directory, before=_FIRST_OFFSET, behind=end_offset, calls=self._files.calls
+        )
 
     def delete_before(self, offset: Offset) -> None:
         """Make `offset` the first one, durably; segments that end before it are deleted."""
@@ -372,6 +390,19 @@ class Log:
             self._start_at(start)
         return Deleted(count, size_bytes)
 
+    def plan_retention(self, now_ms: int, committed_offset: Offset) -> Offset:
+        """Where the log may start by its settings: the first offset of a segment.
+
+        Nothing is deleted: `delete_before` does that. A last segment that is expired as a whole is
+        closed, so that it can go.
+        """
+        with self._lock:
+            chain = self._chain
+            count = self._count_expired(now_ms, committed_offset)
+            if count == len(chain.segments):
+                chain.roll(self.log_end_offset)
+            return chain.segments[count].base_offset
+
     def _count_expired(self, now_ms: int, committed_offset: Offset | None) -> int:
         facts = [segment.facts() for segment in self._chain.segments]
         end = self.log_end_offset
@@ -393,18 +424,59 @@ class Log:
             segment.unlink(self._files)
         self._sync()
 
+    def reset_to(self, offset: Offset) -> None:
+        """Remove every batch, durably, and go on at `offset`, wherever that is.
+
+        Of a log without batches nothing on disk is changed until it has one.
+        """
+        with self._slow:
+            with self._lock:
+                self._durability.refuse_if_failed()
+                is_empty = all(segment.size_bytes == 0 for segment in self._chain.segments)
+                if not is_empty:
+                    empty = SyncPoint(offset, SegmentFacts(offset), NO_EPOCH_START)
+                    self._durability.lower(empty)
+                    self._is_saved = False
+                self._chain.reset(offset)
+                self._epochs = LeaderEpochs()
+                self.log_start_offset = self.log_end_offset = offset
+                self._durability.synced_offset = offset
+            snapshots.delete_snapshots(
+                self._directory, before=offset, behind=offset, calls=self._files.calls
+            )
+            self._sync()
+
+    def rewrite_at(self, base_offset: Offset, position: int, data: bytes | memoryview) -> None:
+        """Put bytes that are known to be right over damaged ones, durably."""
+        segment = self.segment(base_offset)
+        with self._slow:
+            self._durability.refuse_if_failed()
+            try:
+                self._files.pwrite(segment.file, data, position)
+            except OSError as error:
+                raise StorageFailed(f"cannot write {segment.file.path}: {error}") from error
+            try:
+                self._files.sync(segment.file)
+            except OSError as error:
+                path = segment.file.path
+                raise self._durability.fail(f"fsync of {path} failed: {error}") from error
+
     def save_snapshot(self, offset: Offset, content: bytes) -> None:
         """Keep `content` beside the segments as the state at `offset`."""
-        snapshots.save_snapshot(self._directory, offset, content)
+        snapshots.save_snapshot(self._directory, offset, content, self._files.calls)
 
     def latest_snapshot(self, offset: Offset) -> tuple[Offset, bytes] | None:
         """The last sound snapshot at or before `offset`, with its offset."""
-        return snapshots.latest_snapshot(self._directory, offset)
+        return snapshots.latest_snapshot(self._directory, offset, self._files.calls)
 
     def prune_snapshots(self, keep: int) -> None:
         """Delete all but the last `keep` snapshots, and those before the log's start."""
         snapshots.delete_snapshots(
-            self._directory, before=self.log_start_offset, behind=self.log_end_offset, keep=keep
+            self._directory,
+            before=self.log_start_offset,
+            behind=self.log_end_offset,
+            keep=keep,
+            calls=self._files.calls,
         )
 
     def close(self, clean: bool = True) -> None:
@@ -419,4 +491,4 @@ class Log:
     def delete(self) -> None:
         """Remove the log with its directory."""
         self.close(clean=False)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._files.calls.remove_tree(self._directory)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import threading
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import check
 
@@ -24,8 +25,15 @@ _SHARE_OF_LIMIT: Final = 4
 """A quarter of the descriptors for logs; most of the rest is for connections."""
 
 
+class FileStat(NamedTuple):
+    size_bytes: int
+    modified_ms: int
+    """Wall clock."""
+
+
 class SystemCalls:
-    """What is asked of the operating system, in one place so that a test can make it fail."""
+    """What is asked of the operating system, in one place so that a test can make it fail and a
+    simulation can put a disk of its own behind it."""
 
     def open(self, path: str, *, create: bool) -> int:
         return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
@@ -47,11 +55,40 @@ class SystemCalls:
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def stat(self, path: str) -> FileStat:
+        found = os.stat(path)
+        return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a directory."""
+        return os.path.exists(path)
+
+    def list_names(self, path: str) -> list[str]:
+        """The names in a directory, in no order."""
+        return os.listdir(path)
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path)
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Atomically, in place of what had the new name; durable once the directory is synced."""
+        os.rename(path, new_path)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """As far as that is possible."""
+        shutil.rmtree(path, ignore_errors=True)
+
+
+REAL_CALLS: Final = SystemCalls()
 
 
 class OpenFile:
@@ -69,13 +106,14 @@ class OpenFile:
 class OpenFiles:
     """At most `files_max` descriptors, except while more than that many are in use at once."""
 
-    __slots__ = ("_lock", "_open", "calls", "files_max")
+    __slots__ = ("_lock", "_open", "_pinned_count", "calls", "files_max")
 
     def __init__(self, files_max: int | None = None, calls: SystemCalls | None = None) -> None:
         self.files_max = default_files_max() if files_max is None else files_max
         check(self.files_max >= 1, "a node needs at least one open file")
-        self.calls = calls or SystemCalls()
+        self.calls = calls or REAL_CALLS
         self._open: OrderedDict[OpenFile, None] = OrderedDict()
+        self._pinned_count = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -99,6 +137,24 @@ class OpenFiles:
             file.users -= 1
             if file.is_leaving and file.users == 0:
                 self._close(file)
+
+    def pin(self, file: OpenFile) -> int:
+        """A descriptor that stays valid until `unpin`; -1 if enough files are pinned already.
+
+        For a file that is written again and again: acquire and release cost more than the rest of
+        a small append. Only half of the descriptors can be pinned, so that the bound holds.
+        """
+        if self._pinned_count >= self.files_max // 2:
+            return -1
+        fd = self.acquire(file, create=True)
+        with self._lock:
+            self._pinned_count += 1
+        return fd
+
+    def unpin(self, file: OpenFile) -> None:
+        with self._lock:
+            self._pinned_count -= 1
+        self.release(file)
 
     def pread(self, file: OpenFile, size_bytes: int, position: int) -> bytes:
         """Up to `size_bytes` from `position`; fewer only at the end of the file."""
@@ -146,14 +202,14 @@ class OpenFiles:
     def size_bytes(self, file: OpenFile) -> int:
         """The file's size; 0 if there is none."""
         try:
-            return os.stat(file.path).st_size
+            return self.calls.stat(file.path).size_bytes
         except FileNotFoundError:
             return 0
 
     def modified_ms(self, file: OpenFile) -> int:
         """When the file was last written, in wall-clock milliseconds; 0 if there is none."""
         try:
-            return os.stat(file.path).st_mtime_ns // 1_000_000
+            return self.calls.stat(file.path).modified_ms
         except FileNotFoundError:
             return 0
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import CorruptMessage
@@ -27,7 +26,7 @@ from kafkaesque.storage.checkpoint import (
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.durable_state import TEMPORARY_SUFFIX, StateDamaged
 from kafkaesque.storage.epochs import NO_EPOCH_START, LeaderEpochs
-from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 from kafkaesque.storage.scanning import iter_verified
 from kafkaesque.storage.segment import OFFSET_DELTA_MAX, Segment, SegmentFacts
 
@@ -53,39 +52,41 @@ class Recovered(NamedTuple):
 
 def recover(directory: str, config: LogConfig, files: OpenFiles, *, clean: bool) -> Recovered:
     """Open the log in `directory`, which is made if it is not there."""
-    point = _load_sync_point(directory)
-    structure = _load_structure(directory, point)
+    point = _load_sync_point(directory, files.calls)
+    structure = _load_structure(directory, point, files.calls)
     if clean and point is not None and structure is not None:
-        recovered = _open_clean(directory, structure, point)
+        recovered = _open_clean(directory, structure, point, files)
         if recovered is not None:
             return recovered
         _log.warning("%s was not closed cleanly after all", directory)
-    if point is None and not os.path.isdir(directory):
-        os.makedirs(directory)
+    if point is None and not files.calls.exists(directory):
+        files.calls.make_directories(directory)
         segment = Segment(directory, SegmentFacts(_FIRST_OFFSET))
         start = _FIRST_OFFSET
         return Recovered([segment], start, start, start, LeaderEpochs(), True, False)
     return _Recovery(directory, config, files).run(structure, point)
 
 
-def _load_sync_point(directory: str) -> SyncPoint | None:
+def _load_sync_point(directory: str, calls: SystemCalls) -> SyncPoint | None:
     try:
-        fd = os.open(f"{directory}/{SYNC_POINT_NAME}", os.O_RDONLY)
+        fd = calls.open(f"{directory}/{SYNC_POINT_NAME}", create=False)
     except FileNotFoundError:
         return None
     try:
-        return decode_sync_point(os.read(fd, SYNC_POINT_SIZE_BYTES + 1))
+        return decode_sync_point(calls.pread(fd, SYNC_POINT_SIZE_BYTES + 1, 0))
     finally:
-        os.close(fd)
+        calls.close(fd)
 
 
-def _load_structure(directory: str, point: SyncPoint | None) -> LogStructure | None:
+def _load_structure(
+    directory: str, point: SyncPoint | None, calls: SystemCalls
+) -> LogStructure | None:
     """None if there should be one that can be read, and is not.
 
     A log has none as long as its first segment and its first epoch are the only ones.
     """
     try:
-        structure = load_structure(directory)
+        structure = load_structure(directory, calls)
     except StateDamaged as error:
         _log.error("%s; finding out from the segments instead", error)
         return None
@@ -97,14 +98,12 @@ def _load_structure(directory: str, point: SyncPoint | None) -> LogStructure | N
     return LogStructure()
 
 
-def _open_clean(directory: str, structure: LogStructure, point: SyncPoint) -> Recovered | None:
+def _open_clean(
+    directory: str, structure: LogStructure, point: SyncPoint, files: OpenFiles
+) -> Recovered | None:
     """The log as the small files describe it; None if the active segment contradicts them."""
     active = Segment(directory, point.segment)
-    try:
-        size_bytes = os.stat(active.file.path).st_size
-    except FileNotFoundError:
-        size_bytes = 0
-    if size_bytes != active.size_bytes:
+    if files.size_bytes(active.file) != active.size_bytes:
         return None
     closed = [facts for facts in structure.closed if facts.base_offset < active.base_offset]
     segments = [Segment(directory, facts) for facts in closed]
@@ -151,7 +150,9 @@ class _Recovery:
             start = self._log_end_offset
             self._segments.append(Segment(self._directory, SegmentFacts(start)))
         end = self._log_end_offset
-        snapshots.delete_snapshots(self._directory, before=_FIRST_OFFSET, behind=end)
+        snapshots.delete_snapshots(
+            self._directory, before=_FIRST_OFFSET, behind=end, calls=self._files.calls
+        )
         synced = min(point.end_offset, end)
         return Recovered(
             self._segments, Offset(start), end, synced, self._epochs, is_new, self._is_changed
@@ -160,10 +161,10 @@ class _Recovery:
     def _list_bases(self) -> list[Offset]:
         """The base offsets of the segment files, ascending; leftovers of a crash are removed."""
         bases = []
-        for name in os.listdir(self._directory):
+        for name in self._files.calls.list_names(self._directory):
             stem = name.removesuffix(_LOG_SUFFIX)
             if name.endswith(TEMPORARY_SUFFIX):
-                os.unlink(f"{self._directory}/{name}")
+                self._files.calls.unlink(f"{self._directory}/{name}")
             elif stem != name and stem.isdecimal():
                 bases.append(Offset(int(stem)))
         return sorted(bases)
@@ -217,7 +218,8 @@ class _Recovery:
         """The segment with the sync point, as it was then; None if it was deleted since."""
         segment = Segment(self._directory, point.segment)
         size_bytes = self._files.size_bytes(segment.file)
-        if size_bytes == 0 and segment.size_bytes > 0 and not os.path.exists(segment.file.path):
+        is_missing = not self._files.calls.exists(segment.file.path)
+        if is_missing and segment.size_bytes > 0:
             if not self._segments:
                 _log.warning("%s is gone; the log starts behind it", segment.file.path)
                 return None

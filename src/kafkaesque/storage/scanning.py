@@ -22,7 +22,8 @@ from kafkaesque.records.batch import (
     read_header,
     verify_crc,
 )
-from kafkaesque.records.crc32c import crc32c_within
+from kafkaesque.records.crc32c import crc32c
+from kafkaesque.records.native import compiled
 
 Read = Callable[[int, int], bytes]
 """(size_bytes, position) -> bytes, fewer only at the end."""
@@ -53,6 +54,7 @@ class Cut(NamedTuple):
     damage: Damage | None
 
 
+@compiled(Cut, BATCH_SIZE_BYTES_MAX)
 def cut_batches(
     chunk: bytes, offset: Offset, limit_offset: Offset, max_bytes: int, at_least_one: bool
 ) -> Cut:
@@ -61,7 +63,7 @@ def cut_batches(
     `chunk` starts with a batch at or before `offset`. With `at_least_one` the first batch is taken
     whatever its size.
     """
-    length = len(chunk)
+    length, view = len(chunk), memoryview(chunk)
     start = position = 0
     next_offset = offset
     while position + HEADER_SIZE_BYTES <= length:
@@ -82,7 +84,7 @@ def cut_batches(
         if end > length:
             missing_bytes = size_bytes if position == start else 0
             return Cut(start, position, next_offset, missing_bytes, None)
-        if crc32c_within(chunk, position + CHECKSUMMED_POSITION, end) != crc:
+        if crc32c(view[position + CHECKSUMMED_POSITION : end]) != crc:
             return Cut(start, position, next_offset, 0, Damage(position, "checksum mismatch"))
         next_offset = Offset(base_offset + delta + 1)
         position = end

@@ -7,7 +7,6 @@ log's affair. Not safe for several threads by itself: the log's lock guards what
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -49,6 +48,7 @@ class Segment:
     __slots__ = (
         "_indexed_position",
         "_needs_repair",
+        "_pinned_fd",
         "_recent",
         "base_offset",
         "file",
@@ -73,6 +73,8 @@ class Segment:
         self._indexed_position = facts.size_bytes
         self._recent: dict[int, int] | None = None
         self._needs_repair = False
+        self._pinned_fd = -1
+        """Of `file` while batches are appended to it."""
 
     def facts(self) -> SegmentFacts:
         return SegmentFacts(
@@ -109,8 +111,14 @@ class Segment:
         """Write the batch behind the others, or raise StorageFailed and leave no trace of it."""
         if self._needs_repair:
             self._repair(files)
+        position = self.size_bytes
         try:
-            files.pwrite(self.file, buffer, self.size_bytes)
+            fd = self._pinned_fd
+            if fd < 0:
+                fd = self._pinned_fd = files.pin(self.file)
+            if fd < 0 or files.calls.pwrite(fd, buffer, position) != len(buffer):
+                # No descriptor to spare, or not all was written: the long way, from the start.
+                files.pwrite(self.file, buffer, position)
         except OSError as error:
             self._needs_repair = True
             try:
@@ -118,9 +126,14 @@ class Segment:
             except StorageFailed as repair_error:
                 _log.error("%s", repair_error)
             raise StorageFailed(f"cannot write {self.file.path}: {error}") from error
-        position = self.size_bytes
         self.note(header, now_ms, interval_bytes)
         self.remember(header.base_offset, position)
+
+    def unpin(self, files: OpenFiles) -> None:
+        """Nothing is appended for now: the descriptor is one like the others."""
+        if self._pinned_fd >= 0:
+            self._pinned_fd = -1
+            files.unpin(self.file)
 
     def note(self, header: BatchHeader, now_ms: int, interval_bytes: int) -> None:
         """Account for a batch that now stands at the end of the file."""
@@ -202,7 +215,10 @@ class Segment:
         self.max_timestamp_position = fresh.max_timestamp_position
         self._indexed_position = fresh._indexed_position
         self._recent = None
-        files.truncate(self.index.file, 0)
+        if files.size_bytes(self.index.file) > 0:
+            files.truncate(self.index.file, 0)
+            # Or a crash could bring back entries that are whole, and true of batches that are gone.
+            files.sync(self.index.file)
         fresh.index.file = self.index.file
         self.index = fresh.index
 
@@ -215,6 +231,7 @@ class Segment:
 
     def forget(self, files: OpenFiles) -> None:
         """Give back the descriptors."""
+        self.unpin(files)
         files.forget(self.file)
         files.forget(self.index.file)
 
@@ -223,10 +240,11 @@ class Segment:
 
         A file that cannot be removed is left for the next recovery, which finds it useless.
         """
+        self.unpin(files)
         for file in (self.file, self.index.file):
             files.forget(file)
             try:
-                os.unlink(file.path)
+                files.calls.unlink(file.path)
             except FileNotFoundError:
                 pass
             except OSError as error:

@@ -8,33 +8,37 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from typing import Final
 
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage import durable_state
+from kafkaesque.storage.open_files import REAL_CALLS, SystemCalls
 
 _log = logging.getLogger("kafkaesque.storage")
 
 _SUFFIX: Final = ".snapshot"
 
 
-def save_snapshot(directory: str, offset: Offset, content: bytes) -> None:
+def save_snapshot(
+    directory: str, offset: Offset, content: bytes, calls: SystemCalls = REAL_CALLS
+) -> None:
     path = _path(directory, offset)
     try:
-        durable_state.save(path, content)
+        durable_state.save(path, content, calls)
     except OSError as error:
         raise StorageFailed(f"cannot write {path}: {error}") from error
 
 
-def latest_snapshot(directory: str, offset: Offset) -> tuple[Offset, bytes] | None:
+def latest_snapshot(
+    directory: str, offset: Offset, calls: SystemCalls = REAL_CALLS
+) -> tuple[Offset, bytes] | None:
     """The last sound snapshot at or before `offset`."""
-    for at in reversed(list_snapshots(directory)):
+    for at in reversed(list_snapshots(directory, calls)):
         if at > offset:
             continue
         try:
-            content = durable_state.load(_path(directory, at))
+            content = durable_state.load(_path(directory, at), calls)
         except (durable_state.StateDamaged, OSError) as error:
             _log.warning("ignoring a snapshot: %s", error)
             continue
@@ -43,23 +47,30 @@ def latest_snapshot(directory: str, offset: Offset) -> tuple[Offset, bytes] | No
     return None
 
 
-def list_snapshots(directory: str) -> list[Offset]:
+def list_snapshots(directory: str, calls: SystemCalls = REAL_CALLS) -> list[Offset]:
     """The offsets that have a snapshot, ascending."""
-    stems = [name.removesuffix(_SUFFIX) for name in os.listdir(directory) if name.endswith(_SUFFIX)]
+    names = calls.list_names(directory)
+    stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
     return sorted(Offset(int(stem)) for stem in stems if stem.isdecimal())
 
 
 def delete_snapshots(
-    directory: str, *, before: Offset, behind: Offset, keep: int | None = None
+    directory: str,
+    *,
+    before: Offset,
+    behind: Offset,
+    keep: int | None = None,
+    calls: SystemCalls = REAL_CALLS,
 ) -> None:
     """Delete those before or behind the offsets given, and of the rest all but the last `keep`."""
-    offsets = list_snapshots(directory)
+    offsets = list_snapshots(directory, calls)
     wanted = [offset for offset in offsets if before <= offset <= behind]
     if keep is not None:
         wanted = wanted[len(wanted) - min(keep, len(wanted)) :]
-    for offset in set(offsets) - set(wanted):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(_path(directory, offset))
+    for offset in offsets:
+        if offset not in wanted:
+            with contextlib.suppress(FileNotFoundError):
+                calls.unlink(_path(directory, offset))
 
 
 def _path(directory: str, offset: Offset) -> str:

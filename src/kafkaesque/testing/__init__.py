@@ -17,15 +17,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkaesque.testing.broker import Broker
     from kafkaesque.testing.clock import ManualClock
+    from kafkaesque.testing.cluster import Cluster
+    from kafkaesque.testing.cluster_processes import ClusterProcesses
     from kafkaesque.testing.namespace import Namespace
     from kafkaesque.testing.node_thread import BrokerFailed
     from kafkaesque.testing.records import Received, RecordSpec
 
-__all__ = ["Broker", "BrokerFailed", "ManualClock", "Namespace", "Received", "RecordSpec"]
+__all__ = [
+    "Broker",
+    "BrokerFailed",
+    "Cluster",
+    "ClusterProcesses",
+    "ManualClock",
+    "Namespace",
+    "Received",
+    "RecordSpec",
+]
 
 _HOMES = {
     "Broker": "broker",
     "BrokerFailed": "node_thread",
+    "Cluster": "cluster",
+    "ClusterProcesses": "cluster_processes",
     "ManualClock": "clock",
     "Namespace": "namespace",
     "Received": "records",

@@ -52,6 +52,11 @@ class BrokerProcess:
 
     def start(self) -> Self:
         """Start, or start again on the same port, and wait until it serves."""
+        self.launch()
+        return self.wait_ready()
+
+    def launch(self) -> None:
+        """Start without waiting: a broker may need others to be there first."""
         directory = self.data.parent
         directory.mkdir(parents=True, exist_ok=True)
         address = self.facts.get("kafka", self._listen)
@@ -73,7 +78,10 @@ class BrokerProcess:
                 env=self._environment,
                 start_new_session=True,
             )
-        self.facts = self._read_ready(self._process)
+
+    def wait_ready(self) -> Self:
+        if self._process is not None:
+            self.facts = self._read_ready(self._process)
         return self
 
     def _read_ready(self, process: subprocess.Popen[bytes]) -> dict[str, str]:
@@ -104,7 +112,8 @@ class BrokerProcess:
 
     def signal(self, number: int) -> None:
         """Send any signal: SIGSTOP and SIGCONT to pause and go on."""
-        os.kill(self.pid, number)
+        if self._process is not None:
+            self._process.send_signal(number)
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kafkaesque.broker.node import Node
@@ -40,6 +40,42 @@ async def delete_topics(node: Node, names: Sequence[str]) -> None:
         return controller.delete_topics([by_name[name] for name in names if name in by_name])
 
     await node.context.cluster.submit(operation)
+
+
+async def have_topic(
+    node: Node, name: str, counts: Sequence[int], configs: Mapping[str, str]
+) -> None:
+    """By way of the controller, wherever it is. `counts`: partitions and replicas, -1 for the
+    default."""
+    from kafkaesque.cluster.operations import WantedTopic
+
+    partition_count, replication_factor = counts
+    wanted = WantedTopic(name, partition_count, replication_factor, dict(configs))
+    refused = await node.context.cluster.create_topics([wanted])
+    for error in refused.values():
+        raise error
+
+
+class Cut(NamedTuple):
+    """What is lost between a broker and `other`."""
+
+    other: int
+    is_in: bool
+    is_out: bool
+
+
+async def cut(node: Node, cuts: Iterable[Cut]) -> None:
+    from kafkaesque.model.ids import NodeId
+
+    for other, is_in, is_out in cuts:
+        node.context.cluster.links.partition(NodeId(other), cut_in=is_in, cut_out=is_out)
+
+
+async def heal(node: Node, others: Iterable[int]) -> None:
+    from kafkaesque.model.ids import NodeId
+
+    for other in others:
+        node.context.cluster.links.heal(NodeId(other))
 
 
 async def maintain(node: Node) -> None:

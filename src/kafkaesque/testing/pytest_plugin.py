@@ -1,4 +1,4 @@
-"""The pytest plugin: a broker per test process, and a namespace of topics per test.
+"""The pytest plugin: a broker per test process, a namespace of topics per test, and a cluster.
 
 Registered as the entry point `kafkaesque`, so pytest loads it in every run of an environment that
 has the package. Hence nothing of the broker or its client is imported before a fixture needs it.
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkaesque.model.clock import Clock
     from kafkaesque.testing.broker import Broker, PlainValue
     from kafkaesque.testing.client import Client
+    from kafkaesque.testing.cluster import Cluster
     from kafkaesque.testing.namespace import Namespace
 
 _MARKER = (
@@ -75,6 +76,22 @@ def kafkaesque(request: pytest.FixtureRequest) -> Iterator[Namespace]:
         Client(broker.bootstrap_servers) as client,
     ):
         yield Namespace(broker, client, request.node.name)
+
+
+@pytest.fixture(scope="session")
+def _kafkaesque_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    from kafkaesque.testing.cluster import Cluster
+
+    with Cluster(3, settings=_shared_settings(pytestconfig)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafkaesque_cluster(_kafkaesque_cluster: Cluster) -> Iterator[Cluster]:
+    """Three brokers that the tests of this process share; what a test breaks is mended behind it."""
+    yield _kafkaesque_cluster
+    _kafkaesque_cluster.mend()
+    _kafkaesque_cluster.check()
 
 
 def _shared_settings(config: pytest.Config) -> dict[str, PlainValue]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafkaesque.model.errors import ProtocolError
 from kafkaesque.model.limits import TAGGED_FIELDS_MAX
-from kafkaesque.wire import messages
+from kafkaesque.wire import messages, native
 from kafkaesque.wire.bounds import skip_tags
 from kafkaesque.wire.table import Message, Request, Response
 
@@ -207,6 +207,9 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
         raise ProtocolError("client_id is not UTF-8") from error
     # As RequestHeader(...) would, without its Python-level constructor: this runs per request.
     return _make_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
+
+
+decode_request_header = native.header_reader(decode_request_header, RequestHeader, _RULES)
 
 
 def _unsupported(api_key: int, api_version: int, correlation_id: int) -> UnsupportedRequest:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from kafkaesque.model.errors import ProtocolError
+from kafkaesque.wire import native
 from kafkaesque.wire.bounds import (
     STRING_LENGTH_MAX,
     LocalProtocolError,
@@ -61,16 +62,14 @@ def encode(message: Message, version: int) -> Buffers:
     return buffers
 
 
-def encode_response_frame(message: Response, version: int, correlation_id: int) -> Buffers:
-    """A whole response: length, response header, body."""
-    buffers = encode(message, version)
-    size_bytes = sum(map(len, buffers))
-    if _response_header_is_flexible(message, version):
-        header = _pack_flexible_header(size_bytes + 5, correlation_id)
-    else:
-        header = _pack_header(size_bytes + 4, correlation_id)
-    buffers[0] = header + buffers[0]
-    return buffers
+def encode_response_frame(
+    message: Response, version: int, correlation_id: int
+) -> tuple[Buffers, int]:
+    """A whole response (length, response header, body) and its size in bytes."""
+    cls = type(message)
+    writer = cls.compiled_frame_writers.get(version) or _make_frame_writer(cls, version)
+    framed: tuple[Buffers, int] = writer(message, correlation_id)
+    return framed
 
 
 def encode_request_frame(
@@ -116,15 +115,37 @@ def _response_header_is_flexible(message: Response | type[Response], version: in
 
 def _make_reader(cls: type[Message], version: int) -> Callable[..., Any]:
     _require_version(cls, version)
-    reader = compile_reader(cls, version, version >= cls.FLEXIBLE_SINCE)
+    flexible = version >= cls.FLEXIBLE_SINCE
+    reader = native.reader(compile_reader, cls, version, flexible)
     cls.compiled_readers[version] = reader
     return reader
 
 
 def _make_writer(cls: type[Message], version: int) -> Callable[..., Any]:
     _require_version(cls, version)
-    writer = compile_writer(cls, version, version >= cls.FLEXIBLE_SINCE)
+    flexible = version >= cls.FLEXIBLE_SINCE
+    writer = native.writer(compile_writer, cls, version, flexible)
     cls.compiled_writers[version] = writer
+    return writer
+
+
+def _make_frame_writer(cls: type[Response], version: int) -> Callable[..., Any]:
+    header_is_flexible = _response_header_is_flexible(cls, version)
+
+    def write_frame(message: Response, correlation_id: int) -> tuple[Buffers, int]:
+        buffers = encode(message, version)
+        size_bytes = sum(map(len, buffers))
+        if header_is_flexible:
+            header = _pack_flexible_header(size_bytes + 5, correlation_id)
+        else:
+            header = _pack_header(size_bytes + 4, correlation_id)
+        buffers[0] = header + buffers[0]
+        return buffers, size_bytes + len(header)
+
+    _require_version(cls, version)
+    flexible = version >= cls.FLEXIBLE_SINCE
+    writer = native.frame_writer(write_frame, cls, version, flexible, header_is_flexible)
+    cls.compiled_frame_writers[version] = writer
     return writer
 
 

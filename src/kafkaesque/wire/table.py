@@ -152,6 +152,7 @@ class StructMeta(type):
     compiled_readers: dict[int, Callable[..., Any]]
     """Compiled readers by version, filled by `wire.codec`."""
     compiled_writers: dict[int, Callable[..., Any]]
+    compiled_frame_writers: dict[int, Callable[..., Any]]
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **facts: Any
@@ -167,6 +168,7 @@ class StructMeta(type):
         cls._fields = None
         cls.compiled_readers = {}
         cls.compiled_writers = {}
+        cls.compiled_frame_writers = {}
         return cls
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: Any, **_facts: Any) -> None:

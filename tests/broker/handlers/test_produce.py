@@ -11,9 +11,9 @@ from broker.local_broker import HANDLERS, LocalBroker, every_version
 from kafkaesque.broker.handler import Call, CloseConnection
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, TimestampMs
-from kafkaesque.partitions.flusher import Flusher
 from kafkaesque.records.batch import Codec, read_header, reseal
 from kafkaesque.records.codec import Record, encode_batch
+from kafkaesque.replication.flusher import Flusher
 from kafkaesque.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

@@ -45,4 +45,4 @@ async def alter_configs(
     )
 
 
-HANDLER = handler(AlterConfigsRequest, versions=(0, 2))(alter_configs)
+HANDLER = handler(AlterConfigsRequest, versions=(0, 2), at_controller=True)(alter_configs)

@@ -61,6 +61,7 @@ async def _grow(context: Context, wanted: CreatePartitionsTopic, *, validate_onl
         return outcome.dry() if validate_only else outcome
 
     await context.cluster.submit(operation)
+    await context.cluster.elected([wanted.name])
 
 
-HANDLER = handler(CreatePartitionsRequest, versions=(0, 3))(create_partitions)
+HANDLER = handler(CreatePartitionsRequest, versions=(0, 3), at_controller=True)(create_partitions)

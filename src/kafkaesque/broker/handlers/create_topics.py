@@ -59,9 +59,11 @@ async def _create(
         return outcome.dry() if validate_only else outcome
 
     try:
-        return await context.cluster.submit(operation)
+        made = await context.cluster.submit(operation)
     except KafkaError as error:
         return [error] * len(wanted)
+    await context.cluster.elected(topic.name for topic in wanted)
+    return made
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:
@@ -106,4 +108,4 @@ def _shown(context: Context, name: str, result: Topic | KafkaError) -> Creatable
     )
 
 
-HANDLER = handler(CreateTopicsRequest, versions=(2, 7))(create_topics)
+HANDLER = handler(CreateTopicsRequest, versions=(2, 7), at_controller=True)(create_topics)

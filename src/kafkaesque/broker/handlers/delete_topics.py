@@ -120,4 +120,4 @@ def _result(handle: Handle, code: ErrorCode, message: str | None) -> DeletableTo
     )
 
 
-HANDLER = handler(DeleteTopicsRequest, versions=(1, 6))(delete_topics)
+HANDLER = handler(DeleteTopicsRequest, versions=(1, 6), at_controller=True)(delete_topics)

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
-from kafkaesque.broker.metadata_view import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
+from kafkaesque.broker.metadata_view import CLUSTER_OPERATIONS, NO_LEADER, OPERATIONS_NOT_ASKED
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -36,15 +36,16 @@ def describe_cluster(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             f"Unsupported endpoint type {request.endpoint_type}",
         )
-    identity = context.identity
+    cluster = context.cluster
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
-        cluster_id=identity.cluster_id,
-        controller_id=identity.node_id,
+        cluster_id=context.identity.cluster_id,
+        controller_id=NO_LEADER if cluster.controller_id is None else cluster.controller_id,
         brokers=[
             DescribeClusterBroker(
-                broker_id=identity.node_id, host=identity.host, port=identity.port
+                broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
             )
+            for broker in cluster.live_brokers()
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations

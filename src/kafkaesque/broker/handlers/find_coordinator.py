@@ -11,16 +11,14 @@ The first search for a group's coordinator creates the topic that groups live in
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
-from kafkaesque.cluster.controller import NewTopic
+from kafkaesque.cluster.operations import WantedTopic
 from kafkaesque.model.errors import (
+    CoordinatorNotAvailable,
     ErrorCode,
     InvalidRequest,
     KafkaError,
-    TopicAlreadyExists,
     TransactionalIdAuthorizationFailed,
 )
 from kafkaesque.partitions.group_hosts import GROUP_TOPIC
@@ -39,57 +37,70 @@ async def find_coordinator(
     context: Context, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if call.version >= _KEYS_SINCE else [request.key]
-    code, message = ErrorCode.NONE, ""
     try:
-        if request.key_type == TRANSACTION_KEY:
-            # Final for every client; INVALID_REQUEST has librdkafka try again until it times out.
-            raise TransactionalIdAuthorizationFailed("This broker does not have transactions yet")
-        if request.key_type != GROUP_KEY:
-            raise InvalidRequest(f"This broker has no coordinators of type {request.key_type}")
+        _refuse_unknown_types(request.key_type)
         await _ensure_group_topic(context)
     except KafkaError as error:
-        code, message = error.code, str(error)
-    known = code is ErrorCode.NONE
-    node_id = int(context.identity.node_id) if known else -1
-    host = context.identity.host if known else ""
-    port = context.identity.port if known else -1
+        found = [_refused(key, error) for key in keys]
+    else:
+        found = [_find(context, key) for key in keys]
     if call.version >= _KEYS_SINCE:
-        return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(
-                    key=key,
-                    node_id=node_id,
-                    host=host,
-                    port=port,
-                    error_code=code,
-                    error_message=message,
-                )
-                for key in keys
-            ]
-        )
+        return FindCoordinatorResponse(coordinators=found)
+    (only,) = found
     return FindCoordinatorResponse(
-        error_code=code,
-        error_message=message or ErrorCode.NONE.name,
-        node_id=node_id,
-        host=host,
-        port=port,
+        error_code=only.error_code,
+        error_message=only.error_message or ErrorCode.NONE.name,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _refuse_unknown_types(key_type: int) -> None:
+    if key_type == TRANSACTION_KEY:
+        # Final for every client; INVALID_REQUEST has librdkafka try again until it times out.
+        raise TransactionalIdAuthorizationFailed("This broker does not have transactions yet")
+    if key_type != GROUP_KEY:
+        raise InvalidRequest(f"This broker has no coordinators of type {key_type}")
+
+
+def _find(context: Context, group_id: str) -> Coordinator:
+    index = context.groups.partition_of(group_id)
+    broker = context.cluster.leader_of(GROUP_TOPIC, index)
+    if broker is None:
+        return _refused(group_id, CoordinatorNotAvailable("The coordinator is not available."))
+    return Coordinator(
+        key=group_id,
+        node_id=broker.node_id,
+        host=broker.host,
+        port=broker.port,
+        error_code=ErrorCode.NONE,
+        error_message="",
+    )
+
+
+def _refused(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=str(error)
     )
 
 
 async def _ensure_group_topic(context: Context) -> None:
-    if GROUP_TOPIC in context.cluster.tables.by_name:
+    if context.partitions.partition_count(GROUP_TOPIC):
         return
-    wanted = NewTopic(
+    config, broker_count = context.config, len(context.cluster.tables.brokers)
+    wanted = WantedTopic(
         GROUP_TOPIC,
-        context.config.offsets_topic_num_partitions,
-        configs={
+        config.offsets_topic_num_partitions,
+        min(config.offsets_topic_replication_factor, max(1, broker_count)),
+        {
             "cleanup.policy": "compact",
             "compression.type": "producer",
-            "segment.bytes": str(context.config.offsets_topic_segment_bytes),
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
         },
     )
-    with suppress(TopicAlreadyExists):  # another client may search at the same time
-        await context.cluster.submit(lambda controller: controller.create_topic(wanted))
+    for error in (await context.cluster.create_topics([wanted])).values():
+        raise error
 
 
 HANDLER = handler(FindCoordinatorRequest, versions=(0, 6))(find_coordinator)

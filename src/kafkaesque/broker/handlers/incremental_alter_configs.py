@@ -45,4 +45,6 @@ async def incremental_alter_configs(
     )
 
 
-HANDLER = handler(IncrementalAlterConfigsRequest, versions=(0, 1))(incremental_alter_configs)
+HANDLER = handler(IncrementalAlterConfigsRequest, versions=(0, 1), at_controller=True)(
+    incremental_alter_configs
+)

@@ -26,13 +26,15 @@ from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.broker.metadata_view import (
     CLUSTER_OPERATIONS,
+    NO_LEADER,
     OPERATIONS_NOT_ASKED,
     TOPIC_OPERATIONS,
     partition_states,
 )
-from kafkaesque.cluster.controller import NewTopic, is_legal_topic_name
+from kafkaesque.cluster.controller import is_legal_topic_name
+from kafkaesque.cluster.operations import WantedTopic
 from kafkaesque.cluster.tables import INTERNAL_TOPICS, Topic
-from kafkaesque.model.errors import ErrorCode, KafkaError, TopicAlreadyExists
+from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import NO_TOPIC_ID, TopicId
 from kafkaesque.wire.messages.metadata import (
     MetadataRequest,
@@ -67,7 +69,7 @@ def metadata(
 
 def _to_create(
     context: Context, request: MetadataRequest, asked: Sequence[MetadataRequestTopic]
-) -> list[NewTopic]:
+) -> list[WantedTopic]:
     if not (context.config.auto_create_topics_enable and request.allow_auto_topic_creation):
         return []
     existing = context.cluster.tables.by_name
@@ -81,39 +83,37 @@ def _to_create(
         and item.name not in INTERNAL_TOPICS
         and is_legal_topic_name(item.name)
     )
-    return [NewTopic(name) for name in dict.fromkeys(names)]
+    return [WantedTopic(name) for name in dict.fromkeys(names)]
 
 
 async def _create_and_answer(
     context: Context,
     request: MetadataRequest,
     asked: Sequence[MetadataRequestTopic],
-    wanted: Sequence[NewTopic],
+    wanted: Sequence[WantedTopic],
 ) -> MetadataResponse:
     try:
-        made = await context.cluster.submit(lambda controller: controller.create_topics(wanted))
+        refused = await context.cluster.create_topics(wanted)
     except KafkaError as error:
         refusals = {topic.name: error.code for topic in wanted}
     else:
-        # What another client created meanwhile is there, and no refusal.
-        refusals = {
-            topic.name: result.code
-            for topic, result in zip(wanted, made, strict=True)
-            if isinstance(result, KafkaError) and not isinstance(result, TopicAlreadyExists)
-        }
+        refusals = {name: error.code for name, error in refused.items()}
     return _answer(context, request, _rows(context, request, asked, refusals))
 
 
 def _answer(
     context: Context, request: MetadataRequest, rows: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    identity = context.identity
+    controller_id = context.cluster.controller_id
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=identity.node_id, host=identity.host, port=identity.port)
+            MetadataResponseBroker(
+                node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in context.cluster.live_brokers()
         ],
-        cluster_id=identity.cluster_id,
-        controller_id=identity.node_id,
+        cluster_id=context.identity.cluster_id,
+        controller_id=NO_LEADER if controller_id is None else controller_id,
         topics=rows,
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations
@@ -160,8 +160,8 @@ def _row(context: Context, request: MetadataRequest, topic: Topic) -> MetadataRe
                 partition_index=index,
                 leader_id=state.leader_id,
                 leader_epoch=state.leader_epoch,
-                replica_nodes=state.replicas,
-                isr_nodes=state.replicas,
+                replica_nodes=list(state.replicas),
+                isr_nodes=list(state.in_sync),
             )
             for index, state in enumerate(partition_states(context, topic))
         ],

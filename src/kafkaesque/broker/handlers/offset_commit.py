@@ -35,7 +35,7 @@ async def offset_commit(
     names = [_name(context, topic, call) for topic in request.topics]
     known = []
     for name, topic in zip(names, request.topics, strict=True):
-        count = 0 if name is None else len(context.partitions.of_topic(name))
+        count = 0 if name is None else context.partitions.partition_count(name)
         offsets = tuple(
             OffsetToCommit(
                 PartitionIndex(item.partition_index),

@@ -20,7 +20,7 @@ async def offset_delete(
 ) -> OffsetDeleteResponse:
     known = []
     for topic in request.topics:
-        count = len(context.partitions.of_topic(topic.name))
+        count = context.partitions.partition_count(topic.name)
         indexes = tuple(
             PartitionIndex(item.partition_index)
             for item in topic.partitions

@@ -43,6 +43,7 @@ from kafkaesque.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kafkaesque.wire.native import constructor
 
 ALL_REPLICAS = -1
 _ZSTD_SINCE = 7
@@ -57,24 +58,35 @@ class _Pending(NamedTuple):
     waits_for: asyncio.Task[Appended] | asyncio.Future[None]
 
 
+# By position, because every request makes these three: 0.7 instead of 2.6 microseconds.
+_make_row = constructor(
+    PartitionProduceResponse,
+    "index",
+    "error_code",
+    "base_offset",
+    "log_append_time_ms",
+    "log_start_offset",
+)
+_make_topic = constructor(TopicProduceResponse, "name", "topic_id", "partition_responses")
+_make_response = constructor(ProduceResponse, "responses")
+
+
 def produce(context: Context, request: ProduceRequest, call: Call) -> Answer | Later:
     """Begin all appends now, so that pipelined requests keep their order; wait for commits if asked."""
     topics: list[TopicProduceResponse] = []
     pending: list[_Pending] = []
     refusal = _refusal(request)
     for topic in request.topic_data:
-        rows = [
-            _begin(context, request.acks, call, topic, data, pending)
-            if refusal is None
-            else _refused(data, refusal)
-            for data in topic.partition_data
-        ]
-        topics.append(
-            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
-        )
-    response = ProduceResponse(responses=topics)
+        rows: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            if refusal is None:
+                rows.append(_begin(context, request.acks, call, topic, data, pending))
+            else:
+                rows.append(_refused(data, refusal))
+        topics.append(_make_topic(topic.name, topic.topic_id, rows))
+    response = _make_response(topics)
     if not pending:
-        return _answer(request.acks, response)
+        return response if request.acks != 0 else _answer(0, response)
     if any(isinstance(item.waits_for, asyncio.Task) for item in pending):
         return _finish(request, response, pending)
     return _Commits(context, request, response, pending).answer
@@ -88,7 +100,6 @@ def _begin(
     data: PartitionProduceData,
     pending: list[_Pending],
 ) -> PartitionProduceResponse:
-    row = PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
     all_replicas = acks == ALL_REPLICAS
     try:
         if call.version >= 13:
@@ -106,16 +117,18 @@ def _begin(
             _check_codec(records)
         appended = partition.append(records, all_replicas=all_replicas)
         if isinstance(appended, asyncio.Task):
+            row = _make_row(data.index, 0, -1, -1, -1)
             pending.append(_Pending(row, partition, appended))
             return row
-        _fill(row, appended)
-        context.stats.produced_records_total += appended.end_offset - appended.base_offset
-        commit = partition.commit(appended, all_replicas=all_replicas)
+        base_offset, end_offset, append_time_ms, log_start_offset = appended
+        row = _make_row(data.index, 0, base_offset, append_time_ms, log_start_offset)
+        context.stats.produced_records_total += end_offset - base_offset
+        commit = partition.commit(appended, all_replicas=all_replicas) if acks else None
         if commit is not None:
             pending.append(_Pending(row, partition, commit))
+        return row
     except KafkaError as error:
-        _refuse(row, error)
-    return row
+        return _refused(data, error)
 
 
 def _refusal(request: ProduceRequest) -> KafkaError | None:
@@ -128,7 +141,7 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
 
 
 def _refused(data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
-    row = PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
+    row = _make_row(data.index, 0, -1, -1, -1)
     _refuse(row, error)
     return row
 

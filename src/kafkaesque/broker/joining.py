@@ -1,0 +1,85 @@
+"""How a broker with a new data directory becomes a member: it asks any broker that it was told of."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from kafkaesque.broker.addresses import parse_address
+from kafkaesque.cluster.cluster import CALL_SECONDS, OPERATE
+from kafkaesque.cluster.operations import Registered, RegisterMe, decode_reply, encode_operation
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import NotController
+from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.raft.messages import Message
+from kafkaesque.replication.dialling import PeerAddress
+from kafkaesque.replication.links import Links
+from kafkaesque.replication.peer_calls import PeerError
+from kafkaesque.replication.peer_hello import Identity
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.2
+COMPLAIN_EVERY_TRIES = 25
+
+
+class Seeds:
+    """Addresses of brokers that may know the cluster."""
+
+    __slots__ = ("addresses",)
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.addresses = tuple(PeerAddress(*parse_address(text, "join")) for text in texts)
+
+    def __bool__(self) -> bool:
+        return bool(self.addresses)
+
+
+class _NoInbox:
+    """Of a broker that takes part in nothing yet."""
+
+    def raft_message(self, group: GroupId, message: Message) -> None: ...
+
+    def reachable(self, node: NodeId) -> None: ...
+
+    def unreachable(self, node: NodeId) -> None: ...
+
+    def dropped(self, node: NodeId) -> None: ...
+
+    def post(self, node: NodeId, kind: int, body: bytes) -> None: ...
+
+    def call(self, node: NodeId, kind: int, body: bytes) -> bytes:
+        raise NotController("this broker belongs to no cluster yet")
+
+
+async def introduce_broker(
+    seeds: Seeds,
+    me: Identity,
+    request: RegisterMe,
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+) -> tuple[str, int]:
+    """Register with the cluster of the first seed that answers: its cluster id, our generation.
+
+    Tried until it works or is refused: brokers that are started together find each other.
+    """
+    failures: list[BaseException] = []
+    links = Links(me, loop, _NoInbox(), clock, fail=failures.append)
+    tries = 0
+    try:
+        while True:
+            for address in seeds.addresses:
+                try:
+                    seed = await links.introduce(address)
+                    if seed.cluster_id:
+                        body = encode_operation(request)
+                        reply = await links.call(seed.node_id, OPERATE, body, CALL_SECONDS)
+                        return seed.cluster_id, decode_reply(reply, Registered)[0].generation
+                except (OSError, PeerError) as error:
+                    if tries % COMPLAIN_EVERY_TRIES == 0:
+                        logger.info("%s:%d does not let us join yet: %s", *address, error)
+            tries += 1
+            await asyncio.sleep(RETRY_SECONDS)
+    finally:
+        await links.close(0)

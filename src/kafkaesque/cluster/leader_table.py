@@ -1,0 +1,102 @@
+"""Who leads each group, as the leaders themselves tell all brokers. Pure.
+
+Leaders are elected group by group, without the controller; every broker has to know them all to
+answer Metadata. Of two announcements of one group the later holds: that of the higher epoch, which
+is the Raft term and has one leader, and within an epoch the one of the higher revision. So they may
+come late, twice, in any order and by any way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from kafkaesque.model.errors import ProtocolError
+from kafkaesque.model.ids import GroupId, LeaderEpoch, NodeId
+
+
+class Announcement(NamedTuple):
+    """One group's leader in one epoch, and who is in sync with it (itself included, sorted)."""
+
+    group_id: GroupId
+    epoch: LeaderEpoch
+    revision: int
+    """Of this epoch: one more with each change that its leader tells."""
+    node_id: NodeId
+    in_sync: tuple[NodeId, ...]
+
+    @property
+    def age(self) -> tuple[int, int]:
+        return self.epoch, self.revision
+
+
+class LeaderTable:
+    """The newest announcement of every group. `is_deleted` tells of groups that are no more:
+    whatever still comes of them is not kept."""
+
+    __slots__ = ("_is_deleted", "_newest")
+
+    def __init__(self, is_deleted: Callable[[GroupId], bool]) -> None:
+        self._is_deleted = is_deleted
+        self._newest: dict[GroupId, Announcement] = {}
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def get(self, group_id: GroupId) -> Announcement | None:
+        return self._newest.get(group_id)
+
+    def lead(
+        self, group_id: GroupId, epoch: LeaderEpoch, node_id: NodeId, in_sync: Iterable[NodeId]
+    ) -> Announcement | None:
+        """This node leads: what to announce, or None if that is known or an epoch of the past."""
+        nodes = tuple(sorted(in_sync))
+        current = self._newest.get(group_id)
+        revision = 0
+        if current is not None and current.epoch == epoch:
+            if current.in_sync == nodes:
+                return None
+            revision = current.revision + 1
+        announcement = Announcement(group_id, epoch, revision, node_id, nodes)
+        return announcement if self.merge([announcement]) else None
+
+    def merge(self, announcements: Iterable[Announcement]) -> list[Announcement]:
+        """Take what is news; the answer is what was."""
+        news = []
+        for announcement in announcements:
+            group_id = announcement.group_id
+            current = self._newest.get(group_id)
+            is_late = current is not None and announcement.age <= current.age
+            if not is_late and not self._is_deleted(group_id):
+                self._newest[group_id] = announcement
+                news.append(announcement)
+        return news
+
+    def announce_all(self, node_id: NodeId) -> list[Announcement]:
+        """What `node_id` leads, for a broker that has just come."""
+        return [known for known in self._newest.values() if known.node_id == node_id]
+
+    def forget(self, group_ids: Iterable[GroupId]) -> None:
+        """The groups were deleted."""
+        for group_id in group_ids:
+            self._newest.pop(group_id, None)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[Announcement])
+
+
+def encode_announcements(announcements: Iterable[Announcement]) -> bytes:
+    """About eleven bytes for each group of three replicas."""
+    return _encoder.encode(list(announcements))
+
+
+def decode_announcements(data: bytes | memoryview) -> list[Announcement]:
+    """ProtocolError for anything that `encode_announcements` does not write."""
+    try:
+        announcements: list[Announcement] = _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"announcement of leaders: {error}") from None
+    return announcements

@@ -1,0 +1,165 @@
+"""The sending half of a link: whatever was said in a turn of the event loop leaves in one write.
+
+Pings and their answers are state, not messages: however long the other side does not read, at most
+one of each is owed, and they leave before all that waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from kafkaesque.model.ids import GroupId
+from kafkaesque.model.limits import KIB
+from kafkaesque.raft.messages import Message
+from kafkaesque.replication.outbox import Outbox
+from kafkaesque.replication.peer_codec import encode_ping, encode_pong
+from kafkaesque.replication.peer_parts import Answer, Blob, Call, Post
+
+WRITE_BUFFER_BYTES = 512 * KIB
+"""Above this many bytes in the transport the rest waits here, where its size is known."""
+
+
+class LinkWriter:
+    """`stamp` makes the stamp of a ping at the moment it leaves; `dropped` is told, at the end of a
+    turn, that Raft messages of it found no room."""
+
+    __slots__ = (
+        "_dropped",
+        "_is_flush_due",
+        "_is_paused",
+        "_is_ping_due",
+        "_loop",
+        "_outbox",
+        "_owed_pong",
+        "_stamp",
+        "_transport",
+        "_was_dropping",
+        "dropped_count",
+        "frame_count",
+        "is_cut",
+        "message_count",
+        "sent_bytes",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        queued_bytes_max: int,
+        stamp: Callable[[], int],
+        dropped: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._outbox = Outbox(queued_bytes_max)
+        self._stamp = stamp
+        self._dropped = dropped
+        self._transport: asyncio.Transport | None = None
+        self._is_paused = False
+        self._is_flush_due = False
+        self._is_ping_due = False
+        self._owed_pong: int | None = None
+        self._was_dropping = False
+        self.is_cut = False
+        """Nothing leaves, as if the network had lost it. For tests."""
+        self.message_count = 0
+        self.frame_count = 0
+        self.sent_bytes = 0
+        self.dropped_count = 0
+
+    @property
+    def queued_bytes(self) -> int:
+        in_transport = self._transport.get_write_buffer_size() if self._transport else 0
+        return self._outbox.size_bytes + in_transport
+
+    def open(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._transport = transport
+        self._flush_soon()
+
+    def close(self) -> None:
+        """Nothing leaves from here on."""
+        self._transport = None
+
+    def add_message(self, group: GroupId, message: Message, blobs: Sequence[Blob | None]) -> None:
+        if self._outbox.add_message(group, message, blobs):
+            self.message_count += 1
+        else:
+            self.dropped_count += 1
+            self._was_dropping = True
+        self._flush_soon()
+
+    def add(self, part: Call | Answer | Post) -> bool:
+        """False if there is no room."""
+        self._flush_soon()
+        return self._outbox.add(part)
+
+    def ping(self) -> None:
+        self._is_ping_due = True
+        self._flush_soon()
+
+    def pong(self, stamp: int) -> None:
+        """Only the newest ping needs an answer."""
+        self._owed_pong = stamp
+        self._flush_soon()
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self.flush()
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._end_of_turn)
+
+    def _end_of_turn(self) -> None:
+        self._is_flush_due = False
+        self.flush()
+        if self._was_dropping:
+            self._was_dropping = False
+            self._dropped()
+
+    def flush(self) -> None:
+        """Hand to the transport what it takes. (It calls `pause` from within its write.)"""
+        buffers = self._take_pulse()
+        while self._can_write and not self._is_paused:
+            frame = self._outbox.take_frame()
+            if frame is not None:
+                buffers += frame[0]
+                self.frame_count += 1
+            if not buffers:
+                return
+            self._write(buffers)
+            buffers = []
+
+    def flush_all(self) -> None:
+        """These are the last words: hand over everything, whether or not it is taken quickly."""
+        while self._can_write:
+            frame = self._outbox.take_frame()
+            if frame is None:
+                return
+            self._write(frame[0])
+
+    @property
+    def _can_write(self) -> bool:
+        """Not from when the connection broke until the link is told, either."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def _write(self, buffers: list[Blob]) -> None:
+        if self._transport is not None and not self.is_cut:
+            self.sent_bytes += sum(map(len, buffers))
+            self._transport.writelines(buffers)
+
+    def _take_pulse(self) -> list[Blob]:
+        buffers: list[Blob] = []
+        if not self._can_write or self._is_paused:
+            return buffers
+        if self._owed_pong is not None:
+            buffers.append(encode_pong(self._owed_pong))
+            self._owed_pong = None
+        if self._is_ping_due:
+            buffers.append(encode_ping(self._stamp()))
+            self._is_ping_due = False
+        return buffers

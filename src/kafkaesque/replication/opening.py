@@ -1,0 +1,66 @@
+"""From a log on disk to a replica that can take part."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from kafkaesque.model.ids import GroupId, MemberId, Offset
+from kafkaesque.raft.config import RaftConfig
+from kafkaesque.raft.core import Raft
+from kafkaesque.raft.types import NO_INDEX, NO_TERM, Membership
+from kafkaesque.records.batch import read_header
+from kafkaesque.replication.entry_log import BatchPayload, EntryLog
+from kafkaesque.replication.raft_journal import LogStart, RaftJournal
+from kafkaesque.replication.replica import Owner, Replica
+from kafkaesque.replication.replica_set import ReplicaSet
+from kafkaesque.storage.log import Log
+
+
+def batch_payload(data: memoryview) -> BatchPayload:
+    """What a peer's bytes become."""
+    return BatchPayload(data, read_header(data))
+
+
+def first_start(members: Sequence[MemberId]) -> LogStart:
+    """Of a group's log before its first entry; without members, of one who is yet to be told."""
+    return LogStart(NO_INDEX, NO_TERM, Offset(0), Membership(tuple(sorted(members))))
+
+
+def open_replica(
+    group: GroupId,
+    log: Log,
+    first_members: Sequence[MemberId],
+    replicas: ReplicaSet,
+    owner: Owner,
+    config: RaftConfig,
+    *,
+    is_clean: bool,
+    flush_messages: int = 1,
+) -> Replica:
+    """Blocking. A group that this node has no facts of begins with `first_members`."""
+    if replicas.journal.facts(group) is None:
+        replicas.journal.create(group, first_start(first_members))
+    entries = EntryLog.open(group, log, replicas.journal, is_clean=is_clean)
+    sync_found(entries, replicas.journal)
+    return new_replica(group, entries, replicas, owner, config, flush_messages=flush_messages)
+
+
+def sync_found(entries: EntryLog, journal: RaftJournal) -> None:
+    """What is in the page cache only must not be acknowledged again. Blocking."""
+    entries.log.sync()
+    if journal.needs_sync:
+        journal.sync()
+
+
+def new_replica(
+    group: GroupId,
+    entries: EntryLog,
+    replicas: ReplicaSet,
+    owner: Owner,
+    config: RaftConfig,
+    *,
+    flush_messages: int,
+) -> Replica:
+    raft = Raft(replicas.member, config, entries, random.randrange, entries.restart())
+    return Replica(group, raft, entries, replicas, owner, flush_messages=flush_messages)

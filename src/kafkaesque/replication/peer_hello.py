@@ -1,0 +1,234 @@
+"""How two brokers begin to talk: the hello, its answer, and who may have the link. No I/O.
+
+A link begins on the broker's ordinary Kafka port, as a request with an API key that Kafka will
+never use. When the answer accepts it, both sides go on with the frames of `peer_codec`.
+
+A pair of brokers has one link. Both may dial at once: then the connection of the lower node id
+wins (`judge`). A later life of a broker, or a later attempt of the same life, replaces what there
+is: whoever dials has no link any more.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kafkaesque.model.errors import ProtocolError
+from kafkaesque.model.ids import NODE_ID_MAX, MemberId, NodeId, member_id
+from kafkaesque.model.limits import KIB
+
+PEER_HELLO_KEY: Final = 32000
+HELLO_VERSION: Final = 0
+PEER_PROTOCOL_VERSION: Final = 1
+HELLO_BYTES_MAX: Final = 4 * KIB
+CLIENT_ID: Final = b"kafkaesque-peer"
+
+_API_KEY = struct.Struct(">h")
+_HEADER = struct.Struct(">hhih")  # key, version, correlation id, length of the client id
+# Protocol, purpose, node, generation, incarnation, attempt, silence, length of the cluster id.
+_HELLO = struct.Struct(">HBIIQIIH")
+# Correlation id, protocol, refusal, node, generation, incarnation, silence, length of cluster id.
+_ANSWER = struct.Struct(">iHBIIQIH")
+_LENGTH = struct.Struct(">I")
+
+
+class Identity(NamedTuple):
+    """One life of one broker's process. `(generation, incarnation)` grows from each to the next:
+    the generation counts disks, the incarnation counts starts on one disk."""
+
+    node_id: NodeId
+    generation: int
+    cluster_id: str
+    """Empty while the broker belongs to no cluster yet."""
+    incarnation: int
+
+    @property
+    def member(self) -> MemberId:
+        return member_id(self.node_id, self.generation)
+
+    @property
+    def life(self) -> tuple[int, int]:
+        return self.generation, self.incarnation
+
+
+class Purpose(IntEnum):
+    LINK = 0
+    """To be the link of this pair."""
+    INTRODUCTION = 1
+    """To ask something: no Raft message, and not the link of the pair. A broker that wants to join
+    does not know its generation, nor whom it speaks to."""
+
+
+class Hello(NamedTuple):
+    caller: Identity
+    purpose: Purpose
+    attempt: int
+    """Counts the connections that this life of the caller has made."""
+    silence_ms: int
+    """The caller does not call the other side silent before it heard nothing for so long."""
+    correlation_id: int = 0
+
+
+class Refusal(IntEnum):
+    ACCEPTED = 0
+    WRONG_CLUSTER = 1
+    SAME_NODE = 2
+    """The caller has my own node id: it is I, or a broker with the wrong one."""
+    WRONG_VERSION = 3
+    NOT_A_PEER = 4
+    """Not known here, or not yet."""
+    OLD_LIFE = 5
+    """A later life of the caller, or a later attempt, was seen."""
+    CROSSING = 6
+    """I have or am about to have a link of my own dialling, which wins."""
+    TOO_MANY = 7
+
+
+class HelloAnswer(NamedTuple):
+    refusal: Refusal
+    answerer: Identity
+    silence_ms: int
+    """As in the hello."""
+    correlation_id: int = 0
+
+
+class Standing(NamedTuple):
+    """What the answerer has with the caller's node at the moment."""
+
+    newest_life: tuple[int, int]
+    """Ever seen of that node."""
+    attempt: int | None
+    """Of the link that there is, if the caller's node dialled it in its newest life."""
+    is_mine: bool
+    """There is a link, and I dialled it."""
+    is_greeting: bool
+    """There is none, but my hello is on its way."""
+
+
+NO_LIFE: Final = (-1, -1)
+"""Before every life."""
+
+
+def judge(me: Identity, hello: Hello, standing: Standing | None) -> Refusal:
+    """Whether the caller gets what it wants; `standing` is None for one that is not a peer."""
+    caller = hello.caller
+    if caller.node_id == me.node_id:
+        return Refusal.SAME_NODE
+    if caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
+        return Refusal.WRONG_CLUSTER
+    if hello.purpose is Purpose.INTRODUCTION:
+        return Refusal.ACCEPTED
+    if standing is None or not (caller.cluster_id and me.cluster_id):
+        return Refusal.NOT_A_PEER
+    if caller.life < standing.newest_life:
+        return Refusal.OLD_LIFE
+    is_lower = me.node_id < caller.node_id
+    if is_lower and standing.is_greeting:
+        return Refusal.CROSSING
+    if caller.life > standing.newest_life:
+        return Refusal.ACCEPTED
+    if is_lower and standing.is_mine:
+        # It dialled before it knew of mine. (Or mine is dead, and we shall notice.)
+        return Refusal.CROSSING
+    if standing.attempt is not None and hello.attempt <= standing.attempt:
+        return Refusal.OLD_LIFE
+    return Refusal.ACCEPTED
+
+
+# -- bytes --------------------------------------------------------------------------------------
+
+
+def is_peer_hello(frame: memoryview | bytes) -> bool:
+    """Whether a request, without its length, is the hello of a peer."""
+    return len(frame) >= _API_KEY.size and _API_KEY.unpack_from(frame)[0] == PEER_HELLO_KEY
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """A whole request."""
+    caller = hello.caller
+    cluster_id = caller.cluster_id.encode()
+    body = _HELLO.pack(
+        PEER_PROTOCOL_VERSION,
+        hello.purpose,
+        caller.node_id,
+        caller.generation,
+        caller.incarnation,
+        hello.attempt,
+        hello.silence_ms,
+        len(cluster_id),
+    )
+    header = _HEADER.pack(PEER_HELLO_KEY, HELLO_VERSION, hello.correlation_id, len(CLIENT_ID))
+    return _framed(header + CLIENT_ID + body + cluster_id)
+
+
+def decode_hello(frame: memoryview | bytes) -> tuple[Hello, bool]:
+    """From a request without its length; and whether we speak the protocol of who sent it."""
+    try:
+        key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
+        if key != PEER_HELLO_KEY or version != HELLO_VERSION:
+            raise ProtocolError(f"a hello with API key {key}, version {version}")
+        start = _HEADER.size + max(client_id_length, 0)
+        values = _HELLO.unpack_from(frame, start)
+    except struct.error as error:
+        raise ProtocolError("a hello is cut short") from error
+    protocol, purpose, node, generation, incarnation, attempt, silence_ms, length = values
+    cluster_id = _text(frame, start + _HELLO.size, length)
+    if purpose > Purpose.INTRODUCTION:
+        raise ProtocolError(f"a hello with unknown purpose {purpose}")
+    caller = _identity(node, generation, cluster_id, incarnation)
+    hello = Hello(caller, Purpose(purpose), attempt, silence_ms, correlation_id)
+    return hello, protocol == PEER_PROTOCOL_VERSION
+
+
+def encode_hello_answer(answer: HelloAnswer) -> bytes:
+    """A whole response."""
+    answerer = answer.answerer
+    cluster_id = answerer.cluster_id.encode()
+    return _framed(
+        _ANSWER.pack(
+            answer.correlation_id,
+            PEER_PROTOCOL_VERSION,
+            answer.refusal,
+            answerer.node_id,
+            answerer.generation,
+            answerer.incarnation,
+            answer.silence_ms,
+            len(cluster_id),
+        )
+        + cluster_id
+    )
+
+
+def decode_hello_answer(frame: memoryview | bytes) -> HelloAnswer:
+    """From a response without its length."""
+    try:
+        values = _ANSWER.unpack_from(frame)
+    except struct.error as error:
+        raise ProtocolError("the answer to a hello is cut short") from error
+    correlation_id, _, refusal, node, generation, incarnation, silence_ms, length = values
+    if refusal > Refusal.TOO_MANY:
+        raise ProtocolError(f"unknown refusal {refusal} of a hello")
+    cluster_id = _text(frame, _ANSWER.size, length)
+    answerer = _identity(node, generation, cluster_id, incarnation)
+    return HelloAnswer(Refusal(refusal), answerer, silence_ms, correlation_id)
+
+
+def _framed(data: bytes) -> bytes:
+    return _LENGTH.pack(len(data)) + data
+
+
+def _identity(node: int, generation: int, cluster_id: str, incarnation: int) -> Identity:
+    if node > NODE_ID_MAX:
+        raise ProtocolError(f"node id {node} is above {NODE_ID_MAX}")
+    return Identity(NodeId(node), generation, cluster_id, incarnation)
+
+
+def _text(frame: memoryview | bytes, start: int, length: int) -> str:
+    """What ends the frame."""
+    if start + length != len(frame) or len(frame) > HELLO_BYTES_MAX:
+        raise ProtocolError("a hello is not as long as it says, or too long")
+    try:
+        return bytes(frame[start:]).decode()
+    except UnicodeDecodeError as error:
+        raise ProtocolError("a cluster id is not UTF-8") from error

@@ -1,0 +1,266 @@
+"""All groups of a node: one clock, one outbox, one journal, work once per turn of the event loop.
+
+Idle groups sleep and cost nothing; a tick visits only those awake. Whatever happens to a group
+marks it, and at the end of the turn each marked group is processed once: appends that came
+together are written, sent and synced together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import StorageFailed, check
+from kafkaesque.model.ids import GroupId, MemberId, NodeId, Offset, node_of
+from kafkaesque.raft.config import RaftConfig
+from kafkaesque.raft.messages import Message, PreVote
+from kafkaesque.raft.types import Role
+from kafkaesque.replication.flusher import Syncable
+from kafkaesque.replication.raft_journal import RaftJournal
+from kafkaesque.replication.replica import Blob, Replica
+
+TICK_SECONDS = 0.1
+RAFT_CONFIG = RaftConfig(
+    election_timeout_ticks=10, heartbeat_ticks=3, quiesce_after_ticks=30, snapshot_resend_ticks=100
+)
+"""A dead process is noticed by its broken links, at once; these times are for hosts that fall
+silent, and long enough that a busy event loop is not taken for one."""
+CONTROLLER_CONFIG = replace(RAFT_CONFIG, commit_broadcast=True)
+"""Every broker acts on the controller's log as soon as it can."""
+
+SLEEPERS_WOKEN_EVERY_TICKS = 600
+"""So that no error in anyone's reasoning can make a group sleep for ever."""
+
+
+EARLY_MESSAGES_MAX = 20_000
+EARLY_KEPT_TICKS = 50
+
+
+class Outbox(Protocol):
+    def send(
+        self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob]
+    ) -> None: ...
+
+    def lease_until(self, node: NodeId) -> float:
+        """Monotonic time until which `node` takes us for alive."""
+
+
+class Syncer(Protocol):
+    def ask(self, log: Syncable) -> None: ...
+
+
+class ReplicaSet:
+    """`call_soon` runs a function at the end of this turn of the event loop."""
+
+    __slots__ = (
+        "_awake",
+        "_call_soon",
+        "_clock",
+        "_early",
+        "_fail",
+        "_is_turn_due",
+        "_journal_sync",
+        "_marked",
+        "_replicas",
+        "_syncer",
+        "_ticks",
+        "_waiting",
+        "journal",
+        "member",
+        "outbox",
+    )
+
+    outbox: Outbox
+    """Set before the first group is added."""
+
+    def __init__(
+        self,
+        member: MemberId,
+        journal: RaftJournal,
+        syncer: Syncer,
+        clock: Clock,
+        call_soon: Callable[[Callable[[], None]], object],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.member = member
+        self.journal = journal
+        self._syncer = syncer
+        self._clock = clock
+        self._call_soon = call_soon
+        self._fail = fail
+        """The node cannot go on: the journal is every group's."""
+        self._replicas: dict[GroupId, Replica] = {}
+        self._awake: dict[Replica, None] = {}
+        self._marked: dict[Replica, None] = {}
+        self._waiting: dict[Replica, None] = {}
+        """For the journal."""
+        self._early: dict[tuple[GroupId, MemberId], Message] = {}
+        """For groups that may be about to be made here."""
+        self._is_turn_due = False
+        self._journal_sync = _JournalSync(self)
+        self._ticks = 0
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def add(self, replica: Replica) -> None:
+        check(replica.group not in self._replicas, f"group {replica.group} is here twice")
+        self._replicas[replica.group] = replica
+        self.touch(replica)
+        for sender in replica.membership.nodes:
+            message = self._early.pop((replica.group, sender), None)
+            if message is not None:
+                replica.step(message)
+
+    def remove(self, group: GroupId) -> None:
+        replica = self._replicas.pop(group, None)
+        if replica is not None:
+            for replicas in (self._awake, self._marked, self._waiting):
+                replicas.pop(replica, None)
+
+    def get(self, group: GroupId) -> Replica | None:
+        return self._replicas.get(group)
+
+    def __iter__(self) -> Iterator[Replica]:
+        yield from tuple(self._replicas.values())
+
+    def __len__(self) -> int:
+        return len(self._replicas)
+
+    @property
+    def awake_count(self) -> int:
+        return len(self._awake)
+
+    def may_serve(self, replica: Replica) -> bool:
+        """Whether `replica` leads and no one else can have been elected yet.
+
+        A majority answered pings that we sent a moment ago, and whoever did elects nobody else
+        for a while (docs/RAFT.md, Leases). A process that was stopped and goes on finds that the
+        while is over.
+        """
+        if not replica.is_leader:
+            return False
+        voters = replica.membership.voters
+        if len(voters) == 1:
+            return voters[0] == self.member
+        if replica.raft.has_handed_over:
+            return False
+        now = self._clock.monotonic()
+        held = sum(
+            voter == self.member or self.outbox.lease_until(node_of(voter)) > now
+            for voter in voters
+        )
+        return held > len(voters) // 2
+
+    # -- what the node brings --------------------------------------------------------------------
+
+    def step(self, group: GroupId, message: Message) -> None:
+        """A message from a peer. For a group that is not here it is as if lost, except for the
+        first ones: a new group begins on all its nodes at about the same time, and the election
+        should not have to wait for a timeout because one was quicker."""
+        replica = self._replicas.get(group)
+        if replica is not None:
+            replica.step(message)
+        elif len(self._early) < EARLY_MESSAGES_MAX and isinstance(message, PreVote):
+            self._early[group, message.sender] = message
+
+    def tick(self) -> None:
+        """Once every TICK_SECONDS of monotonic time. After a stall of the process the ticks that
+        were missed are not made up for: a busy event loop is no reason for an election."""
+        self._ticks += 1
+        if self._waiting:
+            self._syncer.ask(self._journal_sync)
+        if self._ticks % EARLY_KEPT_TICKS == 0:
+            self._early.clear()
+        if self._ticks % SLEEPERS_WOKEN_EVERY_TICKS == 0:
+            for replica in self:
+                replica.raft.wake()
+                self._awake[replica] = None
+        for replica in tuple(self._awake):
+            if replica.raft.is_quiesced:
+                del self._awake[replica]
+            else:
+                replica.tick()
+
+    def unreachable(self, node: NodeId) -> None:
+        for replica in self:
+            for member in replica.membership.nodes:
+                if node_of(member) == node:
+                    replica.peer_unreachable(member)
+
+    def reachable(self, node: NodeId) -> None:
+        for replica in self:
+            for member in replica.membership.nodes:
+                if node_of(member) == node:
+                    replica.peer_reachable(member)
+
+    def dropped(self, node: NodeId) -> None:
+        """Messages to `node` were lost on our side: those that we lead send again."""
+        for replica in self:
+            if replica.standing.role is Role.LEADER:
+                for member in replica.membership.nodes:
+                    if node_of(member) == node:
+                        replica.peer_unreachable(member)
+
+    # -- what replicas ask for -------------------------------------------------------------------
+
+    def touch(self, replica: Replica) -> None:
+        self._marked[replica] = None
+        self._awake[replica] = None
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Process whatever was marked, and what that marks in turn."""
+        try:
+            while self._marked:
+                replica = next(iter(self._marked))
+                del self._marked[replica]
+                replica.process()
+        except Exception as error:  # noqa: BLE001 - the supervisor: a rule was broken, the node stops
+            self._fail(error)
+        finally:
+            self._is_turn_due = False
+
+    def sync_journal(self, replica: Replica) -> None:
+        self._waiting[replica] = None
+        self._syncer.ask(self._journal_sync)
+
+    def sync_log(self, replica: Replica) -> None:
+        self._syncer.ask(replica)
+
+    def send(self, group: GroupId, message: Message, blobs: Sequence[Blob]) -> None:
+        self.outbox.send(node_of(message.to), group, message, blobs)
+
+    def now_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def journal_synced(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for replica in waiting:
+            replica.journal_synced()
+
+    def journal_failed(self, error: StorageFailed) -> None:
+        """A full disk may get room: those who wait are asked for again with the next tick."""
+        if self.journal.failure is not None:
+            self._fail(error)
+
+
+class _JournalSync:
+    """The journal as something that a flusher syncs."""
+
+    __slots__ = ("_replicas",)
+
+    def __init__(self, replicas: ReplicaSet) -> None:
+        self._replicas = replicas
+
+    def sync(self) -> Offset:
+        return Offset(self._replicas.journal.sync())
+
+    def synced(self, _: Offset) -> None:
+        self._replicas.journal_synced()
+
+    def sync_failed(self, error: StorageFailed) -> None:
+        self._replicas.journal_failed(error)

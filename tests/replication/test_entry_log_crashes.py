@@ -1,0 +1,57 @@
+"""Whatever is done and whenever the power goes, the log that is found is one that may be found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkaesque.replication import entry_index, entry_log, entry_map
+
+from .entry_model import Machine, PowerCut
+
+STEPS = 60
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """So that a few batches fill several."""
+    for module in (entry_index, entry_map, entry_log):
+        monkeypatch.setattr(module, "BLOCK_ENTRIES", 3)
+    slot_size = entry_index._PREFIX_SIZE_BYTES + 3 * entry_index._ENTRY_SIZE_BYTES
+    monkeypatch.setattr(entry_index, "_SLOT_SIZE_BYTES", slot_size)
+    return
+
+
+def run(seed: int) -> None:
+    machine = Machine(seed)
+    random = machine.random
+    for _ in range(3):
+        how = random.randrange(4)
+        if how == 0:
+            machine.disk.faults.calls_to_power_cut = random.randrange(120)
+        try:
+            for _ in range(random.randrange(STEPS)):
+                machine.step()
+                if random.randrange(8) == 0:
+                    machine.check_now()
+        except PowerCut:
+            machine.crash()
+            continue
+        machine.check_now()
+        if how == 1:
+            machine.restart()
+        else:
+            machine.disk.faults.calls_to_power_cut = -1
+            machine.crash()
+        machine.check_now()
+
+
+@settings(deadline=None, max_examples=150)
+@given(seed=st.integers(0, 2**32))
+def test_log_after_a_crash_is_a_beginning_of_what_was_written_with_all_that_was_synced(
+    seed: int,
+) -> None:
+    run(seed)
