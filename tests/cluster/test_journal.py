@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkaesque.cluster import journal as journal_module
 from kafkaesque.cluster.commands import ReserveProducerIds, SetBrokerConfigs
 from kafkaesque.cluster.controller import Outcome
 from kafkaesque.cluster.journal import Journal
+from kafkaesque.cluster.state_file import StateFile
 from kafkaesque.model.errors import NotController, StorageFailed, TopicAlreadyExists
 from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, TimestampMs
 from kafkaesque.replication.flusher import Flusher
@@ -23,6 +25,7 @@ from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 ME = MemberId(0)
+SMALL = LogConfig(segment_bytes=1024)
 
 
 class Clock:
@@ -63,8 +66,8 @@ async def open_journal(
     facts = RaftJournal.open(directory / "raft", files)
     replicas = ReplicaSet(ME, facts, flusher, Clock(), loop.call_soon, failures.append)
     replicas.outbox = Nowhere()
-    journal = Journal(Clock(), failures.append)
-    log = Log.open(directory / "journal", LogConfig(), files, clean=clean)
+    log = Log.open(directory / "journal", SMALL, files, clean=clean)
+    journal = Journal(StateFile(directory, facts), Clock(), failures.append)
     journal.replica = open_replica(
         CONTROLLER_GROUP, log, (ME,), replicas, journal, CONTROLLER_CONFIG, is_clean=clean
     )
@@ -173,5 +176,25 @@ def test_command_whose_sync_failed_is_refused_and_nothing_may_follow_it(tmp_path
                 with pytest.raises((NotController, StorageFailed)):
                     await journal.submit(lambda: Outcome((ReserveProducerIds(20),), None))
             assert journal.tables.next_producer_id == 10
+
+    asyncio.run(story())
+
+
+def test_snapshot_of_the_tables_stands_for_the_log_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "SNAPSHOT_ENTRIES", 20)
+
+    async def story() -> None:
+        async with open_journal(tmp_path) as journal:
+            for end in range(1, 51):
+                await journal.submit(lambda end=end: Outcome((ReserveProducerIds(end),), None))
+                await journal.save_if_grown()
+            entries = journal.replica.entries
+            assert entries.first_index > 20
+            assert entries.snapshot().index >= entries.first_index - 1
+        async with open_journal(tmp_path, clean=False) as again:
+            assert again.tables.next_producer_id == 50
+            assert again.replica.entries.first_index == entries.first_index
 
     asyncio.run(story())

@@ -22,13 +22,9 @@ from kafkaesque.model.ids import (
     TopicPartition,
 )
 from kafkaesque.model.settings import TopicConfig
-from kafkaesque.partitions.partition import (
-    Environment,
-    Partition,
-    load_producers,
-    log_config,
-)
 from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.loading import load_producers, log_config
+from kafkaesque.partitions.partition import Environment, Partition
 from kafkaesque.raft.messages import AppendResponse, PreVoteResponse, VoteResponse
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.replication.flusher import Flusher

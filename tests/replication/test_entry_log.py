@@ -271,7 +271,10 @@ def test_snapshot_is_installed_over_anything(tmp_path: Path) -> None:
     snapshot = Snapshot(LogIndex(40), Term(5), LEARNER, state)
     for name, rig in (("new", Rig(tmp_path / "new")), ("old", story(tmp_path / "old", SMALL))):
         rig.entries.install(snapshot)
-        assert rig.entries.snapshot() == snapshot, name
+        found = rig.entries.snapshot()
+        assert (found.index, found.term, found.membership) == (40, 5, LEARNER), name
+        assert isinstance(found.state, bytes)
+        assert msgspec.msgpack.decode(found.state)["offset"] == 70
         rig.journal.sync()
         rig.batch(3)
         rig.control(6)
@@ -479,3 +482,22 @@ def test_replica_of_a_group_that_is_not_in_the_journal_is_refused(tmp_path: Path
     rig.journal.forget(GROUP)
     with pytest.raises(InvariantBroken, match="not in the journal"):
         EntryLog.open(GROUP, rig.entries.log, rig.journal, is_clean=False)
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_batch_whose_term_the_journal_does_not_know_is_cut_unless_it_was_durable(
+    tmp_path: Path, is_synced: bool
+) -> None:
+    rig = story(tmp_path)
+    if is_synced:
+        rig.entries.log.sync()
+    rig.stop(clean=False)
+    journal = RaftJournal.open(tmp_path / "raft", OpenFiles(4))
+    journal.cut_from(GROUP, LogIndex(7))
+    journal.close()
+    if is_synced:
+        with pytest.raises(CorruptMessage, match=r"term 3 at offset 4 .* was durable"):
+            rig.open(is_clean=False)
+    else:
+        rig.open(is_clean=False)
+        assert (rig.shape, rig.entries.next_offset) == ("1:nbbmfb", 4)

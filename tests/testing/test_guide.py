@@ -31,7 +31,7 @@ def run(*arguments: str, directory: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["with", "async with", "everything"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["with", "async with", "everything", "cluster"])
 def test_program_runs_as_written(program: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(program)
     assert run("program.py", directory=tmp_path)

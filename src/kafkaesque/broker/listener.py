@@ -35,7 +35,6 @@ class Listener:
         "_by_address",
         "_config",
         "_connections",
-        "_is_closing",
         "_loop",
         "_reading",
         "_server",
@@ -64,7 +63,6 @@ class Listener:
         self._connections: set[Connection] = set()
         self._by_address: Counter[str] = Counter()
         self._reading = True
-        self._is_closing = False
         self.request_size_bytes_max = config.socket_request_max_bytes
         self.requests_in_flight_max = config.max_requests_in_flight_per_connection
         self.pool = BufferPool()
@@ -92,12 +90,10 @@ class Listener:
 
     async def close(self, patience_seconds: float) -> None:
         """Accept nobody else, let what is under way finish for a while, then close."""
-        if self._server is not None:
-            self._server.close()
+        self._stop_accepting()
         deadline = self._loop.time() + patience_seconds
         # What is under way is finished, but no further request is read: a consumer would only
         # park its next long poll.
-        self._is_closing = True
         self._set_reading(False)
         for connection in tuple(self._connections):
             if connection.is_idle:
@@ -113,11 +109,14 @@ class Listener:
 
     def abort(self) -> None:
         """Be gone at once, like a process that was killed."""
-        self._is_closing = True
-        if self._server is not None:
-            self._server.close()
+        self._stop_accepting()
         for connection in tuple(self._connections):
             connection.abort()
+
+    def _stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
 
     def close_idle(self) -> None:
         """Close connections that were silent for longer than connections.max.idle.ms."""
@@ -167,7 +166,7 @@ class Listener:
         limit = self._config().queued_max_request_bytes
         if self._reading and self.queued_bytes > limit:
             self._set_reading(False)
-        elif not self._reading and not self._is_closing and self.queued_bytes <= limit // 2:
+        elif not self._reading and self._server is not None and self.queued_bytes <= limit // 2:
             self._set_reading(True)
 
     def _set_reading(self, enabled: bool) -> None:

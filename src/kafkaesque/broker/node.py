@@ -28,11 +28,13 @@ from kafkaesque.broker.system_clock import SystemClock
 from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.cluster.journal import Journal
 from kafkaesque.cluster.operations import RegisterMe
+from kafkaesque.cluster.state_file import StateFile
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.registry import GroupRegistry
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId, member_id
+from kafkaesque.model.limits import MIB
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.partitions.changes import Changes
 from kafkaesque.partitions.group_hosts import GroupHosts
@@ -61,6 +63,10 @@ LOOP_SAMPLE_SECONDS = 0.25
 IDLE_CHECK_SECONDS = 10.0
 FLUSH_CHECK_SECONDS = 1.0
 ADVANCE_SECONDS = 0.2
+SCRUB_SECONDS = 0.5
+"""Between two looks at a megabyte: a terabyte takes about a week and costs nobody anything."""
+JOURNAL_CONFIG = LogConfig(segment_bytes=MIB)
+"""Small segments: what a snapshot of the tables stands for goes by the segment."""
 
 
 class Node:
@@ -208,8 +214,9 @@ class Node:
 
     def _open_journal(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
         """The replica of the controller's log. Alone in a new cluster, this node begins it."""
-        journal = Journal(self._clock, self._fail)
-        log = Log.open(self._data.journal_path, LogConfig(), self._files, clean=is_clean)
+        path = self._data.journal_path
+        log = Log.open(path, JOURNAL_CONFIG, self._files, clean=is_clean)
+        journal = Journal(StateFile(path, replicas.journal), self._clock, self._fail)
         first = () if self.config.join else (replicas.member,)
         journal.replica = open_replica(
             CONTROLLER_GROUP, log, first, replicas, journal, CONTROLLER_CONFIG, is_clean=is_clean
@@ -342,6 +349,7 @@ class Node:
         self._repeat(IDLE_CHECK_SECONDS, self._close_idle)
         self._repeat(FLUSH_CHECK_SECONDS, self._flush_due)
         self._repeat(ADVANCE_SECONDS, context.cluster.advance)
+        self._repeat(SCRUB_SECONDS, context.cluster.scrubber.step)
         if config.auto_leader_rebalance_enable:
             self._repeat(config.leader_imbalance_check_interval_seconds, self._prefer)
         self._tasks.append(context.loop.create_task(self._sample_loop_delay()))

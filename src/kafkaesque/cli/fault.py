@@ -22,6 +22,7 @@ from kafkaesque.faults.workload import WorkloadFailed
 from kafkaesque.testing.broker_process import BrokerNotReady
 
 ALL = "all"
+SECONDS = 20.0
 
 
 @click.group()
@@ -63,10 +64,12 @@ def _facts(name: str) -> dict[str, str | None]:
 @click.argument("name", type=click.Choice([ALL, *NAMES]), metavar="NAME")
 @click.option(
     "--seconds",
-    default=20.0,
-    show_default=True,
     type=click.FloatRange(min=1),
-    help="How long faults are injected; reading everything back comes on top.",
+    help="How long faults are injected; reading everything back comes on top.  [default: 20, or "
+    "what makes the campaign of the run]",
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), help="How many faults, however long that takes."
 )
 @click.option("--records-per-s", default=1000, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--seed", default=1, show_default=True, help="Chooses when and what is broken.")
@@ -77,7 +80,13 @@ def _facts(name: str) -> dict[str, str | None]:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def run_faults(
-    name: str, seconds: float, records_per_s: int, seed: int, keep: Path | None, as_json: bool
+    name: str,
+    seconds: float | None,
+    rounds: int | None,
+    records_per_s: int,
+    seed: int,
+    keep: Path | None,
+    as_json: bool,
 ) -> None:
     """Break a broker under load; exit code 1 if anything that must hold does not.
 
@@ -85,7 +94,9 @@ def run_faults(
     """
     # The broker under test ends with this process, the mounts and files of a run do not.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    options = RunOptions(seconds, records_per_s, seed)
+    if rounds is None and seconds is None and name != ALL:
+        rounds = load_run(name).rounds
+    options = RunOptions(seconds or SECONDS, records_per_s, seed, rounds)
     reports: list[Report] = []
     not_possible: list[str] = []
     unfinished: list[str] = []

@@ -20,17 +20,15 @@ from kafkaesque.cluster.elections import Elections
 from kafkaesque.cluster.journal import Journal
 from kafkaesque.cluster.leaders import Leaders
 from kafkaesque.cluster.members import Members
-from kafkaesque.cluster.quorum_info import QuorumInfo, QuorumNode, QuorumReplica
+from kafkaesque.cluster.quorum_info import QuorumInfo, quorum_info
 from kafkaesque.cluster.reconciler import Reconciler
+from kafkaesque.cluster.scrubber import Scrubber
 from kafkaesque.cluster.tables import Tables
 from kafkaesque.cluster.topology import Broker, Topic
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
 from kafkaesque.model.ids import (
-    NO_TOPIC_ID,
     GroupId,
-    MemberId,
     NodeId,
-    Offset,
     ProducerId,
     TimestampMs,
     TopicPartition,
@@ -61,7 +59,7 @@ COMPLAIN_EVERY_TRIES = 100
 ELECTION_SECONDS = 3.0
 """How long an answer that made topics waits for their leaders: clients would have to ask again."""
 
-OPERATE, FORWARD, HAND_OVER = 1, 2, 3
+OPERATE, FORWARD, HAND_OVER, BATCH = 1, 2, 3, 4
 """Kinds of calls between brokers."""
 LEADERS = 1
 """Kind of post: announcements of leaders."""
@@ -91,6 +89,7 @@ class Cluster:
         "members",
         "partitions",
         "reconciler",
+        "scrubber",
         "serve_request",
     )
 
@@ -125,6 +124,7 @@ class Cluster:
         self._elections = Elections(
             journal.tables, self.leaders, replicas, self.is_up, self._ask_to_hand_over
         )
+        self.scrubber = Scrubber(replicas, self._ask_for_batch)
         self.members = Members(replicas, journal.tables, self.is_up, self._complete_reassignment)
 
     # -- what is so ---------------------------------------------------------------------------------
@@ -244,9 +244,7 @@ class Cluster:
             return up_count > len(voters) // 2
 
         groups = [
-            partition.replica.group
-            for partition in self.partitions
-            if can_elect(partition.replica)
+            partition.replica.group for partition in self.partitions if can_elect(partition.replica)
         ]
         await self.leaders.elected(groups, ELECTION_SECONDS)
 
@@ -271,38 +269,13 @@ class Cluster:
             return self._elections.hand_over(body)
         return await self.links.call(node, HAND_OVER, body, CALL_SECONDS)
 
+    async def _ask_for_batch(self, node: NodeId, body: bytes) -> bytes:
+        return await self.links.call(node, BATCH, body, CALL_SECONDS)
+
     def describe_quorum(self) -> QuorumInfo:
         """The controller's group, as its leader sees it."""
-        replica = self.journal.replica
-        status = replica.status()
-        now_ms = TimestampMs(self._replicas.now_ms())
-
-        def told(member: MemberId) -> QuorumReplica:
-            disk = self.tables.disks.get(node_of(member))
-            peer = status.peers.get(member)
-            end = status.last_index + 1 if peer is None else peer.match_index + 1
-            is_active = peer is None or peer.is_active
-            return QuorumReplica(
-                node_of(member),
-                NO_TOPIC_ID if disk is None else disk.directory_id,
-                log_end_offset=Offset(end),
-                last_fetch_ms=now_ms if is_active else TimestampMs(-1),
-                last_caught_up_ms=now_ms if end > status.commit_index else TimestampMs(-1),
-            )
-
-        brokers = self.tables.brokers
-        return QuorumInfo(
-            leader_id=self.node_id,
-            epoch=status.standing.term,
-            high_watermark=Offset(status.commit_index + 1),
-            voters=tuple(map(told, status.membership.voters)),
-            observers=tuple(map(told, status.membership.learners)),
-            nodes=tuple(
-                QuorumNode(broker.node_id, broker.host, broker.port)
-                for member in status.membership.voters
-                if (broker := brokers.get(node_of(member))) is not None
-            ),
-        )
+        status = self.journal.replica.status()
+        return quorum_info(status, self.tables, TimestampMs(self._replicas.now_ms()))
 
     # -- from the journal to the partitions ---------------------------------------------------------
 
@@ -387,7 +360,8 @@ class Cluster:
         """Now and then: members, in-sync replicas, snapshots."""
         await self.members.advance()
         self.leaders.announce(self._replicas, self._peers())
-        self.journal.save_if_grown()
+        await self.scrubber.look_again()
+        await self.journal.save_if_grown()
 
     async def _complete_reassignment(self, group: GroupId, target: tuple[NodeId, ...]) -> None:
         try:
@@ -449,6 +423,8 @@ class Cluster:
             return _index.pack(self.journal.applied_index) + response
         if kind == HAND_OVER:
             return self._elections.hand_over(body)
+        if kind == BATCH:
+            return self.scrubber.serve(body)
         raise ProtocolError(f"call of unknown kind {kind}")
 
     async def _operate_for(self, operation: operations.Operation) -> bytes:

@@ -236,7 +236,9 @@ def _set_reassignments(tables: Tables, command: commands.SetReassignments) -> No
             # Another order alone moves nothing: as in Kafka it holds at once.
             new = replace(old, replicas=_nodes(change.replicas), target=None)
         else:
-            new = replace(old, target=_nodes(change.replicas))
+            # From here on whoever opens a replica anew joins a group at work: one that left and
+            # comes back has nothing of what it promised as a first member.
+            new = replace(old, target=_nodes(change.replicas), initial_members=())
         partitions[change.partition] = new
 
 

@@ -53,7 +53,7 @@ class Assignment:
     replicas: tuple[NodeId, ...]
     """The preferred leader first. As long as there is a target: where the partition came from."""
     initial_members: tuple[MemberId, ...]
-    """Of the group when it was made, in the order of `replicas`."""
+    """Of the group when it was made, in the order of `replicas`; none once it was reassigned."""
     target: tuple[NodeId, ...] | None = None
     """Of a reassignment under way: never the same nodes as `replicas`."""
 

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from kafkaesque.faults.stage import FaultRun
 
-NAMES: Final = (
+ALONE: Final = (
     "kill-broker",
     "pause-broker",
     "restart-clean",
@@ -17,6 +17,12 @@ NAMES: Final = (
     "flipped-bit",
     "clock-jump",
 )
+"""Runs of one broker."""
+
+CLUSTER: Final = ("kill-leader",)
+"""Runs of several."""
+
+NAMES: Final = (*CLUSTER, *ALONE)
 
 
 def load_run(name: str) -> FaultRun:

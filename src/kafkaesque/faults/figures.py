@@ -13,6 +13,13 @@ from kafkaesque.faults.observations import Observations
 _US_PER_MS = 1000
 
 
+class Fault(NamedTuple):
+    """Something was broken at this moment, and whoever sent to these keys may have felt it."""
+
+    at_us: int
+    keys: frozenset[Key]
+
+
 class Lag(NamedTuple):
     """How long a record was known to exist before a poll that did not return it began."""
 
@@ -29,7 +36,7 @@ class Figures(NamedTuple):
     failed: int
     polled: int
     longest_gap_ms: int
-    """The longest time without an acknowledgement while records were being sent."""
+    """The longest time without an acknowledgement of one key while records were sent to it."""
     lag: Lag
     consumed_times: dict[int, int]
     """Under subscribe: how many values were consumed how often. Exactly once is {1: all}."""
@@ -42,13 +49,14 @@ def count_figures(observed: Observations) -> Figures:
         outcomes[operation.outcome] += len(sends)
     for operation in observed.reading:
         polled += sum(len(rows) for poll in operation.polls for rows in poll.records.values())
-    gaps = acknowledgement_gaps([operation for operation, _ in observed.sending])
+    gaps = gaps_by_key([operation for operation, _ in observed.sending])
     return Figures(
         acknowledged=outcomes[Outcome.OK],
         unknown=outcomes[Outcome.INFO],
         failed=outcomes[Outcome.FAIL],
         polled=polled,
-        longest_gap_ms=max((end - start for start, end in gaps), default=0) // _US_PER_MS,
+        longest_gap_ms=max((end - start for rows in gaps.values() for start, end in rows), default=0)
+        // _US_PER_MS,
         lag=realtime_lag(observed),
         consumed_times=consumed_times(observed.reading),
     )
@@ -66,13 +74,29 @@ def acknowledgement_gaps(sending: Sequence[Operation]) -> list[tuple[int, int]]:
     return list(pairwise(moments))
 
 
-def gaps_of_faults(sending: Sequence[Operation], faults_us: Sequence[int]) -> list[int]:
-    """For each fault the longest time without an acknowledgement until the next one, in ms."""
-    gaps = acknowledgement_gaps(sending)
-    ends = [*faults_us[1:], max((end for _, end in gaps), default=0)]
+def gaps_by_key(sending: Sequence[Operation]) -> dict[Key, list[tuple[int, int]]]:
+    """The gaps of each key: where one of several leaders is gone, the others go on."""
+    by_key: dict[Key, list[Operation]] = {}
+    for operation in sending:
+        for key in {sent.key for sent in operation.sends}:
+            by_key.setdefault(key, []).append(operation)
+    return {key: acknowledgement_gaps(operations) for key, operations in by_key.items()}
+
+
+def gaps_of_faults(sending: Sequence[Operation], faults: Sequence[Fault]) -> list[int]:
+    """For each fault the longest time without an acknowledgement of any key that it hit, until the
+    next fault, in ms."""
+    gaps = gaps_by_key(sending)
+    last = max((end for rows in gaps.values() for _, end in rows), default=0)
+    ends = [*(fault.at_us for fault in faults[1:]), last]
     longest = []
-    for fault, following in zip(faults_us, ends, strict=True):
-        during = [end - start for start, end in gaps if end > fault and start < following]
+    for fault, following in zip(faults, ends, strict=True):
+        during = [
+            end - start
+            for key in fault.keys
+            for start, end in gaps.get(key, ())
+            if end > fault.at_us and start < following
+        ]
         longest.append(max(during, default=0) // _US_PER_MS)
     return longest
 

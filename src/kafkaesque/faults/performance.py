@@ -60,6 +60,8 @@ def _keep_logs(place: Path, kept: Path) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     for log in place.glob("*.log"):
         shutil.copyfile(log, kept / log.name)
+    for log in place.glob("broker-*/broker.log"):
+        shutil.copyfile(log, kept / f"{log.parent.name}.log")
 
 
 def save_history(history: History, path: Path) -> None:

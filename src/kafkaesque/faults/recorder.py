@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from kafkaesque.faults.history import Function, Key, Operation, Outcome, Polled, Sent
@@ -56,6 +57,7 @@ class Recorder:
         self._operations: list[Operation] = []
         self.acknowledged = 0
         """Records acknowledged so far, for the progress line."""
+        self.acknowledged_of: Counter[Key] = Counter()
 
     def now_us(self) -> int:
         return (time.monotonic_ns() - self._started_ns) // 1000
@@ -77,6 +79,7 @@ class Recorder:
             self._operations.append(operation)
             if operation.outcome is Outcome.OK and operation.f is Function.SEND:
                 self.acknowledged += 1
+                self.acknowledged_of.update(sent.key for sent in operation.sends)
 
     def operations(self) -> list[Operation]:
         """All that were completed, in the order of their indexes."""

@@ -63,6 +63,7 @@ class Report:
             "faults": self.faults,
             "gap_ms_p50": int(percentile(self.gaps_ms, 0.5)),
             "gap_ms_p99": int(percentile(self.gaps_ms, 0.99)),
+            "gap_ms_max": max(self.gaps_ms, default=0),
             "realtime_lag_ms": {
                 "p50": round(figures.lag.p50_ms, 1),
                 "p99": round(figures.lag.p99_ms, 1),
@@ -76,6 +77,7 @@ class Report:
                 "seconds": self.options.seconds,
                 "records_per_s": self.options.records_per_s,
                 "seed": self.options.seed,
+                "rounds": self.options.rounds,
             }
         if self.control is not None:
             answer["control"] = {
@@ -102,7 +104,7 @@ class Report:
         if self.gaps_ms:
             yield (
                 f"  gap after a fault: p50 {percentile(self.gaps_ms, 0.5):.0f} ms, "
-                f"p99 {percentile(self.gaps_ms, 0.99):.0f} ms"
+                f"p99 {percentile(self.gaps_ms, 0.99):.0f} ms, max {max(self.gaps_ms)} ms"
             )
         if verdict.damaged_records:
             yield f"  {verdict.damaged_records} record(s) stood in batches that the run destroyed"
@@ -131,8 +133,8 @@ def make_report(
         name=name,
         verdict=outcome.verdict,
         options=options,
-        faults=len(outcome.faults_us),
-        gaps_ms=gaps_of_faults(sending, outcome.faults_us),
+        faults=len(outcome.faults),
+        gaps_ms=gaps_of_faults(sending, outcome.faults),
         notes=outcome.notes,
         complaints=outcome.complaints,
         control=control,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,10 @@ from typing import Final
 
 from kafkaesque.faults.chance import seeded
 from kafkaesque.faults.checker import Verdict, check_history
-from kafkaesque.faults.history import Damage, History, Terms
-from kafkaesque.faults.target import SingleBroker, Target
+from kafkaesque.faults.figures import Fault
+from kafkaesque.faults.history import Damage, History, Key, Terms
+from kafkaesque.faults.stalls import StallMeter
+from kafkaesque.faults.target import SingleBroker, Target, TargetUnwell
 from kafkaesque.faults.workload import Workload, WorkloadSettings
 from kafkaesque.testing.broker_process import BrokerNotReady
 
@@ -36,9 +38,8 @@ class RunOptions:
     seconds: float = 20.0
     records_per_s: int = 1000
     seed: int = 1
-
-    def workload(self) -> WorkloadSettings:
-        return WorkloadSettings(records_per_s=self.records_per_s, seed=self.seed)
+    rounds: int | None = None
+    """How many faults there are, however long that takes; None leaves it to `seconds`."""
 
 
 class Stage:
@@ -50,14 +51,17 @@ class Stage:
         self.random = seeded(options.seed)
         self.notes: dict[str, int | float | str] = {}
         """Figures of the run's own, for its report."""
-        self.faults_us: list[int] = []
+        self.faults: list[Fault] = []
         self.damaged: list[Damage] = []
         self._say = say
         self._ends_at = time.monotonic() + options.seconds
+        self._rounds = options.rounds
+        self.rounds_done = 0
 
-    def fault(self, text: str) -> None:
-        """A fault begins now."""
-        self.faults_us.append(self.workload.recorder.now_us())
+    def fault(self, text: str, keys: Iterable[Key] | None = None) -> None:
+        """A fault begins now. Whoever sends to `keys`, or to any key, feels it."""
+        hit = frozenset(self.workload.partitions.keys if keys is None else keys)
+        self.faults.append(Fault(self.workload.recorder.now_us(), hit))
         self.say(text)
 
     def say(self, text: str) -> None:
@@ -66,12 +70,19 @@ class Stage:
             f"{seconds:7.2f} s  {self.workload.recorder.acknowledged:>7} acknowledged  {text}"
         )
 
-    def wait(self, seconds_min: float, seconds_max: float | None = None) -> bool:
-        """Let the load run for a while; False if the time of the run ends before that."""
+    def another_round(self, seconds_min: float, seconds_max: float | None = None) -> bool:
+        """Let the load run for a while, and say whether to break something after that. The first
+        time always."""
         seconds = self.random.uniform(seconds_min, seconds_max or seconds_min)
-        left = self._ends_at - time.monotonic()
-        time.sleep(max(0.0, min(seconds, left)))
-        return left > seconds
+        if self._rounds is not None:
+            if self.rounds_done >= self._rounds:
+                return False
+        elif self.rounds_done and (left := self._ends_at - time.monotonic()) <= seconds:
+            time.sleep(max(0.0, left))
+            return False
+        time.sleep(seconds)
+        self.rounds_done += 1
+        return True
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a figure of the run's own."""
@@ -89,6 +100,13 @@ class FaultRun(ABC):
     """Of the broker."""
     control: Mapping[str, object] | None = None
     """Broker settings under which this fault must lose records: shows that the run can fail."""
+    rounds: int | None = None
+    """How many faults the run has if the user says nothing and asks for this run alone."""
+    brokers: int = 1
+    """How many there are in it."""
+
+    def workload(self, options: RunOptions) -> WorkloadSettings:
+        return WorkloadSettings(records_per_s=options.records_per_s, seed=options.seed)
 
     def impossible(self) -> str | None:
         """Why this machine does not permit the run; None if it does."""
@@ -99,9 +117,12 @@ class FaultRun(ABC):
     ) -> AbstractContextManager[Target]:
         return closing(SingleBroker(directory, settings))
 
+    def begin(self, stage: Stage) -> None:
+        """The load runs, and nothing is broken yet."""
+
     @abstractmethod
     def inject(self, stage: Stage) -> None:
-        """Break things until `stage.wait` says that the time is over."""
+        """Break things as long as there is another round."""
 
     def complaints(self, stage: Stage) -> list[str]:
         """What the run itself found wrong, beyond the history."""
@@ -114,7 +135,7 @@ class Outcome:
 
     history: History
     verdict: Verdict
-    faults_us: list[int]
+    faults: list[Fault]
     notes: dict[str, int | float | str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
@@ -129,14 +150,17 @@ def perform(
 ) -> Outcome:
     """Execute `run` once in `directory`, with broker settings beyond its own."""
     with run.open_target(directory, {**run.settings, **(settings or {})}) as target:
-        for node in target.nodes:
-            target.start(node)
-        workload = Workload(target.bootstrap_servers, options.workload(), say)
+        target.heal()
+        workload = Workload(target.bootstrap_servers, run.workload(options), say)
         workload.start()
         workload.wait_for_first(_FIRST_RECORD_S)
         time.sleep(_QUIET_S)
         stage = Stage(target, workload, options, say)
+        run.begin(stage)
+        stalls = StallMeter()
+        stalls.start()
         complaints = _break(run, stage)
+        stage.notes["own_stall_ms_max"] = stalls.end()
         time.sleep(_QUIET_S)
         stage.say("waiting for what is under way")
         workload.stop(is_served=not complaints)
@@ -153,7 +177,7 @@ def perform(
         else:
             complaints.append("the final reads did not reach the end of every partition")
         complaints += _tracebacks(target)
-        return Outcome(history, verdict, stage.faults_us, stage.notes, complaints)
+        return Outcome(history, verdict, stage.faults, stage.notes, complaints)
 
 
 def _break(run: FaultRun, stage: Stage) -> list[str]:
@@ -162,8 +186,11 @@ def _break(run: FaultRun, stage: Stage) -> list[str]:
         run.inject(stage)
         stage.target.heal()
     except BrokerNotReady as error:
-        stage.say("the broker did not start again")
-        return [f"the broker did not start again: {str(error).strip().splitlines()[-1]}"]
+        stage.say("a broker did not start again")
+        return [f"a broker did not start again: {str(error).strip().splitlines()[-1]}"]
+    except TargetUnwell as error:
+        stage.say("it does not get well again")
+        return [f"it does not get well again: {error}"]
     return []
 
 

@@ -1,4 +1,5 @@
-"""What is broken: a Target has nodes to kill, pause and restart. Today it is one broker process."""
+"""What is broken: a Target has nodes to kill, pause and restart. Here one broker process;
+`cluster_target` has several."""
 
 from __future__ import annotations
 
@@ -16,6 +17,10 @@ DEFAULT_SETTINGS: Mapping[str, object] = {
     # Several segments, so that closed ones are hit as well.
     "log.segment.bytes": 256 * 1024,
 }
+
+
+class TargetUnwell(Exception):
+    """What was broken does not get well again by itself."""
 
 
 class Target(Protocol):

@@ -62,8 +62,10 @@ class Workload:
         rng = seeded(settings.seed)
         self._senders = [self._sender(number, rng) for number in range(settings.senders)]
         self._readers = [self._reader(None, rng) for _ in range(settings.assigned_readers)]
-        group_id = f"faults-{uuid.UUID(int=rng.getrandbits(128))}"
-        self._readers += [self._reader(group_id, rng) for _ in range(settings.subscribed_readers)]
+        self.group_id = f"faults-{uuid.UUID(int=rng.getrandbits(128))}"
+        """Of the readers that subscribe."""
+        subscribed = range(settings.subscribed_readers)
+        self._readers += [self._reader(self.group_id, rng) for _ in subscribed]
 
     def _sender(self, number: int, rng: random.Random) -> Sender:
         return Sender(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
@@ -45,6 +44,7 @@ from kafkaesque.model.ids import (
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions import admission
 from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.loading import load_producers, log_config
 from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.partitions.waiting import BytesAwaited
 from kafkaesque.raft.ready import Standing
@@ -53,7 +53,6 @@ from kafkaesque.records.batch import BatchHeader, read_header, stamp, stamp_appe
 from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.replica_set import ReplicaSet
 from kafkaesque.storage.chain import ReadResult
-from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.lookup import TimestampedOffset
 
@@ -62,7 +61,9 @@ logger = logging.getLogger(__name__)
 SNAPSHOTS_KEPT = 2
 """The newest may lie beyond what a crash leaves of the log; the one before it then serves."""
 
-FLUSH_NEVER = 2**63 - 1
+WIDE_CHECK_SECONDS = 0.005
+"""How often it is looked whether more than a majority have a record. min.insync.replicas above a
+majority is rare, and its acknowledgements wait for the slowest anyway."""
 
 
 class Appended(NamedTuple):
@@ -94,36 +95,6 @@ class Environment:
     def flush_messages(self, config: TopicConfig) -> int:
         """How many records may be unsynced and count as written all the same."""
         return 1 if self.flush_always else config.flush_messages
-
-
-def log_config(config: TopicConfig) -> LogConfig:
-    """A topic's settings as its logs want them. A compacted topic discards nothing by age or size."""
-    return LogConfig(
-        segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
-        segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        retention_ms=config.retention_ms if config.deletes_old else -1,
-        retention_bytes=config.retention_bytes if config.deletes_old else -1,
-    )
-
-
-def load_producers(log: Log) -> ProducerTable:
-    """The producers of `log`, from its newest snapshot and the headers behind it. Blocking."""
-    table = ProducerTable(log.log_start_offset)
-    saved = log.latest_snapshot(log.log_end_offset)
-    if saved is not None:
-        # A snapshot is only a short cut: without it the headers tell the same.
-        with suppress(msgspec.DecodeError):
-            table = ProducerTable.restore(saved[1], saved[0])
-    try:
-        for header in log.headers_from(max(table.saved_offset, log.log_start_offset)):
-            table.apply(header)
-    except CorruptMessage as error:
-        # One damaged header must not keep the rest of the node from starting. What lies behind it
-        # is unknown here: a producer that wrote there is taken as new, and its retries as new too.
-        logger.error("producers of %s are known only up to the damage: %s", log.directory, error)
-    return table
 
 
 class Partition:
@@ -303,11 +274,28 @@ class Partition:
         broker acknowledged, as they can with Apache Kafka.
         """
         must_commit = all_replicas or self.replica.is_alone
-        if not must_commit or appended.end_offset <= self.high_watermark:
+        if not must_commit:
             return None
+        is_committed = appended.end_offset <= self.high_watermark
+        if self.config.min_insync_replicas > len(self.replica.membership.voters) // 2 + 1:
+            return self._env.loop.create_task(self._widely_held(appended.end_offset))
+        if is_committed:
+            return None
+        return self._committed_to(appended.end_offset)
+
+    def _committed_to(self, end_offset: Offset) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._env.loop.create_future()
-        self._commits_awaited.append((appended.end_offset, future))
+        self._commits_awaited.append((end_offset, future))
         return future
+
+    async def _widely_held(self, end_offset: Offset) -> None:
+        """More replicas than a majority are asked for: committed is not yet enough."""
+        if end_offset > self.high_watermark:
+            await self._committed_to(end_offset)
+        index = self.replica.entries.index_at(Offset(end_offset - 1))
+        while not self.replica.is_held_by(index, self.config.min_insync_replicas):
+            self._check_leads()
+            await asyncio.sleep(WIDE_CHECK_SECONDS)
 
     # -- what the replica tells -------------------------------------------------------------------
 
@@ -355,6 +343,9 @@ class Partition:
     def cut(self, end_offset: Offset) -> None:
         check(end_offset >= self.high_watermark, f"{self.name} lost what was committed")
         self._are_producers_stale = True
+
+    def installing(self, snapshot: Snapshot) -> None:
+        """Nothing: all that a partition is, is in its log."""
 
     def installed(self, snapshot: Snapshot) -> None:
         self._are_producers_stale = True
@@ -404,9 +395,13 @@ class Partition:
                 f"Offset {offset} of {self.name} is outside "
                 f"[{log.log_start_offset}, {self.high_watermark}]"
             )
-        return log.read(
-            offset, max_bytes, limit_offset=self.high_watermark, at_least_one=at_least_one
-        )
+        try:
+            return log.read(
+                offset, max_bytes, limit_offset=self.high_watermark, at_least_one=at_least_one
+            )
+        except CorruptMessage:
+            self._env.replicas.damaged(self.replica)
+            raise
 
     def watch(self, watcher: BytesAwaited) -> None:
         self._watchers.add(watcher)

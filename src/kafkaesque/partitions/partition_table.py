@@ -23,7 +23,8 @@ from kafkaesque.model.ids import (
     TopicPartition,
 )
 from kafkaesque.model.settings import TopicConfig
-from kafkaesque.partitions.partition import Environment, Partition, load_producers, log_config
+from kafkaesque.partitions.loading import load_producers, log_config
+from kafkaesque.partitions.partition import Environment, Partition
 from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.replication.entry_log import EntryLog
 from kafkaesque.replication.opening import first_start, new_replica, sync_found

@@ -162,9 +162,12 @@ class Raft:
             role.lost_leader()
 
     def peer_reachable(self, node: MemberId) -> None:
-        """The link is up again: a sleeping leader must see to it that the node has everything."""
-        if self._transitions.leader is not None and node in self._state.membership:
+        """The link is up again: a sleeping leader must see to it that the node has everything, and
+        one about to sleep must hear of it first."""
+        leader = self._transitions.leader
+        if leader is not None and node in self._state.membership:
             self.wake()
+            leader.stay_awake()
 
     def snapshot_failed(self, node: MemberId) -> None:
         """An InstallSnapshot did not arrive, or the node could not use it."""

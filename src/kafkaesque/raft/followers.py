@@ -77,6 +77,11 @@ class Followers:
         for progress in self.progress.values():
             progress.is_active = is_active
 
+    def rest(self) -> None:
+        """While the group sleeps nobody answers: those count as active whom the driver reaches."""
+        for progress in self.progress.values():
+            progress.is_active = not progress.is_unreachable
+
     def best_successor(self) -> MemberId | None:
         """The voter that lacks least, if any answers."""
         candidates = [

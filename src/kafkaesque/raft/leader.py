@@ -199,6 +199,7 @@ class Leader:
         if self._idle_ticks >= state.config.quiesce_after_ticks:
             self._send_round(may_quiesce=True)
             self._idle_ticks = 0
+            self.followers.rest()
             state.is_quiesced = True
 
     def wake(self) -> None:
@@ -208,6 +209,10 @@ class Leader:
         self._idle_ticks = 0
         self.followers.begin_window(is_active=True)
         self.reads.drop_lease()
+
+    def stay_awake(self) -> None:
+        """A heartbeat that says good night is not answered: another one must go before it."""
+        self._idle_ticks = 0
 
     def flush(self) -> None:
         """Before a Ready is taken: send what has come together."""

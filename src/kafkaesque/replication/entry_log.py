@@ -25,6 +25,7 @@ the disk.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import msgspec
@@ -69,10 +70,19 @@ class Verified(NamedTuple):
     damaged: list[Entry]
 
 
+@dataclass(frozen=True, slots=True)
+class OwnerState:
+    """What the entries up to `index` amount to, for an owner that can say so in a few bytes."""
+
+    index: LogIndex
+    data: bytes
+
+
 class _State(msgspec.Struct, frozen=True):
-    """Of a partition's snapshot."""
+    """Of a snapshot: where the log goes on, and what its owner adds."""
 
     offset: Offset
+    owner: bytes = b""
 
 
 _decode_state = msgspec.msgpack.Decoder(_State).decode
@@ -92,6 +102,7 @@ class EntryLog:
         "group",
         "last_index",
         "log",
+        "owner_state",
     )
 
     def __init__(self, group: GroupId, log: Log, journal: RaftJournal, facts: GroupFacts) -> None:
@@ -107,6 +118,8 @@ class EntryLog:
         self._control_index = facts.start.index
         """Of the last control entry; the start if there is none."""
         self.last_index: LogIndex = facts.start.index
+        self.owner_state: OwnerState | None = None
+        """The newest that is durable, kept by the owner; its index is at least first_index - 1."""
         self.gate_position = 0
         """The journal must be synced up to here before the next batch is written."""
 
@@ -158,8 +171,12 @@ class EntryLog:
         return entries
 
     def snapshot(self) -> Snapshot:
-        start = self._facts.start
-        state = msgspec.msgpack.encode(_State(start.offset))
+        start, owner = self._facts.start, self.owner_state
+        if owner is not None and owner.index > start.index:
+            index = owner.index
+            state = msgspec.msgpack.encode(_State(self.end_offset_of(index), owner.data))
+            return Snapshot(index, self.term_at(index), self._membership_at(index), state)
+        state = msgspec.msgpack.encode(_State(start.offset, owner.data if owner else b""))
         return Snapshot(start.index, start.term, start.membership, state)
 
     def restart(self) -> Restart:
@@ -440,3 +457,9 @@ class EntryLog:
         index = entry.index
         if not self.first_index <= index <= self.last_index or self.term_at(index) != entry.term:
             raise OffsetOutOfRange(f"entry {index} at {ref.base_offset} is no longer in the log")
+
+
+def owner_data(snapshot: Snapshot) -> bytes:
+    """What the owner added to a snapshot."""
+    check(isinstance(snapshot.state, bytes), "a snapshot's state is bytes")
+    return _decode_state(snapshot.state).owner  # type: ignore[arg-type]

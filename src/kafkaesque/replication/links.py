@@ -267,7 +267,9 @@ class Links:
         peer = self._peers.get(link.origin.node_id) if link.origin.node_id is not None else None
         if peer is not None and peer.refusal is not refusal and refusal is not Refusal.CROSSING:
             peer.refusal = refusal
-            logger.warning("%s refuses a link: %s", link, refusal.name)
+            # A broker that is just joining is told to some of the others sooner than to the rest.
+            level = logging.INFO if refusal is Refusal.NOT_A_PEER else logging.WARNING
+            logger.log(level, "%s refuses a link: %s", link, refusal.name)
 
     def _establish(self, link: Link, other: Identity, silence_ms: int) -> None:
         peer = self._peers[other.node_id]

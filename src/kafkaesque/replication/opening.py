@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 from kafkaesque.model.ids import GroupId, MemberId, Offset
@@ -14,6 +13,7 @@ from kafkaesque.replication.entry_log import BatchPayload, EntryLog
 from kafkaesque.replication.raft_journal import LogStart, RaftJournal
 from kafkaesque.replication.replica import Owner, Replica
 from kafkaesque.replication.replica_set import ReplicaSet
+from kafkaesque.replication.turns import Turns
 from kafkaesque.storage.log import Log
 
 
@@ -62,5 +62,6 @@ def new_replica(
     *,
     flush_messages: int,
 ) -> Replica:
-    raft = Raft(replicas.member, config, entries, random.randrange, entries.restart())
+    turns = Turns(replicas.member, group)
+    raft = turns.raft = Raft(replicas.member, config, entries, turns, entries.restart())
     return Replica(group, raft, entries, replicas, owner, flush_messages=flush_messages)

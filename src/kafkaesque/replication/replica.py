@@ -11,14 +11,16 @@ order), sends, tells the owner. What waits for a disk waits here:
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from kafkaesque.model.errors import (
-    KafkaError,
+    CorruptMessage,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    OffsetOutOfRange,
     StorageFailed,
 )
 from kafkaesque.model.ids import GroupId, MemberId, Offset
@@ -39,6 +41,11 @@ from kafkaesque.raft.types import (
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.replication.entry_log import BatchPayload, BatchRef, EntryLog
 from kafkaesque.replication.raft_journal import RaftJournal
+
+logger = logging.getLogger(__name__)
+
+STUCK_TICKS_MAX = 10
+"""A leader that waits so long for one sync gives up its leadership."""
 
 IN_SYNC_LAG_ENTRIES_MAX = 1000
 """A replica that lacks more is not told to clients as in sync."""
@@ -66,6 +73,9 @@ class Owner(Protocol):
     def cut(self, end_offset: Offset) -> None:
         """The log lost what lay at and behind `end_offset`; none of it was committed."""
 
+    def installing(self, snapshot: Snapshot) -> None:
+        """The log is about to be replaced: keep, durably, what the snapshot says of it."""
+
     def installed(self, snapshot: Snapshot) -> None:
         """The log was replaced: it is empty and goes on behind `snapshot`."""
 
@@ -90,6 +100,9 @@ class Surroundings(Protocol):
 
     def send(self, group: GroupId, message: Message, blobs: Sequence[Blob]) -> None: ...
 
+    def damaged(self, replica: Replica) -> None:
+        """A batch of its log is not what was written."""
+
     def now_ms(self) -> int: ...
 
 
@@ -112,6 +125,7 @@ class Replica:
         "_failure",
         "_held_end_offset",
         "_owner",
+        "_stuck",
         "_syncing",
         "_unwritten",
         "entries",
@@ -148,6 +162,8 @@ class Replica:
         self._syncing: deque[_Syncing] = deque()
         self._committed_index = NO_INDEX
         """The owner was told up to here."""
+        self._stuck: tuple[SyncToken | None, int] = None, 0
+        """What waited longest for the disk at the last tick, and for how many ticks by then."""
         self._controls: deque[tuple[LogIndex, bytes]] = deque(entries.pending_controls())
         """Control entries of the owner's that it was not told of yet."""
         self._failure: StorageFailed | None = None
@@ -227,6 +243,17 @@ class Replica:
     def membership(self) -> Membership:
         return self.raft.membership
 
+    def has_committed(self, index: LogIndex) -> bool:
+        """Whether the entry is in the log and committed, as far as this node knows."""
+        return self.entries.first_index <= index <= self._committed_index
+
+    def is_held_by(self, index: LogIndex, count: int) -> bool:
+        """Whether so many voters, this leader included, have the entry on disk."""
+        status = self.raft.status()
+        held = [status.durable_index] if status.node_id in status.membership.voters else []
+        held += [peer.match_index for peer in status.peers.values() if not peer.is_learner]
+        return sum(match >= index for match in held) >= count
+
     def in_sync(self) -> list[MemberId]:
         """Voters that answer and lack little; empty unless leader."""
         return self.raft.status().in_sync(IN_SYNC_LAG_ENTRIES_MAX)
@@ -244,7 +271,19 @@ class Replica:
             # The successor did not come. With that word on its way nobody's silence can be relied
             # on for the rest of the term, so a new term is better than a leader that may not serve.
             self.raft.resign()
+        self._judge_disk()
         self._around.touch(self)
+
+    def _judge_disk(self) -> None:
+        """A leader whose own disk does not keep up makes everyone wait: let another one lead."""
+        oldest = self._syncing[0].token if self._syncing else None
+        token, ticks = self._stuck
+        ticks = ticks + 1 if oldest is not None and oldest == token else 0
+        self._stuck = oldest, ticks
+        if ticks >= STUCK_TICKS_MAX and self.is_leader and len(self.in_sync()) > 1:
+            logger.warning("group %d: the disk is too slow to lead", self.group)
+            self._stuck = None, 0
+            self.raft.resign()
 
     def peer_unreachable(self, member: MemberId) -> None:
         self.raft.peer_unreachable(member)
@@ -293,10 +332,12 @@ class Replica:
         if type(message) is Append and message.entries:
             try:
                 blobs = self.entries.load(message.entries)
-            except KafkaError:
-                # Damaged here: whoever scrubs repairs it from a peer. Until then this follower
-                # gets nothing, which is better than something wrong.
+            except (CorruptMessage, StorageFailed):
+                # Until it is repaired this follower gets nothing, rather than something wrong.
+                self._around.damaged(self)
                 return
+            except OffsetOutOfRange:
+                return  # dropped since the message was made: the next one will be a snapshot
         self._around.send(self.group, message, blobs)
 
     # -- writing -----------------------------------------------------------------------------------
@@ -339,6 +380,7 @@ class Replica:
         if ready.hard_state is not None:
             journal.save_hard_state(self.group, ready.hard_state)
         if ready.snapshot is not None:
+            self._owner.installing(ready.snapshot)
             self.entries.install(ready.snapshot)
             self._committed_index = ready.snapshot.index
             self._owner.installed(ready.snapshot)

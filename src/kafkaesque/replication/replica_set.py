@@ -58,6 +58,7 @@ class ReplicaSet:
         "_awake",
         "_call_soon",
         "_clock",
+        "_damaged",
         "_early",
         "_fail",
         "_is_turn_due",
@@ -98,6 +99,7 @@ class ReplicaSet:
         """For the journal."""
         self._early: dict[tuple[GroupId, MemberId], Message] = {}
         """For groups that may be about to be made here."""
+        self._damaged: dict[Replica, None] = {}
         self._is_turn_due = False
         self._journal_sync = _JournalSync(self)
         self._ticks = 0
@@ -230,6 +232,14 @@ class ReplicaSet:
 
     def sync_log(self, replica: Replica) -> None:
         self._syncer.ask(replica)
+
+    def damaged(self, replica: Replica) -> None:
+        self._damaged[replica] = None
+
+    def take_damaged(self) -> list[Replica]:
+        """Those in which somebody has met damage since the last call."""
+        damaged, self._damaged = self._damaged, {}
+        return list(damaged)
 
     def send(self, group: GroupId, message: Message, blobs: Sequence[Blob]) -> None:
         self.outbox.send(node_of(message.to), group, message, blobs)

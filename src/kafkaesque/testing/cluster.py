@@ -70,8 +70,14 @@ class Cluster(WatchedCluster):
         directory = self._given_data or Path(tempfile.mkdtemp(prefix="kafkaesque-"))
         self._layout = Layout(directory, self._count, self.settings)
         self._owner_pid = os.getpid()
-        temporary = None if self._given_data else directory
-        self._clean_up = weakref.finalize(self, _abandon, self._threads, temporary, self._owner_pid)
+        self._clean_up = weakref.finalize(
+            self,
+            _abandon,
+            self._threads,
+            self._layout,
+            os.getpid(),
+            is_temporary=self._given_data is None,
+        )
         try:
             self.restart(*range(self._count))
             self.wait_until_joined()
@@ -295,12 +301,15 @@ def _check(number: int, thread: NodeThread) -> None:
         )
 
 
-def _abandon(threads: dict[int, NodeThread], temporary: Path | None, owner_pid: int) -> None:
+def _abandon(
+    threads: dict[int, NodeThread], layout: Layout, owner_pid: int, *, is_temporary: bool
+) -> None:
     """For a cluster that nobody closed: when it is collected, or when Python ends."""
     if owner_pid == os.getpid():
         for thread in threads.values():
-            thread.ask_stop()
+            thread.ask_kill()
         for thread in threads.values():
             thread.abandon()
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+        layout.close()
+        if is_temporary:
+            shutil.rmtree(layout.directory, ignore_errors=True)

@@ -113,10 +113,13 @@ class NodeThread:
 
     def kill(self) -> None:
         """End it as hard as a thread can be ended: see `Node.crash`."""
+        self.ask_kill()
+        self._join()
+
+    def ask_kill(self) -> None:
         self._is_killed = True
         self.resume()
         self._on_loop(self._cut_off)
-        self._join()
 
     def _join(self) -> None:
         self._thread.join(STOP_TIMEOUT_S)

@@ -53,7 +53,7 @@ class Run(FaultRun):
             file.write(struct.pack("=q", shift_ns))
 
     def inject(self, stage: Stage) -> None:
-        while stage.wait(0.5, 2.0):
+        while stage.another_round(0.5, 2.0):
             if stage.random.random() < 0.25:
                 stage.fault("shake the clock by up to 2 h for 1 s")
                 for _ in range(_STROBES):

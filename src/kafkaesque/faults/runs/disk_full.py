@@ -48,7 +48,7 @@ class Run(FaultRun):
             subprocess.run(["umount", "-l", str(data)], check=True)
 
     def inject(self, stage: Stage) -> None:
-        while stage.wait(0.5, 2.0):
+        while stage.another_round(0.5, 2.0):
             node = stage.random.choice(stage.target.nodes)
             data = stage.target.data(node)
             stage.fault(f"the disk of node {node} is full")

@@ -15,7 +15,7 @@ class Run(FaultRun):
         self._flipped: list[StoredBatch] = []
 
     def inject(self, stage: Stage) -> None:
-        while stage.wait(0.5, 1.5):
+        while stage.another_round(0.5, 1.5):
             node = stage.random.choice(stage.target.nodes)
             batch = self._choose(stage, node)
             if batch is None:

@@ -10,7 +10,7 @@ class Run(FaultRun):
     promise = "nothing acknowledged is lost, repeated or reordered"
 
     def inject(self, stage: Stage) -> None:
-        while stage.wait(0.3, 2.0):
+        while stage.another_round(0.3, 2.0):
             node = stage.random.choice(stage.target.nodes)
             stage.fault(f"kill -9 node {node}")
             stage.target.kill(node)

@@ -15,7 +15,7 @@ class Run(FaultRun):
     promise = "nothing acknowledged is lost, repeated or reordered"
 
     def inject(self, stage: Stage) -> None:
-        while stage.wait(0.5, 2.0):
+        while stage.another_round(0.5, 2.0):
             node = stage.random.choice(stage.target.nodes)
             seconds = stage.random.uniform(_PAUSE_S_MIN, _PAUSE_S_MAX)
             stage.fault(f"pause node {node} for {seconds:.1f} s")

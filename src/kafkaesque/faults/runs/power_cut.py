@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -39,14 +40,14 @@ class Run(FaultRun):
             yield target
 
     def inject(self, stage: Stage) -> None:
-        while stage.wait(0.3, 2.0):
+        while stage.another_round(0.3, 2.0):
             node = stage.random.choice(stage.target.nodes)
             if stage.random.random() < 0.2:
                 # So that what a clean stop leaves behind is met by a cut as well.
                 stage.fault(f"stop and start node {node} in order")
                 stage.target.stop(node)
                 stage.target.start(node)
-                stage.wait(0.0, 0.2)
+                time.sleep(stage.random.uniform(0.0, 0.2))
             stage.fault(f"power cut of node {node}")
             stage.target.kill(node)
             self._lose(stage, stage.target.data(node))

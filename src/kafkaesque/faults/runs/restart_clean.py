@@ -10,7 +10,7 @@ class Run(FaultRun):
     promise = "clients notice a pause and nothing else; nothing needs recovery"
 
     def inject(self, stage: Stage) -> None:
-        while stage.wait(0.5, 2.0):
+        while stage.another_round(0.5, 2.0):
             node = stage.random.choice(stage.target.nodes)
             stage.fault(f"stop and start node {node}")
             code = stage.target.stop(node)

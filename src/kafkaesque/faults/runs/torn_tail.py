@@ -16,7 +16,7 @@ class Run(FaultRun):
     promise = "the torn tail is cut, and nothing acknowledged was in it"
 
     def inject(self, stage: Stage) -> None:
-        while stage.wait(0.3, 2.0):
+        while stage.another_round(0.3, 2.0):
             node = stage.random.choice(stage.target.nodes)
             stage.fault(f"kill -9 node {node} and tear the tails of its logs")
             stage.target.kill(node)

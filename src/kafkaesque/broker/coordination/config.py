@@ -1,0 +1,44 @@
+"""The settings of the coordination service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaesque.model.errors import InvalidConfig
+from kafkaesque.model.limits import KIB, MIB
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinationConfig:
+    """ZooKeeper's own defaults where it has the setting."""
+
+    min_session_timeout_ms: int = 4000
+    """`minSessionTimeout`: a client that asks for less gets this."""
+    max_session_timeout_ms: int = 40_000
+    """`maxSessionTimeout`: a client that asks for more gets this."""
+    max_frame_bytes: int = MIB - 1
+    """`jute.maxbuffer`: a longer request closes its connection; so it bounds a node's data too."""
+    max_connections_per_host: int = 60
+    """`maxClientCnxns`: further connections from one address are closed; 0 is no limit."""
+    max_connections: int = 10_000
+    """`maxCnxns`: over all addresses; 0 is no limit."""
+    max_outstanding_requests: int = 1000
+    """Requests of one connection taken in before its socket is no longer read."""
+    max_unsent_bytes: int = 16 * MIB
+    """A client that lets more answers and events than this wait for it is disconnected."""
+    connect_timeout_ms: int = 10_000
+    """A connection that has not asked for a session by then is closed."""
+    tick_interval_ms: int = 200
+    """How often sessions heard are told to the leader, and ended ones looked for."""
+    reap_interval_ms: int = 60_000
+    """`znode.container.checkIntervalMs`: how often containers and TTLs are looked at."""
+    four_letter_words: frozenset[str] = frozenset(("ruok", "srvr", "mntr", "envi"))
+    """`4lw.commands.whitelist`, of those we have."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_session_timeout_ms <= self.max_session_timeout_ms:
+            raise InvalidConfig("minSessionTimeout must be positive and at most maxSessionTimeout")
+        if self.tick_interval_ms * 2 > self.min_session_timeout_ms:
+            raise InvalidConfig("the tick must be at most half of minSessionTimeout")
+        if self.max_frame_bytes < KIB:
+            raise InvalidConfig("jute.maxbuffer must be at least 1024")

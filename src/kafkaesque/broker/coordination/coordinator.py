@@ -1,0 +1,115 @@
+"""This server's side of the state machine: applies commands, tells watchers, counts who is heard.
+
+Implements `replicated.Applied`. What a connection needs of its server is here too: the machine to
+read from, the watches, and which connection holds which session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+from kafkaesque.coordination.machine import Machine, Outcome
+from kafkaesque.coordination.operations import NodeEvent
+from kafkaesque.coordination.sessions import ExpiryClock
+from kafkaesque.coordination.watches import WatchTable
+from kafkaesque.model.clock import Clock
+
+
+class Client(Protocol):
+    """A connection that holds a session."""
+
+    owner: int
+
+    def __hash__(self) -> int: ...
+
+    def tell(self, event: NodeEvent) -> None:
+        """Send the event, before anything that is answered from now on."""
+        ...
+
+    def session_lost(self, reason: str) -> None:
+        """The session ended, or moved to another connection."""
+        ...
+
+
+class Coordinator:
+    """One per server. Everything on one event loop."""
+
+    __slots__ = ("_by_session", "_clock", "_heard", "expiry", "machine", "watches")
+
+    def __init__(self, machine: Machine, clock: Clock, expiry_slack_s: float = 0.0) -> None:
+        """`expiry_slack_s`: how long a session heard on another server may be on its way here."""
+        self.machine = machine
+        self._clock = clock
+        self.expiry = ExpiryClock(expiry_slack_s)
+        self.watches: WatchTable[Client] = WatchTable()
+        self._by_session: dict[int, Client] = {}
+        self._heard: set[int] = set()
+
+    # -- replicated.Applied ---------------------------------------------------------------------
+
+    def apply(self, index: int, command: bytes) -> Outcome:
+        outcome = self.machine.apply(index, command)
+        if outcome.events:
+            self._tell(outcome.events)
+        started = outcome.session_started
+        if started is not None:
+            self.expiry.start(started.session_id, started.timeout_ms, self._clock.monotonic())
+            holder = self._by_session.get(started.session_id)
+            if holder is not None and holder.owner != started.owner:
+                self._by_session.pop(started.session_id)
+                holder.session_lost("its session moved to another connection")
+        if outcome.session_closed is not None:
+            self.expiry.forget(outcome.session_closed)
+            holder = self._by_session.pop(outcome.session_closed, None)
+            if holder is not None:
+                holder.session_lost("its session ended")
+        return outcome
+
+    def snapshot(self) -> bytes:
+        return self.machine.snapshot()
+
+    def restore(self, snapshot: bytes) -> None:
+        self.machine.restore(snapshot)
+        self.restart_expiry()
+        for client in tuple(self._by_session.values()):
+            client.session_lost("this server jumped ahead")
+        self._by_session.clear()
+
+    def touched(self, session_ids: Collection[int]) -> None:
+        self.expiry.touch(session_ids, self._clock.monotonic())
+
+    # -- sessions -------------------------------------------------------------------------------
+
+    def restart_expiry(self) -> None:
+        """Give every session its whole timeout from now."""
+        now_s = self._clock.monotonic()
+        self.expiry.clear()
+        for session in self.machine.sessions.values():
+            self.expiry.start(session.session_id, session.timeout_ms, now_s)
+
+    def hold(self, session_id: int, client: Client) -> bool:
+        """`client` has the session now; False if it has lost it again already."""
+        session = self.machine.sessions.get(session_id)
+        if session is None or session.owner != client.owner:
+            return False
+        self._by_session[session_id] = client
+        return True
+
+    def let_go(self, session_id: int, client: Client) -> None:
+        """The connection is gone; the session lives until its timeout."""
+        self.watches.remove_all(client)
+        if self._by_session.get(session_id) is client:
+            del self._by_session[session_id]
+
+    def heard(self, session_id: int) -> None:
+        self._heard.add(session_id)
+
+    def take_heard(self) -> set[int]:
+        """The sessions heard since the last call."""
+        heard, self._heard = self._heard, set()
+        return heard
+
+    def _tell(self, events: Iterable[NodeEvent]) -> None:
+        for client, event in self.watches.trigger(events):
+            client.tell(event)

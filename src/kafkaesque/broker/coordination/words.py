@@ -1,0 +1,91 @@
+"""Four-letter words: what an operator types into telnet (`echo ruok | nc host 2181`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from kafkaesque.coordination.machine import Machine
+from kafkaesque.coordination.watches import WatchCounts
+
+WORDS = frozenset(
+    ("conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "lead", "mntr", "ruok",
+     "srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs")
+)  # fmt: skip
+"""All that ZooKeeper knows: these four bytes are a word, whatever they would be as a length."""
+
+
+@dataclass(slots=True)
+class ServerCounts:
+    """What the server counts, for `srvr` and `mntr`."""
+
+    received: int = 0
+    sent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """The server at the moment that it is asked."""
+
+    machine: Machine
+    counts: ServerCounts
+    watches: WatchCounts
+    connections: int
+    outstanding: int
+    state: str
+    """standalone, leader or follower."""
+
+
+def answer_word(word: str, view: ServerView, allowed: frozenset[str]) -> str:
+    if word not in allowed or word not in _ANSWERS:
+        return f"{word} is not executed because it is not in the whitelist.\n"
+    return _ANSWERS[word](view)
+
+
+def _ruok(_: ServerView) -> str:
+    return "imok"
+
+
+def _version() -> str:
+    return f"3.9.0-kafkaesque-{version('kafkaesque-platform')}"
+
+
+def _srvr(view: ServerView) -> str:
+    counts = view.counts
+    return (
+        f"Zookeeper version: {_version()}\n"
+        f"Received: {counts.received}\n"
+        f"Sent: {counts.sent}\n"
+        f"Connections: {view.connections}\n"
+        f"Outstanding: {view.outstanding}\n"
+        f"Zxid: 0x{view.machine.zxid:x}\n"
+        f"Mode: {view.state}\n"
+        f"Node count: {len(view.machine.tree.nodes)}\n"
+    )
+
+
+def _mntr(view: ServerView) -> str:
+    counts, tree = view.counts, view.machine.tree
+    values: dict[str, object] = {
+        "zk_version": _version(),
+        "zk_server_state": view.state,
+        "zk_packets_received": counts.received,
+        "zk_packets_sent": counts.sent,
+        "zk_num_alive_connections": view.connections,
+        "zk_outstanding_requests": view.outstanding,
+        "zk_znode_count": len(tree.nodes),
+        "zk_watch_count": view.watches.watches,
+        "zk_ephemerals_count": tree.ephemeral_count,
+        "zk_approximate_data_size": tree.size_bytes,
+        "zk_global_sessions": len(view.machine.sessions),
+        "zk_last_processed_zxid": view.machine.zxid,
+    }
+    return "".join(f"{name}\t{value}\n" for name, value in values.items())
+
+
+def _envi(_: ServerView) -> str:
+    """The version only: kazoo's `server_version` asks for it here, and the rest is nobody's."""
+    return f"Environment:\nzookeeper.version={_version()}\n"
+
+
+_ANSWERS = {"ruok": _ruok, "srvr": _srvr, "mntr": _mntr, "envi": _envi}

@@ -1,0 +1,127 @@
+"""Looks at what lies on the disk, and has damaged batches replaced by a peer's.
+
+Disks forget. Every batch is checked when it is read; those that nobody reads are looked at here, a
+little at a time, for ever. What is damaged is never cut and never served: it is fetched again from
+another member of its group, compared with what the log knows of it, and written in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+
+import msgspec
+
+from kafkaesque.model.errors import CorruptMessage, KafkaError, ProtocolError
+from kafkaesque.model.ids import GroupId, NodeId, node_of
+from kafkaesque.model.limits import MIB
+from kafkaesque.raft.types import Entry, LogIndex
+from kafkaesque.replication.peer_calls import PeerError
+from kafkaesque.replication.replica import Replica
+from kafkaesque.replication.replica_set import ReplicaSet
+
+logger = logging.getLogger(__name__)
+
+STEP_BYTES = MIB
+"""Looked at in one step, on the event loop: about a millisecond."""
+
+Call = Callable[[NodeId, bytes], Awaitable[bytes]]
+
+
+class _Wanted(msgspec.Struct, frozen=True, array_like=True):
+    """One batch, by its place in its group's log."""
+
+    group: int
+    index: int
+    term: int
+
+
+_decoder = msgspec.msgpack.Decoder(_Wanted)
+
+
+class Scrubber:
+    """`call` asks another broker for a batch."""
+
+    __slots__ = (
+        "_call",
+        "_member",
+        "_places",
+        "_replicas",
+        "_round",
+        "damaged_total",
+        "repaired_total",
+    )
+
+    def __init__(self, replicas: ReplicaSet, call: Call) -> None:
+        self._replicas = replicas
+        self._call = call
+        self._member = replicas.member
+        self._places: dict[GroupId, LogIndex] = {}
+        """How far each group was looked at in this round."""
+        self._round: Iterator[Replica] = iter(())
+        self.damaged_total = 0
+        self.repaired_total = 0
+
+    async def step(self) -> None:
+        """Look at a little more, of one group after the other."""
+        replica = next(self._round, None)
+        if replica is None:
+            self._round = iter(self._replicas)
+            return
+        place = self._places.get(replica.group, LogIndex(0))
+        self._places[replica.group] = await self._look(replica, place)
+
+    async def look_again(self) -> None:
+        """At the groups in which somebody has met damage, whole, now."""
+        for replica in self._replicas.take_damaged():
+            place = LogIndex(0)
+            while self._replicas.get(replica.group) is replica:
+                following = await self._look(replica, place)
+                if following <= place:
+                    break
+                place = following
+
+    async def _look(self, replica: Replica, place: LogIndex) -> LogIndex:
+        """The index to go on at; 0 when the end was reached."""
+        found = replica.entries.verify(place, STEP_BYTES)
+        for entry in found.damaged:
+            self.damaged_total += 1
+            await self._repair(replica, entry)
+        return found.next_index if found.size_bytes else LogIndex(0)
+
+    async def _repair(self, replica: Replica, entry: Entry) -> None:
+        body = msgspec.msgpack.encode(_Wanted(replica.group, entry.index, entry.term))
+        for member in replica.membership.nodes:
+            if member == self._member:
+                continue
+            try:
+                data = await self._call(node_of(member), body)
+                if data:
+                    replica.entries.repair(entry.index, data)
+                    self.repaired_total += 1
+                    logger.warning(
+                        "entry %d of group %d was damaged and is repaired from node %d",
+                        *(entry.index, replica.group, node_of(member)),
+                    )
+                    return
+            except (PeerError, KafkaError) as error:
+                logger.info("no repair from node %d: %s", node_of(member), error)
+        logger.error("entry %d of group %d is damaged on this node", entry.index, replica.group)
+
+    def serve(self, body: bytes) -> bytes:
+        """A peer wants a batch that is damaged on its disk; empty if ours is no better."""
+        try:
+            wanted = _decoder.decode(body)
+        except msgspec.MsgspecError as error:
+            raise ProtocolError(f"request for a batch: {error}") from None
+        replica, index = self._replicas.get(GroupId(wanted.group)), LogIndex(wanted.index)
+        if replica is None or not replica.has_committed(index):
+            return b""
+        entries = replica.entries
+        if entries.term_at(index) != wanted.term:
+            return b""
+        try:
+            (data,) = entries.load(entries.entries_between(index, index, 0))
+        except CorruptMessage:
+            return b""
+        return b"" if data is None else bytes(data)

@@ -1,0 +1,1 @@
+"""Tests that hold for our coordination server and for Apache ZooKeeper alike."""

@@ -1,0 +1,79 @@
+"""Ports that stay, directories, and who founds the cluster."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.testing.cluster_layout import (
+    HOST,
+    Layout,
+    ReservedPorts,
+    cluster_settings,
+    poll_until,
+)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path, 3, {"num.partitions": 4})
+
+
+def test_first_broker_founds_and_the_others_join_by_any(layout: Layout) -> None:
+    assert [layout.settings(number)["join"] for number in range(3)] == [
+        None,
+        [layout.address(0), layout.address(2)],
+        [layout.address(0), layout.address(1)],
+    ]
+    layout.close()
+
+
+def test_first_broker_joins_once_there_is_a_cluster(layout: Layout) -> None:
+    layout.data(0).mkdir()
+    assert layout.settings(0)["join"] == [layout.address(1), layout.address(2)]
+    layout.wipe(0)
+    assert layout.settings(0)["join"] is None
+    layout.data(1).mkdir()
+    assert layout.settings(0)["join"] == [layout.address(1), layout.address(2)]
+    layout.close()
+
+
+def test_settings_are_those_of_all_and_its_own(layout: Layout) -> None:
+    settings = layout.settings(2)
+    assert settings["num.partitions"] == 4
+    assert settings["node.id"] == 2
+    assert settings["listeners"] == layout.address(2)
+    assert settings["log.dirs"] == str(layout.data(2))
+    layout.close()
+
+
+@pytest.mark.parametrize(("count", "factor"), [(1, 1), (2, 2), (3, 3), (5, 3)])
+def test_topics_have_as_many_replicas_as_there_are_brokers(count: int, factor: int) -> None:
+    assert cluster_settings(count, None)["default.replication.factor"] == factor
+    assert (
+        cluster_settings(count, {"default.replication.factor": 1})["default.replication.factor"]
+        == 1
+    )
+
+
+def test_reserved_port_can_be_listened_on_and_is_no_stranger_s() -> None:
+    ports = ReservedPorts(2)
+    assert len(set(ports.numbers)) == 2
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, ports.numbers[0]))
+        listener.listen()
+    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+        stranger.bind((HOST, ports.numbers[0]))
+    with socket.socket() as client, pytest.raises(ConnectionRefusedError):
+        client.connect((HOST, ports.numbers[0]))
+    ports.close()
+
+
+def test_polling_returns_what_is_seen_or_says_what_is_not() -> None:
+    answers = iter([None, None, 7])
+    assert poll_until(lambda: next(answers), lambda: "seven", 10) == 7
+    with pytest.raises(TimeoutError, match="not within 0 s: seven"):
+        poll_until(lambda: None, lambda: "seven", 0)
