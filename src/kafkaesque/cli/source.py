@@ -1,0 +1,198 @@
+"""`kafkaesque source`: posts of social networks into the log, and a network of one's own to try it on."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.options import client_options, examples, json_option, read_pair
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.client import Connection
+    from kafkaesque.cli.render import Screen
+    from kafkaesque.sources.config import SourceConfig
+    from kafkaesque.sources.networks import Network
+
+NETWORK_NAMES = ("bluesky", "mastodon", "x")
+DATA_DEFAULT = Path("kafkaesque-data")
+
+
+@click.group()
+def source() -> None:
+    """Follow hashtags on Bluesky, Mastodon or X, and keep the posts in the log.
+
+    Without --live everything happens on this machine: `run` starts a server of synthetic posts that
+    speaks the network's own protocol. docs/SOURCES.md has the guarantees.
+    """
+    if importlib.util.find_spec("aiohttp") is None:
+        raise Failure("the sources need aiohttp", "pip install 'kafkaesque-platform[sources]'")
+
+
+@source.command(
+    "list",
+    epilog=examples("kafkaesque source list", "kafkaesque source list --settings --json"),
+)
+@click.option("--settings", is_flag=True, help="List the settings that --set takes instead.")
+@json_option
+def list_networks(settings: bool, screen: Screen) -> None:
+    """Show the networks, what each needs and how it resumes; or every setting."""
+    from kafkaesque.cli.render import Column
+    from kafkaesque.sources.config import SOURCE_SETTINGS
+    from kafkaesque.sources.networks import NETWORKS
+
+    rows: list[dict[str, Any]]
+    if settings:
+        rows = [
+            {"name": item.name, "default": item.show(item.default), "about": item.doc}
+            for item in SOURCE_SETTINGS.values()
+        ]
+    else:
+        rows = [
+            {
+                "name": network.name,
+                "wire": network.wire,
+                "token": network.token_variable or "none needed",
+                "resume": network.resume,
+                "deletes": network.deletes,
+            }
+            for network in NETWORKS.values()
+        ]
+    columns = [Column(name, name) for name in rows[0]]
+    screen.document(rows, lambda: screen.table(columns, rows))
+
+
+@source.command(
+    epilog=examples(
+        "kafkaesque source run                              # synthetic posts, all hashtags",
+        "kafkaesque source run --tag kafka --tag raft --rate 200",
+        "kafkaesque source run bluesky --live --tag caturday",
+        "KAFKAESQUE_MASTODON_TOKEN=... kafkaesque source run mastodon --live \\",
+        "    --url https://mastodon.social --tag caturday",
+        "kafkaesque source run x --url http://127.0.0.1:8090 --tag kafka --set x.enterprise=true",
+    )
+)
+@click.argument("network", type=click.Choice(NETWORK_NAMES), default="bluesky")
+@click.option("--tag", "tags", multiple=True, help="Hashtag to follow; may be repeated.  "
+              "[default: every post, where the network allows it]")  # fmt: skip
+@click.option("--live", is_flag=True, help="The real network, over the internet.")
+@click.option("--url", help="Another server of the network's protocol (http or https).")
+@click.option(
+    "--name", help="Name of this source: it keys the cursor.  [default: by network and server]"
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Stop with the batch that brings this many posts."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), help="Of the synthetic posts.  [default: new, kept in --data]"
+)
+@click.option("--rate", type=click.FloatRange(min=0.1), default=50.0, show_default=True,
+              help="Synthetic posts a second.")  # fmt: skip
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path),
+              help="Directory of source.json and of the synthetic timeline.  "
+              "[default: kafkaesque-data/source-NETWORK]")  # fmt: skip
+@click.option("--http-listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
+              help="Address of /metrics, /status, /healthz and /readyz.")  # fmt: skip
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
+              help="Any setting of `source list --settings`; may be repeated.")  # fmt: skip
+@click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
+              default="warning", show_default=True)  # fmt: skip
+@client_options()
+def run(connection: Connection, screen: Screen, network: str, **options: Any) -> None:
+    """Follow hashtags until Ctrl-C or SIGTERM.
+
+    Prints one line `ready ...` when it is connected to the log and has begun to follow.
+    """
+    from kafkaesque.cli.logs import set_up_logs
+    from kafkaesque.cli.source_run import Wanted, run_source
+    from kafkaesque.sources.networks import NETWORKS
+
+    set_up_logs("text", options.pop("log_level"))
+    chosen = NETWORKS[network]
+    live, url = options.pop("live"), options["url"]
+    local = not live and url is None
+    tags = _tags(chosen, options.pop("tags"), local)
+    defaults = {"x.enterprise": "true", "backoff.scale": "0.1"} if local else {}
+    config = read_config(options.pop("assignments"), defaults)
+    if live and url is None:
+        if chosen.live_url is None:
+            raise usage(f"{network} has many servers: name one with --url.")
+        options["url"] = chosen.live_url
+    token = os.environ.get(chosen.token_variable) if chosen.token_variable else None
+    if live and chosen.token_variable and not token:
+        raise usage(f"{network} wants a token: set {chosen.token_variable}.")
+    connection.reach()
+    data = options.pop("data") or DATA_DEFAULT / f"source-{network}"
+    wanted = Wanted(network=chosen, tags=tags, token=token, config=config, data=data, **options)
+    run_source(connection, wanted, screen)
+
+
+@source.command(
+    epilog=examples(
+        "kafkaesque source serve --listen 127.0.0.1:8090 --rate 500",
+        "kafkaesque source serve --seed 7 --count 10000 --fault disconnect_every=1000",
+        "curl -X POST http://127.0.0.1:8090/local/disconnect",
+    )
+)
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=7, show_default=True,
+              help="Post n of a seed is always the same.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(min=0.1), default=50.0, show_default=True,
+              help="Posts a second.")  # fmt: skip
+@click.option("--count", type=click.IntRange(min=1), help="End the timeline after this many posts.")
+@click.option("--token", envvar="KAFKAESQUE_LOCAL_TOKEN", help="Demand this bearer token.")
+@click.option("--fault", "faults", multiple=True, metavar="NAME=N",
+              help="disconnect_every, malformed_every, oversized_every, stall_after, refuse_status, "
+              "refuse_count; may be repeated.")  # fmt: skip
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path),
+              help="Directory of server.json and of the timeline, which then goes on after a restart.")  # fmt: skip
+@click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
+@json_option
+def serve(screen: Screen, **options: Any) -> None:
+    """Serve synthetic posts by the protocols of Jetstream, Mastodon and X, on one port.
+
+    The timeline starts when the first client connects. Hashtags follow Zipf's law; there are bursts,
+    late and duplicate posts, and deletions.
+    """
+    from kafkaesque.cli.source_run import Served, run_server
+
+    run_server(Served(**options), screen)
+
+
+def read_config(assignments: tuple[str, ...], defaults: dict[str, str]) -> SourceConfig:
+    """The settings of --set over `defaults`."""
+    from kafkaesque.model.errors import InvalidConfig
+    from kafkaesque.sources.config import SOURCE_SETTINGS, source_config
+
+    values = dict(defaults)
+    for text in assignments:
+        name, value = read_pair(text)
+        if name not in SOURCE_SETTINGS:
+            near = difflib.get_close_matches(name, SOURCE_SETTINGS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise usage(f"no setting {name!r}{hint} (`source list --settings` names them all)")
+        values[name] = value
+    try:
+        return source_config(values)
+    except InvalidConfig as error:
+        raise usage(str(error)) from None
+
+
+def _tags(network: Network, given: tuple[str, ...], local: bool) -> tuple[str, ...]:
+    from kafkaesque.sources.generator import TAGS
+    from kafkaesque.sources.hashtags import distinct, normalise
+
+    for tag in given:
+        if not normalise(tag):
+            raise usage(f"'{tag}' is not a hashtag.")
+    if given or not network.needs_tags:
+        return distinct(given)
+    if local:
+        return distinct(TAGS)
+    raise usage(f"{network.name} is followed by hashtag: give at least one --tag.")

@@ -1,0 +1,226 @@
+"""The processes behind `kafkaesque source run` and `serve`: start in order, say ready, stop in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import click
+from yarl import URL
+
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.failures import CannotConnect, Failure, usage
+from kafkaesque.cli.options import read_pair
+from kafkaesque.cli.render import Screen
+from kafkaesque.client.kafka import KafkaLog
+from kafkaesque.client.ports import LogError
+from kafkaesque.sources.config import SourceConfig
+from kafkaesque.sources.drivers import Endpoint, new_session
+from kafkaesque.sources.intake import Identity
+from kafkaesque.sources.local.feed import Faults, Feed, open_timeline
+from kafkaesque.sources.local.server import LocalServer
+from kafkaesque.sources.networks import Network
+from kafkaesque.sources.pump import Pump
+from kafkaesque.sources.status_page import StatusPage
+
+READY_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `source run` was asked for."""
+
+    network: Network
+    tags: tuple[str, ...]
+    token: str | None
+    config: SourceConfig
+    data: Path
+    url: str | None
+    name: str | None
+    limit: int | None
+    seed: int | None
+    rate: float
+    http_listen: str
+    end_with_stdin: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What `source serve` was asked for."""
+
+    listen: str
+    seed: int
+    rate: float
+    count: int | None
+    token: str | None
+    faults: tuple[str, ...]
+    data: Path | None
+    end_with_stdin: bool
+
+
+def run_source(connection: Connection, wanted: Wanted, screen: Screen) -> None:
+    summary = _run(_source(connection, wanted))
+    if screen.as_json:
+        click.echo(json.dumps(summary))
+    else:
+        click.echo(f"stopped after {summary['posts']} posts, {summary['duplicates']} duplicates "
+                   f"dropped, {summary['deletions']} deletions")  # fmt: skip
+
+
+def run_server(served: Served, screen: Screen) -> None:
+    summary = _run(_server(served))
+    if screen.as_json:
+        click.echo(json.dumps(summary))
+
+
+def _run(coroutine: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return asyncio.run(coroutine)
+    except LogError as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
+
+
+async def _source(connection: Connection, wanted: Wanted) -> dict[str, Any]:
+    stopping = _stop_signals(wanted.end_with_stdin)
+    async with contextlib.AsyncExitStack() as stack:
+        url = wanted.url
+        server = None
+        if url is None:
+            server = await stack.enter_async_context(_own_server(wanted))
+            url = server.url
+        session = await stack.enter_async_context(new_session(wanted.token, wanted.config))
+        name = wanted.name or _default_name(wanted, server)
+        label = f"kafkaesque:{name}"
+        endpoint = Endpoint(_parse_url(url), session, wanted.config, wanted.tags, label)
+        log = KafkaLog(connection.bootstrap, connection.properties, client_id=f"source-{name}")
+        identity = Identity(wanted.network.name, name)
+        pump = Pump(log, wanted.network, identity, endpoint, limit=wanted.limit)
+        page = StatusPage(pump, wanted.network.name)
+        http = await page.start(*_host_port(wanted.http_listen))
+        stack.push_async_callback(page.stop)
+        facts = {"source": name, "network": wanted.network.name, "url": url, "http": http,
+                 "pid": str(os.getpid())}  # fmt: skip
+        if server is not None:
+            facts["seed"] = str(server.feed.timeline.seed)
+        stack.enter_context(_facts_file(wanted.data / "source.json", facts))
+        await _pump(pump, stopping, facts)
+    return {**facts, **pump.counts.as_dict(), "transactional": pump.state.transactional}
+
+
+async def _pump(pump: Pump, stopping: asyncio.Event, facts: dict[str, str]) -> None:
+    running = asyncio.create_task(pump.run())
+    stop = asyncio.create_task(stopping.wait())
+    try:
+        while not pump.state.connected and not running.done() and not stopping.is_set():
+            await asyncio.wait((running, stop), timeout=READY_POLL_SECONDS)
+        if pump.state.connected:
+            _say_ready(facts)
+        await asyncio.wait((running, stop), return_when=asyncio.FIRST_COMPLETED)
+        pump.stop()
+        await running
+    finally:
+        for task in (running, stop):
+            task.cancel()
+        await asyncio.gather(running, stop, return_exceptions=True)
+
+
+async def _server(served: Served) -> dict[str, Any]:
+    stopping = _stop_signals(served.end_with_stdin)
+    path = None if served.data is None else served.data / "timeline.json"
+    timeline, started_s = open_timeline(path, served.seed, served.rate, served.count, time.time())
+    feed = Feed(timeline, started_s=started_s)
+    server = LocalServer(feed, read_faults(served.faults), token=served.token)
+    await server.start(*_host_port(served.listen))
+    facts = {"http": server.address, "seed": str(timeline.seed), "pid": str(os.getpid())}
+    try:
+        with _facts_file(None if path is None else path.with_name("server.json"), facts):
+            _say_ready(facts)
+            await stopping.wait()
+    finally:
+        await server.stop()
+    return {**facts, "connections": server.counts.connections, "entries": server.counts.entries}
+
+
+@asynccontextmanager
+async def _own_server(wanted: Wanted) -> AsyncIterator[LocalServer]:
+    """The server of synthetic posts, in this process; its timeline goes on from run to run."""
+    path = wanted.data / "timeline.json"
+    timeline, started_s = open_timeline(path, wanted.seed, wanted.rate, None, time.time())
+    server = LocalServer(Feed(timeline, started_s=started_s))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def read_faults(assignments: tuple[str, ...]) -> Faults:
+    known = {item.name for item in fields(Faults)}
+    values = {}
+    for text in assignments:
+        name, value = read_pair(text, "NAME=N")
+        if name not in known or not value.isdecimal():
+            raise usage(f"'{text}' is no fault; there are {', '.join(sorted(known))}.")
+        values[name] = int(value)
+    return Faults(**values)
+
+
+def _default_name(wanted: Wanted, server: LocalServer | None) -> str:
+    """A cursor is worth something on the server that gave it alone."""
+    if server is not None:
+        return f"{wanted.network.name}-local-{server.feed.timeline.seed}"
+    return f"{wanted.network.name}-{URL(wanted.url or '').host}"
+
+
+def _parse_url(text: str) -> URL:
+    url = URL(text.rstrip("/"))
+    if url.scheme not in ("http", "https") or not url.host:
+        raise usage(f"'{text}' is not a URL: write https://HOST, also for WebSockets.")
+    return url
+
+
+def _host_port(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise usage(f"'{text}' is not HOST:PORT.")
+    return host, int(port)
+
+
+def _stop_signals(end_with_stdin: bool) -> asyncio.Event:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    if end_with_stdin:
+        loop.add_reader(sys.stdin.fileno(), stopping.set)
+    return stopping
+
+
+def _say_ready(facts: dict[str, str]) -> None:
+    click.echo("ready " + " ".join(f"{name}={value}" for name, value in facts.items()))
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _facts_file(path: Path | None, facts: dict[str, str]) -> Any:
+    """Pid and addresses, for as long as this process runs."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(facts) + "\n")
+    try:
+        yield
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)

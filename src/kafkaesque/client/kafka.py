@@ -1,0 +1,146 @@
+"""Any Kafka as a Log: where it is, how to talk to it, and its topics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kafkaesque.client.kafka_errors import error_of, translate
+from kafkaesque.client.kafka_reader import KafkaReader
+from kafkaesque.client.kafka_writer import KafkaWriter
+from kafkaesque.client.ports import (
+    Assignment,
+    LogAdmin,
+    LogReader,
+    LogWriter,
+    Span,
+    Subscription,
+    TopicUnknown,
+    WriterOptions,
+)
+from kafkaesque.events.topics import TopicSpec
+from kafkaesque.model.ids import Offset, PartitionIndex, TopicPartition
+
+REQUEST_SECONDS_MAX = 15.0
+DEFAULT_REPLICATION = -1
+"""The broker's own default (`default.replication.factor`)."""
+
+logger = logging.getLogger(__name__)
+
+
+class _LibraryLog:
+    """Where librdkafka logs to. What it calls fatal may be a question that we put to the broker and
+    that was answered with no: errors reach the caller as LogError, the rest is for debugging."""
+
+    def log(self, _level: int, text: str, *arguments: object, **_: object) -> None:
+        logger.debug(text, *arguments)
+
+
+def _note(error: KafkaError) -> None:
+    """Background errors. With this callback `poll` never raises; `send` reports what matters."""
+    logger.debug("%s", error)
+
+
+class KafkaLog:
+    """The Kafka at `bootstrap_servers`; `properties` are librdkafka's (security and the like)."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any] | None = None,
+        *,
+        client_id: str = "kafkaesque",
+    ) -> None:
+        self._config = {
+            "client.id": client_id,
+            "logger": _LibraryLog(),
+            "error_cb": _note,
+            **(properties or {}),
+            "bootstrap.servers": bootstrap_servers,
+        }
+        self._admin: KafkaAdmin | None = None
+
+    @property
+    def admin(self) -> LogAdmin:
+        if self._admin is None:
+            self._admin = KafkaAdmin(self._config)
+        return self._admin
+
+    async def open_writer(self, options: WriterOptions = WriterOptions()) -> LogWriter:  # noqa: B008
+        return await KafkaWriter.start(self._config, options)
+
+    async def open_reader(self, what: Subscription | Assignment) -> LogReader:
+        return await KafkaReader.start(self._config, what)
+
+    async def close(self) -> None:
+        """Nothing of its own stays open: writers and readers are closed by whoever opened them."""
+        self._admin = None
+
+
+class KafkaAdmin:
+    """LogAdmin over librdkafka's AdminClient."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        try:
+            self._client = AdminClient(dict(config))
+        except KafkaException as exception:
+            raise translate(error_of(exception), "make an admin client") from None
+
+    async def ensure_topics(self, topics: Iterable[TopicSpec]) -> Sequence[str]:
+        wanted = [
+            NewTopic(spec.name, spec.partitions, DEFAULT_REPLICATION, config=dict(spec.configs))
+            for spec in topics
+        ]
+        if not wanted:
+            return []
+        futures = self._client.create_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
+        created = []
+        for name, future in futures.items():
+            try:
+                await asyncio.wrap_future(future)
+                created.append(name)
+            except KafkaException as exception:
+                error = error_of(exception)
+                if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise translate(error, f"create topic {name}") from None
+        return created
+
+    async def spans(self, topic: str) -> Mapping[TopicPartition, Span]:
+        return await asyncio.to_thread(self._spans, topic)
+
+    def _spans(self, topic: str) -> Mapping[TopicPartition, Span]:
+        """By a consumer and not by ListOffsets of the admin: its end is the last stable offset, which
+        is as far as a reader of committed records gets."""
+        consumer = Consumer(
+            {
+                **self._config,
+                "group.id": "kafkaesque-assigned",
+                "isolation.level": "read_committed",
+            }
+        )
+        try:
+            metadata = consumer.list_topics(topic, REQUEST_SECONDS_MAX).topics[topic]
+            if metadata.error is not None:
+                raise translate(metadata.error, f"look at topic {topic}")
+            spans = {}
+            for number in sorted(metadata.partitions):
+                start, end = consumer.get_watermark_offsets(
+                    KafkaTopicPartition(topic, number), REQUEST_SECONDS_MAX
+                )
+                place = TopicPartition(topic, PartitionIndex(number))
+                spans[place] = Span(Offset(start), Offset(end))
+            if not spans:
+                raise TopicUnknown(f"there is no topic {topic}")
+            return spans
+        except KafkaException as exception:
+            raise translate(error_of(exception), f"look at topic {topic}") from None
+        finally:
+            consumer.close()

@@ -1,0 +1,286 @@
+"""The three networks' connections: URLs, headers, requests. Thin; every rule is in a pure module."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from kafkaesque.model.ids import TimestampMs
+from kafkaesque.sources import cursors, jetstream, mastodon, x
+from kafkaesque.sources.backoff import Trouble
+from kafkaesque.sources.config import SourceConfig
+from kafkaesque.sources.frames import MESSAGE, EventSplitter, Frame, LineSplitter, frame
+from kafkaesque.sources.intake import Progress
+from kafkaesque.sources.parsing import FrameError
+from kafkaesque.sources.streams import (
+    WEBSOCKET_SIZE_BYTES_MAX,
+    ConnectionTrouble,
+    check_status,
+    refusal,
+    websocket_frames,
+)
+
+logger = logging.getLogger(__name__)
+
+READ_BYTES = 65_536
+PAGE_SIZE_BYTES_MAX = 16 * 1024 * 1024
+INSTANCE_SIZE_BYTES_MAX = 1024 * 1024
+PAGES_MAX = 1000
+"""Of one hashtag in one gap: 40,000 posts. What lies beyond is read by the stream or not at all."""
+USER_AGENT = "kafkaesque-source/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a network is, who we are there, and how it is read."""
+
+    url: URL
+    session: aiohttp.ClientSession
+    config: SourceConfig
+    tags: Sequence[str]
+    label: str
+    """Names our rules on X."""
+
+    @property
+    def idle_s(self) -> float:
+        return self.config.idle_timeout_ms / 1000
+
+    @asynccontextmanager
+    async def websocket(self, url: URL) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        try:
+            async with self.session.ws_connect(
+                url, max_msg_size=WEBSOCKET_SIZE_BYTES_MAX, heartbeat=20.0, autoping=True
+            ) as socket:
+                yield socket
+        except aiohttp.WSServerHandshakeError as error:
+            headers: Mapping[str, str] = error.headers or {}
+            text = f"HTTP {error.status} {error.message}"
+            raise refusal(error.status, headers, text, time.time()) from None
+
+    @asynccontextmanager
+    async def get(self, url: URL) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with self.session.get(url) as response:
+            await check_status(response, time.time())
+            yield response
+
+
+def new_session(token: str | None, config: SourceConfig) -> aiohttp.ClientSession:
+    headers = {"User-Agent": USER_AGENT}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    timeout = aiohttp.ClientTimeout(
+        total=None,
+        sock_connect=config.connect_timeout_ms / 1000,
+        sock_read=config.idle_timeout_ms / 1000,
+    )
+    return aiohttp.ClientSession(headers=headers, timeout=timeout)
+
+
+class JetstreamStream:
+    """All posts of Bluesky; the hashtags are picked out here, since Jetstream cannot."""
+
+    name = "posts"
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def frames(self, progress: Progress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+        endpoint = self._endpoint
+        query = {
+            "wantedCollections": jetstream.COLLECTION,
+            "maxMessageSizeBytes": str(endpoint.config.frame_max_bytes),
+        }
+        at = progress.cursor if progress is not None and progress.cursor else None
+        cursor = cursors.jetstream_cursor(at, rewind_ms)
+        if cursor is not None:
+            query["cursor"] = str(cursor)
+            _warn_of_loss("bluesky", cursors.jetstream_lost_ms(cursor, _now_ms()))
+        url = (endpoint.url / "subscribe").with_query(query)
+        async with endpoint.websocket(url) as socket:
+            async for item in websocket_frames(
+                socket, MESSAGE, endpoint.config.frame_max_bytes, endpoint.idle_s
+            ):
+                yield item
+
+
+class MastodonStream:
+    """Hashtags of one Mastodon server: connected first, then the gap by REST, then the stream.
+
+    In that order nothing falls between the two; what comes by both is dropped by the window. The
+    cursor moves only when the gap of every hashtag is filled.
+    """
+
+    def __init__(self, endpoint: Endpoint, tags: Sequence[str], name: str = "posts") -> None:
+        self._endpoint = endpoint
+        self._tags = tags
+        self._name = name
+        self._streaming: URL | None = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def frames(self, progress: Progress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+        async with self._connect() as incoming:
+            at = progress.cursor if progress is not None and progress.cursor else None
+            least = cursors.mastodon_min_id(at, rewind_ms)
+            if least is not None:
+                covered = least
+                for tag in self._tags:
+                    async for page, largest in self._pages(tag, least):
+                        yield frame(mastodon.PAGE, page)
+                        if tag == self._tags[0]:
+                            covered = largest
+                # What the first hashtag's pages reach to, those of the others were asked for later and
+                # reach beyond; what a later page reaches to, an earlier one may not.
+                yield frame(mastodon.CAUGHT_UP, str(covered).encode())
+            async for item in incoming:
+                yield item
+
+    @asynccontextmanager
+    async def _connect(self) -> AsyncIterator[AsyncIterator[Frame]]:
+        endpoint = self._endpoint
+        base = await self._streaming_host() / "api/v1/streaming"
+        size_max = endpoint.config.frame_max_bytes
+        if endpoint.config.mastodon_transport == "sse":
+            async with endpoint.get((base / "hashtag").with_query(tag=self._tags[0])) as response:
+                yield _split(response, EventSplitter(size_max))
+            return
+        async with endpoint.websocket(base) as socket:
+            for tag in self._tags:
+                subscribe = {"type": "subscribe", "stream": "hashtag", "tag": tag}
+                await socket.send_str(msgspec.json.encode(subscribe).decode())
+            yield websocket_frames(socket, MESSAGE, size_max, endpoint.idle_s)
+
+    async def _streaming_host(self) -> URL:
+        """Large servers stream from a host of its own, which the instance names."""
+        if self._streaming is None:
+            body = b""
+            async with self._endpoint.session.get(self._endpoint.url / "api/v2/instance") as answer:
+                if answer.status == 200:
+                    body = await answer.content.read(INSTANCE_SIZE_BYTES_MAX)
+            named = mastodon.streaming_url(body, secure=self._endpoint.url.scheme == "https")
+            self._streaming = self._endpoint.url if named is None else URL(named)
+        return self._streaming
+
+    async def _pages(self, tag: str, least: int) -> AsyncIterator[tuple[bytes, int]]:
+        """Pages of statuses with an id above `least`, oldest first."""
+        for _ in range(PAGES_MAX):
+            url = self._endpoint.url / "api/v1/timelines/tag" / tag
+            query = {"min_id": str(least), "limit": "40"}
+            async with self._endpoint.get(url.with_query(query)) as response:
+                body = await response.content.read(PAGE_SIZE_BYTES_MAX)
+                while chunk := await response.content.read(READ_BYTES):
+                    body += chunk
+                    if len(body) > PAGE_SIZE_BYTES_MAX:
+                        raise ConnectionTrouble(Trouble.HTTP, "a page that does not end")
+            try:
+                largest = mastodon.largest_id(body)
+            except FrameError as error:
+                raise ConnectionTrouble(Trouble.HTTP, f"not a page: {error}") from None
+            if largest is None or largest <= least:
+                return
+            yield body, largest
+            least = largest
+
+
+class XStream:
+    """Posts that match our rules."""
+
+    name = "posts"
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def frames(self, progress: Progress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+        endpoint = self._endpoint
+        await self._set_rules()
+        base = (endpoint.url / "2/tweets/search/stream").with_query({"tweet.fields": x.FIELDS})
+        async for item in _x_frames(endpoint, base, progress, rewind_ms):
+            yield item
+
+    async def _set_rules(self) -> None:
+        """The rules under our label become those of our hashtags; nobody else's are touched."""
+        endpoint = self._endpoint
+        url = endpoint.url / "2/tweets/search/stream/rules"
+        async with endpoint.get(url) as response:
+            body = await response.read()
+        try:
+            present = msgspec.json.decode(body, type=x.Rules).data
+        except msgspec.DecodeError as error:
+            raise ConnectionTrouble(Trouble.HTTP, f"not a list of rules: {error}") from None
+        add, remove = x.rule_changes(present, endpoint.tags, endpoint.label)
+        if add:
+            rules = [{"value": rule.value, "tag": rule.tag} for rule in add]
+            await self._post(url, {"add": rules})
+        if remove:
+            await self._post(url, {"delete": {"ids": remove}})
+
+    async def _post(self, url: URL, body: dict[str, object]) -> None:
+        async with self._endpoint.session.post(
+            url, data=msgspec.json.encode(body), headers={"Content-Type": "application/json"}
+        ) as response:
+            await check_status(response, time.time())
+
+
+class XDeletions:
+    """X's compliance stream (Enterprise access): the only one that says what was deleted."""
+
+    name = "compliance"
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def frames(self, progress: Progress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+        url = (self._endpoint.url / "2/tweets/compliance/stream").with_query(partition="1")
+        async for item in _x_frames(self._endpoint, url, progress, rewind_ms):
+            yield item
+
+
+async def _x_frames(
+    endpoint: Endpoint, base: URL, progress: Progress | None, rewind_ms: int
+) -> AsyncIterator[Frame]:
+    config = endpoint.config
+    read_ms = progress.read_ms if progress is not None and progress.read_ms else None
+    plan = cursors.XPlan()
+    if config.x_enterprise:
+        plan = cursors.plan_x(read_ms, _now_ms(), rewind_ms)
+        _warn_of_loss("x", plan.lost_ms)
+    urls = []
+    if plan.recover is not None:
+        start, end = plan.recover
+        urls.append(base.update_query(start_time=start, end_time=end))
+    minutes = plan.backfill_minutes
+    urls.append(base.update_query(backfill_minutes=str(minutes)) if minutes else base)
+    for url in urls:
+        async with endpoint.get(url) as response:
+            async for item in _split(response, LineSplitter(config.frame_max_bytes)):
+                yield item
+
+
+def _now_ms() -> TimestampMs:
+    return TimestampMs(time.time_ns() // 1_000_000)
+
+
+def _warn_of_loss(network: str, lost_ms: int) -> None:
+    if lost_ms:
+        logger.warning(
+            "%s: the gap is longer than the network keeps; %.1f h are lost",
+            network,
+            lost_ms / 3.6e6,
+        )
+
+
+async def _split(
+    response: aiohttp.ClientResponse, splitter: LineSplitter | EventSplitter
+) -> AsyncIterator[Frame]:
+    async for data in response.content.iter_any():
+        for item in splitter.feed(data):
+            yield item

@@ -1,0 +1,100 @@
+"""Bytes of a stream to frames: lines (X) and server-sent events (Mastodon). Pure, bounded.
+
+A frame larger than the bound is skipped whole and reported as OVERSIZED; the stream goes on after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MESSAGE = "message"
+KEEPALIVE = "keepalive"
+OVERSIZED = "oversized"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One unit of a network's protocol. For OVERSIZED, `data` is its beginning."""
+
+    event: str
+    data: bytes
+    size_bytes: int
+
+
+def frame(event: str, data: bytes) -> Frame:
+    return Frame(event, data, len(data))
+
+
+class LineSplitter:
+    """Cuts at newlines; an empty line is a keep-alive."""
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._size_bytes_max = size_bytes_max
+        self._rest = bytearray()
+        self._skipped_bytes = 0
+        """Bytes already dropped of a line that is too long; its beginning stays in `_rest`."""
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            self._take(data[start:end])
+            yield self._finish()
+            start = end + 1
+        self._take(data[start:])
+
+    def _take(self, part: bytes) -> None:
+        room = self._size_bytes_max + 1 - len(self._rest)
+        self._rest += part[:room]
+        self._skipped_bytes += max(0, len(part) - room)
+
+    def _finish(self) -> Frame:
+        line, skipped = bytes(self._rest), self._skipped_bytes
+        self._rest.clear()
+        self._skipped_bytes = 0
+        text = line.rstrip(b"\r")
+        if skipped or len(text) > self._size_bytes_max:
+            return Frame(OVERSIZED, text, len(line) + skipped)
+        return frame(MESSAGE if text.strip() else KEEPALIVE, text)
+
+
+class EventSplitter:
+    """Server-sent events (WHATWG HTML 9.2), as far as Mastodon uses them: event, data, comments."""
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._size_bytes_max = size_bytes_max
+        self._lines = LineSplitter(size_bytes_max)
+        self._event = ""
+        self._data: list[bytes] = []
+        self._size_bytes = 0
+        self._oversized = False
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        for line in self._lines.feed(data):
+            if line.event == KEEPALIVE:
+                yield from self._dispatch()
+            elif line.data.startswith(b":"):
+                yield frame(KEEPALIVE, b"")
+            else:
+                self._field(line)
+
+    def _field(self, line: Frame) -> None:
+        name, _, value = line.data.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"data":
+            self._size_bytes += line.size_bytes
+            if self._size_bytes > self._size_bytes_max or line.event == OVERSIZED:
+                self._oversized = True
+                self._data = self._data[:1] or [value]
+            else:
+                self._data.append(value)
+
+    def _dispatch(self) -> Iterator[Frame]:
+        event, data, size, oversized = self._event, self._data, self._size_bytes, self._oversized
+        self._event, self._data, self._size_bytes, self._oversized = "", [], 0, False
+        if oversized:
+            yield Frame(OVERSIZED, data[0], size)
+        elif data:
+            yield frame(event or MESSAGE, b"\n".join(data))

@@ -1,0 +1,91 @@
+"""The networks there are: what each needs, how it resumes, and which streams make up a source of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkaesque.sources import jetstream, mastodon, x
+from kafkaesque.sources.drivers import (
+    Endpoint,
+    JetstreamStream,
+    MastodonStream,
+    XDeletions,
+    XStream,
+)
+from kafkaesque.sources.parsing import Parser
+from kafkaesque.sources.streams import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A social network that can be followed."""
+
+    name: str
+    wire: str
+    live_url: str | None
+    """None where there are many servers and the user has to name one."""
+    token_variable: str | None
+    """Environment variable of the bearer token; None where none is needed."""
+    needs_tags: bool
+    resume: str
+    deletes: str
+    parser: Parser
+    streams: Callable[[Endpoint], Sequence[Stream]]
+
+
+def _jetstream(endpoint: Endpoint) -> Sequence[Stream]:
+    return [JetstreamStream(endpoint)]
+
+
+def _mastodon(endpoint: Endpoint) -> Sequence[Stream]:
+    if endpoint.config.mastodon_transport == "sse":
+        return [MastodonStream(endpoint, [tag], f"tag:{tag}") for tag in endpoint.tags]
+    return [MastodonStream(endpoint, endpoint.tags)]
+
+
+def _x(endpoint: Endpoint) -> Sequence[Stream]:
+    streams: list[Stream] = [XStream(endpoint)]
+    if endpoint.config.x_enterprise:
+        streams.append(XDeletions(endpoint))
+    return streams
+
+
+NETWORKS: Mapping[str, Network] = {
+    network.name: network
+    for network in (
+        Network(
+            name=jetstream.NETWORK,
+            wire="Jetstream: WebSocket, JSON",
+            live_url="https://jetstream2.us-east.bsky.network",
+            token_variable=None,
+            needs_tags=False,
+            resume="cursor of microseconds, 36 h back",
+            deletes="yes",
+            parser=jetstream.parse,
+            streams=_jetstream,
+        ),
+        Network(
+            name=mastodon.NETWORK,
+            wire="streaming API: WebSocket or server-sent events",
+            live_url=None,
+            token_variable="KAFKAESQUE_MASTODON_TOKEN",  # noqa: S106 - the name of a variable
+            needs_tags=True,
+            resume="REST timeline from the last id",
+            deletes="while connected",
+            parser=mastodon.parse,
+            streams=_mastodon,
+        ),
+        Network(
+            name=x.NETWORK,
+            wire="filtered stream v2: lines of JSON over HTTPS",
+            live_url="https://api.x.com",
+            token_variable="KAFKAESQUE_X_TOKEN",  # noqa: S106 - the name of a variable
+            needs_tags=True,
+            resume="backfill of 5 min, recovery of 24 h (Enterprise access)",
+            deletes="compliance stream (Enterprise access)",
+            parser=x.parse,
+            streams=_x,
+        ),
+    )
+}

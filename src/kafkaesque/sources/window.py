@@ -1,0 +1,93 @@
+"""Which posts have been seen lately: duplicates are dropped, deletions find their post. Pure.
+
+Bounded by count. It is rebuilt from the tail of the log at a start, so what it says does not depend
+on which process saw the post. A duplicate that comes after more than `posts_max` other posts passes.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafkaesque.events.social import Post, PostDeleted, PostEdited, PostEvent, post_key
+
+_DELETED = -1
+_UNEDITED = 0
+
+
+class Verdict(Enum):
+    """What is to become of an event."""
+
+    NEW = "new"
+    DUPLICATE = "duplicate"
+    FOREIGN = "foreign"
+    """An edit or a deletion of a post that we do not have."""
+    WITHDRAWN = "withdrawn"
+    """A post whose deletion came before it."""
+
+
+class Window:
+    """`posts_max` posts that stand in the log, `tombstones_max` deletions of posts that do not."""
+
+    def __init__(self, posts_max: int, tombstones_max: int) -> None:
+        self._posts_max = posts_max
+        self._tombstones_max = tombstones_max
+        self._posts: dict[str, int] = {}
+        """Key of a post to the time of its last edit, or _DELETED; oldest first."""
+        self._tombstones: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._posts)
+
+    def admit(self, event: PostEvent) -> Verdict:
+        """Judge `event` and remember it."""
+        key = post_key(event)
+        match event:
+            case Post():
+                return self._admit_post(key)
+            case PostEdited():
+                return self._admit_edit(key, event.edited_ms)
+            case PostDeleted():
+                return self._admit_deletion(key)
+
+    def remember(self, event: PostEvent) -> None:
+        """Take `event` from the log: it is there, whatever came before it."""
+        key = post_key(event)
+        if key not in self._posts:
+            self._keep(key, _UNEDITED)
+        if isinstance(event, PostEdited) and self._posts[key] != _DELETED:
+            self._posts[key] = max(self._posts[key], event.edited_ms)
+        if isinstance(event, PostDeleted):
+            self._posts[key] = _DELETED
+
+    def _admit_post(self, key: str) -> Verdict:
+        if key in self._posts:
+            return Verdict.DUPLICATE
+        if key in self._tombstones:
+            return Verdict.WITHDRAWN
+        self._keep(key, _UNEDITED)
+        return Verdict.NEW
+
+    def _admit_edit(self, key: str, edited_ms: int) -> Verdict:
+        known = self._posts.get(key)
+        if known is None:
+            return Verdict.FOREIGN
+        if known == _DELETED or edited_ms <= known:
+            return Verdict.DUPLICATE
+        self._posts[key] = edited_ms
+        return Verdict.NEW
+
+    def _admit_deletion(self, key: str) -> Verdict:
+        known = self._posts.get(key)
+        if known is None:
+            self._tombstones.pop(key, None)
+            self._tombstones[key] = None
+            if len(self._tombstones) > self._tombstones_max:
+                del self._tombstones[next(iter(self._tombstones))]
+            return Verdict.FOREIGN
+        self._posts[key] = _DELETED
+        return Verdict.DUPLICATE if known == _DELETED else Verdict.NEW
+
+    def _keep(self, key: str, state: int) -> None:
+        self._posts[key] = state
+        if len(self._posts) > self._posts_max:
+            del self._posts[next(iter(self._posts))]

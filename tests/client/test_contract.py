@@ -1,0 +1,236 @@
+"""What both logs promise: the driver over librdkafka against a real broker, and its twin in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from kafkaesque.client.ports import (
+    Assignment,
+    DeliveryFailed,
+    Log,
+    LogError,
+    LogReader,
+    Received,
+    Record,
+    Span,
+    Start,
+    Subscription,
+    TopicUnknown,
+    TransactionsUnsupported,
+    WriterOptions,
+)
+from kafkaesque.client.reading import last_records_stretch, read_stretch
+from kafkaesque.events.topics import TopicSpec
+from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs, TopicPartition
+
+MakeLog = Callable[[], Log]
+
+
+async def new_topic(log: Log, partitions: int = 1) -> str:
+    spec = TopicSpec(f"t-{uuid.uuid4().hex}", partitions, key="any", doc="of a test")
+    assert await log.admin.ensure_topics([spec]) == [spec.name]
+    return spec.name
+
+
+async def read_count(reader: LogReader, count: int) -> list[Received]:
+    found: list[Received] = []
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            found += await reader.read(wait_s=0.2)
+    return found
+
+
+def place(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, PartitionIndex(partition))
+
+
+def test_ensure_topics_leaves_those_that_exist_alone(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        name = await new_topic(log, 3)
+        assert await log.admin.ensure_topics([TopicSpec(name, 9, "k", "d")]) == []
+        assert len(await log.admin.spans(name)) == 3
+
+    asyncio.run(story())
+
+
+def test_sent_records_are_read_back_as_they_were(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer()
+        offsets = await writer.send(
+            [
+                Record(topic, b"k", b"v", headers=(("h", b"1"), ("n", None))),
+                Record(topic, None, None, timestamp_ms=TimestampMs(1_790_000_000_000)),
+            ]
+        )
+        assert offsets == [0, 1]
+        await writer.close()
+        reader = await log.open_reader(Assignment({place(topic): Offset(0)}))
+        first, second = await read_count(reader, 2)
+        assert (first.key, first.value, first.headers) == (b"k", b"v", (("h", b"1"), ("n", None)))
+        assert (second.key, second.value, second.timestamp_ms) == (None, None, 1_790_000_000_000)
+        assert await reader.positions() == {place(topic): 2}
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_send_of_more_than_the_buffer_holds_waits_and_keeps_order(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer(WriterOptions(buffered_records_max=50))
+        offsets = await writer.send(Record(topic, b"k", b"%d" % n) for n in range(1000))
+        assert offsets == list(range(1000))
+        await writer.close()
+        reader = await log.open_reader(Assignment({place(topic): Offset(0)}))
+        assert [record.value for record in await read_count(reader, 1000)] == [
+            b"%d" % n for n in range(1000)
+        ]
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_several_tasks_may_send_at_once(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer(WriterOptions(buffered_records_max=10))
+        batches = [[Record(topic, b"%d" % task, b"%d" % n) for n in range(30)] for task in range(5)]
+        answers = await asyncio.gather(*(writer.send(batch) for batch in batches))
+        assert sorted(offset for offsets in answers for offset in offsets) == list(range(150))
+        assert all(list(offsets) == sorted(offsets) for offsets in answers)
+        await writer.close()
+
+    asyncio.run(story())
+
+
+def test_record_for_a_partition_that_is_not_there_fails(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer()
+        with pytest.raises(DeliveryFailed):
+            await writer.send([Record(topic, b"k", b"v", partition=PartitionIndex(5))])
+        assert await writer.send([Record(topic, b"k", b"v")]) == [0]
+        await writer.close()
+
+    asyncio.run(story())
+
+
+def test_group_goes_on_after_its_commit(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer()
+        await writer.send(Record(topic, b"k", b"%d" % n) for n in range(10))
+        what = Subscription([topic], group=f"g-{topic}")
+        reader = await log.open_reader(what)
+        assert len(await read_count(reader, 10)) == 10
+        await reader.commit()
+        await reader.close()
+        await writer.send([Record(topic, b"k", b"after")])
+        reader = await log.open_reader(what)
+        assert [record.value for record in await read_count(reader, 1)] == [b"after"]
+        await reader.close()
+        await writer.close()
+
+    asyncio.run(story())
+
+
+def test_group_that_starts_at_the_end_sees_only_what_comes_then(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer()
+        await writer.send([Record(topic, b"k", b"before")])
+        reader = await log.open_reader(Subscription([topic], f"g-{topic}", Start.END))
+        found: list[Received] = []
+        async with asyncio.timeout(20):
+            while not found:
+                # Sent again and again: joining a group takes a real broker a moment.
+                await writer.send([Record(topic, b"k", b"after")])
+                found += await reader.read(wait_s=0.2)
+        assert {record.value for record in found} == {b"after"}
+        await reader.close()
+        await writer.close()
+
+    asyncio.run(story())
+
+
+def test_reader_without_a_group_cannot_commit(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        reader = await log.open_reader(Assignment({place(topic): Offset(0)}))
+        with pytest.raises(LogError):
+            await reader.commit()
+        await reader.close()
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_unknown_topic_has_no_spans(make_log: MakeLog) -> None:
+    async def story() -> None:
+        with pytest.raises(TopicUnknown):
+            await make_log().admin.spans("there-is-none")
+
+    asyncio.run(story())
+
+
+def test_writer_without_transactional_id_has_no_transactions(make_log: MakeLog) -> None:
+    async def story() -> None:
+        writer = await make_log().open_writer()
+        assert not writer.transactional
+        with pytest.raises(TransactionsUnsupported):
+            writer.transaction()
+        await writer.close()
+        await writer.close()
+
+    asyncio.run(story())
+
+
+def test_stretch_is_read_to_its_end_and_no_further_than_what_is_there(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log, 3)
+        writer = await log.open_writer()
+        await writer.send(Record(topic, b"%d" % n, b"%d" % n) for n in range(300))
+        await writer.close()
+        spans = await log.admin.spans(topic)
+        assert sum(span.end for span in spans.values()) == 300
+        read = [record async for records in read_stretch(log, spans) for record in records]
+        assert sorted(int(record.value or b"") for record in read) == list(range(300))
+
+    asyncio.run(story())
+
+
+def test_stretch_of_an_empty_topic_is_empty(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        spans = await log.admin.spans(topic)
+        assert [records async for records in read_stretch(log, spans)] == []
+
+    asyncio.run(story())
+
+
+def test_last_records_of_one_partition_are_exactly_those(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer()
+        await writer.send(Record(topic, b"k", b"v") for _ in range(30))
+        await writer.close()
+        stretch = await last_records_stretch(log, topic, 10)
+        assert stretch == {place(topic): Span(Offset(20), Offset(30))}
+
+    asyncio.run(story())

@@ -1,0 +1,92 @@
+"""What only a driver over a network can get wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import uuid
+
+import pytest
+
+from kafkaesque.client.kafka import KafkaLog
+from kafkaesque.client.ports import (
+    DeliveryFailed,
+    LogError,
+    Record,
+    TransactionsUnsupported,
+    WriterOptions,
+)
+from kafkaesque.events.topics import SOCIAL_TOPICS, TopicSpec
+from kafkaesque.testing import Broker
+
+
+def unused_address() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_writer_of_a_broker_without_transactions_says_so_and_leaves_nothing(
+    broker: Broker,
+) -> None:
+    async def story() -> None:
+        log = KafkaLog(broker.bootstrap_servers)
+        try:
+            writer = await log.open_writer(WriterOptions(transactional_id=uuid.uuid4().hex))
+        except TransactionsUnsupported:
+            return
+        # A broker that has them: then they work.
+        spec = TopicSpec(f"t-{uuid.uuid4().hex}", 1, "k", "d")
+        await log.admin.ensure_topics([spec])
+        async with writer.transaction():
+            assert await writer.send([Record(spec.name, b"k", b"v")]) == [0]
+        await writer.close()
+
+    asyncio.run(story())
+
+
+def test_records_for_a_log_that_is_away_fail_when_their_time_is_up() -> None:
+    async def story() -> None:
+        log = KafkaLog(unused_address())
+        writer = await log.open_writer(WriterOptions(delivery_timeout_ms=300))
+        with pytest.raises(DeliveryFailed):
+            await writer.send([Record("t", b"k", b"v")])
+        await writer.close()
+
+    asyncio.run(story())
+
+
+def test_setting_that_librdkafka_does_not_know_is_a_log_error() -> None:
+    async def story() -> None:
+        log = KafkaLog("127.0.0.1:1", {"no.such.setting": "1"})
+        with pytest.raises(LogError, match=r"no\.such\.setting"):
+            await log.open_writer()
+
+    asyncio.run(story())
+
+
+def test_cancelled_send_leaves_the_writer_usable(broker: Broker) -> None:
+    async def story() -> None:
+        log = KafkaLog(broker.bootstrap_servers)
+        spec = TopicSpec(f"t-{uuid.uuid4().hex}", 1, "k", "d")
+        await log.admin.ensure_topics([spec])
+        writer = await log.open_writer(WriterOptions(linger_ms=200))
+        sending = asyncio.create_task(writer.send([Record(spec.name, b"k", b"1")]))
+        await asyncio.sleep(0.01)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        assert await writer.send([Record(spec.name, b"k", b"2")]) == [1]
+        await writer.close()
+
+    asyncio.run(story())
+
+
+def test_topics_of_the_services_are_legal_on_a_real_broker(broker: Broker) -> None:
+    async def story() -> None:
+        log = KafkaLog(broker.bootstrap_servers)
+        await log.admin.ensure_topics(SOCIAL_TOPICS)
+        for spec in SOCIAL_TOPICS:
+            assert len(await log.admin.spans(spec.name)) == spec.partitions
+
+    asyncio.run(story())

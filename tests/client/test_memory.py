@@ -1,0 +1,136 @@
+"""What the twin can show before every broker can: transactions, fencing, groups that share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from kafkaesque.client.memory import MemoryLog
+from kafkaesque.client.ports import (
+    DeliveryFailed,
+    LogError,
+    LogWriter,
+    Record,
+    Subscription,
+    TransactionsUnsupported,
+    WriterFenced,
+    WriterOptions,
+)
+from kafkaesque.events.topics import TopicSpec
+
+TOPIC = TopicSpec("t", 2, "k", "d")
+TRANSACTIONAL = WriterOptions(transactional_id="w")
+
+
+async def fail_in_transaction(writer: LogWriter, work: Awaitable[object]) -> None:
+    async with writer.transaction():
+        await work
+        raise ZeroDivisionError
+
+
+def test_transaction_is_seen_whole_when_it_is_committed() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        writer = await log.open_writer(TRANSACTIONAL)
+        async with writer.transaction():
+            await writer.send([Record("t", b"a", b"1")])
+            assert log.records("t") == []
+            await writer.send([Record("t", b"b", b"2")])
+        assert len(log.records("t")) == 2
+
+    asyncio.run(story())
+
+
+def test_transaction_whose_block_raises_leaves_nothing() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        writer = await log.open_writer(TRANSACTIONAL)
+        with pytest.raises(ZeroDivisionError):
+            await fail_in_transaction(writer, writer.send([Record("t", b"a", b"1")]))
+        assert log.records("t") == []
+        with pytest.raises(LogError):
+            await writer.send([Record("t", b"a", b"1")])
+
+    asyncio.run(story())
+
+
+def test_new_writer_of_the_same_id_fences_the_old() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        old = await log.open_writer(TRANSACTIONAL)
+
+        async def overtaken() -> None:
+            async with old.transaction():
+                await old.send([Record("t", b"a", b"1")])
+                await log.open_writer(TRANSACTIONAL)
+
+        with pytest.raises(WriterFenced):
+            await overtaken()
+        assert log.records("t") == []
+
+    asyncio.run(story())
+
+
+def test_offsets_are_committed_with_the_transaction_or_not_at_all() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        plain = await log.open_writer()
+        await plain.send([Record("t", b"a", b"1")])
+        what = Subscription(["t"], "g")
+        reader = await log.open_reader(what)
+        writer = await log.open_writer(TRANSACTIONAL)
+        assert len(await reader.read()) == 1
+        with pytest.raises(ZeroDivisionError):
+            await fail_in_transaction(writer, writer.send_offsets(reader))
+        await reader.close()
+        reader = await log.open_reader(what)
+        assert len(await reader.read()) == 1
+        async with writer.transaction():
+            await writer.send_offsets(reader)
+        await reader.close()
+        reader = await log.open_reader(what)
+        assert len(await reader.read(wait_s=0)) == 0
+
+    asyncio.run(story())
+
+
+def test_members_of_a_group_share_the_partitions() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        readers = [await log.open_reader(Subscription(["t"], "g")) for _ in range(2)]
+        writer = await log.open_writer()
+        await writer.send(Record("t", b"%d" % n, b"v") for n in range(100))
+        shares = [await reader.read() for reader in readers]
+        assert all(shares)
+        assert sum(map(len, shares)) == 100
+
+    asyncio.run(story())
+
+
+def test_log_made_without_transactions_says_so() -> None:
+    async def story() -> None:
+        with pytest.raises(TransactionsUnsupported):
+            await MemoryLog(transactions=False).open_writer(TRANSACTIONAL)
+
+    asyncio.run(story())
+
+
+def test_log_told_to_fail_fails_every_send() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        writer = await log.open_writer()
+        log.failure = DeliveryFailed("on cue")
+        with pytest.raises(DeliveryFailed):
+            await writer.send([Record("t", b"a", b"1")])
+        log.failure = None
+        assert await writer.send([Record("t", b"a", b"1")]) == [0]
+
+    asyncio.run(story())

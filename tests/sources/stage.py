@@ -1,0 +1,121 @@
+"""A local server, a pump and a log in one event loop, and what must have arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from yarl import URL
+
+from kafkaesque.client.ports import Log
+from kafkaesque.client.reading import read_stretch
+from kafkaesque.events.social import POSTS, Post, PostDeleted
+from kafkaesque.events.topics import SOCIAL_POSTS
+from kafkaesque.sources import generator
+from kafkaesque.sources.config import source_config
+from kafkaesque.sources.drivers import Endpoint, new_session
+from kafkaesque.sources.generator import SyntheticPost
+from kafkaesque.sources.hashtags import distinct
+from kafkaesque.sources.intake import Identity
+from kafkaesque.sources.local.feed import Faults, Feed
+from kafkaesque.sources.local.server import LocalServer
+from kafkaesque.sources.local.timeline import Timeline
+from kafkaesque.sources.networks import NETWORKS
+from kafkaesque.sources.pump import Pump
+
+SEED = 7
+EPOCH_US = time.time_ns() // 1000
+QUICK = {
+    "backoff.scale": "0.02",
+    "x.enterprise": "true",
+    "batch.linger.ms": "5",
+    "cursor.interval.ms": "50",
+}
+
+
+@asynccontextmanager
+async def local_server(
+    count: int, faults: Faults | None = None, rate: float = 4000.0, token: str | None = None
+) -> AsyncIterator[LocalServer]:
+    server = LocalServer(Feed(Timeline(SEED, EPOCH_US, rate, count)), faults, token=token)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def running_pump(
+    log: Log,
+    network: str,
+    url: str,
+    tags: Iterable[str],
+    token: str | None = None,
+    **settings: str,
+) -> AsyncIterator[Pump]:
+    """A pump that is stopped at the end; what it raises is raised then."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    config = source_config({**QUICK, **named})
+    async with new_session(token, config) as session:
+        endpoint = Endpoint(URL(url), session, config, distinct(tags), "test")
+        pump = Pump(log, NETWORKS[network], Identity(network, f"{network}-test"), endpoint)
+        running = asyncio.create_task(pump.run())
+        try:
+            yield pump
+        finally:
+            pump.stop()
+            await running
+
+
+async def until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What stands in the log."""
+
+    posts: Counter[str]
+    deleted: Counter[str]
+
+
+async def arrived(log: Log) -> Arrived:
+    found = Arrived(Counter(), Counter())
+    spans = await log.admin.spans(SOCIAL_POSTS.name)
+    async for records in read_stretch(log, spans, wait_s=0.1):
+        for record in records:
+            body = POSTS.decode(record.value or b"").body
+            if isinstance(body, Post):
+                found.posts[body.id] += 1
+            if isinstance(body, PostDeleted):
+                found.deleted[body.id] += 1
+    return found
+
+
+def native_id(network: str, post: SyntheticPost) -> str:
+    return {"bluesky": post.uri, "mastodon": str(post.status_id), "x": str(post.x_id)}[network]
+
+
+def expected(network: str, count: int, tags: Iterable[str]) -> dict[str, SyntheticPost]:
+    """The posts of the timeline that have one of `tags`, by their id."""
+    wanted = set(distinct(tags))
+    return {
+        native_id(network, post): post
+        for post in generator.posts(SEED, 0, count)
+        if wanted.intersection(distinct(post.tags))
+    }
+
+
+def deleted_by_the_end(posts: dict[str, SyntheticPost], count: int) -> set[str]:
+    return {
+        name
+        for name, post in posts.items()
+        if post.deleted_after and post.number + post.deleted_after < count
+    }

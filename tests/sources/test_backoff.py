@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.sources.backoff import SCHEDULES, Backoff, Trouble
+
+
+def waits(network: str, trouble: Trouble, count: int) -> list[float]:
+    backoff = Backoff(network)
+    return [backoff.wait_s(trouble, chance=0.0) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "expected", "most"),
+    [
+        (Trouble.DROPPED, [0.0, 0.25, 0.5], 16.0),
+        (Trouble.NETWORK, [0.25, 0.5, 0.75], 16.0),
+        (Trouble.HTTP, [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 320.0], 320.0),
+        (Trouble.RATE_LIMITED, [60.0, 120.0, 240.0], 900.0),
+    ],
+)
+def test_x_is_waited_for_as_it_documents(
+    trouble: Trouble, expected: list[float], most: float
+) -> None:
+    got = waits("x", trouble, 200)
+    assert got[: len(expected)] == expected
+    assert max(got) == most
+
+
+@pytest.mark.parametrize("network", SCHEDULES)
+@pytest.mark.parametrize("trouble", Trouble)
+def test_no_row_shrinks_or_overflows(network: str, trouble: Trouble) -> None:
+    got = waits(network, trouble, 3000)
+    assert got == sorted(got)
+
+
+def test_jitter_shortens_by_up_to_half() -> None:
+    assert Backoff("bluesky").wait_s(Trouble.HTTP, chance=0.999999) == pytest.approx(0.5, rel=1e-3)
+
+
+def test_trouble_of_another_class_begins_its_own_row() -> None:
+    backoff = Backoff("x")
+    for _ in range(5):
+        backoff.wait_s(Trouble.HTTP, 0.0)
+    assert backoff.wait_s(Trouble.NETWORK, 0.0) == 0.25
+    assert backoff.wait_s(Trouble.HTTP, 0.0) == 5.0
+
+
+def test_success_begins_the_row_again() -> None:
+    backoff = Backoff("x")
+    backoff.wait_s(Trouble.HTTP, 0.0)
+    backoff.succeeded()
+    assert backoff.wait_s(Trouble.HTTP, 0.0) == 5.0
+
+
+def test_server_that_asks_for_more_gets_it_whole_and_unscaled() -> None:
+    assert Backoff("x", scale=0.01).wait_s(Trouble.RATE_LIMITED, 0.9, asked_s=300.0) == 300.0
+    assert Backoff("x").wait_s(Trouble.RATE_LIMITED, 0.0, asked_s=1.0) == 60.0

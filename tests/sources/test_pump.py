@@ -1,0 +1,298 @@
+"""Network to log, whole: every post once, whatever the connection, the server or the log does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.sources.stage import (
+    arrived,
+    deleted_by_the_end,
+    expected,
+    local_server,
+    running_pump,
+    until,
+)
+
+from kafkaesque.client.kafka import KafkaLog
+from kafkaesque.client.memory import MemoryLog
+from kafkaesque.client.ports import DeliveryFailed, Log, TransactionsUnsupported, WriterFenced
+from kafkaesque.events.social import CURSORS, SourceCursor
+from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_REJECTED
+from kafkaesque.sources.local.feed import Faults
+from kafkaesque.sources.local.server import LocalServer
+from kafkaesque.testing import Broker
+
+TAGS = ("news", "kafka")
+COUNT = 1200
+
+
+async def follow_to_the_end(
+    log: Log,
+    server: LocalServer,
+    network: str,
+    count: int = COUNT,
+    tags: tuple[str, ...] = TAGS,
+    **settings: str,
+) -> dict[str, int]:
+    """Until every post of the timeline is in the log, or is known to be gone."""
+    posts = expected(network, count, tags)
+    gone = deleted_by_the_end(posts, count)
+    async with running_pump(log, network, server.url, tags, **settings) as pump:
+        counts = pump.counts
+
+        async def complete() -> bool:
+            return set(posts) - gone <= set((await arrived(log)).posts)
+
+        async with asyncio.timeout(60):
+            await until(lambda: pump.state.connected)
+            while not await complete():
+                await asyncio.sleep(0.05)
+    return counts.as_dict()
+
+
+async def check_complete(
+    log: Log, network: str, count: int = COUNT, tags: tuple[str, ...] = TAGS
+) -> None:
+    """Nothing lost, nothing doubled. Posts that were deleted before we could read them may be absent:
+    on Bluesky there are none, since its replay has them."""
+    posts = expected(network, count, tags)
+    gone = deleted_by_the_end(posts, count)
+    found = await arrived(log)
+    absent = set(posts) - set(found.posts)
+    assert absent <= (set() if network == "bluesky" else gone)
+    assert set(found.posts) <= set(posts)
+    assert [name for name, n in (found.posts + found.deleted).items() if n > 2] == []
+    assert set(found.posts.values()) == {1}
+    assert set(found.deleted.values()) <= {1}
+    assert set(found.deleted) <= gone
+
+
+@pytest.mark.parametrize(
+    ("network", "transport"),
+    [("bluesky", "websocket"), ("mastodon", "websocket"), ("mastodon", "sse"), ("x", "websocket")],
+)
+def test_every_post_arrives_once_although_the_server_hangs_up_again_and_again(
+    network: str, transport: str
+) -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        # By SSE each hashtag is a connection, and the second comes in after the timeline's start.
+        tags = TAGS if transport == "websocket" else TAGS[:1]
+        async with local_server(COUNT, Faults(disconnect_every=80)) as server:
+            await follow_to_the_end(log, server, network, tags=tags, mastodon_transport=transport)
+            assert server.counts.disconnected >= 1
+        await check_complete(log, network, tags=tags)
+
+    asyncio.run(story())
+
+
+def test_every_post_arrives_once_on_a_real_broker() -> None:
+    async def story(log: Log) -> None:
+        async with local_server(COUNT, Faults(disconnect_every=300)) as server:
+            await follow_to_the_end(log, server, "bluesky")
+        await check_complete(log, "bluesky")
+
+    with Broker() as broker:
+        asyncio.run(story(KafkaLog(broker.bootstrap_servers)))
+
+
+def test_deletions_of_our_posts_arrive_and_those_of_others_do_not() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(600) as server:
+            posts = expected("bluesky", 600, TAGS)
+            gone = deleted_by_the_end(posts, 600)
+            async with running_pump(log, "bluesky", server.url, TAGS) as pump:
+                await until(lambda: pump.counts.deletions >= len(gone))
+            assert set((await arrived(log)).deleted) == gone
+            assert pump.counts.foreign > 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("transactions", ["never", "auto"])
+def test_second_run_goes_on_where_the_first_stopped(transactions: str) -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(COUNT, rate=2000) as server:
+            async with running_pump(
+                log, "bluesky", server.url, TAGS, transactions=transactions
+            ) as first:
+                await until(lambda: first.counts.posts >= 50)
+            await follow_to_the_end(log, server, "bluesky", transactions=transactions)
+        await check_complete(log, "bluesky")
+
+    asyncio.run(story())
+
+
+def test_crash_between_posts_and_cursor_doubles_nothing() -> None:
+    """Without transactions, posts are written before their cursor: the cursor's write is made to fail,
+    as a kill in between would."""
+
+    class Cut(MemoryLog):
+        async def append(self, placed):  # type: ignore[no-untyped-def]
+            items = list(placed)
+            if self.records("social.posts") and items[0][0].topic == SOCIAL_CURSORS.name:
+                self.cuts += 1
+                if self.cuts in (1, 3):
+                    raise DeliveryFailed("cut between posts and cursor")
+            return await super().append(items)
+
+        cuts = 0
+
+    async def story() -> None:
+        log = Cut(transactions=False)
+        async with local_server(600, rate=2000) as server:
+            await follow_to_the_end(log, server, "bluesky", 600)
+        assert log.cuts >= 3
+        await check_complete(log, "bluesky", 600)
+
+    asyncio.run(story())
+
+
+def test_posts_and_cursor_are_seen_together_where_there_are_transactions() -> None:
+    class Watched(MemoryLog):
+        async def append(self, placed):  # type: ignore[no-untyped-def]
+            items = list(placed)
+            topics = {place.topic for place, _ in items}
+            assert "social.posts" not in topics or SOCIAL_CURSORS.name in topics
+            return await super().append(items)
+
+    async def story() -> None:
+        log = Watched()
+        async with local_server(300) as server:
+            await follow_to_the_end(log, server, "bluesky", 300)
+        await check_complete(log, "bluesky", 300)
+
+    asyncio.run(story())
+
+
+def test_source_waits_for_a_log_that_is_away_and_loses_nothing() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(600, rate=1000) as server:
+            async with running_pump(log, "bluesky", server.url, TAGS) as pump:
+                await until(lambda: pump.counts.posts > 20)
+                log.failure = DeliveryFailed("the log is away")
+                await until(lambda: pump.state.error is not None)
+                log.failure = None
+                await until(lambda: pump.state.passes > 1 and pump.state.connected)
+            await follow_to_the_end(log, server, "bluesky", 600)
+        await check_complete(log, "bluesky", 600)
+
+    asyncio.run(story())
+
+
+def test_second_process_of_the_same_name_fences_the_first() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with (
+            local_server(100_000, rate=500) as server,
+            running_pump(log, "bluesky", server.url, TAGS) as first,
+        ):
+            await until(lambda: first.counts.posts > 5)
+            async with running_pump(log, "bluesky", server.url, TAGS) as second:
+                await until(lambda: second.state.batches > 3)
+
+    with pytest.raises(WriterFenced):
+        asyncio.run(story())
+
+
+def test_transactions_can_be_required() -> None:
+    async def story() -> None:
+        log = MemoryLog(transactions=False)
+        async with local_server(10) as server:
+            with pytest.raises(TransactionsUnsupported):
+                async with running_pump(
+                    log, "bluesky", server.url, TAGS, transactions="required"
+                ) as pump:
+                    await until(lambda: pump.state.passes > 0)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
+def test_malformed_and_huge_frames_are_dead_letters_and_the_posts_still_arrive(
+    network: str,
+) -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        faults = Faults(malformed_every=50, oversized_every=120, oversized_bytes=300_000)
+        async with local_server(600, faults) as server:
+            counts = await follow_to_the_end(log, server, network, 600, frame_max_bytes="100000")
+        assert counts["rejected"] > 3
+        assert len(log.records(SOCIAL_REJECTED.name)) > 3
+        await check_complete(log, network, 600)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
+@pytest.mark.parametrize("status", [401, 429, 503])
+def test_refused_connections_are_tried_again(network: str, status: int) -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        faults = Faults(refuse_status=status, refuse_count=2)
+        async with local_server(200, faults) as server:
+            await follow_to_the_end(log, server, network, 200, backoff_scale="0.0001")
+            assert server.counts.refused == 2
+        await check_complete(log, network, 200)
+
+    asyncio.run(story())
+
+
+def test_server_that_falls_silent_is_left_and_found_again() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with (
+            local_server(400, Faults(stall_after=100)) as server,
+            running_pump(log, "bluesky", server.url, TAGS, idle_timeout_ms="300") as pump,
+        ):
+            await until(lambda: pump.state.connections >= 2)
+            server.faults.stall_after = 0
+            await until(lambda: pump.counts.posts >= len(expected("bluesky", 400, TAGS)))
+        await check_complete(log, "bluesky", 400)
+
+    asyncio.run(story())
+
+
+def test_server_that_closes_at_once_is_not_stormed() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(100, Faults(disconnect_every=1)) as server:
+            server.counts.last_tick = -2
+            async with running_pump(log, "bluesky", server.url, TAGS, backoff_scale="1.0") as pump:
+                await until(lambda: pump.state.connections >= 3)
+                assert server.counts.connections <= 4
+
+    asyncio.run(story())
+
+
+def test_wrong_token_is_refused_and_the_right_one_is_not() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(100, token="secret") as server:
+            async with running_pump(log, "x", server.url, TAGS, token="guess") as pump:
+                await until(lambda: server.counts.refused > 0)
+            assert pump.counts.posts == 0
+            async with running_pump(log, "x", server.url, TAGS, token="secret") as pump:
+                await until(lambda: pump.counts.posts > 0)
+
+    asyncio.run(story())
+
+
+def test_cursor_moves_while_no_followed_post_comes_by() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with (
+            local_server(300) as server,
+            running_pump(log, "bluesky", server.url, ["nobodywritesthis"]) as pump,
+        ):
+            await until(lambda: pump.counts.unmatched >= 300)
+        last = CURSORS.decode(log.records(SOCIAL_CURSORS.name)[-1].value or b"").body
+        assert isinstance(last, SourceCursor)
+        assert int(last.cursor) > 1_790_000_000_000_000
+        assert (await arrived(log)).posts.total() == 0
+
+    asyncio.run(story())
