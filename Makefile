@@ -9,14 +9,14 @@ WORKERS ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help setup clients up check format lint types imports unit test conformance apache-kafka \
-        fuzz bench faults lock clean
+        zookeeper fuzz sim bench faults lock clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## Make .venv with everything that `up` and `test` need (quick when done)
 
-$(STAMP): pyproject.toml requirements/dev.lock
+$(STAMP): pyproject.toml requirements/dev.lock hatch_build.py $(wildcard src/kafkaesque/*/*.c src/kafkaesque/*/*.h)
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: set PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version): set PYTHON=..."; exit 1; }
@@ -50,13 +50,15 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports --no-cache --config .importlinter | tail -2
 
-UNIT := tests --ignore=tests/conformance --ignore=tests/stories --ignore=tests/cli
+# Tests with clients, processes or Java of their own; `make test` runs them after the quick ones.
+REAL := tests/stories tests/cli tests/conformance tests/conformance_zookeeper tests/pipeline
+UNIT := tests $(REAL:%=--ignore=%)
 unit: setup
 	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"
 
 test: check clients ## All that CI runs: check, stories, and conformance with every client
-	$(BIN)/python -m pytest tests/stories tests/faults/test_runs.py tests/cli tests/conformance \
-	  -q -n $(WORKERS)
+	$(BIN)/python -m pytest $(REAL) -q -n $(WORKERS)
+	$(BIN)/python -m pytest $(UNIT) -m story -q -n $(WORKERS)
 
 conformance: setup clients ## Real clients against our broker, or make conformance KAFKA=host:port
 	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/conformance -q -n $(WORKERS)
@@ -71,7 +73,13 @@ fuzz: setup ## Feed mutated requests to the decoder for SECONDS (60)
 bench: setup ## Measure, beside the floor and Apache Kafka; results in benchmarks/results/
 	$(BIN)/kafkaesque bench all
 
-faults: setup ## Break a real broker in every way there is, under load
+zookeeper: setup ## Run a real Apache ZooKeeper from Maven artefacts on PORT (12181), for conformance
+	$(BIN)/python -m kafkaesque.testing.zookeeper --port $(or $(PORT),12181)
+
+sim: setup ## Simulate clusters from SEEDS (20000) seeds, on all cores
+	$(BIN)/kafkaesque sim --seeds $(or $(SEEDS),20000) --jobs $$(nproc)
+
+faults: setup ## Break real brokers in every way there is, under load
 	$(BIN)/kafkaesque fault run all
 
 lock: setup ## Resolve the dependencies anew into requirements/*.lock
