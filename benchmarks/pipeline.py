@@ -8,6 +8,7 @@ Ratios are taken round by round and the median is told; absolute rates depend on
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 import sys
@@ -15,14 +16,18 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import click
+import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafkaesque.pipeline.session import SessionSettings, start_session
+from kafkaesque.pipeline.sinks.delta_table import BatchIdentity
+from kafkaesque.pipeline.sinks.writing import to_table
 from kafkaesque.pipeline.source import reading
 from kafkaesque.pipeline.source.reading import read_batch, read_stream
 from kafkaesque.testing.broker_process import BrokerProcess
@@ -30,7 +35,16 @@ from kafkaesque.testing.broker_process import BrokerProcess
 TOPIC = "bench"
 PARTITIONS = 2
 FLOOR_BATCHES = 60
-Lane = Callable[[], float]
+TRICKLE_S = 30
+Lane = Callable[[], "Cost"]
+
+
+class Cost(NamedTuple):
+    """What a lane took. CPU is Spark's, its workers' and this process's, not the broker's: it says
+    something on a busy machine too."""
+
+    elapsed_s: float
+    cpu_s: float
 
 
 def fill(bootstrap: str, records: int) -> None:
@@ -56,10 +70,22 @@ def fill(bootstrap: str, records: int) -> None:
         raise SystemExit("the broker did not take the records")
 
 
-def timed(action: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+def cpu_s() -> float:
+    """Of this process and all below it, but for the broker."""
+    total = 0.0
+    own = psutil.Process()
+    for process in [own, *own.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "kafkaesque.cli.main" not in process.cmdline():
+                times = process.cpu_times()
+                total += times.user + times.system
+    return total
+
+
+def timed(action: Callable[[], object]) -> Cost:
+    cpu_before, begin = cpu_s(), time.perf_counter()
     action()
-    return time.perf_counter() - begin
+    return Cost(time.perf_counter() - begin, cpu_s() - cpu_before)
 
 
 def noop(frame: DataFrame) -> None:
@@ -75,7 +101,7 @@ def windowed(frame: DataFrame) -> DataFrame:
     return parsed.groupBy(F.window("timestamp", "1 minute"), "v.tag").count()
 
 
-def bare_consumer(bootstrap: str, records: int) -> float:
+def bare_consumer(bootstrap: str, records: int) -> Cost:
     """librdkafka's `consume`, nothing done with the messages. Trap 4: its own back-off of 1 s."""
     consumer = Consumer(
         {
@@ -93,9 +119,9 @@ def bare_consumer(bootstrap: str, records: int) -> float:
         while left > 0:
             left -= len(consumer.consume(10_000, 1.0))
 
-    seconds = timed(drain)
+    cost = timed(drain)
     consumer.close()
-    return seconds
+    return cost
 
 
 def lanes(spark: SparkSession, bootstrap: str, records: int) -> dict[str, Lane]:
@@ -144,7 +170,49 @@ def micro_batch_floor_ms(spark: SparkSession, bootstrap: str, engine: reading.En
         return float(statistics.median(times))
 
 
-def ratios(rounds: list[dict[str, float]]) -> dict[str, float]:
+def event_to_table_ms(spark: SparkSession, bootstrap: str) -> dict[str, float]:
+    """From a record's own time to the commit of the Delta table that has it, in a steady trickle."""
+    topic, latencies = "trickle", []
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result()
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    with tempfile.TemporaryDirectory() as scratch:
+        options = {
+            "kafka.bootstrap.servers": bootstrap,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
+        checkpoint, table = Path(scratch, "c"), Path(scratch, "t")
+
+        def write(rows: DataFrame, batch: int) -> None:
+            rows.persist()
+            to_table(rows, table, BatchIdentity("bench", "c", batch))
+            now_ms = time.time() * 1000
+            times = rows.select(F.unix_millis("timestamp").alias("t")).collect()
+            latencies.append([now_ms - row["t"] for row in times])
+            rows.unpersist()
+
+        frame = read_stream(spark, options, checkpoint=checkpoint)
+        query = (
+            frame.writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(checkpoint))
+            .start()
+        )
+        begin = time.monotonic()
+        while time.monotonic() - begin < TRICKLE_S:
+            producer.produce(topic, b"x" * 100)
+            producer.poll(0.02)
+        producer.flush(10)
+        query.stop()
+    # The first batches start the workers.
+    settled = sorted(value for batch in latencies[3:] for value in batch)
+    return {
+        "event_to_table_p50_ms": round(settled[len(settled) // 2]),
+        "event_to_table_p99_ms": round(settled[int(len(settled) * 0.99)]),
+    }
+
+
+def ratios(rounds: list[dict[str, Cost]]) -> dict[str, float]:
     pairs = {
         "python_to_official_tuned": ("official_tuned", "python"),
         "python_to_official_default": ("official_default", "python"),
@@ -153,8 +221,11 @@ def ratios(rounds: list[dict[str, float]]) -> dict[str, float]:
         "json_window_to_official": ("official_json_window", "python_json_window"),
     }
     return {
-        name: round(statistics.median(row[slow] / row[fast] for row in rounds), 2)
+        f"{name}{suffix}": round(
+            statistics.median(row[slow][index] / row[fast][index] for row in rounds), 2
+        )
         for name, (slow, fast) in pairs.items()
+        for index, suffix in ((0, ""), (1, "_by_cpu"))
         if slow in rounds[0] and fast in rounds[0]
     }
 
@@ -162,8 +233,9 @@ def ratios(rounds: list[dict[str, float]]) -> dict[str, float]:
 @click.command()
 @click.option("--records", default=1_000_000, show_default=True)
 @click.option("--rounds", "count", default=3, show_default=True)
+@click.option("--latency/--no-latency", default=True, help="Batch floor, event to table.")
 @click.option("--json", "as_json", is_flag=True)
-def main(records: int, count: int, as_json: bool) -> None:
+def main(records: int, count: int, latency: bool, as_json: bool) -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
         BrokerProcess(Path(scratch, "broker"), {"flush": "never"}) as broker,
@@ -181,16 +253,20 @@ def main(records: int, count: int, as_json: bool) -> None:
             order = names[number % len(names) :] + names[: number % len(names)]
             rounds.append({name: measured[name]() for name in order})
             print(f"round {number + 1}: {rounds[-1]}", file=sys.stderr)
-        floors = {
-            f"micro_batch_floor_{engine}_ms": micro_batch_floor_ms(spark, bootstrap, engine)
-            for engine in (("python", "jvm") if "official_tuned" in measured else ("python",))
-        }
+        latencies: dict[str, float] = {}
+        if latency:
+            for engine in ("python", "jvm") if "official_tuned" in measured else ("python",):
+                floor = micro_batch_floor_ms(spark, bootstrap, engine)
+                latencies[f"micro_batch_floor_{engine}_ms"] = floor
+            latencies |= event_to_table_ms(spark, bootstrap)
         spark.stop()
     rates = {
-        f"{name}_records_per_s": round(statistics.median(records / row[name] for row in rounds))
+        f"{name}_records_per_s": round(
+            statistics.median(records / row[name].elapsed_s for row in rounds)
+        )
         for name in rounds[0]
     }
-    result = {"records": records, "rounds": count, **ratios(rounds), **floors, **rates}
+    result = {"records": records, "rounds": count, **ratios(rounds), **latencies, **rates}
     if as_json:
         print(json.dumps(result))
     else:

@@ -1,0 +1,435 @@
+"""`kafkaesque pipeline`: run, backfill, replay, status, stop, jars, doctor, list.
+
+Nothing of Spark is imported before a command needs it; `status` and `stop` never do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.failures import ExitCode, Failure, usage
+from kafkaesque.cli.options import client_options, examples, json_option
+from kafkaesque.cli.render import Column, Screen
+from kafkaesque.pipeline.errors import PipelineError
+from kafkaesque.pipeline.places import Places
+
+if TYPE_CHECKING:
+    from kafkaesque.pipeline.operate.backfill import SideTables, Span
+    from kafkaesque.pipeline.operate.context import Context
+    from kafkaesque.pipeline.operate.reports import Report
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DATA_DEFAULT = "kafkaesque-data/pipeline"
+STOP_TIMEOUT_S = 120.0
+
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DATA_DEFAULT,
+    show_default=True,
+    help="Tables, checkpoints and status of the pipeline.",
+)
+
+
+def spark_options(function: F) -> F:
+    """Where Spark runs and which engine reads."""
+    for option in (
+        click.option("--driver-memory", default="1g", show_default=True),
+        click.option(
+            "--engine",
+            type=click.Choice(["auto", "python", "jvm"]),
+            default="auto",
+            show_default=True,
+            help="Our own source, or Spark's Kafka connector.",
+        ),
+        click.option(
+            "--master",
+            default="local[*]",
+            show_default=True,
+            help="local[N], or spark://HOST:PORT of a cluster.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the pipeline refuses, as a failure of the command line."""
+    try:
+        yield
+    except PipelineError as error:
+        raise Failure(error.message, error.fix) from error
+
+
+def _context(
+    connection: Connection, data: Path, master: str, engine: Any, driver_memory: str
+) -> Context:
+    from kafkaesque.pipeline.operate.context import Context
+    from kafkaesque.pipeline.session import SessionSettings, start_session
+
+    connection.reach()
+    places = Places(data.resolve())
+    settings = SessionSettings(
+        places.scratch, master=master, driver_memory=driver_memory, app_name="kafkaesque pipeline"
+    )
+    spark = start_session(settings)
+    kafka = {**connection.properties, "bootstrap.servers": connection.bootstrap}
+    return Context(spark, places, kafka, engine)
+
+
+@click.group()
+def pipeline() -> None:
+    """Spark over the log: trends, chat analytics, archive; live, backfilled and replayed."""
+
+
+@pipeline.command("list")
+@json_option
+def list_(screen: Screen) -> None:
+    """List the queries and reports that `run` knows."""
+    from kafkaesque.pipeline.operate.catalog import catalog
+    from kafkaesque.pipeline.operate.reports import REPORTS
+    from kafkaesque.pipeline.session import require_packages
+
+    with _told():
+        require_packages()
+        rows: list[dict[str, Any]] = [
+            {
+                "name": query.name,
+                "kind": "stream",
+                "reads": query.topics or "every topic",
+                "tables": [table.name for table in query.tables],
+                "doc": query.doc,
+            }
+            for query in catalog().values()
+        ]
+        rows += [
+            {
+                "name": name,
+                "kind": "report",
+                "reads": "tables",
+                "tables": [],
+                "doc": (report.__doc__ or "").strip().splitlines()[0],
+            }
+            for name, report in REPORTS.items()
+        ]
+    columns = [
+        Column("name", "name"),
+        Column("kind", "kind"),
+        Column("reads", "reads"),
+        Column("doc", "what"),
+    ]
+    screen.document({"queries": rows}, lambda: screen.table(columns, rows))
+
+
+@pipeline.command(
+    epilog=examples(
+        "kafkaesque pipeline run posts trends trends-live",
+        "kafkaesque pipeline run archive --once",
+        "kafkaesque pipeline run quality",
+        "kafkaesque pipeline run posts --master spark://host:7077 --engine jvm",
+    )
+)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@data_option
+@spark_options
+@click.option("--once", is_flag=True, help="Read what is there, then end.")
+@click.option("--every", "interval_s", default=0.0, metavar="SECONDS", help="Start of each batch.")
+@click.option("--rows-max", type=click.IntRange(min=1), help="Records of one batch at most.")
+@click.option(
+    "--start",
+    default="earliest",
+    show_default=True,
+    help="Where a new query begins: earliest, latest, or offsets as JSON.",
+)
+@click.option("--http", "http_port", type=int, help="Serve Prometheus metrics on this port.")
+@client_options()
+def run(
+    names: tuple[str, ...],
+    data: Path,
+    master: str,
+    engine: str,
+    driver_memory: str,
+    once: bool,
+    interval_s: float,
+    rows_max: int | None,
+    start: str,
+    http_port: int | None,
+    connection: Connection,
+    screen: Screen,
+) -> int:
+    """Run queries until Ctrl-C, `pipeline stop`, or, with --once, until they have read it all."""
+    from kafkaesque.pipeline.operate.reports import REPORTS
+
+    with _told():
+        reports = [name for name in names if name in REPORTS]
+        if reports and len(reports) < len(names):
+            raise usage("Reports and queries are run by themselves.")
+        context = _context(connection, data, master, engine, driver_memory)
+        if reports:
+            return _run_reports(reports, context, screen)
+        from kafkaesque.pipeline.operate.running import Trigger
+
+        trigger = Trigger(interval_s, once, rows_max, start)
+        return _run_queries(names, context, trigger, http_port, screen)
+
+
+def _run_queries(
+    names: tuple[str, ...], context: Context, trigger: Any, http_port: int | None, screen: Screen
+) -> int:
+    from kafkaesque.pipeline.operate.catalog import find
+    from kafkaesque.pipeline.operate.progress import Metrics
+    from kafkaesque.pipeline.operate.running import Supervisor
+
+    metrics = Metrics()
+    if http_port is not None:
+        from prometheus_client import start_http_server
+
+        start_http_server(http_port, "127.0.0.1", metrics.registry)
+    supervisor = Supervisor(context, trigger, metrics)
+
+    def stop(_number: int, _frame: object) -> None:
+        supervisor.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    click.echo(f"ready queries={','.join(names)} data={context.places.root} pid={os.getpid()}")
+    outcomes = supervisor.run([find(name) for name in names])
+    rows = [{"query": outcome.query, "failure": outcome.failure} for outcome in outcomes]
+    failed = [outcome for outcome in outcomes if outcome.failure]
+    screen.document({"queries": rows}, lambda: None)
+    for outcome in failed:
+        screen.warn(f"{outcome.query}: {outcome.failure}")
+    return int(ExitCode.FAILED if failed else ExitCode.OK)
+
+
+def _run_reports(names: list[str], context: Context, screen: Screen) -> int:
+    from kafkaesque.pipeline.operate.reports import run_report
+
+    alarmed = False
+    for name in names:
+        report = run_report(name, context)
+        _show_report(report, screen)
+        alarmed = alarmed or (name == "quality" and bool(report.alerts))
+    return int(ExitCode.FAILED if alarmed else ExitCode.OK)
+
+
+def _show_report(report: Report, screen: Screen) -> None:
+    content = {"report": report.name, "rows": report.rows, "alerts": report.alerts}
+    document = json.loads(json.dumps(content, default=str))
+    columns = [Column(key, key) for key in (report.rows[0] if report.rows else {})]
+    screen.document(document, lambda: screen.table(columns, document["rows"], "nothing to report"))
+
+
+def range_options(function: F) -> F:
+    """Which part of the log, and what to do with the result."""
+    for option in (
+        click.option(
+            "--swap", is_flag=True, help="Put the result in the place of the table's rows."
+        ),
+        click.option("--to-offsets", help='JSON, as {"topic": {"0": 123}}.'),
+        click.option("--from-offsets", help='JSON, as {"topic": {"0": 123}}.'),
+        click.option("--to", "to_time", help="ISO time (UTC unless it says), exclusive."),
+        click.option("--from", "from_time", help="ISO time (UTC unless it says)."),
+    ):
+        function = option(function)
+    return function
+
+
+def _span(options: dict[str, Any]) -> Span:
+    from kafkaesque.pipeline.operate.backfill import Span
+    from kafkaesque.pipeline.source.offsets import from_json
+
+    def offsets(name: str) -> Any:
+        text = options.pop(name)
+        return None if text is None else from_json(text, f"--{name.replace('_', '-')}")
+
+    return Span(
+        _time_ms(options.pop("from_time")),
+        _time_ms(options.pop("to_time")),
+        offsets("from_offsets"),
+        offsets("to_offsets"),
+    )
+
+
+def _time_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise usage(f"'{text}' is no ISO time, as 2026-11-16T12:00.") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+@pipeline.command(
+    epilog=examples(
+        "kafkaesque pipeline backfill posts --from 2026-11-01 --to 2026-11-08",
+        "kafkaesque pipeline backfill archive --swap",
+    )
+)
+@click.argument("name")
+@data_option
+@spark_options
+@range_options
+@client_options()
+def backfill(name: str, connection: Connection, screen: Screen, **options: Any) -> None:
+    """Compute a range of the log again, at once, into side tables; --swap puts them in place."""
+    from kafkaesque.pipeline.operate import backfill as work
+    from kafkaesque.pipeline.operate.catalog import find
+
+    swap = options.pop("swap")
+    with _told():
+        span = _span(options)
+        context = _context(connection, **options)
+        side = work.backfill(find(name), context, span)
+        _finish(side, context, swap, screen)
+
+
+@pipeline.command(
+    epilog=examples("kafkaesque pipeline replay trends --from 2026-11-16T10:00 --rows-max 50000")
+)
+@click.argument("name")
+@data_option
+@spark_options
+@range_options
+@click.option("--rows-max", type=click.IntRange(min=1), default=100_000, show_default=True)
+@client_options()
+def replay(
+    name: str, rows_max: int, connection: Connection, screen: Screen, **options: Any
+) -> None:
+    """Run a range of the log through the stream again, in batches, into side tables."""
+    from kafkaesque.pipeline.operate import backfill as work
+    from kafkaesque.pipeline.operate.catalog import find
+
+    swap = options.pop("swap")
+    with _told():
+        span = _span(options)
+        context = _context(connection, **options)
+        side = work.replay(find(name), context, span, rows_max)
+        _finish(side, context, swap, screen)
+
+
+def _finish(side: SideTables, context: Context, swap: bool, screen: Screen) -> None:
+    from kafkaesque.pipeline.operate import backfill as work
+
+    rows = side.rows()
+    if swap:
+        work.swap(side, context)
+        work.discard(side)
+    document = {
+        "run": side.run,
+        "rows": rows,
+        "swapped": swap,
+        "directory": None if swap else str(side.directory),
+    }
+
+    def show() -> None:
+        for table, count in rows.items():
+            screen.line(f"{table}: {count} rows {'swapped in' if swap else f'in {side.directory}'}")
+
+    screen.document(document, show)
+
+
+@pipeline.command()
+@data_option
+@click.option("--lag", is_flag=True, help="Ask the broker for the lag as of now.")
+@client_options()
+def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> None:
+    """Show every query that ever ran here: state, last batch, lag."""
+    from kafkaesque.pipeline.operate.control import statuses, with_lag
+    from kafkaesque.pipeline.source.options import read_cluster
+
+    with _told():
+        rows = statuses(Places(data))
+        if lag:
+            connection.reach()
+            properties = {**connection.properties, "bootstrap.servers": connection.bootstrap}
+            rows = [with_lag(row, read_cluster(properties)) for row in rows]
+    columns = [
+        Column("query", "query"),
+        Column("state", "state", "state"),
+        Column("batch", "batch", "count"),
+        Column("input_rows", "rows", "count"),
+        Column("rows_per_s", "rows/s", "count"),
+        Column("duration_ms", "ms", "count"),
+        Column("lag_records", "lag", "count"),
+        Column("late_rows", "late", "count"),
+        Column("failure", "failure"),
+    ]
+    screen.document({"queries": rows}, lambda: screen.table(columns, rows, "no query ran here yet"))
+
+
+@pipeline.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@data_option
+@click.option("--timeout", "timeout_s", default=STOP_TIMEOUT_S, show_default=True)
+def stop(names: tuple[str, ...], data: Path, timeout_s: float) -> None:
+    """Stop queries between two batches, and wait until they have stopped."""
+    from kafkaesque.pipeline.operate.control import request_stop
+
+    for name in names:
+        with _told():
+            request_stop(Places(data), name, timeout_s)
+        click.echo(f"{name}: stopped")
+
+
+@pipeline.command()
+@click.option("--fetch", is_flag=True, help="Download what is missing, and check it.")
+@click.option("--repo", help="Maven repository. [default: Maven Central]")
+@json_option
+def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
+    """Show, or fetch, the jars of Spark's own Kafka connector."""
+    from kafkaesque.pipeline import jars as work
+    from kafkaesque.pipeline.session import spark_version
+
+    with _told():
+        version = spark_version()
+        if fetch:
+            paths = work.fetch(version, os.environ, repository=repo, tell=screen.note)
+        else:
+            paths = work.find(version, os.environ)
+    listed = [str(path) for path in paths]
+    document = {"spark": version, "jars": listed}
+    screen.document(document, lambda: screen.line("\n".join(listed)))
+
+
+@pipeline.command()
+@json_option
+def doctor(screen: Screen) -> int:
+    """Say what the pipeline finds on this machine, and what is missing."""
+    from kafkaesque.pipeline.doctor import examine
+
+    findings = examine(os.environ)
+    rows = [
+        {"what": item.what, "state": item.state, "text": item.text, "fix": item.fix}
+        for item in findings
+    ]
+
+    def show() -> None:
+        columns = [
+            Column("what", "what"),
+            Column("state", "state", "state"),
+            Column("text", "found"),
+        ]
+        screen.table(columns, rows)
+        for item in findings:
+            if item.fix:
+                screen.line(f"  {item.what}: {item.fix}")
+
+    screen.document({"findings": rows}, show)
+    failed = any(item.state == "fail" for item in findings)
+    return int(ExitCode.FAILED if failed else ExitCode.OK)

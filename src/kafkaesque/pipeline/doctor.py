@@ -1,0 +1,85 @@
+"""What the pipeline finds on this machine: Java, packages, jars, decoder, and so which engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal
+
+from kafkaesque.pipeline import jars
+from kafkaesque.pipeline.errors import PipelineError
+from kafkaesque.pipeline.java import find_java
+from kafkaesque.pipeline.places import cache_directory
+from kafkaesque.pipeline.session import require_packages, spark_version
+
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    what: str
+    state: State
+    text: str
+    fix: str | None = None
+
+
+def examine(environment: Mapping[str, str]) -> list[Finding]:
+    """Every finding; the pipeline runs unless one is `fail`."""
+    return [
+        _look("java", "fail", lambda: _java(environment)),
+        _look("packages", "fail", _packages),
+        _look("connector jars", "warn", lambda: _jars(environment)),
+        _decoder(),
+        _engines(environment),
+    ]
+
+
+def _look(what: str, state: State, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, "ok", look())
+    except PipelineError as error:
+        return Finding(what, state, error.message, error.fix)
+
+
+def _java(environment: Mapping[str, str]) -> str:
+    java = find_java(environment, cache_directory(environment))
+    return f"Java {java.major} at {java.home} (by {java.found_by})"
+
+
+def _packages() -> str:
+    require_packages()
+    found = []
+    for name in ("pyspark", "pyarrow", "deltalake", "pandas", "numpy", "protobuf"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def _jars(environment: Mapping[str, str]) -> str:
+    paths = jars.find(spark_version(), environment)
+    return f"{', '.join(path.name for path in paths)} in {paths[0].parent}"
+
+
+def _decoder() -> Finding:
+    try:
+        from kafkaesque.pipeline.kafka.decoding import load_decoder
+
+        name, _ = load_decoder()
+    except ImportError as error:
+        return Finding("decoder", "fail", f"neither decoder can be loaded: {error}")
+    if name == "compiled":
+        return Finding("decoder", "ok", "compiled")
+    return Finding(
+        "decoder", "warn", "plain (numpy): slower by an order", "install with a C compiler at hand"
+    )
+
+
+def _engines(environment: Mapping[str, str]) -> Finding:
+    try:
+        jars.find(spark_version(), environment)
+    except PipelineError:
+        return Finding("engines", "ok", "python")
+    return Finding("engines", "ok", "python (chosen by auto), jvm")

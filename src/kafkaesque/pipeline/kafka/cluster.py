@@ -1,0 +1,242 @@
+"""The cluster as a reader sees it: which partitions exist, who leads them, where their logs end.
+
+Asks again after whatever passes by itself (a leader moved, a broker away) until a deadline; the
+rules about offsets are `source/planning.py`'s.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kafkaesque.model.errors import ErrorCode
+from kafkaesque.pipeline.errors import InvalidOption, KafkaRefused, KafkaUnreachable
+from kafkaesque.pipeline.kafka.connection import Address, Connection, ConnectionLost, error_name
+from kafkaesque.pipeline.kafka.security import Security
+from kafkaesque.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kafkaesque.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from kafkaesque.wire.table import Request, Response
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Response)
+Partition = tuple[str, int]
+"""Topic and partition: what offsets are kept by."""
+
+EARLIEST = -2
+LATEST = -1
+RETRY_PAUSE_S = 0.1
+READ_COMMITTED = 1
+
+PASSING = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Errors that go away by themselves or with fresh metadata."""
+_ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class Passing(Exception):
+    """Not now: ask for metadata and try again."""
+
+
+class TopicMissing(Exception):
+    """A topic or partition is not there (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """How to reach the cluster."""
+
+    bootstrap: tuple[Address, ...]
+    security: Security = field(default_factory=Security)
+    request_timeout_s: float = 30.0
+    """For one answer; a Fetch may wait at the broker, so this is the longer one."""
+    deadline_s: float = 60.0
+    """For an operation with all its retries: Kafka's `default.api.timeout.ms`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Leaders by partition, addresses by node."""
+
+    leaders: Mapping[Partition, int]
+    addresses: Mapping[int, Address]
+
+    def leader_of(self, partition: Partition) -> Address:
+        node = self.leaders.get(partition)
+        if node is None:
+            raise TopicMissing(f"{partition[0]}-{partition[1]}")
+        if node not in self.addresses:
+            raise Passing(f"{partition[0]}-{partition[1]} has no leader")
+        return self.addresses[node]
+
+
+class Cluster:
+    """Connections are kept between calls. For one thread."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self.settings = settings
+        self._connections: dict[Address, Connection] = {}
+        self._known: set[Address] = set()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def connection(self, address: Address) -> Connection:
+        """An idle connection to a broker; ConnectionLost if there is none to be had."""
+        kept = self._connections.pop(address, None)
+        if kept is not None and not kept.is_idle:
+            kept.close()
+            kept = None
+        if kept is None:
+            settings = self.settings
+            kept = Connection(address, settings.security, settings.request_timeout_s)
+        self._connections[address] = kept
+        return kept
+
+    def forget(self, address: Address) -> None:
+        kept = self._connections.pop(address, None)
+        if kept is not None:
+            kept.close()
+
+    def persist(self, doing: str, operation: Callable[[], T]) -> T:
+        """`operation`, again and again until it works or the deadline has passed."""
+        deadline = time.monotonic() + self.settings.deadline_s
+        while True:
+            try:
+                return operation()
+            except (ConnectionLost, Passing) as error:
+                if isinstance(error, ConnectionLost):
+                    self.close()
+                if time.monotonic() >= deadline:
+                    raise KafkaUnreachable(f"cannot {doing}: {error}") from error
+                time.sleep(RETRY_PAUSE_S)
+
+    def topology(self, topics: Iterable[str] | None) -> Topology:
+        """Leaders of `topics` (of all there are, for None); never creates one."""
+        answer = self._metadata(topics)
+        addresses = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self._known = set(addresses.values())
+        leaders: dict[Partition, int] = {}
+        for topic in answer.topics:
+            if topic.error_code in _ABSENT:
+                continue
+            _raise_error(topic.error_code, f"topic '{topic.name}'")
+            leaders.update(_leaders(topic))
+        return Topology(leaders, addresses)
+
+    def matching_topics(self, pattern: str) -> list[str]:
+        """Names that the whole of `pattern` matches, as Spark's subscribePattern; none internal."""
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise InvalidOption(f"subscribePattern '{pattern}' is no pattern: {error}") from error
+        answer = self._metadata(None)
+        return sorted(
+            topic.name
+            for topic in answer.topics
+            if topic.name is not None
+            and not topic.is_internal
+            and topic.error_code == ErrorCode.NONE
+            and compiled.fullmatch(topic.name)
+        )
+
+    def _metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        return self.bootstrap_call(request, MetadataResponse)
+
+    def bootstrap_call(self, request: Request, response: type[R]) -> R:
+        """Ask any broker: those that are known first, a bootstrap address may be of one long gone."""
+        lost: list[str] = []
+        for address in [*self._known, *self.settings.bootstrap]:
+            try:
+                return self.connection(address).call(request, response)
+            except ConnectionLost as error:
+                self.forget(address)
+                lost.append(str(error))
+        raise ConnectionLost("; ".join(dict.fromkeys(lost)))
+
+    def list_offsets(
+        self, partitions: Mapping[Partition, int], *, committed_only: bool = False
+    ) -> dict[Partition, int]:
+        """The offset for a timestamp (ms, EARLIEST or LATEST) of each partition.
+
+        -1 where no record is as young as the timestamp. TopicMissing where a partition is gone.
+        """
+        if not partitions:
+            return {}
+        topology = self.topology({topic for topic, _ in partitions})
+        by_leader: dict[Address, list[Partition]] = {}
+        for partition in partitions:
+            by_leader.setdefault(topology.leader_of(partition), []).append(partition)
+        found: dict[Partition, int] = {}
+        for address, wanted in by_leader.items():
+            request = _list_offsets_request(wanted, partitions, committed_only)
+            answer = self.connection(address).call(request, ListOffsetsResponse)
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    _raise_error(row.error_code, f"{topic.name}-{row.partition_index}")
+                    found[topic.name, row.partition_index] = row.offset
+        return found
+
+
+def _list_offsets_request(
+    wanted: Sequence[Partition], timestamps: Mapping[Partition, int], committed_only: bool
+) -> ListOffsetsRequest:
+    by_topic: dict[str, list[ListOffsetsPartition]] = {}
+    for topic, index in wanted:
+        by_topic.setdefault(topic, []).append(
+            ListOffsetsPartition(partition_index=index, timestamp=timestamps[topic, index])
+        )
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=READ_COMMITTED if committed_only else 0,
+        topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in by_topic.items()],
+    )
+
+
+def _leaders(topic: MetadataResponseTopic) -> dict[Partition, int]:
+    return {
+        (topic.name or "", partition.partition_index): partition.leader_id
+        for partition in topic.partitions
+    }
+
+
+def _raise_error(code: int, what: str) -> None:
+    """Passing, TopicMissing or KafkaRefused for an error code; nothing for none."""
+    if code == ErrorCode.NONE:
+        return
+    if code in PASSING:
+        raise Passing(f"{what}: {error_name(code)}")
+    if code in _ABSENT:
+        raise TopicMissing(what)
+    raise KafkaRefused(f"{what}: {error_name(code)}")

@@ -1,0 +1,97 @@
+"""The columns of a topic as Arrow sees them: those of Spark's own Kafka connector, to the letter.
+
+Sources: KafkaRecordToRowConverter.schemaWithHeaders; Spark compares our schema with its own for
+equality, nullability and time zone included.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from kafkaesque.pipeline.kafka.decoding import Columns, StringColumn
+
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+
+HEADERS_TYPE: Final = pa.list_(
+    pa.field(
+        "element",
+        pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]),
+    )
+)
+
+_FIELDS: Final = (
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    pa.field("timestampType", pa.int32()),
+)
+
+
+def arrow_schema(*, with_headers: bool) -> pa.Schema:
+    fields = list(_FIELDS)
+    if with_headers:
+        fields.append(pa.field("headers", HEADERS_TYPE))
+    return pa.schema(fields)
+
+
+def record_batch(
+    columns: Columns, topic: str, partition: int, timestamp_type: int
+) -> pa.RecordBatch:
+    """The rows of one partition; all buffers are taken as they are, none copied."""
+    rows = columns.rows
+    arrays = [
+        _strings(columns.keys, pa.binary(), rows),
+        _strings(columns.values, pa.binary(), rows),
+        pa.repeat(pa.scalar(topic, pa.string()), rows),
+        pa.repeat(pa.scalar(partition, pa.int32()), rows),
+        pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)]),
+        pa.Array.from_buffers(
+            pa.timestamp("us", tz="UTC"), rows, [None, pa.py_buffer(columns.timestamps_us)]
+        ),
+        pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows),
+    ]
+    if columns.headers is not None:
+        arrays.append(_headers(columns))
+    return pa.RecordBatch.from_arrays(
+        arrays, schema=arrow_schema(with_headers=columns.headers is not None)
+    )
+
+
+def _strings(column: StringColumn, kind: pa.DataType, rows: int) -> pa.Array:
+    offsets, data, validity = column
+    buffers = [
+        None if validity is None else pa.py_buffer(validity),
+        pa.py_buffer(offsets),
+        pa.py_buffer(data),
+    ]
+    return pa.Array.from_buffers(kind, rows, buffers)
+
+
+def _text(names: pa.Array) -> pa.Array:
+    """Header keys as text. What is not UTF-8 is replaced, as the Java client does."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
+
+
+def _headers(columns: Columns) -> pa.Array:
+    if columns.headers is None:
+        return pa.nulls(columns.rows, HEADERS_TYPE)
+    offsets, validity, count, keys, values = columns.headers
+    structs = pa.StructArray.from_arrays(
+        [_text(_strings(keys, pa.binary(), count)), _strings(values, pa.binary(), count)],
+        fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
+    )
+    return pa.Array.from_buffers(
+        HEADERS_TYPE,
+        columns.rows,
+        [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets)],
+        children=[structs],
+    )

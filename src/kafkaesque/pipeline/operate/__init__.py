@@ -1,0 +1,1 @@
+"""Running named queries: start, stop between batches, backfill, replay, progress, metrics."""

@@ -1,0 +1,1 @@
+"""From a DataFrame to a table or a topic, each batch once. No transformation of rows."""

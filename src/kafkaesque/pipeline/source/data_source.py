@@ -1,0 +1,175 @@
+"""`format("kafkaesque")`: the Python engine as Spark sees it (pyspark's Python Data Source API).
+
+Spark makes the reader's driver side in a process of its own and its `read` in worker processes;
+both get it by value, so nothing here holds a socket before it is used. Rules: `planning.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kafkaesque.pipeline.kafka.fetching import Range, read_range
+from kafkaesque.pipeline.source.offsets import Offsets, from_spark, to_spark
+from kafkaesque.pipeline.source.options import SourceOptions, read_options
+from kafkaesque.pipeline.source.planning import Planner
+
+FORMAT = "kafkaesque"
+IDLE_WAIT_S = 0.05
+"""How long to look for new records before telling Spark that there are none: Spark's own poll of
+an idle source costs two calls into Python."""
+_IDLE_POLL_S = 0.01
+
+SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset long, "
+    "timestamp timestamp, timestampType int"
+)
+HEADERS = "headers array<struct<key: string, value: binary>>"
+
+
+class TopicSource(DataSource):
+    """A subscription, read as a stream or at once."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        # Spark's own mapping is case-insensitive; a plain copy would not be.
+        self._given = {name.lower(): value for name, value in options.items() if name != "path"}
+
+    def schema(self) -> str:
+        with_headers = self._given.get("includeheaders", "false").lower() == "true"
+        return f"{SCHEMA}, {HEADERS}" if with_headers else SCHEMA
+
+    def reader(self, schema: StructType) -> TopicBatchReader:
+        return TopicBatchReader(read_options(self._given, streaming=False))
+
+    def streamReader(self, schema: StructType) -> TopicStreamReader:
+        return TopicStreamReader(read_options(self._given, streaming=True))
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: Range) -> None:
+        super().__init__(wanted)
+        self.range = wanted
+
+
+class TopicBatchReader(DataSourceReader):
+    """[start, end) resolved when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planner = Planner(self._options)
+        try:
+            start = planner.resolve(self._options.start)
+            end = planner.resolve(self._options.end)
+            return [RangePartition(item) for item in planner.ranges(start, end)]
+        finally:
+            planner.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._options)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches with admission control.
+
+    `commit` and `stop` are left alone: the first arrives a batch late, the second never.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._planner: Planner | None = None
+        self._target: dict[tuple[str, int], int] | None = None
+        self._latest: Offsets = {}
+        self._waiting_since_s: float | None = None
+
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._options)
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:
+        # `read_stream` has made numbers of "latest" and kept them: Spark asks again after a crash
+        # in the first batch, and the answer must be the same.
+        return dict(to_spark(self._plan().resolve(self._options.start)))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        rows_max = self._options.rows_max
+        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._plan().latest()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin = from_spark(start)
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        latest = self._look(begin)
+        if latest == begin or self._should_wait(begin, latest):
+            return dict(start)
+        self._waiting_since_s = None
+        return dict(to_spark(self._plan().next_end(begin, latest, rows_max)))
+
+    def _look(self, begin: Offsets) -> Offsets:
+        """The ends of the logs, waiting a little for something to be there."""
+        if self._target is not None:
+            self._latest = self._target
+            return self._target
+        deadline = time.monotonic() + IDLE_WAIT_S
+        while True:
+            self._latest = self._plan().latest()
+            if self._latest != begin or time.monotonic() >= deadline:
+                return self._latest
+            time.sleep(_IDLE_POLL_S)
+
+    def _should_wait(self, begin: Offsets, latest: Offsets) -> bool:
+        """minOffsetsPerTrigger: not yet enough, and maxTriggerDelay has not passed."""
+        rows_min = self._options.rows_min
+        if rows_min is None or self._target is not None:
+            return False
+        now = time.monotonic()
+        if self._waiting_since_s is None:
+            self._waiting_since_s = now
+        rows = sum(end - begin.get(partition, 0) for partition, end in latest.items())
+        return rows < rows_min and (now - self._waiting_since_s) * 1000 < self._options.delay_ms_max
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return dict(to_spark(self._latest)) if self._latest else None
+
+    def partitions(
+        self, start: Mapping[str, Any], end: Mapping[str, Any]
+    ) -> Sequence[InputPartition]:
+        ranges = self._plan().ranges(from_spark(start), from_spark(end))
+        return [RangePartition(item) for item in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._options)
+
+
+def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Spark makes a task with a partition of its own where none was planned: it has no rows."""
+    if not isinstance(partition, RangePartition):
+        return iter(())
+    return read_range(partition.range, options.read)

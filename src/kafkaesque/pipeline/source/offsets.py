@@ -1,0 +1,88 @@
+"""Offsets of several partitions as values and as the JSON that Spark keeps in a checkpoint.
+
+The shape is that of Spark's own connector, `{"topic": {"0": 123}}`, so that a checkpoint written
+under one engine is resumed under the other. Pure rules: who may read how far in a batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from kafkaesque.model.errors import check
+from kafkaesque.pipeline.errors import InvalidOption
+from kafkaesque.pipeline.kafka.cluster import Partition
+from kafkaesque.pipeline.kafka.fetching import Range
+
+Offsets = Mapping[Partition, int]
+SparkOffsets = dict[str, dict[str, int]]
+
+
+def to_spark(offsets: Offsets) -> SparkOffsets:
+    """In a stable order: Spark compares offsets by their text to see whether anything is new."""
+    shaped: SparkOffsets = {}
+    for topic, partition in sorted(offsets):
+        shaped.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
+    return shaped
+
+
+def from_spark(shaped: Mapping[str, Mapping[str, int]]) -> dict[Partition, int]:
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, by_partition in shaped.items()
+        for partition, offset in by_partition.items()
+    }
+
+
+def to_json(offsets: Offsets) -> str:
+    return json.dumps(to_spark(offsets), separators=(",", ":"))
+
+
+def from_json(text: str, what: str) -> dict[Partition, int]:
+    """The partitions and numbers of an option's JSON, or InvalidOption that shows the shape."""
+    try:
+        return from_spark(json.loads(text))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidOption(f'{what} is not JSON like {{"topic": {{"0": 123}}}}: {text}') from error
+
+
+def limit_end(start: Offsets, latest: Offsets, rows_max: int) -> dict[Partition, int]:
+    """How far to read if at most `rows_max` offsets may be taken in, fairly.
+
+    In proportion to each partition's backlog, as KafkaMicroBatchStream.rateLimit; every partition
+    with a backlog gets at least one, so that none starves; the total may exceed the limit by that.
+    """
+    check(rows_max > 0, f"a limit of {rows_max} rows reads nothing")
+    backlog = {
+        partition: latest[partition] - start.get(partition, latest[partition])
+        for partition in latest
+    }
+    total = sum(size for size in backlog.values() if size > 0)
+    if total <= rows_max:
+        return dict(latest)
+    end = {}
+    for partition, size in backlog.items():
+        begin = start.get(partition, latest[partition])
+        share = max(1, rows_max * size // total) if size > 0 else 0
+        end[partition] = min(begin + share, latest[partition]) if size > 0 else latest[partition]
+    return end
+
+
+def split(ranges: Iterable[Range], tasks_min: int | None) -> list[Range]:
+    """The ranges, the large ones cut until there are about `tasks_min` of them.
+
+    In proportion to their size, as KafkaOffsetRangeCalculator: offsets, not records, are counted,
+    because nothing else is known before reading.
+    """
+    whole = [item for item in ranges if item.end > item.start]
+    if tasks_min is None or len(whole) >= tasks_min:
+        return whole
+    total = sum(item.end - item.start for item in whole)
+    cut: list[Range] = []
+    for item in whole:
+        size = item.end - item.start
+        parts = min(size, max(1, round(size / total * tasks_min)))
+        bounds = [item.start + size * number // parts for number in range(parts + 1)]
+        cut += [Range(item.topic, item.partition, begin, end) for begin, end in pairwise(bounds)]
+    return cut

@@ -1,0 +1,227 @@
+"""The options of a read, by the names of Spark's own Kafka connector, checked once for both engines.
+
+A name that nobody reads is refused here: Spark ignores it, and `startingOffset` (without the s)
+silently reads from the latest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafkaesque.pipeline.errors import InvalidOption
+from kafkaesque.pipeline.kafka.cluster import ClusterSettings, Partition
+from kafkaesque.pipeline.kafka.connection import Address
+from kafkaesque.pipeline.kafka.fetching import FETCH_SIZE_BYTES, ReadSettings
+from kafkaesque.pipeline.kafka.security import read_security
+from kafkaesque.pipeline.source.offsets import from_json
+
+PREFIX: Final = "kafka."
+SUBSCRIPTIONS: Final = ("subscribe", "subscribepattern", "assign")
+STREAM_NAMES: Final = frozenset({"maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay"})
+BATCH_NAMES: Final = frozenset({"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"})
+NAMES: Final = (
+    frozenset(
+        {
+            "startingoffsets",
+            "startingtimestamp",
+            "startingoffsetsbytimestamp",
+            "startingoffsetsbytimestampstrategy",
+            "minpartitions",
+            "failondataloss",
+            "includeheaders",
+            "kafkaesque.decoder",
+            *SUBSCRIPTIONS,
+        }
+    )
+    | STREAM_NAMES
+    | BATCH_NAMES
+)
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where a read begins or ends: a word, a time, or numbers; exactly one is set."""
+
+    word: str | None = None
+    """earliest or latest"""
+    timestamp_ms: int | None = None
+    timestamps_ms: Mapping[Partition, int] | None = None
+    offsets: Mapping[Partition, int] | None = None
+    latest_if_younger: bool = False
+    """Where no record is as young as the time: latest, rather than a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Everything that a reader needs to know; made by `read_options` and never half right."""
+
+    read: ReadSettings
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[Partition, ...] = ()
+    start: Bound = field(default_factory=lambda: Bound(word="latest"))
+    end: Bound = field(default_factory=lambda: Bound(word="latest"))
+    rows_max: int | None = None
+    rows_min: int | None = None
+    delay_ms_max: int = 15 * 60_000
+    tasks_min: int | None = None
+
+
+def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Typed options, or InvalidOption that names the one that is wrong."""
+    options = {name.lower(): str(value) for name, value in given.items()}
+    properties = kafka_properties(options)
+    _refuse_unknown(options, streaming)
+    topics, pattern, assigned = _subscription(options)
+    read = ReadSettings(
+        cluster=read_cluster(properties),
+        with_headers=_boolean(options, "includeheaders", False),
+        committed_only=properties.get("isolation.level", "read_uncommitted") == "read_committed",
+        fail_on_data_loss=_boolean(options, "failondataloss", True),
+        fetch_size_bytes=int(properties.get("max.partition.fetch.bytes", FETCH_SIZE_BYTES)),
+        compiled={"compiled": True, "plain": False}.get(options.get("kafkaesque.decoder", "")),
+    )
+    chosen = SourceOptions(
+        read=read,
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        start=_bound(options, "starting", "latest" if streaming else "earliest"),
+        end=_bound(options, "ending", "latest"),
+        rows_max=_positive(options, "maxoffsetspertrigger"),
+        rows_min=_positive(options, "minoffsetspertrigger"),
+        delay_ms_max=_duration_ms(options.get("maxtriggerdelay", "15m")),
+        tasks_min=_positive(options, "minpartitions"),
+    )
+    _refuse_contradictions(chosen, streaming)
+    return chosen
+
+
+def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Those options that are the Kafka client's own, by its names."""
+    return {
+        name.lower()[len(PREFIX) :]: str(value)
+        for name, value in options.items()
+        if name.lower().startswith(PREFIX)
+    }
+
+
+def read_cluster(properties: Mapping[str, str]) -> ClusterSettings:
+    """How to reach the cluster, by the client's own property names."""
+    servers = properties.get("bootstrap.servers", "")
+    if not servers.strip():
+        raise InvalidOption("kafka.bootstrap.servers is missing", "HOST:PORT[,...]")
+    return ClusterSettings(
+        bootstrap=tuple(_address(text) for text in servers.split(",")),
+        security=read_security(properties),
+        request_timeout_s=int(properties.get("request.timeout.ms", 30_000)) / 1000,
+        deadline_s=int(properties.get("default.api.timeout.ms", 60_000)) / 1000,
+    )
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.strip().rpartition("://")[2].rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise InvalidOption(f"'{text.strip()}' is no address of a broker", "HOST:PORT")
+    return Address(host.strip("[]"), int(port))
+
+
+def _refuse_unknown(options: Mapping[str, str], streaming: bool) -> None:
+    unknown = [name for name in options if name not in NAMES and not name.startswith(PREFIX)]
+    if unknown:
+        raise InvalidOption(f"there is no option '{unknown[0]}'")
+    misplaced = sorted(set(options) & (BATCH_NAMES if streaming else STREAM_NAMES))
+    if misplaced:
+        kind = "stream" if streaming else "batch read"
+        raise InvalidOption(f"a {kind} has no option '{misplaced[0]}'")
+
+
+def _subscription(
+    options: Mapping[str, str],
+) -> tuple[tuple[str, ...], str | None, tuple[Partition, ...]]:
+    named = [name for name in SUBSCRIPTIONS if name in options]
+    if len(named) != 1:
+        raise InvalidOption("name exactly one of subscribe, subscribePattern and assign")
+    text = options[named[0]]
+    if named[0] == "subscribe":
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise InvalidOption("subscribe names no topic")
+        return topics, None, ()
+    if named[0] == "subscribepattern":
+        return (), text, ()
+    return (), None, _assignment(text)
+
+
+def _assignment(text: str) -> tuple[Partition, ...]:
+    import json
+
+    try:
+        shaped = json.loads(text)
+        found = tuple((topic, int(index)) for topic in shaped for index in shaped[topic])
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidOption(f'assign is not JSON like {{"topic": [0, 1]}}: {text}') from error
+    if not found:
+        raise InvalidOption("assign names no partition")
+    return found
+
+
+def _bound(options: Mapping[str, str], side: str, default: str) -> Bound:
+    """Precedence as Spark's: one time for all, times by partition, then offsets."""
+    strategy = options.get("startingoffsetsbytimestampstrategy", "error")
+    if strategy not in ("error", "latest"):
+        raise InvalidOption("startingOffsetsByTimestampStrategy is error or latest")
+    latest = side == "ending" or strategy == "latest"
+    if text := options.get(f"{side}timestamp"):
+        return Bound(timestamp_ms=_number(text, f"{side}Timestamp"), latest_if_younger=latest)
+    name = f"{side}OffsetsByTimestamp"
+    if text := options.get(name.lower()):
+        return Bound(timestamps_ms=from_json(text, name), latest_if_younger=latest)
+    text = options.get(f"{side}offsets", default).strip()
+    if text.lower() in ("earliest", "latest"):
+        if side == "ending" and text.lower() == "earliest":
+            raise InvalidOption("endingOffsets cannot be earliest")
+        return Bound(word=text.lower())
+    return Bound(offsets=from_json(text, f"{side}Offsets"))
+
+
+def _refuse_contradictions(options: SourceOptions, streaming: bool) -> None:
+    if not streaming and options.start.word == "latest":
+        raise InvalidOption("a batch read cannot start at latest: it would read nothing")
+    if options.rows_min and options.rows_max and options.rows_min > options.rows_max:
+        raise InvalidOption("minOffsetsPerTrigger is above maxOffsetsPerTrigger")
+
+
+def _number(text: str, name: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidOption(f"{name} is not a number: {text}") from None
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    number = _number(options[name], name)
+    if number <= 0:
+        raise InvalidOption(f"{name} is not positive: {number}")
+    return number
+
+
+def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise InvalidOption(f"{name} is true or false, not '{text}'")
+    return text == "true"
+
+
+def _duration_ms(text: str) -> int:
+    """`15m`, `30s`, `100ms`: JavaUtils.timeStringAsMs."""
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
+    unit = text[len(number) :] or "ms"
+    if not number.isdigit() or unit not in _UNITS_MS:
+        raise InvalidOption(f"'{text}' is no duration", "as 500ms, 30s, 15m")
+    return int(number) * _UNITS_MS[unit]

@@ -1,0 +1,76 @@
+"""One range without Spark: leaders away, brokers restarted, records gone."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pip install kafkaesque-platform[spark]")
+
+from kafkaesque.pipeline.errors import DataLoss, KafkaUnreachable
+from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, read_range
+from kafkaesque.pipeline.source.options import read_cluster
+from kafkaesque.testing import Broker
+
+
+def settings(broker: Broker, **more: object) -> ReadSettings:
+    properties = {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "20000"}
+    return ReadSettings(read_cluster(properties), **more)  # type: ignore[arg-type]
+
+
+def offsets(batches) -> list[int]:
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def test_range_in_the_middle_is_read_and_nothing_around_it(broker, topic, produce) -> None:
+    produce(topic, [{"value": b"x" * 100, "partition": 0} for _ in range(500)])
+    small = settings(broker, fetch_size_bytes=2000)
+    assert offsets(read_range(Range(topic, 0, 123, 456), small)) == list(range(123, 456))
+
+
+def test_abandoned_reader_leaves_the_next_one_a_clean_connection(broker, topic, produce) -> None:
+    for _ in range(5):
+        produce(topic, [{"value": b"x" * 1000, "partition": 0} for _ in range(20)])
+    small = settings(broker, fetch_size_bytes=1000)
+    for _ in range(3):
+        reader = read_range(Range(topic, 0, 0, 100), small)
+        next(reader)
+        reader.close()
+    assert offsets(read_range(Range(topic, 0, 0, 100), small)) == list(range(100))
+
+
+def test_broker_that_comes_back_is_read_on(tmp_path: Path) -> None:
+    from confluent_kafka import Producer
+
+    with Broker(data=tmp_path, settings={"num.partitions": 1}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        for _ in range(3):
+            for _ in range(10):
+                producer.produce("t", b"x" * 1000)
+            producer.flush(10)
+        producer.close()
+        reader = read_range(Range("t", 0, 0, 30), settings(broker, fetch_size_bytes=1000))
+        first = offsets([next(reader)])
+        found: list[int] = []
+        runner = threading.Thread(target=lambda: found.extend(offsets(reader)))
+        broker.restart()
+        runner.start()
+        runner.join()
+        assert first + found == list(range(30))
+
+
+def test_range_behind_the_end_waits_no_longer_than_the_deadline(broker, topic, produce) -> None:
+    produce(topic, [{"value": b"x", "partition": 0}])
+    properties = {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "100"}
+    with pytest.raises(KafkaUnreachable, match="no record"):
+        offsets(read_range(Range(topic, 0, 0, 5), ReadSettings(read_cluster(properties))))
+
+
+def test_partition_that_is_gone_is_data_loss(broker, topic) -> None:
+    with pytest.raises(DataLoss, match="is gone"):
+        offsets(read_range(Range(topic, 7, 0, 5), settings(broker)))
+    assert (
+        offsets(read_range(Range(topic, 7, 0, 5), settings(broker, fail_on_data_loss=False))) == []
+    )

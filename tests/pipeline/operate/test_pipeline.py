@@ -1,0 +1,270 @@
+"""Named queries from topic to table: once, again, stopped, backfilled, replayed, reported."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from kafkaesque.events.envelope import encode
+from kafkaesque.events.social import Post, PostDeleted, post_envelope
+from kafkaesque.pipeline.errors import CheckpointInUse, CheckpointLost
+from kafkaesque.pipeline.places import Places
+
+NOON_MS = 1_790_000_000_000 // 3_600_000 * 3_600_000
+MINUTE_MS = 60_000
+
+
+def post(number: int, minute: int = 0, tag: str = "a") -> dict[str, Any]:
+    event = Post(
+        network="n",
+        id=f"p{number}",
+        author=f"u{number % 3}",
+        text=f"post {number}",
+        tags=(tag,),
+        languages=("en",),
+        created_ms=NOON_MS,
+        seen_ms=NOON_MS + minute * MINUTE_MS,
+    )
+    value = encode(post_envelope(event, "test"))
+    return {"value": value, "partition": number % 2, "timestamp": NOON_MS + minute * MINUTE_MS}
+
+
+def deletion(number: int) -> dict[str, Any]:
+    event = PostDeleted(network="n", id=f"p{number}", deleted_ms=NOON_MS)
+    return {"value": encode(post_envelope(event, "test")), "partition": number % 2}
+
+
+@pytest.fixture
+def bench(spark, broker, topic, tmp_path: Path) -> SimpleNamespace:
+    """The catalogue's queries on this test's own topic, and a context to run them in."""
+    from dataclasses import replace
+
+    from kafkaesque.pipeline.operate.catalog import Query, find
+    from kafkaesque.pipeline.operate.context import Context, Knobs
+    from kafkaesque.pipeline.operate.progress import Metrics
+    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
+
+    knobs = Knobs(trends_topic=topic, archive_pattern=topic, alerts_topic=topic)
+    kafka = {"bootstrap.servers": broker.bootstrap_servers}
+    context = Context(spark, Places(tmp_path), kafka, "python", knobs)
+
+    def query(name: str) -> Query:
+        found = find(name)
+        return found if found.is_pattern else replace(found, topics=topic)
+
+    def run(*names: str) -> None:
+        supervisor = Supervisor(context, Trigger(once=True), Metrics())
+        outcomes = supervisor.run([query(name) for name in names])
+        assert [outcome.failure for outcome in outcomes] == [None] * len(names)
+
+    return SimpleNamespace(context=context, query=query, run=run, topic=topic)
+
+
+def table(bench: SimpleNamespace, name: str) -> Any:
+    from kafkaesque.pipeline.sinks.delta_table import read_table
+
+    return read_table(bench.context.spark, bench.context.table(name))
+
+
+def ids(frame: Any) -> list[str]:
+    return sorted(row["id"] for row in frame.select("id").collect())
+
+
+def test_posts_arrive_once_repeats_and_deletions_and_rubbish_included(
+    bench, produce, broker
+) -> None:
+    produce(bench.topic, [post(1), post(2), post(1), {"value": b"rubbish", "partition": 0}])
+    bench.run("posts")
+    assert ids(table(bench, "posts")) == ["p1", "p2"]
+    produce(bench.topic, [post(2), post(3), deletion(1), deletion(3)])
+    bench.run("posts")
+    assert ids(table(bench, "posts")) == ["p2"]
+    letters = table(bench, "posts_dead").collect()
+    assert [(row["partition"], row["reason"]) for row in letters] == [(0, "not JSON of an event")]
+    assert bytes(letters[0]["value"]) == b"rubbish"
+
+
+def committed(broker, group: str, topic: str) -> dict[int, int]:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    wanted = ConsumerGroupTopicPartitions(group)
+    found = admin.list_consumer_group_offsets([wanted])[group].result()
+    return {item.partition: item.offset for item in found.topic_partitions if item.topic == topic}
+
+
+def test_progress_is_seen_by_kafkas_own_tools_and_in_the_status(bench, produce, broker) -> None:
+    """Trap 3: from the progress of a batch, and not from `commit`, which is a batch late."""
+    from kafkaesque.pipeline.kafka.cluster import ClusterSettings
+    from kafkaesque.pipeline.kafka.connection import Address
+    from kafkaesque.pipeline.operate.control import statuses, with_lag
+
+    produce(bench.topic, [post(i) for i in range(10)])
+    bench.run("archive")
+    assert committed(broker, "pipeline.archive", bench.topic) == {0: 5, 1: 5}
+    (status,) = statuses(bench.context.places)
+    assert (status["query"], status["state"], status["input_rows"]) == ("archive", "stopped", 10)
+    assert status["end_offsets"] == {bench.topic: {"0": 5, "1": 5}}
+    produce(bench.topic, [post(i) for i in range(3)])
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    assert with_lag(status, ClusterSettings((Address(host, int(port)),)))["lag_records"] == 3
+    feed = bench.context.places.feed("archive").read_text().splitlines()
+    assert json.loads(feed[-1])["batch"] == 0
+
+
+def test_trends_are_ranked_once_their_window_is_complete(bench, produce) -> None:
+    rows = [post(i, minute=0, tag="a" if i < 6 else "b") for i in range(9)]
+    produce(bench.topic, [*rows, post(100, minute=60, tag="late")])
+    bench.run("trends")
+    trends = table(bench, "trends").where(f"window_start = timestamp_millis({NOON_MS})")
+    found = [
+        (row["rank"], row["hashtag"], row["posts"]) for row in trends.orderBy("rank").collect()
+    ]
+    assert found == [(1, "a", 6), (2, "b", 3)]
+
+
+def test_live_trends_go_to_the_topic_as_they_change(bench, produce, broker) -> None:
+    produce(bench.topic, [post(1, tag="x")])
+    bench.run("trends-live")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "t",
+            "auto.offset.reset": "earliest",
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.subscribe([bench.topic])
+    messages = []
+    while len(messages) < 11:
+        messages += consumer.consume(11, 1.0)
+    consumer.close()
+    values = [json.loads(item.value()) for item in messages if b"window_start_ms" in item.value()]
+    assert len(values) == 10
+    assert {value["hashtag"] for value in values} == {"x"}
+
+
+def test_query_is_stopped_between_batches_and_goes_on_where_it_was(bench, produce) -> None:
+    from kafkaesque.pipeline.operate.control import request_stop
+    from kafkaesque.pipeline.operate.progress import Metrics
+    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
+
+    produce(bench.topic, [post(i) for i in range(20)])
+    supervisor = Supervisor(bench.context, Trigger(rows_max=2), Metrics())
+    outcomes: list[Any] = []
+    runner = threading.Thread(
+        target=lambda: outcomes.extend(supervisor.run([bench.query("archive")]))
+    )
+    runner.start()
+    wait_for(lambda: bench.context.places.feed("archive").exists())
+    request_stop(bench.context.places, "archive", 60)
+    runner.join()
+    assert [outcome.failure for outcome in outcomes] == [None]
+    bench.run("archive")
+    rows = table(bench, "archive")
+    assert rows.count() == 20
+    assert rows.select("partition", "offset").distinct().count() == 20
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """The test's own time limit ends it; there is nothing to listen to in a file system."""
+    pause = threading.Event()
+    while not condition():
+        pause.wait(0.05)
+
+
+def test_second_start_of_a_running_query_is_refused(bench, produce) -> None:
+    from kafkaesque.pipeline.operate.running import Trigger, start_query
+
+    running = start_query(bench.query("archive"), bench.context, Trigger(interval_s=60))
+    with pytest.raises(CheckpointInUse):
+        start_query(bench.query("archive"), bench.context, Trigger(once=True))
+    running.streaming.stop()
+    assert running.settle() is None
+
+
+def test_lost_checkpoint_is_told_and_writes_nothing_twice(bench, produce) -> None:
+    import shutil
+
+    produce(bench.topic, [post(i) for i in range(4)])
+    bench.run("archive")
+    shutil.rmtree(bench.context.places.checkpoint("archive"))
+    with pytest.raises(CheckpointLost, match="write its rows twice"):
+        bench.run("archive")
+    assert table(bench, "archive").count() == 4
+
+
+def test_query_that_fails_says_why_and_the_others_go_on(bench, produce) -> None:
+    from dataclasses import replace
+
+    from kafkaesque.pipeline.operate.progress import Metrics
+    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
+
+    def broken(_rows: Any, _identity: Any, _context: Any) -> None:
+        raise RuntimeError("the disk is gone")
+
+    produce(bench.topic, [post(1)])
+    bad = replace(bench.query("posts"), write=broken)
+    supervisor = Supervisor(bench.context, Trigger(once=True), Metrics())
+    outcomes = {item.query: item for item in supervisor.run([bad, bench.query("archive")])}
+    assert "the disk is gone" in outcomes["posts"].failure
+    assert outcomes["archive"].failure is None
+
+
+def test_backfill_of_a_range_replaces_its_rows_and_no_others(bench, produce) -> None:
+    from kafkaesque.pipeline.operate.backfill import Span, backfill, swap
+
+    produce(bench.topic, [post(i, minute=i) for i in range(10)])
+    bench.run("archive")
+    before = table(bench, "archive").count()
+    span = Span(start_ms=NOON_MS + 2 * MINUTE_MS, end_ms=NOON_MS + 6 * MINUTE_MS)
+    side = backfill(bench.query("archive"), bench.context, span)
+    assert side.rows() == {"archive": 4}
+    assert table(bench, "archive").count() == before
+    assert swap(side, bench.context) == {"archive": 4}
+    rows = table(bench, "archive")
+    assert rows.count() == 10
+    assert rows.select("partition", "offset").distinct().count() == 10
+    bench.run("archive")
+    assert table(bench, "archive").count() == 10
+
+
+def test_replay_gives_what_the_live_query_gave(bench, produce) -> None:
+    from kafkaesque.pipeline.operate.backfill import Span, replay, swap
+
+    produce(bench.topic, [post(i, minute=i) for i in range(8)])
+    bench.run("posts")
+    live = ids(table(bench, "posts"))
+    side = replay(bench.query("posts"), bench.context, Span(), rows_max=3)
+    assert side.rows()["posts"] == 8
+    swap(side, bench.context)
+    assert ids(table(bench, "posts")) == live
+
+
+def test_quality_finds_the_archive_whole_and_then_a_row_missing(bench, produce) -> None:
+    from datetime import UTC, datetime
+
+    from deltalake import DeltaTable
+
+    from kafkaesque.pipeline.operate.reports import quality
+
+    produce(bench.topic, [post(i) for i in range(6)])
+    bench.run("archive")
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    report = quality(bench.context, now)
+    assert report.alerts == []
+    assert [(row["partition"], row["rows"], row["verdict"]) for row in report.rows] == [
+        (0, 3, "ok"),
+        (1, 3, "ok"),
+    ]
+    DeltaTable(bench.context.table("archive")).delete("partition = 0 AND offset = 1")
+    report = quality(bench.context, now)
+    assert [(row["partition"], row["verdict"]) for row in report.alerts] == [
+        (0, "rows are missing")
+    ]

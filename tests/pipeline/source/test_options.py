@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.pipeline.errors import InvalidOption
+from kafkaesque.pipeline.kafka.connection import Address
+from kafkaesque.pipeline.source.options import read_options
+
+KAFKA = {"kafka.bootstrap.servers": "a:1,[::1]:2"}
+
+
+def test_options_are_read_whatever_the_case_of_their_names() -> None:
+    options = read_options(
+        {
+            **KAFKA,
+            "SUBSCRIBE": "x, y",
+            "maxOffsetsPerTrigger": "10",
+            "includeHeaders": "true",
+            "failOnDataLoss": "false",
+            "kafka.isolation.level": "read_committed",
+        },
+        streaming=True,
+    )
+    assert options.topics == ("x", "y")
+    assert options.rows_max == 10
+    assert options.read.with_headers
+    assert options.read.committed_only
+    assert not options.read.fail_on_data_loss
+    assert options.read.cluster.bootstrap == (Address("a", 1), Address("::1", 2))
+    assert options.start.word == "latest"
+
+
+def test_batch_read_starts_at_the_beginning() -> None:
+    assert read_options({**KAFKA, "subscribe": "x"}, streaming=False).start.word == "earliest"
+
+
+REFUSED = [
+    ({"subscribe": "x"}, "bootstrap.servers is missing"),
+    ({**KAFKA}, "exactly one of"),
+    ({**KAFKA, "subscribe": "x", "assign": '{"x":[0]}'}, "exactly one of"),
+    ({**KAFKA, "subscribe": ","}, "names no topic"),
+    ({**KAFKA, "subscribe": "x", "startingOffset": "earliest"}, "no option 'startingoffset'"),
+    ({**KAFKA, "subscribe": "x", "endingOffsets": "latest"}, "a stream has no option"),
+    ({**KAFKA, "subscribe": "x", "startingOffsets": "yesterday"}, "not JSON like"),
+    ({**KAFKA, "subscribe": "x", "maxOffsetsPerTrigger": "0"}, "not positive"),
+    ({**KAFKA, "subscribe": "x", "failOnDataLoss": "maybe"}, "true or false"),
+    ({**KAFKA, "assign": "[]"}, "names no partition"),
+    ({**KAFKA, "subscribe": "x", "maxTriggerDelay": "soon"}, "no duration"),
+    (
+        {**KAFKA, "subscribe": "x", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"},
+        "above",
+    ),
+    ({"kafka.bootstrap.servers": "nowhere", "subscribe": "x"}, "no address"),
+    ({**KAFKA, "subscribe": "x", "kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism"),
+]
+
+
+@pytest.mark.parametrize(("given", "text"), REFUSED)
+def test_wrong_options_of_a_stream_are_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(InvalidOption, match=text.replace("(", "\\(")):
+        read_options(given, streaming=True)
+
+
+def test_batch_read_from_latest_is_refused_because_it_would_be_empty() -> None:
+    with pytest.raises(InvalidOption, match="would read nothing"):
+        read_options({**KAFKA, "subscribe": "x", "startingOffsets": "latest"}, streaming=False)
