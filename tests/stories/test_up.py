@@ -38,7 +38,20 @@ def is_running(pid: int) -> bool:
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        [*COMMAND, "up", "--json", "--data", str(tmp_path), "--port", "0", "--http-port", "0"],
+        [
+            *COMMAND,
+            "up",
+            "--json",
+            "--data",
+            str(tmp_path),
+            "--port",
+            "0",
+            "--http-port",
+            "0",
+            "--brokers",
+            "1",
+            "--no-source",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )

@@ -12,6 +12,7 @@ import pytest
 import kafkaesque.broker.node
 import kafkaesque.testing.broker
 import kafkaesque.testing.client
+import kafkaesque.testing.cluster
 import kafkaesque.testing.namespace  # noqa: F401
 
 pytest_plugins = ["pytester"]
@@ -83,13 +84,32 @@ def test_marked_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
 
         @pytest.mark.kafkaesque(clock=ManualClock())
         def test_retention(kafkaesque):
-            topic = kafkaesque.topic("t", retention_ms=1000)
+            topic = kafkaesque.topic("t", retention_ms=60_000)
             kafkaesque.produce(topic, ["old"])
-            kafkaesque.broker.clock.advance(2)
+            kafkaesque.broker.clock.advance(3600)
             kafkaesque.broker.run_maintenance()
             now_ms = kafkaesque.broker.clock.wall_ms()
             kafkaesque.produce(topic, [{"value": "new", "timestamp": now_ms}])
             kafkaesque.expect(topic, ["new"])
+        """
+    )
+    pytester.runpytest_inprocess(*RUN).assert_outcomes(passed=2)
+
+
+def test_cluster_is_shared_and_mended_behind_each_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        seen = []
+
+        def test_broken(kafkaesque_cluster):
+            seen.append(kafkaesque_cluster)
+            kafkaesque_cluster.pause(0)
+            kafkaesque_cluster.kill(1)
+
+        def test_whole(kafkaesque_cluster):
+            assert seen == [kafkaesque_cluster]
+            assert kafkaesque_cluster.running == [0, 1, 2]
+            kafkaesque_cluster.wait_until_joined(within=0)
         """
     )
     pytester.runpytest_inprocess(*RUN).assert_outcomes(passed=2)

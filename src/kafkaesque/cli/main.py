@@ -34,6 +34,9 @@ class Lazy(NamedTuple):
 COMMANDS: dict[str, Lazy] = {
     "up": Lazy("Run", "kafkaesque.cli.up", "Start everything on this machine; Ctrl-C stops it."),
     "broker": Lazy("Run", "kafkaesque.cli.broker", "Run one broker."),
+    "cluster": Lazy("Run", "kafkaesque.cli.cluster", "Run several brokers on this machine."),
+    "source": Lazy("Run", "kafkaesque.cli.source", "Follow hashtags into a topic."),
+    "pipeline": Lazy("Run", "kafkaesque.cli.pipeline", "Run Spark jobs on the posts in the log."),
     "topic": Lazy(
         "Operate", "kafkaesque.cli.topic", "Create, list, describe, alter and delete topics."
     ),
@@ -47,9 +50,16 @@ COMMANDS: dict[str, Lazy] = {
     "config": Lazy(
         "Operate", "kafkaesque.cli.config", "Show and change topic and broker settings."
     ),
+    "broker-admin": Lazy(
+        "Operate",
+        "kafkaesque.cli.broker_admin",
+        "Show brokers and quorum, elect leaders, reassign partitions.",
+    ),
+    "coord": Lazy("Operate", "kafkaesque.cli.coord", "Look into and change the coordination tree."),
     "doctor": Lazy("Explain", "kafkaesque.cli.doctor", "Find out what is wrong and how to fix it."),
     "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker, beside others."),
     "fault": Lazy("Explain", "kafkaesque.cli.fault", "Break a broker under load, and judge it."),
+    "sim": Lazy("Explain", "kafkaesque.cli.sim", "Break a simulated cluster, from a seed."),
     "completion": Lazy("Explain", "kafkaesque.cli.completion", "Print a shell completion script."),
 }
 
@@ -76,7 +86,7 @@ class LazyGroup(click.Group):
         lazy = COMMANDS.get(cmd_name)
         if lazy is None or importlib.util.find_spec(lazy.module) is None:
             return None
-        command = getattr(importlib.import_module(lazy.module), cmd_name)
+        command = getattr(importlib.import_module(lazy.module), cmd_name.replace("-", "_"))
         return command if isinstance(command, click.Command) else None
 
     def resolve_command(

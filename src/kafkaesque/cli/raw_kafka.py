@@ -39,6 +39,9 @@ class Reader:
         self._position = end
         return piece
 
+    def rest(self) -> bytes:
+        return self.take(len(self._data) - self._position)
+
     def int16(self) -> int:
         return int.from_bytes(self.take(2), "big", signed=True)
 

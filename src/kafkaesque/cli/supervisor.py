@@ -54,8 +54,9 @@ class Supervisor:
 
     async def start(self, service: Service) -> None:
         """Start `service` and wait until it is ready; StartFailed if it is not."""
-        await self._launch(service)
+        # Known from now on, so that `stop` also ends one that is not ready yet.
         self.services.append(service)
+        await self._launch(service)
         self._watchers[service.name] = asyncio.create_task(self._keep(service))
 
     async def stop(self) -> None:

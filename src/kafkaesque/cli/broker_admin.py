@@ -1,0 +1,258 @@
+"""`kafkaesque broker-admin`: brokers, quorum, elect, reassign, reassignments, unregister."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kafkaesque.cli.broker_view import (
+    BROKER_COLUMNS,
+    QUORUM_COLUMNS,
+    REASSIGNMENT_COLUMNS,
+    broker_rows,
+    quorum_document,
+    reassignment_rows,
+)
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.cluster_requests import ask_controller, error_name, refusal
+from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
+from kafkaesque.cli.render import Screen
+from kafkaesque.cli.topic import confirm
+from kafkaesque.model.errors import ErrorCode
+from kafkaesque.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkaesque.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from kafkaesque.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+PREFERRED, UNCLEAN = 0, 1
+"""Types of elections (KIP-460)."""
+
+Outcome = tuple[str, int, int, str | None]
+"""Topic, partition, error code, its message."""
+
+
+@click.group("broker-admin")
+def broker_admin() -> None:
+    """Look after the brokers of a cluster and what lives on them."""
+
+
+@broker_admin.command(
+    epilog=examples("kafkaesque broker-admin brokers", "kafkaesque broker-admin brokers --json")
+)
+@client_options()
+def brokers(connection: Connection, screen: Screen) -> None:
+    """List the brokers that are up, and what each leads and holds."""
+    rows = broker_rows(connection)
+    screen.document({"brokers": rows}, lambda: screen.table(BROKER_COLUMNS, rows))
+
+
+@broker_admin.command(
+    epilog=examples("kafkaesque broker-admin quorum", "kafkaesque broker-admin quorum --json")
+)
+@client_options()
+def quorum(connection: Connection, screen: Screen) -> None:
+    """Show the controller's group: who leads, who votes, and how far each is."""
+    document = quorum_document(connection)
+
+    def show() -> None:
+        names = {"leader": "Leader", "epoch": "Epoch", "high_watermark": "High watermark"}
+        screen.fields([(title, document[key]) for key, title in names.items()])
+        screen.line()
+        screen.table(QUORUM_COLUMNS, document["members"])
+
+    screen.document(document, show)
+
+
+@broker_admin.command(
+    epilog=examples(
+        "kafkaesque broker-admin elect --all",
+        "kafkaesque broker-admin elect orders payments:0",
+    )
+)
+@click.argument("targets", metavar="[TOPIC[:PARTITION]...]", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every partition of every topic.")
+@click.option(
+    "--unclean", is_flag=True, help="Any replica at all, if it must be: may lose records."
+)
+@client_options()
+def elect(
+    targets: tuple[str, ...], is_all: bool, unclean: bool, connection: Connection, screen: Screen
+) -> None:
+    """Have partitions led by their preferred replica, the first one of each."""
+    if bool(targets) == is_all:
+        raise usage("name topics or partitions, or say --all.")
+    asked = None
+    if targets:
+        asked = [
+            TopicPartitions(topic=name, partitions=indexes)
+            for name, indexes in _partitions(connection, targets).items()
+        ]
+    request = ElectLeadersRequest(
+        election_type=UNCLEAN if unclean else PREFERRED,
+        topic_partitions=asked,
+        timeout_ms=_timeout_ms(connection),
+    )
+    doing = "elect leaders"
+    answer = ask_controller(connection, request, ElectLeadersResponse, doing)
+    if answer.error_code and not answer.replica_election_results:
+        raise refusal(answer.error_code, None, doing)
+    outcomes = [
+        (topic.topic, row.partition_id, row.error_code, row.error_message)
+        for topic in answer.replica_election_results
+        for row in topic.partition_result
+    ]
+    _report(screen, outcomes, "elected", doing)
+
+
+def _partitions(connection: Connection, targets: tuple[str, ...]) -> dict[str, list[int]]:
+    """Indexes by topic: those named, or all of a topic that is named alone."""
+    named = [_target(text) for text in targets]
+    described = connection.describe_topics({topic for topic, _ in named})
+    found: dict[str, list[int]] = {}
+    for topic, index in named:
+        every = [partition.id for partition in described[topic].partitions]
+        found.setdefault(topic, []).extend(every if index is None else [index])
+    return found
+
+
+def _target(text: str) -> tuple[str, int | None]:
+    topic, colon, index = text.partition(":")
+    if not topic or (colon and not index.isdecimal()):
+        raise usage(f"'{text}' is not TOPIC or TOPIC:PARTITION.")
+    return topic, int(index) if colon else None
+
+
+@broker_admin.command(
+    epilog=examples(
+        "kafkaesque broker-admin reassign orders:0=1,2,3 orders:1=2,3,1",
+        "kafkaesque broker-admin reassign --cancel orders:0",
+        "kafkaesque broker-admin reassignments",
+    )
+)
+@click.argument(
+    "targets", metavar="TOPIC:PARTITION=BROKER,...", nargs=-1, shell_complete=complete_topics
+)
+@click.option("--cancel", "cancelled", multiple=True, metavar="TOPIC:PARTITION",
+              help="Give up a reassignment under way; may be repeated.")  # fmt: skip
+@client_options()
+def reassign(
+    targets: tuple[str, ...], cancelled: tuple[str, ...], connection: Connection, screen: Screen
+) -> None:
+    """Move partitions to other brokers, the preferred leader first.
+
+    Returns when the cluster has begun; `reassignments` shows what is still under way.
+    """
+    if not targets and not cancelled:
+        raise usage("name what to move: orders:0=1,2,3.")
+    wanted: dict[tuple[str, int], list[int] | None] = {}
+    for text in targets:
+        name, brokers_text = read_pair(text, "TOPIC:PARTITION=BROKER,...")
+        wanted[_one(name)] = _brokers(brokers_text)
+    wanted |= {_one(text): None for text in cancelled}
+    topics: dict[str, list[ReassignablePartition]] = {}
+    for (topic, index), replicas in wanted.items():
+        partition = ReassignablePartition(partition_index=index, replicas=replicas)
+        topics.setdefault(topic, []).append(partition)
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=_timeout_ms(connection),
+        topics=[ReassignableTopic(name=name, partitions=rows) for name, rows in topics.items()],
+    )
+    doing = "reassign partitions"
+    answer = ask_controller(connection, request, AlterPartitionReassignmentsResponse, doing)
+    if answer.error_code:
+        raise refusal(answer.error_code, answer.error_message, doing)
+    outcomes = [
+        (topic.name, row.partition_index, row.error_code, row.error_message)
+        for topic in answer.responses
+        for row in topic.partitions
+    ]
+    _report(screen, outcomes, "begun", doing)
+
+
+def _one(text: str) -> tuple[str, int]:
+    topic, index = _target(text)
+    if index is None:
+        raise usage(f"'{text}' is not TOPIC:PARTITION.")
+    return topic, index
+
+
+def _brokers(text: str) -> list[int]:
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise usage(f"'{text}' is not a list of broker ids: write 1,2,3.")
+    return [int(number) for number in numbers]
+
+
+@broker_admin.command(
+    epilog=examples(
+        "kafkaesque broker-admin reassignments", "kafkaesque broker-admin reassignments --json"
+    )
+)
+@client_options()
+def reassignments(connection: Connection, screen: Screen) -> None:
+    """List the reassignments under way."""
+    rows = reassignment_rows(connection)
+    screen.document(
+        {"reassignments": rows},
+        lambda: screen.table(REASSIGNMENT_COLUMNS, rows, "nothing is being reassigned"),
+    )
+
+
+@broker_admin.command(epilog=examples("kafkaesque broker-admin unregister 3 --yes"))
+@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@client_options()
+def unregister(broker_id: int, yes: bool, connection: Connection, screen: Screen) -> None:
+    """Forget a broker that is gone for good."""
+    confirm(yes, f"Forget broker {broker_id}? Replicas that it holds are lost to the cluster.")
+    doing = f"unregister broker {broker_id}"
+    request = UnregisterBrokerRequest(broker_id=broker_id)
+    answer = ask_controller(connection, request, UnregisterBrokerResponse, doing)
+    if answer.error_code:
+        raise refusal(answer.error_code, answer.error_message, doing)
+    screen.document(
+        {"broker": broker_id, "result": "unregistered"},
+        lambda: screen.line(f"broker {broker_id}: unregistered"),
+    )
+
+
+def _report(screen: Screen, outcomes: list[Outcome], done: str, doing: str) -> None:
+    """A line for each partition; a failure of one does not hide the others."""
+    rows: list[dict[str, Any]] = []
+    failures: list[Failure] = []
+    for topic, index, code, message in outcomes:
+        row: dict[str, Any] = {"topic": topic, "partition": index, "result": done}
+        if code == ErrorCode.ELECTION_NOT_NEEDED:
+            row["result"] = "as it should be"
+        elif code:
+            row |= {"result": "failed", "error": message or error_name(code)}
+            failures.append(refusal(code, message, f"{doing}: {topic}:{index}"))
+        rows.append(row)
+
+    def show() -> None:
+        for row in rows:
+            if row["result"] != "failed":
+                screen.line(f"{row['topic']}:{row['partition']}: {row['result']}")
+
+    screen.document({"partitions": rows}, show)
+    for failure in failures[:-1]:
+        failure.show()
+    if failures:
+        raise failures[-1]
+
+
+def _timeout_ms(connection: Connection) -> int:
+    return int(connection.timeout_s * 1000)

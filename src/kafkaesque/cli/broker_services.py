@@ -1,0 +1,122 @@
+"""Brokers of one cluster as child processes of a supervisor: their commands, and how they start."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from kafkaesque.cli.failures import usage
+from kafkaesque.cli.side_ports import SIDE_PORTS, side_ports
+from kafkaesque.cli.supervisor import Service, Supervisor
+
+HOST = "127.0.0.1"
+REPLICATED_FROM = 3
+"""With this many brokers any one of them may die, so topics get what makes use of it."""
+REPLICATED_DEFAULTS = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+
+
+def shared_settings(
+    count: int, settings: Mapping[str, str], assignments: Sequence[str]
+) -> list[str]:
+    """NAME=VALUE for every broker."""
+    defaults = REPLICATED_DEFAULTS if count >= REPLICATED_FROM else {}
+    missing = [f"{name}={value}" for name, value in defaults.items() if name not in settings]
+    return [*missing, *assignments]
+
+
+def consecutive_ports(first: int, count: int) -> list[int]:
+    """From `first` on; free ones for 0."""
+    if first:
+        if first + count - 1 > 65535:
+            raise usage(f"there are no {count} ports from {first} on.")
+        return list(range(first, first + count))
+    with ExitStack() as held:
+        # All at once, so that they differ.
+        sockets = [held.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
+        return [holder.getsockname()[1] for holder in sockets]
+
+
+def broker_services(
+    data: Path, first_port: int, count: int, shared: Sequence[str], first_http_port: int = 0
+) -> list[Service]:
+    """The first broker founds the cluster if there is none yet; every other joins by any other.
+
+    What they offer beside Kafka is on ports that belong to their Kafka port, or free if that is.
+    """
+    free = [] if first_port else consecutive_ports(0, count * (1 + len(SIDE_PORTS)))
+    ports = free[:count] or consecutive_ports(first_port, count)
+    http_ports = consecutive_ports(first_http_port, count) if first_http_port else [0] * count
+    is_new = not any((data / f"broker-{number}").exists() for number in range(count))
+    services = []
+    for number in range(count):
+        sides = side_ports(ports[number])
+        if free:
+            sides = dict(zip(sides, free[count:][number::count], strict=True))
+        command = _command(data, number, ports[number], http_ports[number])
+        others = [f"{HOST}:{port}" for port in ports if port != ports[number]]
+        if others and not (is_new and number == 0):
+            command += ["--join", ",".join(others)]
+        for option, port in sides.items():
+            command += [f"--{option}", f"{HOST}:{port}"]
+        for assignment in shared:
+            command += ["--set", assignment]
+        log = data / "logs" / f"broker-{number}.log"
+        services.append(Service(f"broker-{number}", command, log))
+    return services
+
+
+def _command(data: Path, number: int, port: int, http_port: int) -> list[str]:
+    return [
+        *(sys.executable, "-m", "kafkaesque.cli.main", "broker", "--node-id", str(number)),
+        *("--data", str(data / f"broker-{number}"), "--listen", f"{HOST}:{port}"),
+        *("--http-listen", f"{HOST}:{http_port}", "--end-with-stdin"),
+    ]
+
+
+def bootstrap_servers(services: Sequence[Service]) -> str:
+    return ",".join(service.facts["kafka"] for service in services)
+
+
+async def start_brokers(
+    supervisor: Supervisor,
+    services: Sequence[Service],
+    stopping: asyncio.Event,
+    tell: Callable[[Service], None],
+) -> bool:
+    """Start all; `tell` hears of each in their order. False if they are to stop before that.
+
+    All at once: of brokers that form a cluster already none is ready before a majority is up.
+    Raises StartFailed.
+    """
+    starts = [asyncio.ensure_future(supervisor.start(service)) for service in services]
+    stop = asyncio.ensure_future(stopping.wait())
+    try:
+        for service, start in zip(services, starts, strict=True):
+            # Whichever fails first is the reason why the others do not get ready.
+            watched = {stop, *(other for other in starts if not other.done())}
+            while not start.done() and not stop.done():
+                done, watched = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                for ended in done - {stop}:
+                    ended.result()
+            if stop.done():
+                return False
+            start.result()
+            tell(service)
+        _found_no_more(services)
+        return True
+    finally:
+        for task in (stop, *starts):
+            task.cancel()
+        await asyncio.gather(stop, *starts, return_exceptions=True)
+
+
+def _found_no_more(services: Sequence[Service]) -> None:
+    """The one that founded joins from now on: should it come back without its data, it must not
+    found another cluster."""
+    first, *others = services
+    if others and "--join" not in first.command:
+        first.command = [*first.command, "--join", bootstrap_servers(others)]

@@ -1,0 +1,156 @@
+"""`kafkaesque cluster`: several brokers of one cluster on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kafkaesque.cli.broker_services import (
+    HOST,
+    bootstrap_servers,
+    broker_services,
+    shared_settings,
+    start_brokers,
+)
+from kafkaesque.cli.failures import ExitCode, usage
+from kafkaesque.cli.options import examples
+from kafkaesque.cli.server_settings import read_broker_settings
+from kafkaesque.cli.supervisor import Service, StartFailed, Supervisor
+
+OWN_SETTINGS = frozenset(
+    {
+        "node.id",
+        "log.dirs",
+        "listeners",
+        "advertised.listeners",
+        "http.listener",
+        "coordination.listener",
+        "text.listener",
+        "join",
+    }
+)
+"""Of which each broker has its own."""
+
+
+@click.command(
+    epilog=examples(
+        "kafkaesque cluster -n 3 --data ./data",
+        "kafkaesque cluster -n 3 --data ./data --port 19092 --set num.partitions=6",
+        "kafkaesque cluster -n 3 --data ./data --json | jq -r .bootstrap_servers",
+    )
+)
+@click.option(
+    "-n",
+    "--brokers",
+    "count",
+    type=click.IntRange(1, 9),
+    default=3,
+    show_default=True,
+    help="How many.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("kafkaesque-data"),
+    show_default=True,
+    help="Directory of all data and logs; kept from one run to the next.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9092,
+    show_default=True,
+    help="Kafka port of the first broker, the next ones follow; 0 takes free ones.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any setting of `kafkaesque config list`, for every broker; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the addresses as one JSON object.")
+def cluster(count: int, data: Path, port: int, assignments: tuple[str, ...], as_json: bool) -> None:
+    """Run a cluster of brokers on this machine.
+
+    Prints one line `ready kafka=HOST:PORT,...` when all of them serve. A broker that dies is started
+    again. With three brokers or more, topics have three replicas of which two must hold a record
+    before it is acknowledged (default.replication.factor=3, min.insync.replicas=2), unless set
+    otherwise.
+    """
+    settings = read_broker_settings(None, os.environ, assignments)
+    for assignment in assignments:
+        name = assignment.partition("=")[0].strip()
+        if name in OWN_SETTINGS:
+            raise usage(f"--set {name} cannot be the same for several brokers.")
+    logging.basicConfig(level="WARNING", format="%(message)s", stream=sys.stderr)
+    shared = shared_settings(count, settings, assignments)
+    services = broker_services(data, port, count, shared)
+    sys.exit(asyncio.run(_run(services, data, as_json)))
+
+
+async def _run(services: Sequence[Service], data: Path, as_json: bool) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(name, stopping.set)
+    supervisor = Supervisor()
+    try:
+        tell = (lambda _: None) if as_json else _tell
+        if await start_brokers(supervisor, services, stopping, tell):
+            click.echo(_as_json(services) if as_json else _welcome(services, data))
+            sys.stdout.flush()
+            await stopping.wait()
+    except StartFailed as error:
+        click.echo(f"kafkaesque cluster: {error}", err=True)
+        return int(ExitCode.FAILED)
+    finally:
+        if not as_json:
+            click.echo("stopping ...")
+        await supervisor.stop()
+    if not as_json:
+        click.echo(f"stopped. Everything is kept in {data}")
+    return int(ExitCode.OK)
+
+
+def _tell(service: Service) -> None:
+    click.echo(f"{service.name} is ready on {service.facts['kafka']}")
+
+
+def _as_json(services: Sequence[Service]) -> str:
+    return json.dumps(
+        {
+            "bootstrap_servers": bootstrap_servers(services),
+            "services": [
+                {"name": item.name, "pid": item.pid, "log": str(item.log), **item.facts}
+                for item in services
+            ],
+        }
+    )
+
+
+def _welcome(services: Sequence[Service], data: Path) -> str:
+    first = services[0].facts["kafka"]
+    option = "" if first == f"{HOST}:9092" else f" -b {first}"
+    return f"""ready kafka={bootstrap_servers(services)}
+
+  zookeeper.connect   {",".join(service.facts["coordination"] for service in services)}
+  telnet, nc          {",".join(service.facts["text"] for service in services)}
+  logs                {data / "logs"}
+
+Try next, in another terminal:
+
+  kafkaesque broker-admin brokers{option}
+  kafkaesque topic create greetings --partitions 3{option}
+  kafkaesque topic describe greetings{option}
+
+Then end one of the processes (kill -9 {services[-1].facts["pid"]}), and look again. Ctrl-C stops all.
+"""
