@@ -432,6 +432,37 @@ def test_group_does_not_sleep_while_a_reachable_member_lags() -> None:
     assert leader.raft.is_quiesced
 
 
+def test_all_are_in_sync_at_any_moment_of_a_quiet_group_awake_or_asleep() -> None:
+    """Where a window of activity begins, nobody has answered in it yet."""
+    group = Group(quiesce_after_ticks=30)
+    leader = group.elect(0)
+    for _ in range(40):
+        for node in group.nodes:
+            node.tick()
+        assert leader.raft.status().in_sync(0) == [ME, PEER, OTHER]
+        group.settle()
+    assert leader.raft.is_quiesced
+
+
+def test_member_that_comes_back_as_the_group_falls_asleep_is_heard_first() -> None:
+    group = Group(quiesce_after_ticks=30, heartbeat_ticks=5)
+    leader = group.elect(0)
+    leader.raft.peer_unreachable(OTHER)
+    group.down = {2}
+    for _ in range(29):
+        leader.tick()
+        group.settle()
+    assert not leader.raft.is_quiesced
+    assert leader.raft.status().in_sync(0) == [ME, PEER]
+    group.down = set()
+    leader.raft.peer_reachable(OTHER)
+    for _ in range(35):
+        leader.tick()
+        group.settle()
+    assert leader.raft.is_quiesced
+    assert leader.raft.status().in_sync(0) == [ME, PEER, OTHER]
+
+
 def test_follower_that_lacks_something_does_not_sleep() -> None:
     node = Lone(term=1, log=log_of(1))
     sleep = Heartbeat(PEER, ME, Term(1), LogIndex(2), Round(1), may_quiesce=True)

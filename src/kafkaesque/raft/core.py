@@ -85,6 +85,7 @@ class Raft:
             return
         if self._state.is_quiesced and self._transitions.wakes(message):
             self.wake()
+            self._transitions.rouse_leader(message)
         self._transitions.step(message)
 
     def propose(self, proposals: Sequence[Proposal]) -> LogIndex:
@@ -285,6 +286,13 @@ class Raft:
         """Leader, and a successor was told to stand: no promise of its silence holds any more."""
         leader = self._transitions.leader
         return leader is not None and leader.has_handed_over
+
+    def has_answer_of(self, node: MemberId) -> bool:
+        """Leader, and `node` is not known to have been lost since it last answered in our term. One
+        that was lost may follow another leader by now, whatever its node says to ours."""
+        leader = self._transitions.leader
+        progress = None if leader is None else leader.followers.progress.get(node)
+        return progress is not None and not progress.is_unreachable
 
     @property
     def is_transferring(self) -> bool:

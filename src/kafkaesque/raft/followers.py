@@ -72,24 +72,22 @@ class Followers:
         )
         return len(voters) - lost >= majority(len(voters))
 
-    def begin_window(self, *, is_active: bool) -> None:
+    def begin_window(self) -> None:
         """A new election timeout's worth of listening."""
         for progress in self.progress.values():
-            progress.is_active = is_active
+            progress.begin_window()
 
-    def rest(self) -> None:
-        """While the group sleeps nobody answers: those count as active whom the driver reaches."""
+    def give_grace(self) -> None:
+        """Nothing is known of anybody: all count as active."""
         for progress in self.progress.values():
-            progress.is_active = not progress.is_unreachable
+            progress.is_active = True
 
     def best_successor(self) -> MemberId | None:
         """The voter that lacks least, if any answers."""
         candidates = [
             (progress.match_index, -node, node)
             for node, progress in self.progress.items()
-            if node in self._state.membership.voters
-            and progress.is_active
-            and not progress.is_unreachable
+            if node in self._state.membership.voters and progress.answers
         ]
         return max(candidates)[2] if candidates else None
 
@@ -165,7 +163,7 @@ class Followers:
                 progress.next_index,
                 progress.state.value,
                 node in self._state.membership.learners,
-                progress.is_active,
+                progress.answers,
             )
             for node, progress in self.progress.items()
         }

@@ -176,7 +176,7 @@ class Leader:
             self._window_ticks = 0
             if not self.followers.has_active_majority():
                 return Become(Role.FOLLOWER)
-            self.followers.begin_window(is_active=False)
+            self.followers.begin_window()
         if self._heartbeat_ticks >= self._state.config.heartbeat_ticks:
             self._heartbeat_due = True
             self._push_transfer()
@@ -199,7 +199,6 @@ class Leader:
         if self._idle_ticks >= state.config.quiesce_after_ticks:
             self._send_round(may_quiesce=True)
             self._idle_ticks = 0
-            self.followers.rest()
             state.is_quiesced = True
 
     def wake(self) -> None:
@@ -207,7 +206,7 @@ class Leader:
         self._heartbeat_due = True
         self._window_ticks = 0
         self._idle_ticks = 0
-        self.followers.begin_window(is_active=True)
+        self.followers.give_grace()
         self.reads.drop_lease()
 
     def stay_awake(self) -> None:

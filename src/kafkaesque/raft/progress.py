@@ -83,6 +83,7 @@ class Progress:
         "snapshot_index",
         "snapshot_ticks",
         "state",
+        "was_active",
         "waymark",
     )
 
@@ -108,8 +109,18 @@ class Progress:
         """The newest round of heartbeats it answered."""
         self.is_active = True
         """Answered in this window of an election timeout; true at first, for grace."""
+        self.was_active = False
+        """Answered in the window before."""
         self.is_unreachable = False
         """So the driver says; until it answers again."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is there, as far as we know: a window that has just begun knows little."""
+        return (self.is_active or self.was_active) and not self.is_unreachable
+
+    def begin_window(self) -> None:
+        self.was_active, self.is_active = self.is_active, False
 
     @property
     def can_send(self) -> bool:

@@ -81,6 +81,16 @@ class Ready:
     standing: Standing | None = None
     """Set when it changed. No longer leader: what was proposed and is not committed may vanish."""
 
+    @property
+    def is_only_messages(self) -> bool:
+        """Nothing to write, apply or serve."""
+        return (
+            self.token is None
+            and self.committed is None
+            and self.standing is None
+            and not self.reads
+        )
+
 
 class PeerStatus(NamedTuple):
     match_index: LogIndex
@@ -89,7 +99,7 @@ class PeerStatus(NamedTuple):
     state: str
     is_learner: bool
     is_active: bool
-    """Answered within the last election timeout."""
+    """Answered in the last election timeout or the one before, and can be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,19 @@ class Transitions:
             return message.received_index < self._state.log.last_index
         return not isinstance(message, AppendResponse | PreVoteResponse | VoteResponse)
 
+    def rouse_leader(self, message: Message) -> None:
+        """Somebody who does not hear the leader wants to be one, and woke us. The leader sleeps and
+        does not know that our clock runs again: without a word from it we would soon vote for
+        another while it still relies on our silence."""
+        state = self._state
+        leader = state.leader_id
+        if leader is None or leader in (state.node_id, message.sender):
+            return
+        if isinstance(message, PreVote | RequestVote):
+            state.outbox.append(
+                HeartbeatResponse(state.node_id, leader, state.term, NO_ROUND, NO_INDEX, NO_INDEX)
+            )
+
     def follow(self, become: Become | None) -> None:
         """Change roles until the rules are content."""
         while become is not None:

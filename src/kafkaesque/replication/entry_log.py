@@ -391,7 +391,7 @@ class EntryLog:
             if type(payload) is BatchPayload:
                 blobs.append(payload.data)
             else:
-                blobs.append(payload if isinstance(payload, bytes) else None)
+                blobs.append(None)
         if batches:
             blobs += self._read(batches)
         return blobs

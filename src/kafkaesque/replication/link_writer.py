@@ -20,6 +20,20 @@ WRITE_BUFFER_BYTES = 512 * KIB
 """Above this many bytes in the transport the rest waits here, where its size is known."""
 
 
+class Sent:
+    """What a link has sent so far."""
+
+    __slots__ = ("dropped_messages", "frames", "messages", "pulses", "size_bytes")
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self.messages = 0
+        self.frames = 0
+        """Pings and their answers aside; those are `pulses`."""
+        self.pulses = 0
+        self.dropped_messages = 0
+
+
 class LinkWriter:
     """`stamp` makes the stamp of a ping at the moment it leaves; `dropped` is told, at the end of a
     turn, that Raft messages of it found no room."""
@@ -35,11 +49,8 @@ class LinkWriter:
         "_stamp",
         "_transport",
         "_was_dropping",
-        "dropped_count",
-        "frame_count",
         "is_cut",
-        "message_count",
-        "sent_bytes",
+        "sent",
     )
 
     def __init__(
@@ -61,10 +72,7 @@ class LinkWriter:
         self._was_dropping = False
         self.is_cut = False
         """Nothing leaves, as if the network had lost it. For tests."""
-        self.message_count = 0
-        self.frame_count = 0
-        self.sent_bytes = 0
-        self.dropped_count = 0
+        self.sent = Sent()
 
     @property
     def queued_bytes(self) -> int:
@@ -82,9 +90,9 @@ class LinkWriter:
 
     def add_message(self, group: GroupId, message: Message, blobs: Sequence[Blob | None]) -> None:
         if self._outbox.add_message(group, message, blobs):
-            self.message_count += 1
+            self.sent.messages += 1
         else:
-            self.dropped_count += 1
+            self.sent.dropped_messages += 1
             self._was_dropping = True
         self._flush_soon()
 
@@ -128,7 +136,7 @@ class LinkWriter:
             frame = self._outbox.take_frame()
             if frame is not None:
                 buffers += frame[0]
-                self.frame_count += 1
+                self.sent.frames += 1
             if not buffers:
                 return
             self._write(buffers)
@@ -149,7 +157,7 @@ class LinkWriter:
 
     def _write(self, buffers: list[Blob]) -> None:
         if self._transport is not None and not self.is_cut:
-            self.sent_bytes += sum(map(len, buffers))
+            self.sent.size_bytes += sum(map(len, buffers))
             self._transport.writelines(buffers)
 
     def _take_pulse(self) -> list[Blob]:
@@ -162,4 +170,5 @@ class LinkWriter:
         if self._is_ping_due:
             buffers.append(encode_ping(self._stamp()))
             self._is_ping_due = False
+        self.sent.pulses += len(buffers)
         return buffers

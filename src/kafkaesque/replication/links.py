@@ -48,6 +48,7 @@ class LinkStatus(NamedTuple):
     sent_bytes: int = 0
     received_bytes: int = 0
     sent_frames: int = 0
+    sent_pulses: int = 0
     sent_messages: int = 0
     dropped_messages: int = 0
     strayed_messages: int = 0
@@ -441,11 +442,12 @@ def _status(link: Link | None) -> LinkStatus:
     return LinkStatus(
         is_up=True,
         is_mine=link.origin.is_mine,
-        sent_bytes=writer.sent_bytes,
+        sent_bytes=writer.sent.size_bytes,
         received_bytes=link.received_bytes,
-        sent_frames=writer.frame_count,
-        sent_messages=writer.message_count,
-        dropped_messages=writer.dropped_count,
+        sent_frames=writer.sent.frames,
+        sent_pulses=writer.sent.pulses,
+        sent_messages=writer.sent.messages,
+        dropped_messages=writer.sent.dropped_messages,
         strayed_messages=link.strayed_count,
         queued_bytes=writer.queued_bytes,
         calls=len(link.calls),

@@ -10,8 +10,9 @@ from kafkaesque.raft.core import Raft
 from kafkaesque.raft.types import NO_INDEX, NO_TERM, Membership
 from kafkaesque.records.batch import read_header
 from kafkaesque.replication.entry_log import BatchPayload, EntryLog
+from kafkaesque.replication.owner import Owner
 from kafkaesque.replication.raft_journal import LogStart, RaftJournal
-from kafkaesque.replication.replica import Owner, Replica
+from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.replica_set import ReplicaSet
 from kafkaesque.replication.turns import Turns
 from kafkaesque.storage.log import Log

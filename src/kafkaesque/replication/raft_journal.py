@@ -83,6 +83,7 @@ class RaftJournal:
         "_slow",
         "position",
         "synced_position",
+        "syncs_total",
     )
 
     def __init__(self, path: str, files: OpenFiles, groups: dict[GroupId, GroupFacts]) -> None:
@@ -105,6 +106,7 @@ class RaftJournal:
         """Behind everything saved so far."""
         self.synced_position = 0
         """Everything saved before it is durable. synced_position <= position"""
+        self.syncs_total = 0
 
     @classmethod
     def open(cls, directory: Path | str, files: OpenFiles) -> RaftJournal:
@@ -220,6 +222,7 @@ class RaftJournal:
                     self._checkpoint()
                 else:
                     self._append()
+                self.syncs_total += 1
             return self.synced_position
 
     def close(self, *, clean: bool = True) -> None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, cast
 
 from kafkaesque.model.errors import (
     CorruptMessage,
@@ -30,16 +30,17 @@ from kafkaesque.raft.messages import Append, Message
 from kafkaesque.raft.ready import Ready, Standing, Status
 from kafkaesque.raft.types import (
     NO_INDEX,
+    Entry,
     LogIndex,
     Membership,
     Proposal,
     Refusal,
     Role,
-    Snapshot,
     SyncToken,
 )
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.replication.entry_log import BatchPayload, BatchRef, EntryLog
+from kafkaesque.replication.owner import Owner
 from kafkaesque.replication.raft_journal import RaftJournal
 
 logger = logging.getLogger(__name__)
@@ -51,36 +52,6 @@ IN_SYNC_LAG_ENTRIES_MAX = 1000
 """A replica that lacks more is not told to clients as in sync."""
 
 Blob = bytes | bytearray | memoryview | None
-
-
-class Owner(Protocol):
-    """Whoever keeps what the group's entries amount to. Called from `process`."""
-
-    def stands(self, standing: Standing) -> None:
-        """Who leads has changed, or is now certain. No longer leading: what was appended and is
-        not committed may vanish."""
-
-    def committed(self, index: LogIndex, end_offset: Offset) -> None:
-        """Everything up to entry `index`, which ends before `end_offset`, is committed. A leader
-        hears of it as soon as that is so, others when it is on their own disk too."""
-
-    def appended(self, header: BatchHeader) -> None:
-        """A batch of another leader was written here; it may still be cut again."""
-
-    def control(self, payload: bytes) -> None:
-        """What `propose_control` was given, on any member, is committed."""
-
-    def cut(self, end_offset: Offset) -> None:
-        """The log lost what lay at and behind `end_offset`; none of it was committed."""
-
-    def installing(self, snapshot: Snapshot) -> None:
-        """The log is about to be replaced: keep, durably, what the snapshot says of it."""
-
-    def installed(self, snapshot: Snapshot) -> None:
-        """The log was replaced: it is empty and goes on behind `snapshot`."""
-
-    def failed(self, error: StorageFailed) -> None:
-        """The disk refused. This replica is dead; another one may be opened in its place."""
 
 
 class Surroundings(Protocol):
@@ -114,17 +85,30 @@ class _Syncing(NamedTuple):
     end_offset: Offset
 
 
+class _Unwritten:
+    """A Ready that is not on its way to the disk yet."""
+
+    __slots__ = ("begun_entries", "journal_position", "ready")
+
+    def __init__(self, ready: Ready) -> None:
+        self.ready = ready
+        self.begun_entries = -1
+        """How many of its entries are written; -1 before it is begun."""
+        self.journal_position = 0
+        """Behind its term and vote."""
+
+
 class Replica:
     """See the module's text."""
 
     __slots__ = (
         "_around",
-        "_begun_entries",
         "_committed_index",
         "_controls",
         "_failure",
         "_held_end_offset",
         "_owner",
+        "_proposals",
         "_stuck",
         "_syncing",
         "_unwritten",
@@ -153,10 +137,11 @@ class Replica:
         self.standing: Standing = raft.standing
         self._around = around
         self._owner = owner
-        self._unwritten: deque[Ready] = deque()
+        self._proposals: list[Proposal] = []
+        """Appended in this turn, and proposed together at its end, or before anything else that
+        Raft hears of: it must not think of the log otherwise than it is."""
+        self._unwritten: deque[_Unwritten] = deque()
         """Readies with something to write, the first perhaps in part."""
-        self._begun_entries = -1
-        """How many entries of the first unwritten Ready are written; -1 before it is begun."""
         self._held_end_offset = Offset(0)
         """Behind the batches that were proposed and wait for the gate."""
         self._syncing: deque[_Syncing] = deque()
@@ -173,8 +158,8 @@ class Replica:
     @property
     def is_leader(self) -> bool:
         """Leads a term of which an entry is committed, so it knows all that is."""
-        role, _, _, is_confirmed = self.standing
-        return is_confirmed and role is Role.LEADER
+        standing = self.standing
+        return standing.is_confirmed and standing.role is Role.LEADER
 
     @property
     def is_alone(self) -> bool:
@@ -191,20 +176,35 @@ class Replica:
 
         Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has changed.
         """
-        self._refuse(self.raft.refusal(header.size_bytes))
-        index = LogIndex(self.raft.last_index + 1)
+        size_bytes = header.size_bytes
+        for proposal in self._proposals:
+            size_bytes += proposal.size_bytes
+        self._refuse(self.raft.refusal(size_bytes))
+        index = LogIndex(self.raft.last_index + len(self._proposals) + 1)
         payload: BatchPayload | BatchRef
         if self.entries.last_index + 1 == index and self._is_gate_open:
-            payload = BatchPayload(records if self.is_alone else bytes(records), header)
+            is_alone = self.is_alone
+            payload = BatchPayload(records if is_alone else bytes(records), header)
             written = self.entries.append_batch(index, self.standing.term, payload, now_ms)
-            if self.is_alone:
+            if is_alone:
                 # The caller's memory is its own again: whoever joins later is served from the log.
                 payload = written
         else:
             payload = BatchPayload(bytes(records), header)
             self._held_end_offset = header.next_offset
-        self.raft.propose((Proposal(payload, header.size_bytes),))
+        self._proposals.append(Proposal(payload, header.size_bytes))
         self._around.touch(self)
+
+    def _propose(self) -> None:
+        """Tell Raft of what was appended."""
+        if self._proposals:
+            proposals, self._proposals = self._proposals, []
+            self.raft.propose(proposals)
+
+    @property
+    def last_index(self) -> LogIndex:
+        """Of the last entry that was appended here, or told by a leader."""
+        return LogIndex(self.raft.last_index + len(self._proposals))
 
     @property
     def _is_gate_open(self) -> bool:
@@ -212,6 +212,7 @@ class Replica:
 
     def propose_control(self, payload: bytes) -> LogIndex:
         """Replicate a fact about the group that takes no offset. Raises as `append` does."""
+        self._propose()
         self._refuse(self.raft.refusal(len(payload)))
         index = self.raft.propose((Proposal(payload, len(payload)),))
         self._around.touch(self)
@@ -219,12 +220,22 @@ class Replica:
 
     def propose_membership(self, change: MembershipChange) -> LogIndex:
         """Raises Refused."""
+        self._propose()
         index = self.raft.propose_membership(change)
         self._around.touch(self)
         return index
 
+    def read_index(self, tell: Callable[[LogIndex], None]) -> None:
+        """Ask which index a linearizable read has to wait for; `tell` is called from `process`
+        once a majority has confirmed this leader. Never if leadership is lost before: the owner
+        hears of that by `stands`. Raises Refused."""
+        self._propose()
+        self.raft.read_index(tell)
+        self._around.touch(self)
+
     def transfer_leadership(self, target: MemberId) -> None:
         """Raises Refused."""
+        self._propose()
         self.raft.transfer_leadership(target)
         self._around.touch(self)
 
@@ -233,6 +244,7 @@ class Replica:
         self._around.touch(self)
 
     def resign(self) -> None:
+        self._propose()
         self.raft.resign()
         self._around.touch(self)
 
@@ -262,10 +274,12 @@ class Replica:
 
     def step(self, message: Message) -> None:
         if self._failure is None:
+            self._propose()
             self.raft.step(message)
             self._around.touch(self)
 
     def tick(self) -> None:
+        self._propose()
         self.raft.tick()
         if self.raft.has_handed_over and not self.raft.is_transferring:
             # The successor did not come. With that word on its way nobody's silence can be relied
@@ -275,17 +289,27 @@ class Replica:
         self._around.touch(self)
 
     def _judge_disk(self) -> None:
-        """A leader whose own disk does not keep up makes everyone wait: let another one lead."""
+        """A leader whose own disk does not keep up with those of the others: let one of them lead.
+
+        If all are slow, nobody does better: a thousand groups that resign at once because the
+        machine is busy make it busier.
+        """
         oldest = self._syncing[0].token if self._syncing else None
         token, ticks = self._stuck
         ticks = ticks + 1 if oldest is not None and oldest == token else 0
         self._stuck = oldest, ticks
-        if ticks >= STUCK_TICKS_MAX and self.is_leader and len(self.in_sync()) > 1:
+        if ticks >= STUCK_TICKS_MAX and self.is_leader and self._lags_behind_majority:
             logger.warning("group %d: the disk is too slow to lead", self.group)
             self._stuck = None, 0
             self.raft.resign()
 
+    @property
+    def _lags_behind_majority(self) -> bool:
+        status = self.raft.status()
+        return status.majority_index > status.durable_index
+
     def peer_unreachable(self, member: MemberId) -> None:
+        self._propose()
         self.raft.peer_unreachable(member)
         self._around.touch(self)
 
@@ -295,8 +319,12 @@ class Replica:
 
     def process(self) -> None:
         """Do all there is to do now."""
+        self._propose()
         while self._failure is None and (ready := self.raft.ready()) is not None:
             self._handle(ready)
+            if ready.is_only_messages:
+                # Sending changes nothing here, so there is no more; most Readies are a heartbeat's.
+                return
 
     def _handle(self, ready: Ready) -> None:
         if ready.standing is not None:
@@ -304,7 +332,7 @@ class Replica:
             if ready.standing.role is not Role.LEADER:
                 self._held_end_offset = Offset(0)
         if ready.token is not None:
-            self._unwritten.append(ready)
+            self._unwritten.append(_Unwritten(ready))
             self._write()
         for message in ready.messages:
             self._send(message)
@@ -313,6 +341,8 @@ class Replica:
         if ready.standing is not None:
             self._owner.stands(ready.standing)
         self._tell_committed(ready)
+        for read in ready.reads:
+            cast(Callable[[LogIndex], None], read.context)(read.index)
 
     def _tell_committed(self, ready: Ready) -> None:
         if self.standing.role is Role.LEADER:
@@ -347,15 +377,20 @@ class Replica:
         try:
             while self._unwritten and self._write_one(self._unwritten[0]):
                 self._unwritten.popleft()
-                self._begun_entries = -1
         except StorageFailed as error:
             self._fail(error)
 
-    def _write_one(self, ready: Ready) -> bool:
+    def _write_one(self, unwritten: _Unwritten) -> bool:
         """True when all of it is written; False if the gate is shut."""
-        if self._begun_entries < 0:
+        ready = unwritten.ready
+        if unwritten.begun_entries < 0:
+            unwritten.begun_entries = 0
             self._begin(ready)
-        for entry in ready.entries[self._begun_entries :]:
+            if ready.hard_state is not None:
+                unwritten.journal_position = self._around.journal.position
+        for entry in ready.entries[unwritten.begun_entries :]:
+            if entry.index <= self.entries.last_index:
+                self._cut_void(entry)
             payload = entry.payload
             if not isinstance(payload, BatchPayload | BatchRef):
                 self.entries.append_control(entry)
@@ -368,34 +403,54 @@ class Replica:
                 self.entries.append_batch(entry.index, entry.term, payload, self._around.now_ms())
                 if self.standing.role is not Role.LEADER:
                     self._owner.appended(payload.header)
-            self._begun_entries += 1
+            unwritten.begun_entries += 1
         if ready.token is not None:
-            self._await_sync(ready.token)
+            position = max(unwritten.journal_position, self.entries.gate_position)
+            self._await_sync(ready.token, position)
         return True
+
+    def _cut_void(self, entry: Entry) -> None:
+        """A leader writes before it proposes. What it wrote and Raft dropped before it ever came
+        out of a Ready is in nobody's log but ours: another leader's entry takes its place."""
+        if self.entries.term_at(entry.index) != entry.term:
+            self._cut_from(entry.index)
+
+    def _cut_from(self, index: LogIndex) -> None:
+        end_offset = self.entries.truncate_from(index)
+        while self._controls and self._controls[-1][0] >= index:
+            self._controls.pop()
+        self._clip_syncing()
+        self._owner.cut(end_offset)
+
+    def _clip_syncing(self) -> None:
+        """What is gone need not be synced: a token must not wait for an offset that may never be
+        reached again."""
+        end_offset = self.entries.log.log_end_offset
+        self._syncing = deque(
+            syncing._replace(end_offset=min(syncing.end_offset, end_offset))
+            for syncing in self._syncing
+        )
 
     def _begin(self, ready: Ready) -> None:
         """The parts of a Ready that come before its entries, in their order."""
         journal = self._around.journal
-        self._begun_entries = 0
         if ready.hard_state is not None:
             journal.save_hard_state(self.group, ready.hard_state)
         if ready.snapshot is not None:
             self._owner.installing(ready.snapshot)
             self.entries.install(ready.snapshot)
             self._committed_index = ready.snapshot.index
+            self._clip_syncing()
             self._owner.installed(ready.snapshot)
         if ready.truncate_from is not None and ready.truncate_from <= self.entries.last_index:
-            end_offset = self.entries.truncate_from(ready.truncate_from)
-            while self._controls and self._controls[-1][0] >= ready.truncate_from:
-                self._controls.pop()
-            self._owner.cut(end_offset)
+            self._cut_from(ready.truncate_from)
 
-    def _await_sync(self, token: SyncToken) -> None:
-        journal, log = self._around.journal, self.entries.log
+    def _await_sync(self, token: SyncToken, journal_position: int) -> None:
+        log = self.entries.log
         unsynced = log.log_end_offset - log.synced_offset
         end_offset = log.log_end_offset if unsynced >= self.flush_messages else Offset(0)
-        self._syncing.append(_Syncing(token, journal.position, end_offset))
-        if journal.synced_position < journal.position:
+        self._syncing.append(_Syncing(token, journal_position, end_offset))
+        if not self._is_journal_synced(journal_position):
             self._around.sync_journal(self)
         if log.synced_offset < end_offset:
             self._around.sync_log(self)
@@ -413,6 +468,7 @@ class Replica:
                 break
             token = self._syncing.popleft().token
         if token is not None:
+            self._propose()
             self.raft.synced(token)
             self._around.touch(self)
 
@@ -443,6 +499,7 @@ class Replica:
         if self._failure is not None:
             return
         self._failure = error
+        self._proposals.clear()
         self._owner.failed(error)
         self.raft.storage_failed()
         while (ready := self.raft.ready()) is not None:

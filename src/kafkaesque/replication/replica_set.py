@@ -139,7 +139,8 @@ class ReplicaSet:
 
         A majority answered pings that we sent a moment ago, and whoever did elects nobody else
         for a while (docs/RAFT.md, Leases). A process that was stopped and goes on finds that the
-        while is over.
+        while is over; then its links break, and pings over new ones say nothing of a group until
+        its members have answered in this term.
         """
         if not replica.is_leader:
             return False
@@ -150,7 +151,8 @@ class ReplicaSet:
             return False
         now = self._clock.monotonic()
         held = sum(
-            voter == self.member or self.outbox.lease_until(node_of(voter)) > now
+            voter == self.member
+            or (self.outbox.lease_until(node_of(voter)) > now and replica.raft.has_answer_of(voter))
             for voter in voters
         )
         return held > len(voters) // 2

@@ -66,6 +66,7 @@ class Log:
         self._files = files
         self._chain = SegmentChain(directory, config, files, found.segments)
         self._chain.is_saved = not found.is_changed
+        self._chain.has_new_name = found.is_new
         self._epochs = found.epochs
         self._durability = Durability(directory, files, found.synced_offset)
         self._directory_levels = _NEW_DIRECTORY_LEVELS if found.is_new else 1

@@ -1,0 +1,136 @@
+"""`kafkaesque sim`: simulate clusters under faults, many seeds, or one with its trace."""
+
+from __future__ import annotations
+
+import json
+import time
+from statistics import median
+
+import click
+
+from kafkaesque.cli.failures import ExitCode
+from kafkaesque.cli.options import examples
+from kafkaesque.sim.catalog import PLANTED
+from kafkaesque.sim.planted import Found, find
+from kafkaesque.sim.runner import Outcome, replay_command, run_seeds, show_seed
+
+PROGRESS_EVERY_S = 10.0
+
+
+@click.command(
+    epilog=examples(
+        "kafkaesque sim --seeds 1000 --jobs 2",
+        "kafkaesque sim --seed 4711 --trace",
+        "kafkaesque sim --planted --json",
+    )
+)
+@click.option("--seeds", "seed_count", default=200, show_default=True, type=click.IntRange(min=1))
+@click.option("--first-seed", default=0, show_default=True, type=click.IntRange(min=0))
+@click.option("--seed", "one_seed", type=click.IntRange(min=0), help="Run this one only.")
+@click.option("--trace", "with_trace", is_flag=True, help="With --seed: print what happens.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 64))
+@click.option("--planted", is_flag=True, help="Plant known bugs and report how soon each is found.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def sim(
+    seed_count: int,
+    first_seed: int,
+    one_seed: int | None,
+    with_trace: bool,
+    jobs: int,
+    planted: bool,
+    as_json: bool,
+) -> None:
+    """Simulate clusters from seeds: real Raft, logs and tables, simulated time, network and disks.
+
+    Each seed is a cluster of three or five brokers with its clients and its own mix of faults;
+    then peace, in which all must be well again. Exit code 1 if any invariant did not hold.
+    """
+    if planted:
+        _run_planted(as_json)
+    elif one_seed is not None:
+        _run_one(one_seed, with_trace, as_json)
+    else:
+        _run_many(range(first_seed, first_seed + seed_count), jobs, as_json)
+
+
+def _run_one(seed: int, with_trace: bool, as_json: bool) -> None:
+    outcome = show_seed(seed, click.echo if with_trace else None)
+    _tell(outcome, as_json)
+    if as_json:
+        click.echo(json.dumps(_summary([outcome], outcome.seconds, 1) | {"trace": outcome.digest}))
+    else:
+        click.echo(f"trace {outcome.digest}, {outcome.events} events in {outcome.seconds:.2f} s")
+    _leave(outcome.violation is None)
+
+
+def _run_many(seeds: range, jobs: int, as_json: bool) -> None:
+    started = told = time.monotonic()
+    outcomes: list[Outcome] = []
+    for outcome in run_seeds(seeds, jobs):
+        outcomes.append(outcome)
+        _tell(outcome, as_json)
+        if time.monotonic() - told > PROGRESS_EVERY_S:
+            told = time.monotonic()
+            click.echo(f"{len(outcomes)} of {len(seeds)} seeds", err=True)
+    summary = _summary(outcomes, time.monotonic() - started, jobs)
+    if as_json:
+        click.echo(json.dumps(summary))
+    else:
+        click.echo(
+            f"{summary['seeds']} seeds, {summary['violations']} violations, "
+            f"{summary['seeds_per_hour']} seeds an hour on {jobs} core(s): {summary['committed']} "
+            f"entries committed, {summary['elections']} elections"
+        )
+    _leave(summary["violations"] == 0)
+
+
+def _tell(outcome: Outcome, as_json: bool) -> None:
+    """A seed that failed, at once, with the way to see it again."""
+    if outcome.violation is not None:
+        click.echo(f"seed {outcome.seed}: {outcome.violation}", err=as_json)
+        click.echo(f"  again: {replay_command(outcome.seed)}", err=as_json)
+
+
+def _summary(outcomes: list[Outcome], seconds: float, jobs: int) -> dict[str, object]:
+    failed = [outcome.seed for outcome in outcomes if outcome.violation is not None]
+    return {
+        "seeds": len(outcomes),
+        "violations": len(failed),
+        "seeds_per_hour": round(len(outcomes) / max(seconds, 1e-9) * 3600),
+        "jobs": jobs,
+        "failed_seeds": failed,
+        "events": sum(outcome.events for outcome in outcomes),
+        "committed": sum(outcome.committed for outcome in outcomes),
+        "elections": sum(outcome.elections for outcome in outcomes),
+    }
+
+
+def _run_planted(as_json: bool) -> None:
+    found: list[Found] = []
+    for bug in PLANTED:
+        one = find(bug)
+        found.append(one)
+        how = (
+            f"seed {one.seeds} ({one.seconds:.1f} s): {one.violation}"
+            if one.violation
+            else "NOT FOUND"
+        )
+        click.echo(f"{bug.name:<50} {how}", err=as_json)
+    times = [one.seconds for one in found if one.violation is not None]
+    missed = [one.name for one in found if one.violation is None]
+    figures = {
+        "planted": len(found),
+        "found": len(times),
+        "missed": missed,
+        "median_seconds_to_find": round(median(times), 2) if times else None,
+        "median_seeds_to_find": median(one.seeds for one in found if one.violation is not None)
+        if times
+        else None,
+    }
+    click.echo(json.dumps(figures) if as_json else f"{len(times)} of {len(found)} found")
+    _leave(not missed)
+
+
+def _leave(is_well: bool) -> None:
+    if not is_well:
+        click.get_current_context().exit(int(ExitCode.FAILED))

@@ -1,0 +1,10 @@
+"""All planted bugs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkaesque.sim.planted_raft import RAFT_BUGS
+from kafkaesque.sim.planted_storage import STORAGE_BUGS
+
+PLANTED: Final = [*RAFT_BUGS, *STORAGE_BUGS]

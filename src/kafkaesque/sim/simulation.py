@@ -1,0 +1,260 @@
+"""One run: a cluster, its clients and its faults from one seed; a storm, then peace.
+
+In the storm nothing wrong may happen. In peace everyone must agree again and go on, in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from kafkaesque.model.errors import CorruptMessage, InvariantBroken
+from kafkaesque.model.ids import (
+    CONTROLLER_GROUP,
+    FIRST_PARTITION_GROUP,
+    GroupId,
+    NodeId,
+    Offset,
+    ProducerId,
+    member_id,
+)
+from kafkaesque.partitions.partition import Partition
+from kafkaesque.raft.config import RaftConfig
+from kafkaesque.records.batch import iter_batches, verify_crc
+from kafkaesque.sim.admin import SimulatedAdmin
+from kafkaesque.sim.chance import chance
+from kafkaesque.sim.clocks import NodeClock
+from kafkaesque.sim.controller import Operation
+from kafkaesque.sim.convergence import Convergence
+from kafkaesque.sim.faults import Faults
+from kafkaesque.sim.network import Ends, Network
+from kafkaesque.sim.node import SimulatedNode
+from kafkaesque.sim.observer import Observer
+from kafkaesque.sim.operator import Operator
+from kafkaesque.sim.partition import Answer, Reply, Verdict, produce, readable
+from kafkaesque.sim.process import Setting
+from kafkaesque.sim.producer import SimulatedProducer
+from kafkaesque.sim.profile import Profile, profile_of
+from kafkaesque.sim.reader import SimulatedReader
+from kafkaesque.sim.schedule import MILLISECOND_US, SECOND_US, Schedule
+from kafkaesque.sim.trace import Trace
+from kafkaesque.sim.truth import Violation
+from kafkaesque.sim.view import View
+from kafkaesque.sim.world import World
+from kafkaesque.storage.config import LogConfig
+
+PEACE_US_MAX: Final = 15 * SECOND_US
+"""Within this much time of peace everything must be well."""
+ADMIN_INTERVAL_US: Final = 150 * MILLISECOND_US
+READ_INTERVAL_US: Final = 50 * MILLISECOND_US
+LOOK_EVERY_US: Final = 200 * MILLISECOND_US
+
+
+class Simulation:
+    """Made from a seed, run once."""
+
+    def __init__(
+        self,
+        seed: int,
+        profile: Profile | None = None,
+        show: Callable[[str], None] | None = None,
+    ) -> None:
+        self.seed = seed
+        self.profile = profile or profile_of(seed)
+        self.schedule = Schedule()
+        self.trace = Trace(self.schedule, show)
+        count, partitions = self.profile.node_count, self.profile.partition_count
+        ids = [NodeId(number) for number in range(count)]
+        self.groups = [
+            CONTROLLER_GROUP,
+            *(GroupId(FIRST_PARTITION_GROUP + number) for number in range(partitions)),
+        ]
+        self.network = Network(self.schedule, chance(seed, "network"), ids)
+        self.observer = Observer(self.groups)
+        setting = Setting(
+            self.schedule,
+            self.trace,
+            self.network,
+            self.observer,
+            self.groups,
+            [member_id(node, 0) for node in ids],
+            _raft_config(self.profile),
+            LogConfig(segment_bytes=self.profile.segment_bytes, index_interval_bytes=200),
+            self.profile.uses_codec,
+            "flip_bit" in self.profile.weights,
+        )
+        drift = chance(seed, "clocks")
+        most = self.profile.clock_drift_ppm_max
+        self.nodes = [
+            SimulatedNode(node, setting, NodeClock(self.schedule, drift.randint(-most, most)), seed)
+            for node in ids
+        ]
+        for node in self.nodes:
+            node.neighbours = self.nodes
+        self.operator = Operator(self.nodes, self.groups, self.schedule)
+        self.producers = self._make_producers()
+        self._world = World(
+            seed,
+            self.profile,
+            self.schedule,
+            self.trace,
+            self.network,
+            self.observer,
+            self.groups,
+            self.nodes,
+            self.operator,
+            self.producers,
+        )
+        self._faults = Faults(self._world)
+        self.admin = SimulatedAdmin(self, self.schedule, chance(seed, "admin"))
+        self.readers = [
+            SimulatedReader(group, self, self.schedule, chance(seed, f"reader {group}"))
+            for group in self.groups[1:]
+        ]
+
+    def _make_producers(self) -> list[SimulatedProducer]:
+        producers: list[SimulatedProducer] = []
+        for group in self.groups[1:]:
+            for _ in range(self.profile.producers_per_partition):
+                number = len(producers)
+                random = chance(self.seed, f"producer {number}")
+                producers.append(
+                    SimulatedProducer(ProducerId(1000 + number), group, self, self.schedule, random)
+                )
+        return producers
+
+    def run(self) -> None:
+        """Raises Violation. Whatever the product itself finds impossible is one too."""
+        try:
+            self._storm()
+            self._peace()
+        except InvariantBroken as error:
+            raise Violation("the product's own checks", str(error)) from error
+
+    def _storm(self) -> None:
+        self.network.weather = self.profile.weather
+        self.network.connect(
+            Ends(
+                lambda node: self.nodes[node].can_talk,
+                lambda envelope: self.nodes[envelope.to].deliver(envelope),
+                lambda node, peer: self.nodes[node].unreachable(peer),
+                lambda node, peer: self.nodes[node].reachable(peer),
+            )
+        )
+        for node in self.nodes:
+            node.start()
+        for producer in self.producers:
+            producer.start(self.profile.produce_interval_us)
+        for reader in self.readers:
+            reader.start(READ_INTERVAL_US)
+        self.admin.start(ADMIN_INTERVAL_US)
+        self.operator.start()
+        self._faults.start()
+        self.schedule.run_until(self.profile.storm_us)
+
+    def _peace(self) -> None:
+        self.trace.note("peace")
+        self._faults.stop()
+        self.operator.wish_for_all()
+        convergence = Convergence(self._world)
+        end_us = self.schedule.now_us + PEACE_US_MAX
+        while self.schedule.now_us < end_us:
+            self.schedule.run_until(self.schedule.now_us + LOOK_EVERY_US)
+            if convergence.is_reached():
+                convergence.check_contents()
+                self.trace.note("all is well")
+                return
+        raise Violation("progress in peace", convergence.what_is_missing)
+
+    # What clients can reach
+
+    def produce(self, node: NodeId, group: GroupId, batch: bytes, reply: Reply) -> None:
+        """A request arrives at a node. Nobody answers for a process that is not there."""
+        target = self.nodes[node]
+
+        def perform() -> None:
+            partition = target.partitions.get(group)
+            if partition is None:
+                reply(Answer(Verdict.REFUSED, None, "no such partition"))
+            else:
+                produce(partition, batch, answer)
+
+        def answer(said: Answer) -> None:
+            if said.verdict is Verdict.COMMITTED and said.fact is not None:
+                # What a client hears must be true already: the checkers look first.
+                target.observe()
+                self.observer.acknowledged(self.observer.groups[group], said.fact)
+            self.schedule.after(200, lambda: reply(said))
+
+        target.run(perform)
+
+    def administer(
+        self, operation: Operation, reply: Callable[[Answer, object], None], random: Random
+    ) -> None:
+        """An operation arrives at whoever seems to lead the controller's group."""
+        target = self.nodes[self.guess_leader(CONTROLLER_GROUP, random)]
+
+        def perform() -> None:
+            process = target.process
+            if process is not None and process.controller is not None:
+                process.controller.perform(operation, reply)
+
+        target.run(perform)
+
+    def read(self, node: NodeId, group: GroupId, offset: Offset, floor: Offset) -> Offset | None:
+        """A fetch at one node: how far it may be read, None if the node does not serve it."""
+        target = self.nodes[node]
+        seen: list[Offset] = []
+        target.run(lambda: self._read(target, group, offset, floor, seen))
+        return seen[0] if seen else None
+
+    def _read(
+        self, node: SimulatedNode, group: GroupId, offset: Offset, floor: Offset, seen: list[Offset]
+    ) -> None:
+        partition, view = node.partitions.get(group), node.views.get(group)
+        high_watermark = readable(partition) if partition is not None else None
+        if partition is None or view is None or high_watermark is None:
+            return
+        node.observe()
+        self.observer.check_watermarks(view, partition.log, high_watermark)
+        start = max(offset, partition.log_start_offset)
+        if start <= high_watermark:
+            self._check_read(view, partition, start)
+        if self.network.weather.is_ordered:
+            self.observer.stale_reads.read_to(view, floor, high_watermark)
+        seen.append(high_watermark)
+
+    def _check_read(self, view: View, partition: Partition, start: Offset) -> None:
+        try:
+            read = partition.read(start, 2_000, at_least_one=True)
+        except CorruptMessage:
+            if "flip_bit" in self.profile.weights:
+                return
+            raise
+        for position, header in iter_batches(read.records):
+            verify_crc(read.records, header, position)
+            self.observer.reads.read(view, header)
+
+    def acknowledged_offset(self, group: GroupId) -> Offset:
+        return self.observer.groups[group].acked_offset
+
+    def guess_leader(self, group: GroupId, random: Random) -> NodeId:
+        """Clients ask around; now and then they are told something old."""
+        leader = self.operator.leader(group) if random.random() < 0.8 else None
+        return leader[0].node_id if leader is not None else random.choice(self.nodes).node_id
+
+
+def _raft_config(profile: Profile) -> RaftConfig:
+    """Shorter than the product's, so that more happens in less time."""
+    return RaftConfig(
+        election_timeout_ticks=8,
+        heartbeat_ticks=2,
+        append_bytes_max=1_000,
+        inflight_messages_max=4,
+        inflight_bytes_max=4_000,
+        uncommitted_bytes_max=20_000,
+        quiesce_after_ticks=profile.quiesce_after_ticks,
+        promotion_lag_entries_max=5,
+        snapshot_resend_ticks=20,
+    )

@@ -1,0 +1,63 @@
+"""The part of an event loop that partitions use."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkaesque.model.errors import StorageFailed
+from kafkaesque.sim.loop import SimulatedFuture, SimulatedLoop
+from kafkaesque.sim.schedule import Action, Schedule
+
+
+class Process:
+    def __init__(self) -> None:
+        self.schedule = Schedule()
+
+    def later(self, delay_us: int, action: Action) -> None:
+        self.schedule.after(delay_us, action)
+
+    def sync_latency_us(self) -> int:
+        return 500
+
+
+def test_task_that_works_in_a_thread_goes_on_when_that_is_done() -> None:
+    process = Process()
+    seen = []
+
+    async def work() -> int:
+        seen.append(("before", process.schedule.now_us))
+        found = await asyncio.to_thread(lambda: 41)
+        seen.append(("after", process.schedule.now_us))
+        return found + 1
+
+    outcome = SimulatedLoop(process).create_task(work())
+    assert seen == [("before", 0)]
+    process.schedule.run_until(1000)
+    assert seen[1:] == [("after", 500)]
+    assert outcome.result() == 42
+
+
+def test_expected_failure_of_a_thread_is_raised_where_it_is_awaited() -> None:
+    process = Process()
+
+    def refuse() -> None:
+        raise StorageFailed("full")
+
+    async def work() -> None:
+        await asyncio.to_thread(refuse)
+
+    outcome = SimulatedLoop(process).create_task(work())
+    process.schedule.run_until(1000)
+    with pytest.raises(StorageFailed, match="full"):
+        outcome.result()
+
+
+def test_callbacks_of_a_future_run_once_when_it_is_settled_or_at_once_behind_that() -> None:
+    future, seen = SimulatedFuture(), []
+    future.add_done_callback(lambda done: seen.append(done.result()))
+    assert not future.done()
+    future.set_result(7)
+    future.add_done_callback(lambda done: seen.append(done.exception()))
+    assert seen == [7, None]
