@@ -6,11 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from kafkaesque.cluster import journal as journal_module
-from kafkaesque.cluster.commands import ReserveProducerIds, SetBrokerConfigs
+from kafkaesque.cluster.commands import (
+    RegisterBroker,
+    ReserveProducerIds,
+    SetBrokerConfigs,
+    UnregisterBroker,
+)
 from kafkaesque.cluster.controller import Outcome
 from kafkaesque.cluster.journal import Journal
 from kafkaesque.cluster.state_file import StateFile
@@ -98,6 +104,28 @@ def test_committed_commands_are_replayed_after_a_crash(tmp_path: Path) -> None:
                 assert journal.applied_index == index
         async with open_journal(tmp_path, clean=False) as again:
             assert again.tables.next_producer_id == 2000
+
+    asyncio.run(story())
+
+
+def test_addresses_of_brokers_are_known_before_anything_is_known_to_be_committed(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        disks = [UUID(int=number) for number in range(3)]
+        async with open_journal(tmp_path) as journal:
+            commands = (
+                *(RegisterBroker(node, disks[node], "a", 9092 + node) for node in range(3)),
+                RegisterBroker(1, disks[1], "b", 9999),
+                UnregisterBroker(2),
+            )
+            await journal.submit(lambda: Outcome(commands, None))
+            known = [(0, "a", 9092), (1, "b", 9999)]
+            assert journal.addresses() == known
+            fresh = Journal(journal._states, Clock(), lambda _: None)
+            fresh.replica = journal.replica
+            assert fresh.tables.brokers == {}
+            assert fresh.addresses() == known
 
     asyncio.run(story())
 

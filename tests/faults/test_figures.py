@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from kafkaesque.faults.figures import (
+    Fault,
     acknowledgement_gaps,
     consumed_times,
     count_figures,
@@ -70,7 +72,20 @@ def test_nothing_sent_has_no_gap() -> None:
 
 def test_each_fault_has_the_gap_that_follows_it() -> None:
     sending = sent_at((0, 1), (100, 101), (110, 400), (410, 411), (500, 501), (600, 650))
-    assert gaps_of_faults(sending, [105 * MS, 502 * MS]) == [299, 149]
+    faults = [Fault(105 * MS, frozenset({0})), Fault(502 * MS, frozenset({0}))]
+    assert gaps_of_faults(sending, faults) == [299, 149]
+
+
+def test_gap_of_a_fault_is_that_of_the_keys_it_hit() -> None:
+    hit = sent_at((0, 1), (100, 400), (500, 501))
+    spared = [
+        msgspec.structs.replace(one, micro=(Sent(1, one.index, one.index),))
+        for one in sent_at((0, 1), (100, 102), (200, 205), (300, 301), (490, 500))
+    ]
+    sending = [*hit, *spared]
+    assert gaps_of_faults(sending, [Fault(90 * MS, frozenset({0}))]) == [399]
+    assert gaps_of_faults(sending, [Fault(90 * MS, frozenset({1}))]) == [199]
+    assert gaps_of_faults(sending, [Fault(90 * MS, frozenset({0, 1}))]) == [399]
 
 
 def test_percentile_of_none_is_zero_and_of_some_is_one_of_them() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from kafkaesque.faults.checker import check_history
+from kafkaesque.faults.figures import Fault
 from kafkaesque.faults.history import Damage, History, Outcome
 from kafkaesque.faults.report import Report, make_report
 from kafkaesque.faults.stage import Outcome as RunOutcome
@@ -81,8 +82,9 @@ def test_damaged_records_are_told() -> None:
 def test_report_of_a_run_has_its_gaps_and_settings() -> None:
     story = Story().send(1, 0).send(2, 1).send(3, None, outcome=Outcome.INFO).send(4, 2)
     history = story.final({0: dense(1, 2, 4)}).history
-    outcome = RunOutcome(history, check_history(history), [1600], {"kills": 1})
+    faults = [Fault(1600, frozenset({0}))]
+    outcome = RunOutcome(history, check_history(history), faults, {"kills": 1})
     answer = make_report("kill-broker", RunOptions(3.0, 10, 7), outcome).as_json()
     assert answer["gap_ms_p50"] == answer["gap_ms_p99"] == answer["longest_gap_ms"] == 2
-    assert answer["settings"] == {"seconds": 3.0, "records_per_s": 10, "seed": 7}
+    assert answer["settings"] == {"seconds": 3.0, "records_per_s": 10, "seed": 7, "rounds": None}
     assert answer["notes"] == {"kills": 1}

@@ -1,4 +1,4 @@
-"""`kafkaesque fault`: break a broker under load and judge what its clients saw."""
+"""`kafkaesque fault`: break brokers under load and judge what their clients saw."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kafkaesque.cli.options import examples
 from kafkaesque.faults.catalog import NAMES, load_run
 from kafkaesque.faults.checker import check_history
 from kafkaesque.faults.history import HistoryUnusable
+from kafkaesque.faults.namespaces import NetworkFailed
 from kafkaesque.faults.performance import NotPossible, load_history, run_by_name
 from kafkaesque.faults.report import Report
 from kafkaesque.faults.shims import ShimFailed
@@ -27,9 +28,9 @@ SECONDS = 20.0
 
 @click.group()
 def fault() -> None:
-    """Break a broker for real, under load, and judge what clients saw.
+    """Break brokers for real, under load, and judge what clients saw.
 
-    Every run starts its own broker in a temporary directory; nothing of yours is touched.
+    Every run starts its own brokers in a temporary directory; nothing of yours is touched.
     """
 
 
@@ -42,21 +43,28 @@ def list_runs(as_json: bool) -> None:
         click.echo(json.dumps(rows))
         return
     for row in rows:
-        click.echo(f"{row['name']:<15} {row['purpose']}")
-        click.echo(f"{'':<15} must hold: {row['promise']}")
+        kind = "a cluster" if row["brokers"] != 1 else "one broker"
+        click.echo(f"{row['name']:<19} {kind}: {row['purpose']}")
+        click.echo(f"{'':<19} must hold: {row['promise']}")
         if row["impossible"] is not None:
-            click.echo(f"{'':<15} NOT POSSIBLE HERE: {row['impossible']}")
+            click.echo(f"{'':<19} NOT POSSIBLE HERE: {row['impossible']}")
 
 
-def _facts(name: str) -> dict[str, str | None]:
+def _facts(name: str) -> dict[str, str | int | None]:
     run = load_run(name)
-    return {"purpose": run.purpose, "promise": run.promise, "impossible": run.impossible()}
+    return {
+        "brokers": run.brokers,
+        "purpose": run.purpose,
+        "promise": run.promise,
+        "impossible": run.impossible(),
+    }
 
 
 @fault.command(
     "run",
     epilog=examples(
-        "kafkaesque fault run kill-broker",
+        "kafkaesque fault run kill-leader",
+        "kafkaesque fault run kill-leader --rounds 5",
         "kafkaesque fault run power-cut --seconds 60 --seed 7 --keep /tmp/cut",
         "kafkaesque fault run all --seconds 10 --json",
     ),
@@ -65,8 +73,8 @@ def _facts(name: str) -> dict[str, str | None]:
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),
-    help="How long faults are injected; reading everything back comes on top.  [default: 20, or "
-    "what makes the campaign of the run]",
+    help="How long faults are injected; reading everything back comes on top.  [default: 20, for "
+    "kill-leader alone 50 rounds]",
 )
 @click.option(
     "--rounds", type=click.IntRange(min=1), help="How many faults, however long that takes."
@@ -76,7 +84,7 @@ def _facts(name: str) -> dict[str, str | None]:
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Leave the history and the broker's log here, a directory a run.",
+    help="Leave the history and the brokers' logs here, a directory a run.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def run_faults(
@@ -88,11 +96,11 @@ def run_faults(
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Break a broker under load; exit code 1 if anything that must hold does not.
+    """Break brokers under load; exit code 1 if anything that must hold does not.
 
     NAME is one of `kafkaesque fault list`, or all.
     """
-    # The broker under test ends with this process, the mounts and files of a run do not.
+    # The brokers under test end with this process, the mounts and files of a run do not.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if rounds is None and seconds is None and name != ALL:
         rounds = load_run(name).rounds
@@ -108,7 +116,7 @@ def run_faults(
             # Said plainly; alone it is a failure, among others it is a gap in the list.
             not_possible.append(str(error))
             click.echo(str(error), err=True)
-        except (WorkloadFailed, BrokerNotReady, ShimFailed) as error:
+        except (WorkloadFailed, BrokerNotReady, ShimFailed, NetworkFailed) as error:
             unfinished.append(f"{one} could not be finished: {error}")
             click.echo(unfinished[-1], err=True)
     if as_json:

@@ -23,6 +23,7 @@ from kafkaesque.cluster.members import Members
 from kafkaesque.cluster.quorum_info import QuorumInfo, quorum_info
 from kafkaesque.cluster.reconciler import Reconciler
 from kafkaesque.cluster.scrubber import Scrubber
+from kafkaesque.cluster.seeds import refuse_other_cluster
 from kafkaesque.cluster.tables import Tables
 from kafkaesque.cluster.topology import Broker, Topic
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
@@ -36,7 +37,8 @@ from kafkaesque.model.ids import (
 )
 from kafkaesque.model.settings import BrokerConfig, TopicConfig
 from kafkaesque.partitions.changes import Changes
-from kafkaesque.partitions.group_hosts import GROUP_TOPIC, GroupHosts
+from kafkaesque.partitions.coordinators import Coordinators
+from kafkaesque.partitions.group_hosts import GroupHosts
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.partition_table import PartitionTable
 from kafkaesque.raft.messages import Message
@@ -46,6 +48,7 @@ from kafkaesque.replication.links import Links
 from kafkaesque.replication.peer_calls import PeerError
 from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.replica_set import ReplicaSet
+from kafkaesque.replication.succession import CallLater
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +85,7 @@ class Cluster:
         "_tasks",
         "_told_peers",
         "controller",
-        "groups",
+        "coordinators",
         "journal",
         "leaders",
         "links",
@@ -106,10 +109,11 @@ class Cluster:
         standings: Changes[Partition],
         static: BrokerConfig,
         new_topic_id: Callable[[], UUID],
+        call_later: CallLater,
     ) -> None:
         self.journal = journal
         self.partitions = partitions
-        self.groups = groups
+        self.coordinators = Coordinators(groups)
         self._replicas = replicas
         self._standings = standings
         self._producer_ids = range(0)
@@ -122,7 +126,7 @@ class Cluster:
         node_id = node_of(replicas.member)
         self.leaders = Leaders(node_id, journal.tables.was_deleted, self._post_leaders)
         self._elections = Elections(
-            journal.tables, self.leaders, replicas, self.is_up, self._ask_to_hand_over
+            journal.tables, self.leaders, replicas, self.is_up, self._ask_to_hand_over, call_later
         )
         self.scrubber = Scrubber(replicas, self._ask_for_batch)
         self.members = Members(replicas, journal.tables, self.is_up, self._complete_reassignment)
@@ -165,7 +169,11 @@ class Cluster:
         return [node_id for node_id in self.tables.brokers if self.is_up(node_id)]
 
     def live_brokers(self) -> list[Broker]:
-        return [broker for broker in self.tables.brokers.values() if self.is_up(broker.node_id)]
+        """For clients. A broker that hears no majority is cut off, or the first to be back, and
+        tells of all there are: clients forget those that are missing here, and could not leave."""
+        registered = list(self.tables.brokers.values())
+        live = [broker for broker in registered if self.is_up(broker.node_id)]
+        return live if 2 * len(live) > len(registered) else registered
 
     def leader_of(self, topic: str, index: int) -> Broker | None:
         """The broker that leads a partition, if it is known and up."""
@@ -306,6 +314,7 @@ class Cluster:
     async def register(self, request: operations.RegisterMe, seeds: Sequence[PeerAddress]) -> None:
         """Tell the controller where this broker is. Tried until it works: without a majority of
         the brokers there is nothing that this one could do."""
+        await refuse_other_cluster(self.links, seeds)
         body = operations.encode_operation(request)
         self._told_peers = self.journal.addresses()
         self.meet_peers()
@@ -352,8 +361,7 @@ class Cluster:
             for partition in await self._standings.take():
                 if partition.failure is not None:
                     self.partitions.reopen_later(partition)
-                if partition.name.topic == GROUP_TOPIC:
-                    self.groups.standing_changed(partition)
+                self.coordinators.standing_changed(partition)
                 self.leaders.announce([partition.replica], self._peers())
 
     async def advance(self) -> None:
@@ -405,6 +413,7 @@ class Cluster:
 
     def unreachable(self, node: NodeId) -> None:
         self._replicas.unreachable(node)
+        self._elections.lost(node)
 
     def dropped(self, node: NodeId) -> None:
         self._replicas.dropped(node)
@@ -434,7 +443,10 @@ class Cluster:
             if controller is None or controller == self.node_id:
                 raise NotController("no controller is elected")
             body = operations.encode_operation(operation)
-            return await self.links.call(controller, OPERATE, body, CALL_SECONDS)
+            try:
+                return await self.links.call(controller, OPERATE, body, CALL_SECONDS)
+            except PeerError as error:
+                raise NotController(f"broker {controller} does not answer: {error}") from error
         try:
             answer, index = await self.journal.submit(
                 lambda: cast(Outcome[object], operation.decide(self.controller))

@@ -1,4 +1,4 @@
-"""Hands leadership over on request: each group by whoever leads it now."""
+"""Leaders change here: on request, by whoever leads a group now, and when a node is gone."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId, PartitionIndex, Topi
 from kafkaesque.raft.types import Refused
 from kafkaesque.replication.peer_calls import PeerError
 from kafkaesque.replication.replica_set import ReplicaSet
+from kafkaesque.replication.succession import CallLater, Succession
 
 ELECTION_SECONDS = 3.0
 
@@ -38,7 +39,7 @@ _decoder = msgspec.msgpack.Decoder(_HandOver)
 class Elections:
     """`call` asks another broker, or this one, to hand a group over."""
 
-    __slots__ = ("_call", "_is_up", "_leaders", "_replicas", "_tables")
+    __slots__ = ("_call", "_is_up", "_leaders", "_replicas", "_succession", "_tables")
 
     def __init__(
         self,
@@ -47,12 +48,18 @@ class Elections:
         replicas: ReplicaSet,
         is_up: Callable[[NodeId], bool],
         call: Call,
+        call_later: CallLater,
     ) -> None:
         self._tables = tables
         self._leaders = leaders
         self._replicas = replicas
         self._is_up = is_up
         self._call = call
+        self._succession = Succession(replicas, is_up, call_later)
+
+    def lost(self, node: NodeId) -> None:
+        """A node is gone: have the groups that it led elect another leader."""
+        self._succession.lost(node)
 
     async def elect(
         self, partitions: Sequence[TopicPartition] | None, *, preferred: bool

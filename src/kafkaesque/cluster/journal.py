@@ -86,7 +86,7 @@ class Journal(ReplicatedMachine):
         async with self._lock:
             self._check_leads()
             # Whoever asked before may have gone away before its commands were applied.
-            await self.applied_to(self.replica.raft.last_index)
+            await self.applied_to(self.replica.last_index)
             outcome = operation()
             index = self._applied
             if outcome.commands:
@@ -107,7 +107,7 @@ class Journal(ReplicatedMachine):
         ]
         batch = memoryview(encode_batch(records, base_offset=base_offset, leader_epoch=epoch))
         self.replica.append(batch, read_header(batch), now_ms)
-        index = self.replica.raft.last_index
+        index = self.replica.last_index
         await self.applied_to(index)
         return index
 
@@ -126,7 +126,8 @@ class Journal(ReplicatedMachine):
             self.tables.apply(command)
         self.changes.put_nowait(Change(index, commands))
 
-    def _advanced(self, index: LogIndex) -> None:
+    def committed(self, index: LogIndex, end_offset: Offset) -> None:
+        super().committed(index, end_offset)
         # Entries of Raft's own change no table, and yet whoever waits for their index goes on.
         self.changes.put_nowait(Change(index, ()))
 
@@ -140,9 +141,8 @@ class Journal(ReplicatedMachine):
         super().installed(snapshot)
         self.changes.put_nowait(Change(snapshot.index, None))
 
-    @property
-    def _snapshot_entries(self) -> int:
-        return SNAPSHOT_ENTRIES
+    def _is_grown(self, entry_count: int) -> bool:
+        return entry_count >= SNAPSHOT_ENTRIES
 
 
 def _commands(batch: bytes | bytearray | memoryview) -> list[Command]:

@@ -21,13 +21,15 @@ Post = Callable[[NodeId, bytes], None]
 class Leaders:
     """`post` sends an announcement to a broker, best effort: a new link gets them all again."""
 
-    __slots__ = ("_changed", "_node_id", "_post", "_table")
+    __slots__ = ("_changed", "_node_id", "_post", "_table", "revision")
 
     def __init__(self, node_id: NodeId, is_deleted: Callable[[GroupId], bool], post: Post) -> None:
         self._node_id = node_id
         self._post = post
         self._table = LeaderTable(is_deleted)
         self._changed: set[asyncio.Future[None]] = set()
+        self.revision = 0
+        """Rises with everything that is news."""
 
     def of(self, group: GroupId) -> Announcement | None:
         return self._table.get(group)
@@ -82,6 +84,7 @@ class Leaders:
             self._changed.discard(change)
 
     def _wake(self) -> None:
+        self.revision += 1
         for future in tuple(self._changed):
             if not future.done():
                 future.set_result(None)

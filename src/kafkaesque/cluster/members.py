@@ -18,7 +18,7 @@ from kafkaesque.cluster.membership_plan import (
 )
 from kafkaesque.cluster.tables import Tables
 from kafkaesque.cluster.topology import Assignment
-from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, NodeId
+from kafkaesque.model.ids import CONTROLLER_GROUP, COORDINATION_GROUP, GroupId, NodeId
 from kafkaesque.raft.types import Refused
 from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.replica_set import RAFT_CONFIG, ReplicaSet
@@ -51,14 +51,15 @@ class Members:
         for replica in self._replicas:
             if not replica.is_leader:
                 continue
-            if replica.group == CONTROLLER_GROUP:
-                self._advance_controller(replica)
+            if replica.group in (CONTROLLER_GROUP, COORDINATION_GROUP):
+                self._advance_group_of_all(replica)
                 continue
             assignment = self._tables.assignment_of(replica.group)
             if assignment is not None:
                 await self._advance_partition(replica, assignment)
 
-    def _advance_controller(self, replica: Replica) -> None:
+    def _advance_group_of_all(self, replica: Replica) -> None:
+        """Every broker is a member."""
         registered = self._tables.members(self._tables.brokers)
         if not registered:
             return

@@ -13,6 +13,10 @@ class InvalidRegistration(KafkaError):
     code = ErrorCode.INVALID_REGISTRATION
 
 
+class InconsistentClusterId(KafkaError):
+    code = ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
 class BrokerIdNotRegistered(KafkaError):
     code = ErrorCode.BROKER_ID_NOT_REGISTERED
 

@@ -70,13 +70,9 @@ class ReplicatedMachine(ABC):
     def _restore(self, snapshot: bytes) -> None:
         """Become what a snapshot was taken of."""
 
-    @property
     @abstractmethod
-    def _snapshot_entries(self) -> int:
-        """A snapshot is due each time so many entries were applied."""
-
-    def _advanced(self, index: LogIndex) -> None:
-        """Everything up to `index` is applied, entries of Raft's own too."""
+    def _is_grown(self, entry_count: int) -> bool:
+        """Whether a snapshot is due when so many entries were applied since the last."""
 
     @abstractmethod
     def _moved(self) -> KafkaError:
@@ -144,16 +140,15 @@ class ReplicatedMachine(ABC):
                 if data is not None:
                     self._apply(entry.index, memoryview(data))
             self._applied = found[-1].index
-        self._advanced(index)
         self._resolve_waiting()
 
-    def appended(self, header: BatchHeader) -> None:
+    def appended(self, header: BatchHeader) -> None:  # noqa: B027 - nothing is what is wanted
         """Nothing: the state follows what is committed."""
 
-    def control(self, payload: bytes) -> None:
+    def control(self, payload: bytes) -> None:  # noqa: B027
         """Nothing: these groups have no controls of their own."""
 
-    def cut(self, end_offset: Offset) -> None:
+    def cut(self, end_offset: Offset) -> None:  # noqa: B027
         """Nothing: the state never held what was not committed."""
 
     def installing(self, snapshot: Snapshot) -> None:
@@ -174,7 +169,7 @@ class ReplicatedMachine(ABC):
 
     async def save_if_grown(self) -> None:
         """Let a snapshot of the state stand for the log up to here."""
-        if self._applied - self._saved_index < self._snapshot_entries:
+        if not self._is_grown(self._applied - self._saved_index):
             return
         state = OwnerState(self._applied, self._snapshot())
         await asyncio.to_thread(self._states.save, state)

@@ -87,7 +87,9 @@ class Scrubber:
         for entry in found.damaged:
             self.damaged_total += 1
             await self._repair(replica, entry)
-        return found.next_index if found.size_bytes else LogIndex(0)
+        # Not "nothing was left to look at": of a log that is written to all the time there always is.
+        has_more = found.next_index <= replica.entries.last_index
+        return found.next_index if found.size_bytes and has_more else LogIndex(0)
 
     async def _repair(self, replica: Replica, entry: Entry) -> None:
         body = msgspec.msgpack.encode(_Wanted(replica.group, entry.index, entry.term))

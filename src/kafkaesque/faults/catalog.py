@@ -7,20 +7,37 @@ from typing import Final, cast
 
 from kafkaesque.faults.stage import FaultRun
 
+CLUSTER: Final = (
+    "kill-leader",
+    "kill-controller",
+    "kill-coordinator",
+    "kill-all",
+    "pause-leader",
+    "partition-one-way",
+    "partition-two-way",
+    "slow-disk",
+    "disk-full",
+    "power-cut",
+    "flipped-bit",
+    "wiped-replica",
+    "clock-jump",
+    "rolling-restart",
+    "reassignment",
+    "coordination",
+)
+"""Runs of several brokers."""
+
 ALONE: Final = (
     "kill-broker",
     "pause-broker",
     "restart-clean",
     "torn-tail",
-    "power-cut",
-    "disk-full",
-    "flipped-bit",
-    "clock-jump",
+    "single-power-cut",
+    "single-disk-full",
+    "single-flipped-bit",
+    "single-clock-jump",
 )
-"""Runs of one broker."""
-
-CLUSTER: Final = ("kill-leader",)
-"""Runs of several."""
+"""Runs of one."""
 
 NAMES: Final = (*CLUSTER, *ALONE)
 

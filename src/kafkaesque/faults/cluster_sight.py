@@ -15,6 +15,12 @@ from kafkaesque.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kafkaesque.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+    TopicData,
+)
 from kafkaesque.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -39,6 +45,8 @@ Place = tuple[str, int]
 
 _LATEST: Final = -1
 _GROUP_KEY: Final = 0
+_CONTROLLER_LOG: Final = "__cluster_metadata"
+"""By which Kafka's clients know the controller's group."""
 _LENGTH_BYTES: Final = 4
 
 
@@ -120,6 +128,17 @@ class Asker:
             for row in topic.partitions
             if row.error_code == ErrorCode.NONE
         }
+
+    def controller_voters(self) -> frozenset[int]:
+        """Who votes for the controller; none if this broker is not the controller."""
+        asked = TopicData(topic_name=_CONTROLLER_LOG, partitions=[PartitionData(partition_index=0)])
+        answer = self._ask(DescribeQuorumRequest(topics=[asked]), 1, DescribeQuorumResponse)
+        return frozenset(
+            voter.replica_id
+            for topic in answer.topics
+            for partition in topic.partitions
+            for voter in partition.current_voters
+        )
 
     def coordinator(self, group_id: str) -> int | None:
         request = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[group_id])

@@ -234,7 +234,7 @@ class ClusterTarget:
         return self.wait_for(f"a coordinator of {group_id}", look)
 
     def wait_whole(self) -> None:
-        """Until every broker knows all others, and every replica is in sync."""
+        """Until every broker knows all others and votes, and every replica is in sync."""
         self.wait_for("a cluster in which all brokers and replicas are there", self._is_whole)
 
     def _is_whole(self) -> bool | None:
@@ -246,7 +246,16 @@ class ClusterTarget:
             one.leader is not None and set(one.in_sync) == set(one.replicas)
             for one in self.partitions().values()
         )
-        return whole or None
+        controllers = {one.controller for one in seen.values()}
+        return (whole and len(controllers) == 1 and self._do_all_vote(controllers.pop())) or None
+
+    def _do_all_vote(self, controller: int | None) -> bool:
+        """A cluster whose controller's group is not complete yet may not lose anybody."""
+        if controller not in self.awake:
+            return False
+        with contextlib.closing(self.asker(controller)) as asker, contextlib.suppress(OSError):
+            return asker.controller_voters() == set(self.nodes)
+        return False
 
     def wait_for(
         self, what: str, look: Callable[[], T | None], within_s: float = WELL_WITHIN_S

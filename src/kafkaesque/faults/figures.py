@@ -55,7 +55,9 @@ def count_figures(observed: Observations) -> Figures:
         unknown=outcomes[Outcome.INFO],
         failed=outcomes[Outcome.FAIL],
         polled=polled,
-        longest_gap_ms=max((end - start for rows in gaps.values() for start, end in rows), default=0)
+        longest_gap_ms=max(
+            (end - start for rows in gaps.values() for start, end in rows), default=0
+        )
         // _US_PER_MS,
         lag=realtime_lag(observed),
         consumed_times=consumed_times(observed.reading),
@@ -91,8 +93,9 @@ def gaps_of_faults(sending: Sequence[Operation], faults: Sequence[Fault]) -> lis
     ends = [*(fault.at_us for fault in faults[1:]), last]
     longest = []
     for fault, following in zip(faults, ends, strict=True):
+        # One that the next fault makes longer is cut there: the rest is the next one's.
         during = [
-            end - start
+            min(end, following) - start
             for key in fault.keys
             for start, end in gaps.get(key, ())
             if end > fault.at_us and start < following

@@ -58,6 +58,7 @@ class Reader(threading.Thread):
         self._process = -1
         self._moved: set[Key] = set()
         """Keys whose position was moved by something else than reading, since the last poll."""
+        self.committed_polls = 0
 
     def end(self) -> None:
         self._ended.set()
@@ -102,6 +103,7 @@ class Reader(threading.Thread):
             rows, unreadable = take_messages(self._partitions, messages)
             if rows and self._group_id is not None:
                 consumer.commit(offsets=self._behind(rows), asynchronous=False)
+                self.committed_polls += 1
         except KafkaException:
             self._finish(poll, Outcome.INFO, rows)
             self._go_back(consumer, rows)

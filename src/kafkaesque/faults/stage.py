@@ -88,6 +88,10 @@ class Stage:
         """Add to a figure of the run's own."""
         self.notes[name] = int(self.notes.get(name, 0)) + amount
 
+    def highest(self, name: str, value: int) -> None:
+        """Keep the highest of a figure of the run's own."""
+        self.notes[name] = max(value, int(self.notes.get(name, 0)))
+
 
 class FaultRun(ABC):
     """Base of the runs: each file of `runs/` has one, named `Run`."""
@@ -117,7 +121,7 @@ class FaultRun(ABC):
     ) -> AbstractContextManager[Target]:
         return closing(SingleBroker(directory, settings))
 
-    def begin(self, stage: Stage) -> None:
+    def begin(self, stage: Stage) -> None:  # noqa: B027 - most have nothing to do then
         """The load runs, and nothing is broken yet."""
 
     @abstractmethod

@@ -14,13 +14,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafkaesque.faults.chance import seeded
-from kafkaesque.faults.clients import SILENT, Partitions
+from kafkaesque.faults.clients import SILENT, Partitions, admin_settings
 from kafkaesque.faults.history import Operation
 from kafkaesque.faults.readers import FinalReader, Reader
 from kafkaesque.faults.recorder import Recorder
 from kafkaesque.faults.sender import Sender
 
-_CREATE_TIMEOUT_S: Final = 15.0
+_CREATE_TIMEOUT_S: Final = 30.0
 _JOIN_TIMEOUT_S: Final = 60.0
 _FINAL_TIMEOUT_S: Final = 90.0
 _FINAL_READERS: Final = 2
@@ -97,20 +97,22 @@ class Workload:
             thread.start()
 
     def _create_topics(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap_servers}, logger=SILENT)
-        new = [
-            NewTopic(
-                name,
-                num_partitions=self.partitions.partitions_per_topic,
-                replication_factor=self._settings.replication_factor,
-            )
-            for name in self.partitions.topics
-        ]
-        for name, made in admin.create_topics(new).items():
-            try:
-                made.result(_CREATE_TIMEOUT_S)
-            except KafkaException as exception:
-                raise WorkloadFailed(f"cannot create topic {name}: {exception}") from exception
+        for name in self.partitions.topics:
+            self.create_topic(name, self.partitions.partitions_per_topic)
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """WorkloadFailed if that cannot be done in time."""
+        admin = AdminClient(admin_settings(self._bootstrap_servers), logger=SILENT)
+        new = NewTopic(name, partitions, self._settings.replication_factor)
+        try:
+            admin.create_topics([new])[name].result(_CREATE_TIMEOUT_S)
+        except (KafkaException, TimeoutError) as exception:
+            raise WorkloadFailed(f"cannot create topic {name}: {exception!r}") from exception
+
+    @property
+    def group_polls(self) -> int:
+        """How often members of the group have read something and committed it."""
+        return sum(reader.committed_polls for reader in self._readers)
 
     def wait_for_first(self, within_s: float) -> None:
         """Wait until records are being acknowledged."""

@@ -401,7 +401,8 @@ class Replica:
                     self._around.sync_journal(self)
                     return False
                 self.entries.append_batch(entry.index, entry.term, payload, self._around.now_ms())
-                if self.standing.role is not Role.LEADER:
+                if entry.term != self.standing.term or self.standing.role is not Role.LEADER:
+                    # Not one of this leadership's own, which the owner appended itself.
                     self._owner.appended(payload.header)
             unwritten.begun_entries += 1
         if ready.token is not None:

@@ -1,68 +1,56 @@
-"""The wall clock jumps and shakes; only time that does not jump may decide anything."""
+"""Wall clocks of one broker, or of all, jump and shake: no election, no deletion, no lost session."""
 
 from __future__ import annotations
 
-import struct
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from kafkaesque.faults import shims
-from kafkaesque.faults.stage import FaultRun, Stage
-from kafkaesque.faults.target import SingleBroker, Target
-
-_HOUR_NS = 3_600_000_000_000
-_JUMPS_NS = (_HOUR_NS, -2 * _HOUR_NS, 2 * _HOUR_NS, -_HOUR_NS, 0)
-_STROBES = 40
-_STROBE_S = 0.025
-_LONG_MAX = 2**63 - 1
+from kafkaesque.faults.cluster_run import ClusterRun
+from kafkaesque.faults.cluster_target import ClusterTarget
+from kafkaesque.faults.runs.single_clock_jump import CLOCK_SETTINGS, disturb
+from kafkaesque.faults.shims.levers import Lever, clock_lever
+from kafkaesque.faults.stage import Stage
 
 
-class Run(FaultRun):
-    purpose = "move the broker's wall clock by hours, both ways, and shake it"
-    promise = "no record is deleted, lost, repeated or reordered: only monotonic time decides"
-    settings = {  # noqa: RUF012 (a Mapping, never changed)
-        # Retention looks often and is near: 4 h is more than any jump is away from the truth.
-        "log.retention.ms": 4 * 3_600_000,
-        "log.retention.check.interval.ms": 200,
-        # Kafka's own rule would refuse records that a clock set back sees in the future.
-        "log.message.timestamp.after.max.ms": _LONG_MAX,
-    }
+class Run(ClusterRun):
+    purpose = "move the wall clock of one broker or of all by hours, both ways, and shake it"
+    promise = "no election comes of it; nothing is deleted, lost, repeated or reordered"
+    settings = CLOCK_SETTINGS
 
     def __init__(self) -> None:
-        self._file = Path()
+        super().__init__()
+        self._levers: list[Lever] = []
 
     def impossible(self) -> str | None:
         return shims.impossible()
 
-    @contextmanager
-    def open_target(self, directory: Path, settings: Mapping[str, object]) -> Iterator[Target]:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._file = directory / "clock"
-        self._file.write_bytes(bytes(8))
-        environment = {
-            "LD_PRELOAD": str(shims.build("clock", directory)),
-            "KAFKAESQUE_CLOCK": str(self._file),
-        }
-        with closing(SingleBroker(directory, settings, environment)) as target:
-            yield target
-
-    def _set(self, shift_ns: int) -> None:
-        with self._file.open("r+b") as file:
-            file.write(struct.pack("=q", shift_ns))
+    def new_target(self, directory: Path, settings: Mapping[str, object]) -> ClusterTarget:
+        self._levers = [clock_lever(directory / "clocks", node) for node in range(self.brokers)]
+        return ClusterTarget(
+            directory,
+            settings,
+            count=self.brokers,
+            environment=lambda node: self._levers[node].environment,
+        )
 
     def inject(self, stage: Stage) -> None:
+        before = self._epochs()
         while stage.another_round(0.5, 2.0):
-            if stage.random.random() < 0.25:
-                stage.fault("shake the clock by up to 2 h for 1 s")
-                for _ in range(_STROBES):
-                    self._set(stage.random.randint(-2 * _HOUR_NS, 2 * _HOUR_NS))
-                    time.sleep(_STROBE_S)
-                stage.count("strobes")
-                continue
-            shift_ns = stage.random.choice(_JUMPS_NS)
-            stage.fault(f"the clock is {shift_ns // _HOUR_NS:+d} h off")
-            self._set(shift_ns)
-            stage.count("jumps")
-        self._set(0)
+            if stage.random.random() < 0.5:
+                disturb(stage, self._levers, "every clock")
+            else:
+                node = stage.random.choice(self.cluster.nodes)
+                disturb(stage, [self._levers[node]], f"the clock of node {node}")
+        stage.notes["elections"] = self._epochs() - before
+        for lever in self._levers:
+            lever.set(0)
+
+    def _epochs(self) -> int:
+        return sum(one.epoch for one in self.cluster.partitions().values())
+
+    def complaints(self, stage: Stage) -> list[str]:
+        found = super().complaints(stage)
+        if stage.notes["elections"]:
+            found.append(f"clocks that jumped caused {stage.notes['elections']} election(s)")
+        return found

@@ -1,64 +1,72 @@
-"""Single bits of old batches turn over on disk while the broker runs."""
+"""Single bits turn over on one replica's disk: the others have the batch, so nothing may be missing."""
 
 from __future__ import annotations
 
-from kafkaesque.faults.history import Damage
-from kafkaesque.faults.segments import StoredBatch, segment_paths, stored_batches
-from kafkaesque.faults.stage import FaultRun, Stage
+import time
+from typing import Final
+
+from kafkaesque.faults.cluster_run import ClusterRun
+from kafkaesque.faults.runs.single_flipped_bit import choose_batch, flip
+from kafkaesque.faults.segments import StoredBatch
+from kafkaesque.faults.stage import Stage
+
+_REPAIRED_WITHIN_S: Final = 60.0
 
 
-class Run(FaultRun):
-    purpose = "flip one bit in batches on disk, with and without a restart after it"
-    promise = "a damaged batch is never served and is reported; all others are served"
+class Run(ClusterRun):
+    purpose = "flip one bit in a batch of one replica, with and without a restart after it"
+    promise = "it is never served and is repaired from a peer; nothing is lost or repeated"
 
     def __init__(self) -> None:
-        self._flipped: list[StoredBatch] = []
+        super().__init__()
+        self._flipped: list[tuple[StoredBatch, bytes]] = []
+        """With the bytes as they were."""
 
     def inject(self, stage: Stage) -> None:
         while stage.another_round(0.5, 1.5):
-            node = stage.random.choice(stage.target.nodes)
-            batch = self._choose(stage, node)
+            node = stage.random.choice(self.cluster.nodes)
+            batch = choose_batch(stage, node, [one for one, _ in self._flipped])
             if batch is None:
                 continue
             bit = stage.random.randrange(batch.size_bytes * 8)
             stage.fault(
-                f"flip bit {bit} of the batch at position {batch.position} of "
+                f"node {node}: flip bit {bit} of the batch at position {batch.position} of "
                 f"{batch.path.parent.name}/{batch.path.name} (key {batch.key}, "
-                f"offsets {batch.first_offset} to {batch.last_offset})"
+                f"offsets {batch.first_offset} to {batch.last_offset})",
+                [batch.key],
             )
+            self._flipped.append((batch, _read(batch)))
             flip(batch, bit)
-            self._flipped.append(batch)
-            stage.damaged.append(Damage(batch.key, batch.first_offset, batch.last_offset))
             stage.count("flips")
             if stage.random.random() < 0.3:
                 stage.say(f"kill -9 node {node}")
-                stage.target.kill(node)
-                stage.target.start(node)
+                self.cluster.kill(node)
+                self.cluster.start(node)
+                self.cluster.wait_whole()
+        self._wait_for_repairs(stage)
 
-    def _choose(self, stage: Stage, node: int) -> StoredBatch | None:
-        """A batch that was not hit before."""
-        hit = {(batch.path, batch.position) for batch in self._flipped}
-        segments = [path for path in segment_paths(stage.target.data(node)) if path.stat().st_size]
-        stage.random.shuffle(segments)
-        for path in segments:
-            batches = [b for b in stored_batches(path) if (b.path, b.position) not in hit]
-            if batches:
-                return stage.random.choice(batches)
-        return None
+    def _wait_for_repairs(self, stage: Stage) -> None:
+        """The scrub comes by where nobody reads."""
+        stage.say("waiting for repairs")
+        began_at = time.monotonic()
+        self.cluster.wait_for(
+            "every damaged batch as it was",
+            lambda: all(_read(batch) == before for batch, before in self._flipped) or None,
+            _REPAIRED_WITHIN_S,
+        )
+        stage.notes["last_repair_ms"] = int((time.monotonic() - began_at) * 1000)
 
     def complaints(self, stage: Stage) -> list[str]:
-        logs = "".join(stage.target.log_text(node) for node in stage.target.nodes)
-        silent = [batch for batch in self._flipped if str(batch.path) not in logs]
-        return [
-            f"the broker's log does not name {batch.path}, damaged at position {batch.position}"
-            for batch in silent
-        ]
+        found = super().complaints(stage)
+        logs = "".join(self.cluster.log_text(node) for node in self.cluster.nodes)
+        told = logs.count("is repaired from")
+        stage.notes["repairs_told"] = told
+        if told < len(self._flipped):
+            found.append(f"the logs tell of {told} repair(s) of {len(self._flipped)}")
+        return found
 
 
-def flip(batch: StoredBatch, bit: int) -> None:
-    with batch.path.open("r+b") as file:
-        position = batch.position + bit // 8
-        file.seek(position)
-        (byte,) = file.read(1)
-        file.seek(position)
-        file.write(bytes([byte ^ (1 << bit % 8)]))
+def _read(batch: StoredBatch) -> bytes:
+    with batch.path.open("rb") as file:
+        file.seek(batch.position)
+        return file.read(batch.size_bytes)

@@ -1,74 +1,58 @@
-"""The power goes: kill -9, and then everything that was not synced may be gone."""
+"""The power of one, two or all brokers goes: what they had not synced may be gone."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from kafkaesque.faults import shims
-from kafkaesque.faults.power import PowerJournal, cut_power, scan
-from kafkaesque.faults.stage import FaultRun, Stage
-from kafkaesque.faults.target import SingleBroker, Target
+from kafkaesque.faults.cluster_run import ClusterRun
+from kafkaesque.faults.cluster_target import ClusterTarget
+from kafkaesque.faults.power_shim import PoweredDisk
+from kafkaesque.faults.runs.single_power_cut import cut
+from kafkaesque.faults.stage import Stage
 
 
-class Run(FaultRun):
-    purpose = "cut the power: unsynced bytes and names are lost, garbled or come back older"
+class Run(ClusterRun):
+    purpose = "cut the power of one, two and all brokers: what was not synced is lost or garbled"
     promise = "nothing acknowledged is lost; with flush=never some is, which shows the cut works"
     control: Mapping[str, object] | None = {"flush": "never"}
 
     def __init__(self) -> None:
-        self._place = Path()
-        self._journal = PowerJournal({})
+        super().__init__()
+        self._disks: list[PoweredDisk] = []
 
     def impossible(self) -> str | None:
         return shims.impossible()
 
-    @contextmanager
-    def open_target(self, directory: Path, settings: Mapping[str, object]) -> Iterator[Target]:
-        self._place = directory / "power"
-        (self._place / "backups").mkdir(parents=True)
-        environment = {
-            "LD_PRELOAD": str(shims.build("power", self._place)),
-            "KAFKAESQUE_POWER_ROOT": str(directory / "data"),
-            "KAFKAESQUE_POWER_JOURNAL": str(self._place / "journal"),
-            "KAFKAESQUE_POWER_BACKUPS": str(self._place / "backups"),
-        }
-        self._journal = scan(directory / "data")
-        with closing(SingleBroker(directory, settings, environment)) as target:
-            yield target
+    def new_target(self, directory: Path, settings: Mapping[str, object]) -> ClusterTarget:
+        self._disks = [
+            PoweredDisk(directory / f"broker-{node}" / "data", directory / f"power-{node}")
+            for node in range(self.brokers)
+        ]
+        return ClusterTarget(
+            directory,
+            settings,
+            count=self.brokers,
+            environment=lambda node: self._disks[node].environment,
+        )
 
     def inject(self, stage: Stage) -> None:
-        while stage.another_round(0.3, 2.0):
-            node = stage.random.choice(stage.target.nodes)
-            if stage.random.random() < 0.2:
-                # So that what a clean stop leaves behind is met by a cut as well.
-                stage.fault(f"stop and start node {node} in order")
-                stage.target.stop(node)
-                stage.target.start(node)
-                time.sleep(stage.random.uniform(0.0, 0.2))
-            stage.fault(f"power cut of node {node}")
-            stage.target.kill(node)
-            self._lose(stage, stage.target.data(node))
-            stage.target.start(node)
-
-    def _lose(self, stage: Stage, data: Path) -> None:
-        journal = self._place / "journal"
-        with journal.open() as lines:
-            for line in lines:
-                self._journal.read(line)
-        losses = cut_power(data, self._journal, stage.random)
-        stage.count("cuts")
-        stage.count("syncs_seen", self._journal.syncs)
-        stage.count("bytes_lost", losses.bytes_lost)
-        stage.count("bytes_garbled", losses.bytes_garbled)
-        stage.count("names_undone", losses.names_undone)
-        # What the disk kept is what the next life starts from.
-        journal.unlink()
-        for backup in (self._place / "backups").iterdir():
-            backup.unlink()
-        self._journal = scan(data)
+        count = 0
+        while stage.another_round(0.5, 2.0):
+            # All of them first: where loss is permitted, only that must show it.
+            count = count % self.brokers + 1
+            nodes = stage.random.sample(list(self.cluster.nodes), self.brokers + 1 - count)
+            keys = self.keys_led_by(stage, nodes)
+            stage.fault(f"power cut of nodes {nodes}", keys)
+            self.cluster.kill(*nodes)
+            for node in nodes:
+                cut(stage, self._disks[node])
+            self.cluster.start(*nodes)
+            self.cluster.wait_whole()
 
     def complaints(self, stage: Stage) -> list[str]:
-        return [] if stage.notes.get("syncs_seen") else ["the shim saw no sync: it is not in place"]
+        found = super().complaints(stage)
+        if not stage.notes.get("syncs_seen"):
+            found.append("the shim saw no sync: it is not in place")
+        return found

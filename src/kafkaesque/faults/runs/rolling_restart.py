@@ -1,0 +1,49 @@
+"""SIGTERM and start, one broker after the other: an upgrade on a good day."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from kafkaesque.faults.cluster_run import ClusterRun
+from kafkaesque.faults.history import Function, Outcome
+from kafkaesque.faults.stage import RunOptions, Stage
+from kafkaesque.faults.workload import WorkloadSettings
+
+_NEVER_S: Final = 1e9
+
+
+class Run(ClusterRun):
+    purpose = "stop and start every broker in order, one after the other"
+    promise = "no application sees an error; nothing needs recovery, nothing is lost or repeated"
+
+    def workload(self, options: RunOptions) -> WorkloadSettings:
+        # A client that dies has records of unknown outcome, and no broker's fault in that.
+        return dataclasses.replace(super().workload(options), crash_every_s=_NEVER_S)
+
+    def inject(self, stage: Stage) -> None:
+        while stage.another_round(0.5, 1.0):
+            for node in self.cluster.nodes:
+                keys = self.keys_led_by(stage, [node])
+                stage.fault(f"stop node {node} in order, which leads keys {keys}", keys)
+                if self.cluster.stop(node) != 0:
+                    stage.count("unclean_exits")
+                self.wait_until_served(stage, keys)
+                self.cluster.start(node)
+                self.cluster.wait_whole()
+                stage.count("restarts")
+
+    def complaints(self, stage: Stage) -> list[str]:
+        found = super().complaints(stage)
+        operations = stage.workload.operations()
+        for f, what in ((Function.SEND, "records"), (Function.POLL, "polls and commits")):
+            errors = sum(one.f is f and one.outcome is not Outcome.OK for one in operations)
+            stage.notes[f"application_errors_{f}"] = errors
+            if errors:
+                found.append(f"{errors} {what} ended with an error that the application saw")
+        if stage.notes.get("unclean_exits"):
+            found.append(f"{stage.notes['unclean_exits']} stop(s) ended with an exit code above 0")
+        for node in self.cluster.nodes:
+            if "not clean" in self.cluster.log_text(node):
+                found.append(f"node {node} had something to recover after a stop in order")
+        return found
