@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from kafkaesque.model.errors import (
     CorruptMessage,
@@ -42,6 +42,7 @@ from kafkaesque.records.batch import BatchHeader
 from kafkaesque.replication.entry_log import BatchPayload, BatchRef, EntryLog
 from kafkaesque.replication.owner import Owner
 from kafkaesque.replication.raft_journal import RaftJournal
+from kafkaesque.replication.sync_tokens import SyncTokens
 
 logger = logging.getLogger(__name__)
 
@@ -77,14 +78,6 @@ class Surroundings(Protocol):
     def now_ms(self) -> int: ...
 
 
-class _Syncing(NamedTuple):
-    """What must be durable before Raft hears of `token`."""
-
-    token: SyncToken
-    journal_position: int
-    end_offset: Offset
-
-
 class _Unwritten:
     """A Ready that is not on its way to the disk yet."""
 
@@ -109,8 +102,7 @@ class Replica:
         "_held_end_offset",
         "_owner",
         "_proposals",
-        "_stuck",
-        "_syncing",
+        "_tokens",
         "_unwritten",
         "entries",
         "flush_messages",
@@ -144,11 +136,9 @@ class Replica:
         """Readies with something to write, the first perhaps in part."""
         self._held_end_offset = Offset(0)
         """Behind the batches that were proposed and wait for the gate."""
-        self._syncing: deque[_Syncing] = deque()
+        self._tokens = SyncTokens()
         self._committed_index = NO_INDEX
         """The owner was told up to here."""
-        self._stuck: tuple[SyncToken | None, int] = None, 0
-        """What waited longest for the disk at the last tick, and for how many ticks by then."""
         self._controls: deque[tuple[LogIndex, bytes]] = deque(entries.pending_controls())
         """Control entries of the owner's that it was not told of yet."""
         self._failure: StorageFailed | None = None
@@ -294,13 +284,10 @@ class Replica:
         If all are slow, nobody does better: a thousand groups that resign at once because the
         machine is busy make it busier.
         """
-        oldest = self._syncing[0].token if self._syncing else None
-        token, ticks = self._stuck
-        ticks = ticks + 1 if oldest is not None and oldest == token else 0
-        self._stuck = oldest, ticks
-        if ticks >= STUCK_TICKS_MAX and self.is_leader and self._lags_behind_majority:
+        ticks = self._tokens.tick()
+        is_too_slow = ticks > 0 and ticks % STUCK_TICKS_MAX == 0
+        if is_too_slow and self.is_leader and self._lags_behind_majority:
             logger.warning("group %d: the disk is too slow to lead", self.group)
-            self._stuck = None, 0
             self.raft.resign()
 
     @property
@@ -420,17 +407,8 @@ class Replica:
         end_offset = self.entries.truncate_from(index)
         while self._controls and self._controls[-1][0] >= index:
             self._controls.pop()
-        self._clip_syncing()
+        self._tokens.clip(self.entries.log.log_end_offset)
         self._owner.cut(end_offset)
-
-    def _clip_syncing(self) -> None:
-        """What is gone need not be synced: a token must not wait for an offset that may never be
-        reached again."""
-        end_offset = self.entries.log.log_end_offset
-        self._syncing = deque(
-            syncing._replace(end_offset=min(syncing.end_offset, end_offset))
-            for syncing in self._syncing
-        )
 
     def _begin(self, ready: Ready) -> None:
         """The parts of a Ready that come before its entries, in their order."""
@@ -441,7 +419,7 @@ class Replica:
             self._owner.installing(ready.snapshot)
             self.entries.install(ready.snapshot)
             self._committed_index = ready.snapshot.index
-            self._clip_syncing()
+            self._tokens.clip(self.entries.log.log_end_offset)
             self._owner.installed(ready.snapshot)
         if ready.truncate_from is not None and ready.truncate_from <= self.entries.last_index:
             self._cut_from(ready.truncate_from)
@@ -450,7 +428,7 @@ class Replica:
         log = self.entries.log
         unsynced = log.log_end_offset - log.synced_offset
         end_offset = log.log_end_offset if unsynced >= self.flush_messages else Offset(0)
-        self._syncing.append(_Syncing(token, journal_position, end_offset))
+        self._tokens.add(token, journal_position, end_offset)
         if not self._is_journal_synced(journal_position):
             self._around.sync_journal(self)
         if log.synced_offset < end_offset:
@@ -459,15 +437,10 @@ class Replica:
 
     def _release(self) -> None:
         """Tell Raft of every token whose Ready is durable."""
-        journal_position = self._around.journal.synced_position
-        # Asked anew: a sync that was under way when the log was cut speaks for what is gone.
-        synced_offset = self.entries.log.synced_offset
-        token = None
-        while self._syncing:
-            first = self._syncing[0]
-            if first.journal_position > journal_position or first.end_offset > synced_offset:
-                break
-            token = self._syncing.popleft().token
+        # The log is asked anew: a sync that was under way when it was cut speaks for what is gone.
+        token = self._tokens.take(
+            self._around.journal.synced_position, self.entries.log.synced_offset
+        )
         if token is not None:
             self._propose()
             self.raft.synced(token)
@@ -477,7 +450,7 @@ class Replica:
         if self._failure is None:
             self._write()
             self._release()
-            if self._syncing and not self._is_journal_synced(self._syncing[-1].journal_position):
+            if self._tokens.waits_for_journal(self._around.journal.synced_position):
                 # Saved while the sync that just ended was under way.
                 self._around.sync_journal(self)
 
