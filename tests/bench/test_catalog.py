@@ -14,7 +14,9 @@ from kafkaesque.cli.bench import bench
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_every_entry_can_be_run(name: str) -> None:
-    assert callable(importlib.import_module(f"kafkaesque.bench.suites.{name}").run)
+    assert callable(
+        importlib.import_module(f"kafkaesque.bench.suites.{name.replace('-', '_')}").run
+    )
 
 
 def test_list_names_every_benchmark() -> None:

@@ -24,9 +24,20 @@ CATALOG: dict[str, Entry] = {
     "durable": Entry("many producers at once, every record synced before acknowledged"),
     "idle": Entry("10,000 idle connections and 1,000 group members", ("ours",)),
     "partitions": Entry("5,000 partitions: creation, start-up, memory, open files", ("ours",)),
+    "replicated": Entry(
+        "three brokers, replication 3, acks=all: throughput and cost", ("ours", "kafka")
+    ),
+    "idle-partitions": Entry("1,000 idle partitions on three brokers: chatter, CPU", ("ours",)),
+    "active-partitions": Entry(
+        "1,000 partitions, each record synced on a majority: latency, fsyncs", ("ours",)
+    ),
+    "failover": Entry("kill -9 of one of three brokers with 1,000 partitions", ("ours",)),
+    "recover-all": Entry("kill -9 of all three brokers: first record after restart", ("ours",)),
+    "wiped-replica": Entry("recovery of a wiped broker while producers go on", ("ours",)),
+    "sync-methods": Entry("ways to make appends to many files durable", ("ours",)),
 }
 
 
 def run(name: str, options: RunOptions) -> Report:
-    suite = importlib.import_module(f"kafkaesque.bench.suites.{name}")
+    suite = importlib.import_module(f"kafkaesque.bench.suites.{name.replace('-', '_')}")
     return cast(Report, suite.run(options))

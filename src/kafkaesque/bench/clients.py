@@ -16,12 +16,14 @@ from kafkaesque.bench.lanes import LoadFailed
 CALL_MESSAGES = 5_000
 QUEUE_MESSAGES = 400_000
 POLL_TIMEOUT_S = 20.0
+FLUSH_TIMEOUT_S = 120.0
+"""On a busy machine the last of many synced records take their time."""
 
 
 def produce(
-    bootstrap: str, topic: str, *, partitions: int, count: int, size_bytes: int
+    bootstrap: str, topic: str, *, partitions: int, count: int, size_bytes: int, acks: int = 1
 ) -> dict[str, float]:
-    """Produce `count` messages of `size_bytes`, acks=1, and wait for every acknowledgement."""
+    """Produce `count` messages of `size_bytes` and wait for every acknowledgement."""
     failures: list[str] = []
 
     def delivered(error: Any, _message: Any) -> None:
@@ -31,7 +33,7 @@ def produce(
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "acks": 1,
+            "acks": acks,
             "queue.buffering.max.messages": QUEUE_MESSAGES,
             "queue.buffering.max.kbytes": 1 << 20,
             "linger.ms": 5,
@@ -48,7 +50,7 @@ def produce(
         queued = _queue(producer, topic, messages[:wanted], sent // CALL_MESSAGES % partitions)
         sent += queued
         producer.poll(0 if queued == wanted else 0.005)
-    if producer.flush(POLL_TIMEOUT_S) or failures:
+    if producer.flush(FLUSH_TIMEOUT_S) or failures:
         raise LoadFailed(f"not everything was delivered: {failures[:1]}")
     elapsed_s = time.perf_counter() - started
     return {"records": count, "size_bytes": count * size_bytes, "elapsed_s": elapsed_s}

@@ -66,6 +66,29 @@ class HeldLoad:
         return self._process.stdout
 
 
+class BackgroundLoad:
+    """A load that runs beside what is measured until it is told to end."""
+
+    def __init__(self, kind: str, spec: Mapping[str, Any]) -> None:
+        self._kind = kind
+        self._process = subprocess.Popen(
+            _command(kind, spec), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+
+    def end(self) -> dict[str, float]:
+        """Have it stop after what is under way; what it measured until then."""
+        self._process.terminate()
+        text, _ = self._process.communicate(timeout=LOAD_TIMEOUT_S)
+        return _figures(self._kind, text.decode())
+
+    def abandon(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
 def _command(kind: str, spec: Mapping[str, Any]) -> list[str]:
     return [sys.executable, "-m", "kafkaesque.bench.load", kind, json.dumps(spec)]
 

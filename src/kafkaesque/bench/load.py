@@ -8,14 +8,17 @@ so in a first line and let go when their standard input ends.
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kafkaesque.bench import requests
 from kafkaesque.bench.figures import latency_figures
 from kafkaesque.bench.lanes import FetchLane, LoadFailed, ReplayLane, drive, round_trips
+from kafkaesque.bench.routing import split
 
 Figures = dict[str, float]
 
@@ -27,7 +30,7 @@ def replay(spec: Mapping[str, Any]) -> Figures:
     for index in range(spec["connections"]):
         partition = index % spec["partitions"]
         frame = requests.produce_frame(spec["topic"], partition, batch, acks=spec["acks"])
-        sock = requests.connect(spec["host"], spec["port"])
+        sock = _connect(spec, partition)
         lanes.append(ReplayLane(sock, frame, spec["count"], spec["in_flight"]))
     with Clock() as clock:
         elapsed_s = drive(lanes)
@@ -43,6 +46,13 @@ def replay(spec: Mapping[str, Any]) -> Figures:
         "cpu_s": clock.cpu_s,
         **latency_figures(latencies),
     }
+
+
+def _connect(spec: Mapping[str, Any], partition: int) -> socket.socket:
+    """To the leader of `partition`, where the spec has `addresses` of leaders."""
+    if "addresses" in spec:
+        return requests.connect(*split(spec["addresses"][partition]))
+    return requests.connect(spec["host"], spec["port"])
 
 
 def fetch(spec: Mapping[str, Any]) -> Figures:
@@ -93,7 +103,7 @@ def latency(spec: Mapping[str, Any]) -> Figures:
 def client_produce(spec: Mapping[str, Any]) -> Figures:
     from kafkaesque.bench import clients
 
-    return _with_client(clients.produce, spec)
+    return _with_client(partial(clients.produce, acks=spec.get("acks", 1)), spec)
 
 
 def client_consume(spec: Mapping[str, Any]) -> Figures:
@@ -105,13 +115,19 @@ def client_consume(spec: Mapping[str, Any]) -> Figures:
 def _with_client(run: Callable[..., Figures], spec: Mapping[str, Any]) -> Figures:
     with Clock() as clock:
         figures = run(
-            f"{spec['host']}:{spec['port']}",
+            spec.get("bootstrap") or f"{spec['host']}:{spec['port']}",
             spec["topic"],
             partitions=spec["partitions"],
             count=spec["count"],
             size_bytes=spec["record_bytes"],
         )
     return {**figures, "cpu_s": clock.cpu_s}
+
+
+def paced(spec: Mapping[str, Any]) -> Figures:
+    from kafkaesque.bench.cluster_lanes import paced
+
+    return paced(spec)
 
 
 def idle(spec: Mapping[str, Any]) -> Figures:
@@ -145,6 +161,7 @@ KINDS: dict[str, Callable[[Mapping[str, Any]], Figures]] = {
     "latency": latency,
     "client_produce": client_produce,
     "client_consume": client_consume,
+    "paced": paced,
     "idle": idle,
     "members": members,
 }

@@ -94,10 +94,15 @@ class Peer(ABC):
 class ScriptPeer(Peer):
     """A Python server that prints `ready kafka=HOST:PORT ...` on its standard output."""
 
+    ends_with_stdin = False
+    """Whether it stops when its standard input ends: then it cannot outlive this process."""
+
     def __init__(self, options: PeerOptions) -> None:
         super().__init__(options)
         self.data = options.directory / self.name
         self._process: subprocess.Popen[bytes] | None = None
+        self.facts: dict[str, str] = {}
+        """What the line `ready NAME=VALUE ...` said."""
 
     @abstractmethod
     def command(self) -> list[str]: ...
@@ -108,7 +113,7 @@ class ScriptPeer(Peer):
         with (self.options.directory / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if self.ends_with_stdin else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
@@ -117,8 +122,8 @@ class ScriptPeer(Peer):
 
     def wait_ready(self) -> None:
         line = self._ready_line()
-        facts = dict(word.split("=", 1) for word in line.split()[1:] if "=" in word)
-        self.host, _, port = facts["kafka"].rpartition(":")
+        self.facts = dict(word.split("=", 1) for word in line.split()[1:] if "=" in word)
+        self.host, _, port = self.facts["kafka"].rpartition(":")
         self.port = int(port)
 
     def start(self) -> None:
@@ -145,8 +150,9 @@ class ScriptPeer(Peer):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
     def _ready_line(self) -> str:
         if self._process is None or self._process.stdout is None:

@@ -82,12 +82,18 @@ def _read(sock: socket.socket, size_bytes: int) -> bytes:
 
 
 def create_topic(
-    host: str, port: int, name: str, partitions: int, configs: Mapping[str, str] | None = None
+    host: str,
+    port: int,
+    name: str,
+    partitions: int,
+    configs: Mapping[str, str] | None = None,
+    *,
+    replication_factor: int = 1,
 ) -> None:
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=1,
+        replication_factor=replication_factor,
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=v) for key, v in (configs or {}).items()],
     )
@@ -118,18 +124,36 @@ def make_batch(record_bytes: int, batch_bytes: int, first_offset: int = 0) -> tu
 
 
 def produce_frame(topic: str, partition: int, batch: bytes, *, acks: int) -> bytes:
-    data = PartitionProduceData(index=partition, records=memoryview(batch))
+    return produce_many_frame(topic, [partition], batch, acks=acks)
+
+
+def produce_many_frame(
+    topic: str,
+    partitions: Iterable[int],
+    batch: bytes,
+    *,
+    acks: int,
+    timeout_ms: int = int(TIMEOUT_S * 1000),
+) -> bytes:
+    """The same batch for each of `partitions`, which one broker leads."""
+    rows = [PartitionProduceData(index=one, records=memoryview(batch)) for one in partitions]
     request = ProduceRequest(
         acks=acks,
-        timeout_ms=int(TIMEOUT_S * 1000),
-        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(name=topic, partition_data=rows)],
     )
     return request_frame(request, PRODUCE_VERSION)
 
 
 def produce_error(answer: bytes) -> int:
+    """The first error of an answer; 0 if there is none."""
+    return next((error for error in produce_errors(answer).values() if error), 0)
+
+
+def produce_errors(answer: bytes) -> dict[int, int]:
+    """Error codes by partition, zeros too."""
     decoded = decode_response(ProduceResponse, memoryview(answer), PRODUCE_VERSION)
-    return decoded.responses[0].partition_responses[0].error_code
+    return {row.index: row.error_code for row in decoded.responses[0].partition_responses}
 
 
 def check_produced(answers: Iterable[bytes]) -> None:

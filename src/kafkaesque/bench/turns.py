@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from kafkaesque.bench.peers import Peer
 from kafkaesque.bench.processes import BUSY_SHARE_WARN, machine_cpu, machine_facts
 from kafkaesque.bench.report import Case, Report
 
 GB = 1e9
+
+P = TypeVar("P", bound=Peer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class RunOptions:
     quick: bool
     directory: Path
     loop: str = "uvloop"
+    size_mib: int = 0
+    """How much data a recovery is measured with; 0 leaves it to the benchmark."""
     say: Callable[[str], None] = field(default=lambda text: None)
 
     def pick(self, full: int, quick: int) -> int:
@@ -49,7 +54,7 @@ def new_report(name: str, options: RunOptions, settings: Mapping[str, object]) -
     return report
 
 
-def in_turns(peers: Sequence[Peer], rounds: int) -> Iterator[tuple[int, Peer]]:
+def in_turns(peers: Sequence[P], rounds: int) -> Iterator[tuple[int, P]]:
     """Each peer once a round; every round starts with another, so none always follows the same."""
     for round_index in range(rounds):
         shift = round_index % len(peers) if peers else 0

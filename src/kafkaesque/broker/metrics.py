@@ -16,14 +16,17 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from kafkaesque.broker.stats import LATENCY_BUCKETS_SECONDS, LatencyHistogram
+from kafkaesque.model.ids import node_of
 from kafkaesque.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kafkaesque.broker.context import Context
     from kafkaesque.broker.listener import Listener
     from kafkaesque.groups.log_format import OffsetValue
-    from kafkaesque.model.ids import PartitionIndex
+    from kafkaesque.model.ids import MemberId, PartitionIndex
+    from kafkaesque.raft.ready import Status
     from kafkaesque.replication.flusher import Flusher
+    from kafkaesque.replication.replica_set import ReplicaSet
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -31,16 +34,21 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class BrokerCollector(Collector):
     """One node's figures."""
 
-    def __init__(self, context: Context, listener: Listener, flusher: Flusher) -> None:
+    def __init__(
+        self, context: Context, listener: Listener, flusher: Flusher, replicas: ReplicaSet
+    ) -> None:
         self._context = context
         self._listener = listener
         self._flusher = flusher
+        self._replicas = replicas
 
     def collect(self) -> Iterator[Metric]:
         yield from self._requests()
         yield from self._connections()
         yield from self._logs()
         yield from self._groups()
+        yield from self._raft()
+        yield from self._links()
         loop_delay = HistogramMetricFamily(
             "kafkaesque_event_loop_delay_seconds",
             "How late the event loop ran a timer: work that held up everything else.",
@@ -164,11 +172,84 @@ class BrokerCollector(Collector):
                     behind = max(0, partition.high_watermark - value.offset)
                     yield (group_id, topic, str(index)), behind
 
+    def _raft(self) -> Iterator[Metric]:
+        replicas, journal = self._replicas, self._replicas.journal
+        terms = led = 0
+        lag: dict[MemberId, int] = {}
+        for replica in replicas:
+            terms += replica.standing.term
+            if replica.is_leader:
+                led += 1
+                _note_lag(lag, replica.status())
+        yield _gauge("kafkaesque_raft_groups", "Raft groups on this node.", len(replicas))
+        yield _gauge("kafkaesque_raft_groups_led", "Raft groups led by this node.", led)
+        yield _gauge(
+            "kafkaesque_raft_groups_awake",
+            "Raft groups that are not idle: only these cost anything.",
+            replicas.awake_count,
+        )
+        yield _counter(
+            "kafkaesque_raft_terms",
+            "Terms of all groups on this node, summed: each election adds one.",
+            terms,
+        )
+        behind = GaugeMetricFamily(
+            "kafkaesque_follower_lag_entries",
+            "Entries of groups led here that a follower has not on its disk, summed.",
+            labels=["peer"],
+        )
+        for member, entries in lag.items():
+            behind.add_metric((str(node_of(member)),), entries)
+        yield behind
+        yield _counter(
+            "kafkaesque_raft_journal_bytes", "Bytes saved in the raft journal.", journal.position
+        )
+        yield _counter(
+            "kafkaesque_raft_journal_syncs", "Syncs of the raft journal.", journal.syncs_total
+        )
 
-def expose(collector: Collector) -> bytes:
-    """The text exposition of one collector."""
+    def _links(self) -> Iterator[Metric]:
+        """Counts begin anew with every link."""
+        labels = ["peer"]
+        up = GaugeMetricFamily("kafkaesque_link_up", "1 if there is a link.", labels=labels)
+        round_trip = GaugeMetricFamily(
+            "kafkaesque_link_round_trip_seconds", "Of the last ping.", labels=labels
+        )
+        queued = GaugeMetricFamily(
+            "kafkaesque_link_queued_bytes", "Bytes that wait to be sent.", labels=labels
+        )
+        counts = {
+            "sent_bytes": "Bytes sent.",
+            "received_bytes": "Bytes received.",
+            "sent_frames": "Frames sent, each with all that was said in a turn.",
+            "sent_pulses": "Pings sent, and answers to pings.",
+            "sent_messages": "Raft messages sent.",
+            "dropped_messages": "Raft messages that found no room.",
+        }
+        families = {
+            name: CounterMetricFamily(f"kafkaesque_link_{name}", text, labels=labels)
+            for name, text in counts.items()
+        }
+        for node_id, status in self._context.cluster.links.status().items():
+            peer = (str(node_id),)
+            up.add_metric(peer, status.is_up)
+            round_trip.add_metric(peer, status.round_trip_seconds)
+            queued.add_metric(peer, status.queued_bytes)
+            for name, family in families.items():
+                family.add_metric(peer, getattr(status, name))
+        yield from (up, round_trip, queued, *families.values())
+
+
+def _note_lag(lag: dict[MemberId, int], status: Status) -> None:
+    for member, peer in status.peers.items():
+        lag[member] = lag.get(member, 0) + status.last_index - peer.match_index
+
+
+def expose(*collectors: Collector) -> bytes:
+    """The text exposition of some collectors."""
     registry = CollectorRegistry()
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     return generate_latest(registry)
 
 

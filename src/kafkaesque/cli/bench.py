@@ -29,10 +29,12 @@ Examples:
   kafkaesque bench list
   kafkaesque bench latency --quick
   kafkaesque bench produce --peers ours,floor --rounds 5
+  kafkaesque bench recover-all --size-mib 4096
   kafkaesque bench all
 
 Peers take turns in one run with the same client and the same durability; ratios are taken round by
-round. `floor` needs a source checkout, `kafka` needs Java and Maven.
+round. `floor` needs a source checkout, `kafka` needs Java and Maven. `replicated` and those named after
+partitions and failures run three brokers each.
 """
 
 
@@ -52,6 +54,11 @@ def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) 
 @click.option("--quick", is_flag=True, help="A small run, under a minute each.")
 @click.option("--loop", default="uvloop", show_default=True, help="Event loop of the floor.")
 @click.option(
+    "--size-mib",
+    type=click.IntRange(1),
+    help="Data on each broker for recover-all and wiped-replica.  [default: 1024]",
+)
+@click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where servers write (a temporary directory inside it, removed at the end).",
@@ -68,6 +75,7 @@ def bench(
     rounds: int,
     quick: bool,
     loop: str,
+    size_mib: int | None,
     data: Path | None,
     save: Path | None,
 ) -> None:
@@ -85,7 +93,16 @@ def bench(
     failures: list[str] = []
     for one in CATALOG if name == "all" else [name]:
         try:
-            report = _run(one, peers, rounds, quick=quick, loop=loop, data=data)
+            options = RunOptions(
+                peers=peers or CATALOG[one].peers,
+                rounds=rounds,
+                quick=quick,
+                directory=Path(tempfile.mkdtemp(prefix="kafkaesque-bench-", dir=data)),
+                loop=loop,
+                size_mib=size_mib or 0,
+                say=lambda text: click.echo(text, err=True),
+            )
+            report = _run(one, options)
         except (LoadFailed, PeerFailed) as error:
             # The others may still have something to say.
             failures.append(f"{one}: {error}")
@@ -101,22 +118,11 @@ def bench(
         raise Failure("; ".join(failures))
 
 
-def _run(
-    name: str, peers: tuple[str, ...], rounds: int, *, quick: bool, loop: str, data: Path | None
-) -> Report:
-    directory = Path(tempfile.mkdtemp(prefix="kafkaesque-bench-", dir=data))
-    options = RunOptions(
-        peers=peers or CATALOG[name].peers,
-        rounds=rounds,
-        quick=quick,
-        directory=directory,
-        loop=loop,
-        say=lambda text: click.echo(text, err=True),
-    )
+def _run(name: str, options: RunOptions) -> Report:
     try:
         return run(name, options)
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(options.directory, ignore_errors=True)
 
 
 def _list(as_json: bool) -> None:
@@ -124,7 +130,7 @@ def _list(as_json: bool) -> None:
         click.echo(json.dumps({name: entry.purpose for name, entry in CATALOG.items()}))
         return
     for name, entry in CATALOG.items():
-        click.echo(f"{name:<12}{entry.purpose} ({', '.join(entry.peers)})")
+        click.echo(f"{name:<19}{entry.purpose} ({', '.join(entry.peers)})")
 
 
 def _show(report: Report, as_json: bool) -> None:

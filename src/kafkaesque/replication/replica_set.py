@@ -30,8 +30,9 @@ silent, and long enough that a busy event loop is not taken for one."""
 CONTROLLER_CONFIG = replace(RAFT_CONFIG, commit_broadcast=True)
 """Every broker acts on the controller's log as soon as it can."""
 
-SLEEPERS_WOKEN_EVERY_TICKS = 600
-"""So that no error in anyone's reasoning can make a group sleep for ever."""
+SLEEPER_WOKEN_EVERY_TICKS = 10
+"""One group after the other, so that no error in anyone's reasoning can make one sleep for ever, and
+that the messages of idle groups do not grow with their number."""
 
 
 EARLY_MESSAGES_MAX = 20_000
@@ -177,10 +178,12 @@ class ReplicaSet:
             self._syncer.ask(self._journal_sync)
         if self._ticks % EARLY_KEPT_TICKS == 0:
             self._early.clear()
-        if self._ticks % SLEEPERS_WOKEN_EVERY_TICKS == 0:
-            for replica in self:
-                replica.raft.wake()
-                self._awake[replica] = None
+        if self._ticks % SLEEPER_WOKEN_EVERY_TICKS == 0 and self._replicas:
+            # The one that was visited longest ago: dicts keep their order.
+            group, sleeper = next(iter(self._replicas.items()))
+            self._replicas[group] = self._replicas.pop(group)
+            sleeper.raft.wake()
+            self._awake[sleeper] = None
         for replica in tuple(self._awake):
             if replica.raft.is_quiesced:
                 del self._awake[replica]

@@ -1,0 +1,36 @@
+"""What Prometheus reads of the groups and links of a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafkaesque.bench.scraping import Scrape, scrape
+from kafkaesque.testing.cluster_processes import ClusterProcesses
+
+PARTITIONS = 6
+
+
+def scrapes(cluster: ClusterProcesses) -> list[Scrape]:
+    return [scrape(cluster.process(number).http_address) for number in cluster.running]
+
+
+def test_groups_and_links_of_a_cluster_are_told(tmp_path: Path) -> None:
+    with ClusterProcesses(3, tmp_path) as cluster:
+        cluster.create_topic("t", PARTITIONS)
+        cluster.wait_until_in_sync("t")
+        told = scrapes(cluster)
+        # The partitions and the controller's group are on every broker, and each has one leader.
+        assert all(one.sum("kafkaesque_raft_groups") >= PARTITIONS + 1 for one in told)
+        led = sum(one.sum("kafkaesque_raft_groups_led") for one in told)
+        assert led == told[0].sum("kafkaesque_raft_groups")
+        assert all(one.sum("kafkaesque_raft_terms_total") >= PARTITIONS + 1 for one in told)
+        assert all(one.sum("kafkaesque_raft_journal_syncs_total") >= 1 for one in told)
+        for number, one in enumerate(told):
+            assert one.sum("kafkaesque_link_up") == 2
+            assert one.sum("kafkaesque_link_up", f'peer="{number}"') == 0
+            for name in ("sent_bytes", "received_bytes", "sent_frames", "sent_pulses"):
+                assert one.sum(f"kafkaesque_link_{name}_total") > 0, name
+        cluster.kill(2)
+        cluster.wait_until_led("t")
+        told = scrapes(cluster)
+        assert all(one.sum("kafkaesque_link_up") == 1 for one in told)
