@@ -30,7 +30,17 @@ def main() -> None:
         names = [*project["dependency-groups"]["dev"], "hatchling", "editables"]
         wanted.write_text("\n".join(names) + "\n")
         subprocess.run(
-            [*COMPILE, *asked, "--all-extras", "-c", runtime, "-o", dev, "pyproject.toml", str(wanted)],
+            [
+                *COMPILE,
+                *asked,
+                "--all-extras",
+                "-c",
+                runtime,
+                "-o",
+                dev,
+                "pyproject.toml",
+                str(wanted),
+            ],
             cwd=ROOT,
             check=True,
         )

@@ -1,8 +1,8 @@
 """One server for the whole session, and a node of its own for each test.
 
 `ZOOKEEPER=host:port` names a running ZooKeeper (`python -m kafkaesque.testing.zookeeper --port N`),
-`ZOOKEEPER=apache` starts one from Maven artefacts; otherwise our own server is started. An
-expectation that the real one does not meet is a wrong expectation.
+`ZOOKEEPER=apache` starts one from Maven artefacts, `ZOOKEEPER=brokers` three brokers of ours;
+otherwise our server is started with a journal of its own and short sessions. An expectation that the real one does not meet is a wrong expectation.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kazoo.exceptions import NoAuthError
 
 from kafkaesque.testing.zookeeper import ZooKeeper
 
+from .brokers import Brokers
 from .raw import RawClient
 from .serving import ServerThread
 
@@ -40,6 +41,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if GIVEN == "apache":
         with ZooKeeper(settings={"maxClientCnxns": "60"}) as zookeeper:
             yield zookeeper.connect_string
+    elif GIVEN == "brokers":
+        with Brokers(tmp_path_factory.mktemp("brokers")) as brokers:
+            yield brokers.address(1)
     elif GIVEN:
         yield GIVEN
     else:

@@ -148,6 +148,13 @@ def test_watches_that_keep_their_promises_have_no_complaint(name: str) -> None:
     )
 
 
+def test_watch_that_was_set_again_alone_tells_of_its_own_node_only() -> None:
+    """The watch on all registers is set by a request of its own, a moment later."""
+    seen: list[Seen] = [ReplySeen(5), changed(6), ReplySeen(6), changed(8), changed(8, B)]
+    together = {6: frozenset((A, B)), 8: frozenset((A, B))}
+    assert judge_watches([Connection(0, {A: 3}, seen, watching_from=3)], together) == []
+
+
 @pytest.mark.parametrize("name", BAD_STREAMS)
 def test_broken_property_of_watches_is_found(name: str) -> None:
     seen, resumed = BAD_STREAMS[name]

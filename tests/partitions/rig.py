@@ -171,7 +171,7 @@ async def elect_with(partition: Partition, voter: MemberId) -> None:
 def acknowledge(partition: Partition, voter: MemberId) -> None:
     replica = partition.replica
     me = replica.raft.status().node_id
-    replica.step(AppendResponse(voter, me, replica.standing.term, replica.raft.last_index))
+    replica.step(AppendResponse(voter, me, replica.standing.term, replica.last_index))
 
 
 def batch(

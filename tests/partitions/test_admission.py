@@ -11,7 +11,6 @@ from kafkaesque.model.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
-    InvalidTransactionState,
     KafkaError,
     MessageTooLarge,
     RecordListTooLarge,
@@ -64,7 +63,7 @@ def test_sound_batch_is_admitted() -> None:
         pytest.param(changed(57, ">i", 3), InvalidRecord, id="record count"),
         pytest.param(changed(57, ">i", 0), InvalidRecord, id="no records"),
         pytest.param(changed(21, ">h", 0x20), InvalidRecord, id="control"),
-        pytest.param(changed(21, ">h", 0x10), InvalidTransactionState, id="transactional"),
+        pytest.param(changed(21, ">h", 0x10), InvalidRecord, id="transactional without producer"),
         pytest.param(changed(21, ">h", 0x08), InvalidTimestamp, id="append time"),
         pytest.param(changed(21, ">h", 5), UnsupportedCompressionType, id="codec"),
         pytest.param(

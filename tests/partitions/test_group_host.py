@@ -32,8 +32,9 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import Offset, PartitionIndex
 from kafkaesque.model.settings import TopicConfig
-from kafkaesque.partitions.group_host import BATCH_BYTES_MAX, GroupHost, _parts
-from kafkaesque.partitions.group_hosts import java_hash
+from kafkaesque.partitions.coordinator_host import BATCH_BYTES_MAX, parts_of
+from kafkaesque.partitions.coordinator_hosts import java_hash
+from kafkaesque.partitions.group_host import GroupHost
 
 from .rig import Rig, open_rig
 
@@ -173,7 +174,7 @@ async def test_caller_that_goes_away_leaves_nothing_waiting(rig: Rig, host: Grou
 
 def test_many_records_are_cut_into_batches_that_fit() -> None:
     records = [LogRecord(b"k" * 100, b"v" * 10_000) for _ in range(200)]
-    parts = list(_parts(records))
+    parts = list(parts_of(records))
     assert [record for part in parts for record in part] == records
     assert len(parts) > 1
     assert all(sum(len(k) + len(v or b"") for k, v in part) <= BATCH_BYTES_MAX for part in parts)

@@ -19,7 +19,7 @@ from kafkaesque.wire.api import (
 from kafkaesque.wire.messages.api_versions import ApiVersionsRequest
 from kafkaesque.wire.messages.produce import ProduceRequest, ProduceResponse
 
-SERVED = "0 1 2 3 8 9 10 11 12 13 14 15 16 18 19 20 21 22 23 32 33 35 37 42 43 44 45 46 47 55 60 64 75"
+SERVED = "0 1 2 3 8 9 10 11 12 13 14 15 16 18 19 20 21 22 23 24 25 26 27 28 32 33 35 37 42 43 44 45 46 47 55 60 61 64 65 66 75"
 
 
 def header(

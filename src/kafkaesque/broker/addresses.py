@@ -31,10 +31,15 @@ def listen_address(config: BrokerConfig) -> Address:
     """The address to bind; refused where strangers could reach it unprotected."""
     if "," in config.listeners:
         raise InvalidConfig(f"listeners: one listener is supported, not {config.listeners!r}")
-    address = parse_address(config.listeners, "listeners")
+    return guarded_address(config, config.listeners, "listeners")
+
+
+def guarded_address(config: BrokerConfig, text: str, setting: str) -> Address:
+    """The address of a plaintext listener; refused where strangers could reach it."""
+    address = parse_address(text, setting)
     if not config.insecure and not _is_loopback(address.host):
         raise InvalidConfig(
-            f"{address.host} can be reached from other machines and this listener is plaintext "
+            f"{setting}: {address.host} can be reached from other machines and this listener is plaintext "
             "without authentication; listen on 127.0.0.1, or say --insecure if your network is "
             "trusted"
         )

@@ -14,6 +14,7 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
+from kafkaesque.broker.call import ClientHost
 from kafkaesque.broker.dispatch import Dispatcher
 from kafkaesque.broker.handler import Answer, CloseConnection, Forwarded
 from kafkaesque.model import limits
@@ -123,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)  # type: ignore[attr-defined]
         peer = transport.get_extra_info("peername")
-        self._address = peer[0] if peer else "?"
+        self._address = ClientHost.at(peer[0] if peer else "?", self.last_heard)
         refusal = self._host.accept(self, self._address)
         if refusal is not None:
             logger.warning("refused connection from %s: %s", self._address, refusal)

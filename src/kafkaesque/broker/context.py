@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkaesque.broker.fetch_sessions import FetchSessions
 from kafkaesque.broker.stats import BrokerStats
+from kafkaesque.broker.transaction_calls import TransactionCalls
 from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import NodeId
@@ -35,6 +36,7 @@ class Context:
     cluster: Cluster
     partitions: PartitionTable
     groups: GroupHosts
+    transactions: TransactionCalls
     fetch_sessions: FetchSessions
     clock: Clock
     loop: asyncio.AbstractEventLoop

@@ -78,7 +78,8 @@ class Dispatcher:
     async def serve_forwarded(self, frame: bytes) -> bytes:
         """The response frame to a request that another broker passed on."""
         started = monotonic()
-        header, _, begun = self.begin(memoryview(frame), FORWARDED_FROM)
+        # A copy of our own: Produce stamps its batches where they lie.
+        header, _, begun = self.begin(memoryview(bytearray(frame)), FORWARDED_FROM)
         answer = begun if begun is None or isinstance(begun, Response) else await begun
         output, _ = self.finish(header, answer, len(frame), started)
         return b"".join(output)

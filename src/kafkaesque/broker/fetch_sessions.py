@@ -35,6 +35,7 @@ class FetchedPartition:
     current_leader_epoch: int
     last_fetched_epoch: int
     told_high_watermark: int = -1
+    told_stable_offset: int = -1
     told_log_start: int = -1
     told_error: bool = True
 

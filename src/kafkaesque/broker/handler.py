@@ -7,18 +7,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from kafkaesque.broker.call import Call as Call
 from kafkaesque.broker.context import Context
 from kafkaesque.wire.table import Request, Response
 
 R = TypeVar("R", bound=Request)
-
-
-class Call(NamedTuple):
-    """Who asks, and in which version of the API."""
-
-    version: int
-    client_id: str | None
-    client_host: str
 
 
 class Forwarded(NamedTuple):

@@ -23,21 +23,26 @@ from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.http import HttpListener, Page, text
 from kafkaesque.broker.joining import Seeds, introduce_broker
 from kafkaesque.broker.listener import Listener
+from kafkaesque.broker.peer_inbox import PeerInbox
+from kafkaesque.broker.side_services import SideServices
 from kafkaesque.broker.stats import BrokerStats
 from kafkaesque.broker.system_clock import SystemClock
+from kafkaesque.broker.transaction_calls import (
+    REQUEST_KINDS,
+    TransactionCalls,
+    open_transactions,
+)
 from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.cluster.journal import Journal
 from kafkaesque.cluster.operations import RegisterMe
 from kafkaesque.cluster.state_file import StateFile
-from kafkaesque.groups.config import GroupConfig
-from kafkaesque.groups.registry import GroupRegistry
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId, member_id
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.partitions.changes import Changes
-from kafkaesque.partitions.group_hosts import GroupHosts
+from kafkaesque.partitions.group_hosts import GroupHosts, new_registry
 from kafkaesque.partitions.partition import Environment, Partition
 from kafkaesque.partitions.partition_table import PartitionTable
 from kafkaesque.replication.flusher import Flusher
@@ -65,6 +70,9 @@ FLUSH_CHECK_SECONDS = 1.0
 ADVANCE_SECONDS = 0.2
 SCRUB_SECONDS = 0.5
 """Between two looks at a megabyte: a terabyte takes about a week and costs nobody anything."""
+LINK_CONFIG = LinkConfig(lease_margin_seconds=0.5)
+"""A lease lasts half a second from a ping. Whoever answered it had read every heartbeat sent before it,
+the last at most 300 ms old, and votes for nobody within nine ticks (900 ms) of a heartbeat."""
 JOURNAL_CONFIG = LogConfig(segment_bytes=MIB)
 """Small segments: what a snapshot of the tables stands for goes by the segment."""
 
@@ -87,6 +95,7 @@ class Node:
         "failed",
         "http_address",
         "kafka_address",
+        "services",
     )
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
@@ -111,14 +120,16 @@ class Node:
             await self._bind(loop, stats, undo)
             seeds = Seeds(self.config.join)
             incarnation = await self._own_data(seeds, loop, undo)
-            cluster = await self._build(incarnation, loop, undo)
+            cluster, transactions = await self._build(incarnation, loop, undo)
             handlers = load_handlers()
-            self.context = self._new_context(cluster, loop, stats, handlers)
+            self.context = self._new_context(cluster, transactions, loop, stats, handlers)
             dispatcher = Dispatcher(self.context, handlers)
             cluster.serve_request = dispatcher.serve_forwarded
+            transactions.serve_request = dispatcher.serve_forwarded
             await self._listener.serve(dispatcher, lambda: self.context.config, cluster.links.adopt)
             self._take_part(cluster, undo)
             await self._register(cluster, seeds, incarnation)
+            await self.services.serve(self.config)
             await self._open_http(undo)
             self._write_address_file()
             undo.pop_all()
@@ -167,7 +178,7 @@ class Node:
 
     async def _build(
         self, incarnation: int, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
-    ) -> Cluster:
+    ) -> tuple[Cluster, TransactionCalls]:
         """Make everything that stands on the data; nothing runs yet."""
         meta = self._meta
         was_clean = self._data.was_clean()
@@ -196,21 +207,32 @@ class Node:
             self.config.validation,
         )
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
-        groups = GroupHosts(partitions, self._new_registry, self._clock, loop)
+        groups = GroupHosts(partitions, lambda: new_registry(self.config), self._clock, loop)
         journal = self._open_journal(replicas, is_clean=was_clean)
-        cluster = Cluster(journal, partitions, groups, replicas, standings, self.config, uuid4)
+        cluster = Cluster(
+            journal,
+            partitions,
+            groups,
+            replicas,
+            standings,
+            self.config,
+            uuid4,
+            loop.call_later,
+        )
+        self.services = self._open_services(replicas, is_clean=was_clean)
+        transactions = open_transactions(cluster, self._clock, loop, self.config)
         identity = PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation)
         replicas.outbox = cluster.links = Links(
             identity,
             loop,
-            cluster,
+            PeerInbox(cluster, {**self.services.by_kind(), REQUEST_KINDS: transactions}),
             self._clock,
             fail=self._fail,
-            config=LinkConfig(),
+            config=LINK_CONFIG,
             read_batch=batch_payload,
         )
         undo.push_async_callback(cluster.links.close, 0)
-        return cluster
+        return cluster, transactions
 
     def _open_journal(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
         """The replica of the controller's log. Alone in a new cluster, this node begins it."""
@@ -223,6 +245,18 @@ class Node:
         )
         journal.load()
         return journal
+
+    def _open_services(self, replicas: ReplicaSet, *, is_clean: bool) -> SideServices:
+        first = () if self.config.join else (replicas.member,)
+        return SideServices.open(
+            self._data.path,
+            self._files,
+            replicas,
+            self._clock,
+            self._fail,
+            first_members=first,
+            is_clean=is_clean,
+        )
 
     @property
     def _meta(self) -> Meta:
@@ -240,6 +274,8 @@ class Node:
         self._raft.add(cluster.journal.replica)
         if cluster.journal.replica.is_alone:
             cluster.journal.replica.campaign()
+        self.services.take_part(cluster, cluster.serve_request)
+        undo.push_async_callback(self.services.stop)
         self._repeat(TICK_SECONDS, self._tick)
         undo.push_async_callback(self._cancel_tasks)
 
@@ -262,6 +298,7 @@ class Node:
     def _new_context(
         self,
         cluster: Cluster,
+        transactions: TransactionCalls,
         loop: asyncio.AbstractEventLoop,
         stats: BrokerStats,
         handlers: Mapping[int, Handler[Any]],
@@ -275,7 +312,8 @@ class Node:
             ),
             cluster=cluster,
             partitions=cluster.partitions,
-            groups=cluster.groups,
+            groups=cluster.coordinators.groups,
+            transactions=transactions,
             fetch_sessions=FetchSessions(
                 self.config.max_incremental_fetch_session_cache_slots,
                 lambda: random.randint(1, 2**31 - 1),  # noqa: S311 - an id, not a secret
@@ -285,20 +323,6 @@ class Node:
             stats=stats,
             api_ranges=lambda: api_ranges(handlers),
             unsent_room_bytes=self._listener.unsent_room_bytes,
-        )
-
-    def _new_registry(self) -> GroupRegistry:
-        config = self.config
-        return GroupRegistry(
-            GroupConfig(
-                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-                session_timeout_ms_min=config.group_min_session_timeout_ms,
-                session_timeout_ms_max=config.group_max_session_timeout_ms,
-                group_size_max=config.group_max_size,
-                offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-                offset_metadata_length_max=config.offset_metadata_max_bytes,
-            ),
-            lambda: str(uuid4()),
         )
 
     async def _open_http(self, undo: AsyncExitStack) -> None:
@@ -313,9 +337,10 @@ class Node:
     def _metrics(self) -> Page:
         # Imported when first asked for: a broker that nobody watches starts faster without it.
         from kafkaesque.broker.metrics import CONTENT_TYPE, BrokerCollector, expose
+        from kafkaesque.broker.side_metrics import SideCollector
 
-        collector = BrokerCollector(self.context, self._listener, self._flusher)
-        return Page(200, CONTENT_TYPE, expose(collector))
+        collector = BrokerCollector(self.context, self._listener, self._flusher, self._raft)
+        return Page(200, CONTENT_TYPE, expose(collector, SideCollector(self.services)))
 
     def _health(self) -> Page:
         if self.failed.done():
@@ -336,6 +361,7 @@ class Node:
             "node_id": self.config.node_id,
             "kafka": str(self.kafka_address),
             "http": str(self.http_address) if self.http_address else None,
+            **self.services.addresses(),
         }
         path = Path(self.config.log_dirs) / ADDRESS_FILE
         path.write_text(json.dumps(content) + "\n")
@@ -349,6 +375,7 @@ class Node:
         self._repeat(IDLE_CHECK_SECONDS, self._close_idle)
         self._repeat(FLUSH_CHECK_SECONDS, self._flush_due)
         self._repeat(ADVANCE_SECONDS, context.cluster.advance)
+        self._repeat(ADVANCE_SECONDS, self.services.advance)
         self._repeat(SCRUB_SECONDS, context.cluster.scrubber.step)
         if config.auto_leader_rebalance_enable:
             self._repeat(config.leader_imbalance_check_interval_seconds, self._prefer)
@@ -361,7 +388,7 @@ class Node:
         await self.context.partitions.maintain(self.context.config.producer_id_expiration_ms)
 
     async def _expire_offsets(self) -> None:
-        self.context.groups.expire_offsets()
+        self.context.cluster.coordinators.expire()
 
     async def _close_idle(self) -> None:
         self._listener.close_idle()
@@ -402,6 +429,7 @@ class Node:
     async def stop(self) -> None:
         """Go down in order: give away what we lead, take no more, finish, sync, unlock."""
         cluster = self.context.cluster
+        await self.services.stop()
         if not self.failed.done():
             await cluster.drain(HAND_OVER_SECONDS)
         for partition in self.context.partitions:
@@ -409,7 +437,7 @@ class Node:
         await self._listener.close(DRAIN_SECONDS)
         if self._http is not None:
             await self._http.close()
-        self.context.groups.close()
+        self.context.cluster.coordinators.close()
         await cluster.stop()
         await self._cancel_tasks()
         await self._flusher.settled()
@@ -425,6 +453,7 @@ class Node:
         """For tests: nobody hears of this node any more, as if its process were gone. Then `crash`."""
         self._clean = False
         self._listener.abort()
+        self.services.abort()
         self.context.cluster.links.abort()
 
     async def crash(self) -> None:
@@ -432,7 +461,8 @@ class Node:
         self.cut_off()
         if self._http is not None:
             await self._http.close()
-        self.context.groups.close()
+        await self.services.stop()
+        self.context.cluster.coordinators.close()
         await self.context.cluster.stop()
         await self._cancel_tasks()
         self.context.partitions.stop()
@@ -450,6 +480,7 @@ class Node:
         """True if everything is closed cleanly. Blocking."""
         is_clean = self.context.partitions.close_all()
         is_clean &= self.context.cluster.journal.close()
+        is_clean &= self.services.close()
         self._raft.journal.close(clean=is_clean and self._clean)
         self._files.close()
         return is_clean

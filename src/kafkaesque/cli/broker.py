@@ -59,6 +59,16 @@ Examples:
     help="Address of /metrics, /healthz and /readyz.  [default: a free port]",
 )
 @click.option(
+    "--coordination-listen",
+    metavar="HOST:PORT",
+    help="Address of the coordination service (ZooKeeper's protocol).  [default: off]",
+)
+@click.option(
+    "--text-listen",
+    metavar="HOST:PORT",
+    help="Address of the text protocol, for telnet and nc.  [default: off]",
+)
+@click.option(
     "--advertise",
     metavar="HOST:PORT",
     help="Address told to clients, if it is not the one listened on.",
@@ -105,6 +115,8 @@ def broker(
     join: str | None,
     rack: str | None,
     http_listen: str | None,
+    coordination_listen: str | None,
+    text_listen: str | None,
     advertise: str | None,
     config_file: Path | None,
     assignments: tuple[str, ...],
@@ -126,6 +138,8 @@ def broker(
         "join": join,
         "broker.rack": rack,
         "http.listener": http_listen,
+        "coordination.listener": coordination_listen,
+        "text.listener": text_listen,
         "advertised.listeners": advertise,
         "insecure": "true" if insecure else None,
     }
@@ -179,8 +193,9 @@ async def _serve(config: BrokerConfig, end_with_stdin: bool) -> int:
     if not await _started(node, stopping):
         return 0
     _calm_garbage_collector()
+    services = "".join(f"{name}={at} " for name, at in node.services.addresses().items() if at)
     click.echo(
-        f"ready kafka={node.kafka_address} http={node.http_address or 'off'} "
+        f"ready kafka={node.kafka_address} http={node.http_address or 'off'} {services}"
         f"node={config.node_id} pid={os.getpid()} data={config.log_dirs}"
     )
     sys.stdout.flush()

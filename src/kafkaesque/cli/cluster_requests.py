@@ -6,7 +6,7 @@ is; any broker that is not forwards them.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import CannotConnect, Failure, NotFound
@@ -17,6 +17,20 @@ from kafkaesque.wire.table import Request, Response
 
 R = TypeVar("R", bound=Response)
 
+
+class Broker(Protocol):
+    """As the client library's metadata has it."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
@@ -24,6 +38,13 @@ def ask_controller(connection: Connection, request: Request, answer: type[R], do
     """The answer in the newest version that both sides have; `doing` completes "cannot ..."."""
     metadata = connection.metadata()
     node = metadata.brokers.get(metadata.controller_id) or next(iter(metadata.brokers.values()))
+    return ask_broker(connection, node, request, answer, doing)
+
+
+def ask_broker(
+    connection: Connection, node: Broker, request: Request, answer: type[R], doing: str
+) -> R:
+    """The same of a certain broker."""
     try:
         with RawKafka(node.host, node.port, connection.timeout_s) as raw:
             return _call(raw, request, answer, doing)

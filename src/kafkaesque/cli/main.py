@@ -47,6 +47,9 @@ COMMANDS: dict[str, Lazy] = {
     "group": Lazy(
         "Operate", "kafkaesque.cli.group", "List consumer groups, show lag, reset offsets."
     ),
+    "transaction": Lazy(
+        "Operate", "kafkaesque.cli.transaction", "List and show transactions, abort what hangs."
+    ),
     "config": Lazy(
         "Operate", "kafkaesque.cli.config", "Show and change topic and broker settings."
     ),

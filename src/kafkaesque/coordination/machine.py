@@ -15,12 +15,15 @@ from kafkaesque.coordination.commands import (
     CloseSession,
     Command,
     Multi,
+    MultiPart,
     OpenSession,
     Reap,
+    SetAcl,
     Write,
     decode_command,
 )
 from kafkaesque.coordination.operations import Author, Change, NodeEvent
+from kafkaesque.coordination.registry import is_registry
 from kafkaesque.coordination.sessions import SESSIONS_MAX, Session
 from kafkaesque.coordination.snapshot import Image, decode_image, encode_image
 from kafkaesque.coordination.tree import Stat, Tree, TreeLimits
@@ -57,12 +60,19 @@ class Outcome(NamedTuple):
 class Machine:
     """Tree and sessions at `zxid`, the index of the last command applied."""
 
-    __slots__ = ("_sessions_max", "_tree_limits", "sessions", "tree", "zxid")
+    __slots__ = ("_has_registries", "_sessions_max", "_tree_limits", "sessions", "tree", "zxid")
 
     def __init__(
-        self, tree_limits: TreeLimits | None = None, sessions_max: int = SESSIONS_MAX
+        self,
+        tree_limits: TreeLimits | None = None,
+        sessions_max: int = SESSIONS_MAX,
+        *,
+        has_registries: bool = False,
     ) -> None:
+        """`has_registries`: the names of registries are not for clients. All of it must be the same
+        on every replica."""
         self._tree_limits = tree_limits or TreeLimits()
+        self._has_registries = has_registries
         self._sessions_max = sessions_max
         self.zxid = 0
         self.tree = Tree(self._tree_limits)
@@ -102,14 +112,19 @@ class Machine:
         author = Author(command.session_id, command.identities, self.zxid, command.now_ms)
         if isinstance(command.operation, Multi):
             return self._multi(command.operation, author)
-        change = operations.perform(self.tree, command.operation, author)
+        change = self._perform(command.operation, author)
         return Outcome(self.zxid, Code.OK, (_result(change),), change.events)
+
+    def _perform(self, operation: MultiPart | SetAcl, author: Author) -> Change:
+        if self._has_registries and is_registry(operation.path):
+            raise CoordinationError(Code.NO_AUTH, f"{operation.path} is read-only")
+        return operations.perform(self.tree, operation, author)
 
     def _multi(self, multi: Multi, author: Author) -> Outcome:
         done: list[Change] = []
         for number, part in enumerate(multi.parts):
             try:
-                done.append(operations.perform(self.tree, part, author))
+                done.append(self._perform(part, author))
             except CoordinationError as error:
                 for change in reversed(done):
                     if change.undo is not None:

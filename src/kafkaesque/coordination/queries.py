@@ -13,6 +13,7 @@ from kafkaesque.coordination.acl import Identity
 from kafkaesque.coordination.machine import Machine
 from kafkaesque.coordination.operations import NodeEvent
 from kafkaesque.coordination.paths import ROOT
+from kafkaesque.coordination.registry import Registry, is_registry
 from kafkaesque.coordination.requests import (
     AddWatch,
     CheckWatches,
@@ -28,7 +29,7 @@ from kafkaesque.coordination.requests import (
     SetWatches,
     WhoAmI,
 )
-from kafkaesque.coordination.tree import Node
+from kafkaesque.coordination.tree import Node, Stat
 from kafkaesque.coordination.vocabulary import (
     AddWatchMode,
     Code,
@@ -54,6 +55,33 @@ class Reader(NamedTuple, Generic[W]):
     watcher: W
     session_id: int
     identities: tuple[Identity, ...]
+    registry: Registry | None = None
+
+    def find(self, path: str) -> Node | None:
+        if self.registry is not None and is_registry(path):
+            return self.registry.tree.get(path)
+        return self.machine.tree.get(path or ROOT)
+
+    def children(self, path: str, node: Node) -> list[str]:
+        """The root has the registries too."""
+        children = list(node.children)
+        if self.registry is not None and path in ("", ROOT):
+            children += self.registry.tree.require(ROOT).children
+        return children
+
+    def stat(self, path: str, node: Node) -> Stat:
+        stat = node.stat()
+        if self.registry is not None and path in ("", ROOT):
+            return stat._replace(num_children=len(self.children(path, node)))
+        return stat
+
+    def descendant_count(self, path: str) -> int:
+        if self.registry is not None and is_registry(path):
+            return self.registry.tree.descendant_count(path)
+        count = self.machine.tree.descendant_count(path or ROOT)
+        if self.registry is not None and path in ("", ROOT):
+            count += self.registry.tree.descendant_count(ROOT)
+        return count
 
 
 class Answer(NamedTuple):
@@ -79,8 +107,7 @@ def answer(reader: Reader[W], query: Query) -> Answer:
             return Answer(replies.strings_body([p for p in owned if p.startswith(prefix)]))
         case GetAllChildrenNumber(path):
             _readable(reader, path)
-            count = reader.machine.tree.descendant_count(path or ROOT)
-            return Answer(replies.int_body(count))
+            return Answer(replies.int_body(reader.descendant_count(path)))
         case MultiRead():
             return Answer(_multi_read(reader, query))
         case SetWatches():
@@ -118,7 +145,9 @@ def _check_room(reader: Reader[W], wanted: int = 1) -> None:
 
 
 def _readable(reader: Reader[W], path: str, permission: Permission = Permission.READ) -> Node:
-    node = reader.machine.tree.require(path or ROOT)
+    node = reader.find(path)
+    if node is None:
+        raise CoordinationError(Code.NO_NODE, path)
     acl.require(node.acl, permission, reader.identities)
     return node
 
@@ -126,7 +155,7 @@ def _readable(reader: Reader[W], path: str, permission: Permission = Permission.
 def _exists(reader: Reader[W], query: Exists) -> bytes:
     if "\x00" in query.path:
         raise CoordinationError(Code.BAD_ARGUMENTS, "a null character")
-    node = reader.machine.tree.get(query.path or ROOT)
+    node = reader.find(query.path)
     if node is not None:
         acl.require(node.acl, Permission.READ, reader.identities)
     if query.watch:
@@ -135,7 +164,7 @@ def _exists(reader: Reader[W], query: Exists) -> bytes:
         reader.watches.watch_data(query.path, reader.watcher)
     if node is None:
         raise CoordinationError(Code.NO_NODE, query.path)
-    return replies.stat_body(node.stat())
+    return replies.stat_body(reader.stat(query.path, node))
 
 
 def _get_data(reader: Reader[W], query: GetData) -> bytes:
@@ -143,7 +172,7 @@ def _get_data(reader: Reader[W], query: GetData) -> bytes:
     if query.watch:
         _check_room(reader)
         reader.watches.watch_data(query.path, reader.watcher)
-    return replies.data_body(node.data, node.stat())
+    return replies.data_body(node.data, reader.stat(query.path, node))
 
 
 def _get_children(reader: Reader[W], query: GetChildren) -> bytes:
@@ -151,7 +180,10 @@ def _get_children(reader: Reader[W], query: GetChildren) -> bytes:
     if query.watch:
         _check_room(reader)
         reader.watches.watch_children(query.path, reader.watcher)
-    return replies.strings_body(list(node.children), node.stat() if query.with_stat else None)
+    return replies.strings_body(
+        reader.children(query.path, node),
+        reader.stat(query.path, node) if query.with_stat else None,
+    )
 
 
 def _get_acl(reader: Reader[W], query: GetAcl) -> bytes:
@@ -159,7 +191,7 @@ def _get_acl(reader: Reader[W], query: GetAcl) -> bytes:
     shown = node.acl
     if not acl.allows(node.acl, Permission.ADMIN, reader.identities):
         shown = acl.redact(node.acl)
-    return replies.acl_body(shown, node.stat())
+    return replies.acl_body(shown, reader.stat(query.path, node))
 
 
 def _multi_read(reader: Reader[W], query: MultiRead) -> bytes:
@@ -185,24 +217,24 @@ def _set_watches(reader: Reader[W], query: SetWatches) -> tuple[NodeEvent, ...]:
         missed.append(NodeEvent(event, path, reader.machine.zxid, node.acl if node else ()))
 
     for path in query.data:
-        node = reader.machine.tree.get(path)
+        node = reader.find(path)
         if node is None:
             tell(EventType.NODE_DELETED, path, None)
-        elif node.mzxid > since:
+        elif node.mzxid > since or _is_of_unknown_age(reader, path):
             tell(EventType.NODE_DATA_CHANGED, path, node)
         else:
             watches.watch_data(path, watcher)
     for path in query.exist:
-        node = reader.machine.tree.get(path)
+        node = reader.find(path)
         if node is not None:
             tell(EventType.NODE_CREATED, path, node)
         else:
             watches.watch_data(path, watcher)
     for path in query.child:
-        node = reader.machine.tree.get(path)
+        node = reader.find(path)
         if node is None:
             tell(EventType.NODE_DELETED, path, None)
-        elif node.pzxid > since:
+        elif node.pzxid > since or _is_of_unknown_age(reader, path):
             tell(EventType.NODE_CHILDREN_CHANGED, path, node)
         else:
             watches.watch_children(path, watcher)
@@ -211,3 +243,24 @@ def _set_watches(reader: Reader[W], query: SetWatches) -> tuple[NodeEvent, ...]:
     for path in query.recursive:
         watches.add(path, watcher, AddWatchMode.PERSISTENT_RECURSIVE)
     return tuple(missed)
+
+
+def _is_of_unknown_age(reader: Reader[W], path: str) -> bool:
+    """Each server gives the nodes of registries zxids of its own: whether one changed since the
+    client was on another server cannot be told, and an event too many does no harm."""
+    return reader.registry is not None and is_registry(path)
+
+
+def paths_of(query: Query) -> tuple[str, ...]:
+    """What a query asks about."""
+    match query:
+        case Exists(path) | GetData(path) | GetAcl(path) | GetAllChildrenNumber(path):
+            return (path,)
+        case GetChildren(path) | AddWatch(path):
+            return (path,)
+        case MultiRead(parts):
+            return tuple(part.path for part in parts)
+        case SetWatches():
+            return (*query.data, *query.exist, *query.child)
+        case _:
+            return ()

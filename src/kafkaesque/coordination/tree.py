@@ -22,6 +22,9 @@ _TTL_MARK = 0xFF << 56
 TTL_MS_MAX = (1 << 40) - 1
 """The TTL lives in 40 bits of the owner (EphemeralType.TTL)."""
 
+_ACL_ENTRY_BYTES = 8
+"""Permissions and lengths."""
+
 SYSTEM_PATHS = frozenset((ROOT, "/zookeeper", "/zookeeper/quota", "/zookeeper/config"))
 """There from the start and never deleted."""
 
@@ -147,7 +150,7 @@ class Tree:
         self._reapable: dict[str, None] = {}
         """Containers and nodes with a TTL: those that may go without anybody's request."""
         self.size_bytes = 0
-        """Paths and data together."""
+        """Paths, data and access lists together."""
         for path in () if is_empty else sorted(SYSTEM_PATHS):
             access = acl.READ_ONLY if path == "/zookeeper/config" else acl.OPEN
             self.put(path, Node(b"", access, 0, 0, 0))
@@ -189,7 +192,7 @@ class Tree:
     def create(self, path: str, node: Node) -> Undo:
         """Add `node`, whose parent is there. QUOTA_EXCEEDED if the tree is full."""
         parent = self.nodes[parent_of(path)]
-        self._check_room(len(path.encode()) + node.data_length, nodes=1)
+        self._check_room(_size_bytes(path, node), nodes=1)
         before = parent.child_creates, parent.pzxid
         parent.child_creates = _wrap(parent.child_creates + 1, 32)
         parent.pzxid = node.czxid
@@ -232,6 +235,11 @@ class Tree:
         return undo
 
     def set_acl(self, node: Node, acl: tuple[Acl, ...]) -> None:
+        """QUOTA_EXCEEDED if the tree would be too large."""
+        growth = _acl_bytes(acl) - _acl_bytes(node.acl)
+        if growth > 0:
+            self._check_room(growth, nodes=0)
+        self.size_bytes += growth
         node.acl = acl
         node.aversion = _wrap(node.aversion + 1, 32)
 
@@ -245,7 +253,7 @@ class Tree:
     def put(self, path: str, node: Node) -> None:
         """Enter `node` with all that points at it; counters of its parent stay."""
         self.nodes[path] = node
-        self.size_bytes += len(path.encode()) + node.data_length
+        self.size_bytes += _size_bytes(path, node)
         if path != ROOT:
             self.nodes[parent_of(path)].children[name_of(path)] = None
         if node.is_ephemeral:
@@ -255,7 +263,7 @@ class Tree:
 
     def _take(self, path: str) -> Node:
         node = self.nodes.pop(path)
-        self.size_bytes -= len(path.encode()) + node.data_length
+        self.size_bytes -= _size_bytes(path, node)
         del self.nodes[parent_of(path)].children[name_of(path)]
         if node.is_ephemeral:
             owned = self._ephemerals[node.owner]
@@ -265,3 +273,14 @@ class Tree:
         elif node.owner:
             del self._reapable[path]
         return node
+
+
+def _size_bytes(path: str, node: Node) -> int:
+    return len(path.encode()) + node.data_length + _acl_bytes(node.acl)
+
+
+def _acl_bytes(access: tuple[Acl, ...]) -> int:
+    """The open one, which nearly every node has, costs nothing."""
+    if access is acl.OPEN:
+        return 0
+    return sum(_ACL_ENTRY_BYTES + len(entry.scheme) + len(entry.id.encode()) for entry in access)

@@ -136,6 +136,10 @@ class WatchTable(Generic[W]):
             self._child.by_watcher.get(watcher, ())
         )
 
+    def paths(self) -> set[str]:
+        """All that somebody watches."""
+        return self._data.by_path.keys() | self._child.by_path.keys()
+
     def counts(self) -> WatchCounts:
         watches = sum(map(len, self._data.by_path.values()))
         watches += sum(map(len, self._child.by_path.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -128,7 +129,9 @@ class Wanderer(_Worker):
             self._story.connections.append(self._log)
             if self._armed:
                 self._note(wire.resume_watches(self._last_zxid, list(self._armed)))
+            self._log.watching_from = sys.maxsize
             self._note(wire.watch_below(ROOT))
+            self._log.watching_from = len(self._log.seen)
             if is_new:
                 self._note(wire.create(f"{LIVING}/{self._number}", CreateMode.EPHEMERAL))
             elif not wire.exists(f"{LIVING}/{self._number}"):

@@ -78,12 +78,14 @@ Seen: TypeAlias = Told | ReadSeen | ReplySeen
 
 @dataclass(slots=True)
 class Connection:
-    """Everything that came over one connection, in order; it watches all registers for ever."""
+    """Everything that came over one connection, in order. From `watching_from` on in `seen` it
+    watches all registers for ever; before that, those whose watches were set again."""
 
     client: int
     resumed: Mapping[str, int] = field(default_factory=dict)
     """Paths whose one-shot watch was set again, with the mzxid at which it was first set."""
     seen: list[Seen] = field(default_factory=list)
+    watching_from: int = 0
 
 
 # -- registers -----------------------------------------------------------------------------------
@@ -278,9 +280,7 @@ def _resumable(one: Connection) -> Iterator[str]:
 
 def _atomic(one: Connection, together: Mapping[int, frozenset[str]]) -> Iterator[str]:
     """What one transaction changed is told without anything in between."""
-    # In front of the first reply stand notices of the past, for watches that were set again.
-    replies = (n for n, seen in enumerate(one.seen) if not isinstance(seen, Told))
-    position = next(replies, len(one.seen))
+    position = one.watching_from
     while position < len(one.seen):
         first = one.seen[position]
         if not isinstance(first, Told) or first.zxid not in together:

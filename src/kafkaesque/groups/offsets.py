@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.group import Group
 from kafkaesque.groups.log_format import OffsetKey, OffsetValue, encode_offset, offset_tombstone
+from kafkaesque.groups.pending_offsets import PendingOffsets
 from kafkaesque.groups.step import Step
 from kafkaesque.groups.transitions import GroupState
 from kafkaesque.groups.types import (
@@ -26,7 +27,14 @@ from kafkaesque.groups.types import (
     TopicToFetch,
 )
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.model.ids import NO_TIMESTAMP, NO_TOPIC_ID, PartitionIndex, TimestampMs, TopicId
+from kafkaesque.model.ids import (
+    NO_TIMESTAMP,
+    NO_TOPIC_ID,
+    PartitionIndex,
+    ProducerId,
+    TimestampMs,
+    TopicId,
+)
 from kafkaesque.model.limits import TOPIC_NAME_LENGTH_MAX
 
 _EMPTY: Final[Mapping[str, dict[PartitionIndex, OffsetValue]]] = MappingProxyType({})
@@ -42,13 +50,14 @@ class OffsetTable:
     group is not deleted or expired around them.
     """
 
-    __slots__ = ("_by_group", "_count", "_in_flight", "_in_flight_groups")
+    __slots__ = ("_by_group", "_count", "_in_flight", "_in_flight_groups", "pending")
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[PartitionIndex, OffsetValue]]] = {}
         self._count = 0
         self._in_flight: Counter[OffsetKey] = Counter()
         self._in_flight_groups: Counter[str] = Counter()
+        self.pending = PendingOffsets()
 
     def __len__(self) -> int:
         return self._count
@@ -60,10 +69,10 @@ class OffsetTable:
         return self._by_group.get(key.group_id, _EMPTY).get(key.topic, {}).get(key.partition)
 
     def has_in_flight(self, group_id: str) -> bool:
-        return self._in_flight_groups[group_id] > 0
+        return self._in_flight_groups[group_id] > 0 or self.pending.has_group(group_id)
 
     def is_in_flight(self, key: OffsetKey) -> bool:
-        return self._in_flight[key] > 0
+        return self._in_flight[key] > 0 or key in self.pending
 
     def keys_of_group(self, group_id: str) -> list[OffsetKey]:
         """Every key with an offset, committed or on its way."""
@@ -73,7 +82,7 @@ class OffsetTable:
             for partition in partitions
         )
         if self.has_in_flight(group_id):
-            keys |= dict.fromkeys(key for key in self._in_flight if key.group_id == group_id)
+            keys |= dict.fromkeys(key for key in self._on_their_way() if key.group_id == group_id)
         return list(keys)
 
     def keys_of_topics(self, topics: Set[str]) -> list[OffsetKey]:
@@ -84,8 +93,11 @@ class OffsetTable:
             for topic in by_topic.keys() & topics
             for partition in by_topic[topic]
         )
-        keys |= dict.fromkeys(key for key in self._in_flight if key.topic in topics)
+        keys |= dict.fromkeys(key for key in self._on_their_way() if key.topic in topics)
         return list(keys)
+
+    def _on_their_way(self) -> list[OffsetKey]:
+        return [*self._in_flight, *self.pending.keys()]
 
     def sent(self, key: OffsetKey) -> None:
         """A commit of `key` was handed out for appending."""
@@ -96,14 +108,34 @@ class OffsetTable:
         if value is None:
             self._remove(key)
             return
+        self._landed(key)
+        self._put(key, value)
+
+    def replay_pending(self, producer_id: ProducerId, key: OffsetKey, value: OffsetValue) -> None:
+        self._landed(key)
+        self.pending.add(producer_id, key, value)
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> list[OffsetKey]:
+        """The transaction of `producer_id` has ended. Which keys it has committed."""
+        offsets = self.pending.end(producer_id)
+        if not is_commit:
+            return []
+        for key, value in offsets.items():
+            self._put(key, value)
+        return list(offsets)
+
+    def _landed(self, key: OffsetKey) -> None:
         if self._in_flight[key]:
             _decrement(self._in_flight, key)
             _decrement(self._in_flight_groups, key.group_id)
+
+    def _put(self, key: OffsetKey, value: OffsetValue) -> None:
         partitions = self._by_group.setdefault(key.group_id, {}).setdefault(key.topic, {})
         self._count += key.partition not in partitions
         partitions[key.partition] = value
 
     def _remove(self, key: OffsetKey) -> None:
+        self.pending.remove(key)
         topics = self._by_group.get(key.group_id)
         partitions = None if topics is None else topics.get(key.topic)
         if topics is None or partitions is None or key.partition not in partitions:
@@ -127,7 +159,8 @@ def commit(
     if error is not ErrorCode.NONE:
         step.answer(token, commit_refused(request, error))
         return
-    if group is not None and group.state in _COMMITS_KEEP_SESSION:
+    keeps_session = group is not None and group.state in _COMMITS_KEEP_SESSION
+    if group is not None and keeps_session and request.member_id in group.roster:
         step.start_session(group, group.roster[request.member_id])
     topics = tuple(
         TopicResult(topic.topic, _commit_topic(table, request, topic, step), topic.topic_id)
@@ -153,6 +186,8 @@ def commit_refused(request: CommitRequest, error: ErrorCode) -> CommitAnswer:
 def _commit_error(group: Group | None, request: CommitRequest) -> ErrorCode:
     """Kafka's ClassicGroup.validateOffsetCommit."""
     is_simple = request.generation_id < 0
+    if request.producer is not None:
+        return _transactional_error(group, request)
     if group is None:
         if is_simple:
             return ErrorCode.NONE
@@ -173,6 +208,22 @@ def _commit_error(group: Group | None, request: CommitRequest) -> ErrorCode:
         # The member is right but early: let it handle this like any rebalance.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
+
+
+def _transactional_error(group: Group | None, request: CommitRequest) -> ErrorCode:
+    """TxnOffsetCommit says who the member is only from version 3 on (KIP-447); what it says must
+    hold."""
+    names_nobody = request.member_id == NO_MEMBER_ID and request.group_instance_id is None
+    if request.generation_id < 0 and names_nobody:
+        return ErrorCode.NONE
+    if group is None:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.EMPTY and request.generation_id < 0:
+        return ErrorCode.NONE
+    error = group.roster.membership_error(request.member_id, request.group_instance_id)
+    if error is ErrorCode.NONE and request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
 
 
 def _commit_topic(
@@ -221,21 +272,38 @@ def _value(
 
 
 def fetch(
-    table: OffsetTable, group_id: str, topics: tuple[TopicToFetch, ...]
+    table: OffsetTable,
+    group_id: str,
+    topics: tuple[TopicToFetch, ...],
+    *,
+    require_stable: bool = False,
 ) -> list[FetchedTopic]:
-    """One entry for every partition asked for, with offset -1 where nothing is committed."""
+    """One entry for every partition asked for, with offset -1 where nothing is committed.
+
+    `require_stable` refuses those that a transaction may yet change (KIP-447).
+    """
     fetched = []
     for topic in topics:
         known = table.of_group(group_id).get(topic.topic, {})
         partitions = tuple(
-            _fetched(partition, known.get(partition), topic.topic_id)
+            FetchedOffset(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if require_stable and OffsetKey(group_id, topic.topic, partition) in table.pending
+            else _fetched(partition, known.get(partition), topic.topic_id)
             for partition in topic.partitions
         )
         fetched.append(FetchedTopic(topic.topic, partitions, topic.topic_id))
     return fetched
 
 
-def fetch_all(table: OffsetTable, group_id: str) -> list[FetchedTopic]:
+def fetch_all(
+    table: OffsetTable, group_id: str, *, require_stable: bool = False
+) -> list[FetchedTopic]:
+    if require_stable and table.pending.has_group(group_id):
+        by_topic: dict[str, list[PartitionIndex]] = {}
+        for key in table.keys_of_group(group_id):
+            by_topic.setdefault(key.topic, []).append(key.partition)
+        topics = tuple(TopicToFetch(topic, tuple(found)) for topic, found in by_topic.items())
+        return fetch(table, group_id, topics, require_stable=True)
     return [
         FetchedTopic(topic, tuple(_fetched(number, value) for number, value in partitions.items()))
         for topic, partitions in table.of_group(group_id).items()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from kafkaesque.groups import expiry, offsets, rebalance, views
 from kafkaesque.groups.config import GroupConfig
@@ -51,7 +52,7 @@ from kafkaesque.groups.types import (
     TopicToFetch,
 )
 from kafkaesque.model.errors import ErrorCode, check
-from kafkaesque.model.ids import PartitionIndex, TimestampMs
+from kafkaesque.model.ids import PartitionIndex, ProducerId, TimestampMs
 from kafkaesque.model.limits import GROUP_ID_LENGTH_MAX
 
 _STRING_BYTES_MAX = 32_767
@@ -83,6 +84,18 @@ class GroupRegistry:
             self._replay_offset(decoded, None if value is None else decode_offset(value))
         elif decoded is not None:
             self._replay_group(decoded, value)
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes | None) -> None:
+        """Take in a committed record of a transaction: it counts if the transaction commits."""
+        decoded = decode_key(key)
+        if isinstance(decoded, OffsetKey) and value is not None:
+            self._offsets.replay_pending(producer_id, decoded, decode_offset(value))
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """The transaction of `producer_id` has ended, and the marker is committed."""
+        for key in self._offsets.replay_marker(producer_id, is_commit=is_commit):
+            if key.group_id not in self._groups:
+                self._groups[key.group_id] = Group(key.group_id)
 
     def loaded(self, now: Moment) -> None:
         """The log has been replayed: sessions of restored members begin anew."""
@@ -226,15 +239,20 @@ class GroupRegistry:
             step.answer(token, offsets.commit_refused(request, ErrorCode.POLICY_VIOLATION))
         else:
             offsets.commit(self._offsets, group, request, token, step)
-        return step.effects()
+        effects = step.effects()
+        return effects if request.producer is None else replace(effects, producer=request.producer)
 
     def fetch_offsets(
-        self, group_id: str, topics: tuple[TopicToFetch, ...] | None
+        self,
+        group_id: str,
+        topics: tuple[TopicToFetch, ...] | None,
+        *,
+        require_stable: bool = False,
     ) -> list[FetchedTopic]:
         """Committed offsets of `topics`, or of all topics that the group has offsets for."""
         if topics is None:
-            return offsets.fetch_all(self._offsets, group_id)
-        return offsets.fetch(self._offsets, group_id, topics)
+            return offsets.fetch_all(self._offsets, group_id, require_stable=require_stable)
+        return offsets.fetch(self._offsets, group_id, topics, require_stable=require_stable)
 
     def delete_offsets(self, request: DeleteOffsetsRequest, token: int, now: Moment) -> Effects:
         step = self._step(now)

@@ -18,6 +18,8 @@ from kafkaesque.model.ids import (
     LeaderEpoch,
     Offset,
     PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
     TimestampMs,
     TopicId,
 )
@@ -156,6 +158,11 @@ class LeaveAnswer:
         return self.members[0].error
 
 
+class ProducerIdentity(NamedTuple):
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+
+
 class OffsetToCommit(NamedTuple):
     partition: PartitionIndex
     offset: Offset
@@ -181,6 +188,8 @@ class CommitRequest:
     """`retention_time_ms` of versions 2 to 4: -1 means the broker's own retention."""
     topics: tuple[TopicToCommit, ...]
     api_version: int
+    producer: ProducerIdentity | None = None
+    """Set for TxnOffsetCommit: the offsets count when the producer's transaction commits."""
 
 
 class PartitionResult(NamedTuple):
@@ -300,8 +309,11 @@ class Answer(NamedTuple):
 class Effects:
     """What the driver must do, in this order, once a call has returned:
 
-    1. append `records` to the log and wait until they are committed;
-    2. call `replay` with each of them, in order (this is how committed offsets become visible);
+    1. append `records` to the log and wait until they are committed; with a `producer`, in batches
+       of its transaction;
+    2. call `replay` with each of them, in order (this is how committed offsets become visible), or
+       `replay_pending` where there is a `producer`: a marker of its transaction, which others
+       append, is told by `replay_marker`;
     3. deliver `answers`.
 
     Effects of one registry are finished in the order of the calls: an answer without records waits
@@ -314,6 +326,7 @@ class Effects:
 
     records: tuple[LogRecord, ...] = ()
     answers: tuple[Answer, ...] = ()
+    producer: ProducerIdentity | None = None
 
 
 NOTHING: Final = Effects()

@@ -156,6 +156,18 @@ class BrokerConfig:
         "HOST:PORT of /metrics, /healthz and /readyz; port 0 takes a free one, empty turns it off.",
         scope=READ_ONLY, ours=True,
     )  # fmt: skip
+    coordination_listener: str = setting(
+        "coordination.listener", STRING, "",
+        "HOST:PORT of the ZooKeeper-compatible coordination service; port 0 takes a free one, empty: "
+        "no clients here. Every broker keeps the tree either way.",
+        scope=READ_ONLY, ours=True,
+    )  # fmt: skip
+    text_listener: str = setting(
+        "text.listener", STRING, "",
+        "HOST:PORT of the text protocol (PUBS, SUBS, CONS); port 0 takes a free one, empty turns it "
+        "off.",
+        scope=READ_ONLY, ours=True,
+    )  # fmt: skip
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable", BOOLEAN, True,
         "Create a topic when a client that permits it asks for its metadata.", scope=READ_ONLY,

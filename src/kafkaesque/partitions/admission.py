@@ -11,7 +11,6 @@ from __future__ import annotations
 from kafkaesque.model.errors import (
     InvalidRecord,
     InvalidTimestamp,
-    InvalidTransactionState,
     MessageTooLarge,
     RecordListTooLarge,
     UnsupportedCompressionType,
@@ -82,9 +81,10 @@ def _check_shape(header: BatchHeader) -> None:
         )
     if header.is_control:
         raise InvalidRecord("Clients are not allowed to write control records")
-    if header.is_transactional:
-        raise InvalidTransactionState("The partition is not part of a transaction")
-    if header.producer_id != NO_PRODUCER and header.base_sequence < 0:
+    if header.producer_id == NO_PRODUCER:
+        if header.is_transactional:
+            raise InvalidRecord("A transactional batch needs a producer id")
+    elif header.base_sequence < 0:
         raise InvalidRecord(
             f"Invalid sequence number {header.base_sequence} of producer {header.producer_id}"
         )
@@ -133,6 +133,7 @@ def inspect(records: memoryview, config: TopicConfig) -> memoryview:
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
         )
     )
 

@@ -1,261 +1,104 @@
-"""Drives the rules of `groups` on one partition of __consumer_offsets.
-
-The registry decides; this file appends what it decided, waits for the commit, and only then lets
-the answers out, in the order of the decisions. Everything runs on the event loop, except reading
-the log on load.
-"""
+"""Drives the rules of `groups` on one partition of __consumer_offsets."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, cast
+from collections.abc import Iterator, Sequence
 
 from kafkaesque.groups.registry import GroupRegistry
-from kafkaesque.groups.types import AnswerValue, Effects, LogRecord, Moment
-from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import (
-    CoordinatorLoading,
-    CoordinatorNotAvailable,
-    KafkaError,
-    NotCoordinator,
-)
-from kafkaesque.model.ids import LeaderEpoch, Offset
-from kafkaesque.model.limits import KIB
-from kafkaesque.partitions.partition import Partition
-from kafkaesque.records.batch import read_header
-from kafkaesque.records.codec import Record, decode_batch, encode_batch
+from kafkaesque.groups.types import CommitAnswer, CommitRequest, Effects, Moment, ProducerIdentity
+from kafkaesque.model.ids import NO_PRODUCER, Offset, ProducerEpoch, TopicPartition
+from kafkaesque.partitions.coordinator_host import CoordinatorHost, parts_of
+from kafkaesque.partitions.markers import Marker, decode_marker_record, encode_marker
+from kafkaesque.partitions.open_transactions import Guard
+from kafkaesque.records.batch import BatchHeader
+from kafkaesque.records.codec import Record, encode_batch
 
-logger = logging.getLogger(__name__)
-
-A = TypeVar("A")
-
-_READ_BYTES = 1 << 20
-BATCH_BYTES_MAX = 512 * KIB
-RECORD_OVERHEAD_BYTES = 32
-"""More than the lengths, deltas and counts of a record ever take."""
-
-Decision = Callable[[GroupRegistry, int, Moment], Effects]
-"""A call of one of the registry's request methods, with the token of its answer and the time."""
+_NO_SEQUENCE = -1
+_NO_TRANSACTION = ProducerIdentity(NO_PRODUCER, ProducerEpoch(-1))
 
 
-def _parts(records: Sequence[LogRecord]) -> Iterator[Sequence[LogRecord]]:
-    """`records` cut so that no part makes a batch larger than an internal topic takes."""
-    start = size_bytes = 0
-    for index, (key, value) in enumerate(records):
-        size_bytes += len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
-        if size_bytes > BATCH_BYTES_MAX and index > start:
-            yield records[start:index]
-            start, size_bytes = index, len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
-    yield records[start:]
-
-
-class _Unfinished:
-    """Effects whose records are not committed yet; `commit` is None where there are none."""
-
-    __slots__ = ("commit", "effects")
-
-    def __init__(self, effects: Effects, commit: asyncio.Future[None] | None) -> None:
-        self.effects = effects
-        self.commit = commit
-
-
-class GroupHost:
+class GroupHost(CoordinatorHost[GroupRegistry, Moment, Effects]):
     """One coordinator partition and the groups on it."""
 
-    __slots__ = (
-        "_answers",
-        "_clock",
-        "_loading",
-        "_loop",
-        "_new_registry",
-        "_next_token",
-        "_partition",
-        "_timer",
-        "_timer_due",
-        "_unfinished",
-        "epoch",
-        "registry",
-    )
+    __slots__ = ()
 
-    def __init__(
-        self,
-        partition: Partition,
-        new_registry: Callable[[], GroupRegistry],
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        epoch: LeaderEpoch,
-    ) -> None:
-        self._partition = partition
-        self.epoch = epoch
-        """Of the leadership that this coordination rests on."""
-        self._new_registry = new_registry
-        self._clock = clock
-        self._loop = loop
-        self.registry: GroupRegistry | None = None
-        """None while the log is being loaded."""
-        self._answers: dict[int, asyncio.Future[AnswerValue]] = {}
-        self._next_token = 0
-        self._unfinished: deque[_Unfinished] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
-        self._loading: asyncio.Task[None] | None = None
-        self._begin_loading()
+    @property
+    def partition_name(self) -> TopicPartition:
+        return self._partition.name
+
+    def needs_guard(self, producer: ProducerIdentity) -> bool:
+        """Whether a commit would be the first of the producer's transaction on this partition."""
+        return self._partition.producers.needs_guard(*producer)
+
+    def guard(self, producer: ProducerIdentity) -> Guard:
+        """To be held while the transaction's coordinator is asked, and brought to the commit."""
+        return self._partition.producers.transactions.guard(*producer, _NO_SEQUENCE)
+
+    async def commit_in_transaction(
+        self, request: CommitRequest, guard: Guard | None
+    ) -> CommitAnswer:
+        """Offsets that count when the producer's transaction commits. `guard` as for any batch
+        that begins a transaction in a partition."""
+        producer = request.producer or _NO_TRANSACTION
+        self._partition.producers.check_writer(producer.producer_id, producer.epoch, guard)
+        return await self.ask(
+            lambda registry, token, now: registry.commit_offsets(request, token, now), CommitAnswer
+        )
+
+    def append_marker(
+        self, producer: ProducerIdentity, marker: Marker
+    ) -> asyncio.Future[None] | None:
+        """End a transaction here: its offsets count, or are forgotten, when the marker is committed."""
+        self.reading()
+        batch = encode_marker(*producer, marker, self._clock.wall_ms())
+        commit = self._partition.commit(self._partition.append_own(batch), all_replicas=True)
+        self._after(
+            commit,
+            lambda registry: registry.replay_marker(
+                producer.producer_id, is_commit=marker.is_commit
+            ),
+        )
+        return commit
+
+    # -- what the host asks for -------------------------------------------------------------------
 
     def _now(self) -> Moment:
         return Moment(self._clock.monotonic(), self._clock.wall_ms())
 
-    # -- requests -------------------------------------------------------------------------------
-
-    def reading(self) -> GroupRegistry:
-        """The registry for a read; CoordinatorLoading while there is none."""
-        if self.registry is None:
-            raise CoordinatorLoading("The coordinator is loading and hence can't process requests.")
-        return self.registry
-
-    async def ask(self, decide: Decision, answer: type[A]) -> A:
-        """Run a request and wait for its answer; KafkaError if the coordinator failed it."""
-        registry = self.reading()
-        token = self._next_token
-        self._next_token += 1
-        future: asyncio.Future[AnswerValue] = self._loop.create_future()
-        self._answers[token] = future
-        try:
-            self._carry_out(decide(registry, token, self._now()))
-            value = await future
-        finally:
-            if self._answers.pop(token, None) is not None and self.registry is registry:
-                registry.cancel(token)
-        if not isinstance(value, answer):
-            raise TypeError(f"{answer.__name__} expected, not {type(value).__name__}")
-        return cast(A, value)
-
-    def carry_out(self, decide: Callable[[GroupRegistry, Moment], Effects]) -> None:
-        """Effects that no request waits for: ticks, expiry, deleted topics."""
-        if self.registry is not None:
-            self._carry_out(decide(self.registry, self._now()))
-
-    def close(self, reason: KafkaError) -> None:
-        """Stop timers and let go of everyone who waits."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._loading is not None:
-            self._loading.cancel()
-        self._drop(reason)
-
-    # -- effects --------------------------------------------------------------------------------
-
-    def _carry_out(self, effects: Effects) -> None:
-        if effects.records or effects.answers:
-            try:
-                commit = self._append(effects.records) if effects.records else None
-            except KafkaError as error:
-                self._reload(error)
-                return
-            self._unfinished.append(_Unfinished(effects, commit))
-            self._finish_ready()
-        self._set_timer()
-
-    def _append(self, records: Sequence[LogRecord]) -> asyncio.Future[None] | None:
-        """Append `records` in batches that the topic takes; what to wait for is the last one's."""
-        now_ms = self._clock.wall_ms()
-        for part in _parts(records):
-            batch = encode_batch([Record(Offset(0), now_ms, key, value) for key, value in part])
-            appended = self._partition.append_own(batch)
-        commit = self._partition.commit(appended, all_replicas=True)
-        if commit is not None:
-            commit.add_done_callback(lambda _: self._finish_ready())
-        return commit
-
-    def _finish_ready(self) -> None:
-        """Finish effects from the oldest on, as far as their commits are done."""
-        while self._unfinished and self.registry is not None:
-            oldest = self._unfinished[0]
-            if oldest.commit is not None:
-                if not oldest.commit.done():
-                    return
-                if (error := oldest.commit.exception()) is not None:
-                    self._reload(error)
-                    return
-            self._unfinished.popleft()
-            for key, value in oldest.effects.records:
-                self.registry.replay(key, value)
-            for token, answer in oldest.effects.answers:
-                future = self._answers.pop(token, None)
-                if future is not None and not future.done():
-                    future.set_result(answer)
-
-    def _set_timer(self) -> None:
-        """Tick at the next deadline. A timer that is early is left: its tick finds nothing to do and
-        sets the right one, which is cheaper than a new timer for every heartbeat."""
-        deadline = None if self.registry is None else self.registry.next_deadline()
-        if deadline is None:
-            return
-        due = self._loop.time() + max(0.0, deadline - self._clock.monotonic())
-        if self._timer is not None:
-            # The time is kept here: uvloop's handle does not tell it when it is already due.
-            if self._timer_due <= due:
-                return
-            self._timer.cancel()
-        self._timer, self._timer_due = self._loop.call_at(due, self._tick), due
+    def _loaded(self, registry: GroupRegistry) -> None:
+        registry.loaded(self._now())
 
     def _tick(self) -> None:
-        self._timer = None
         self.carry_out(lambda registry, now: registry.tick(now))
 
-    # -- loading --------------------------------------------------------------------------------
+    def _encode(self, effects: Effects) -> Iterator[bytearray]:
+        now_ms = self._clock.wall_ms()
+        producer_id, epoch = effects.producer or _NO_TRANSACTION
+        for part in parts_of(effects.records):
+            yield encode_batch(
+                [Record(Offset(0), now_ms, key, value) for key, value in part],
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                is_transactional=effects.producer is not None,
+            )
 
-    def _begin_loading(self) -> None:
-        if self._partition.log_end_offset == self._partition.log_start_offset:
-            self._take(self._new_registry())
-        else:
-            self._loading = self._loop.create_task(self._load())
-            self._loading.add_done_callback(self._load_ended)
+    def _finish(self, registry: GroupRegistry, effects: Effects) -> None:
+        for key, value in effects.records:
+            if effects.producer is None:
+                registry.replay(key, value)
+            else:
+                registry.replay_pending(effects.producer.producer_id, key, value)
 
-    async def _load(self) -> None:
-        self._take(await asyncio.to_thread(self._load_blocking))
-
-    def _load_blocking(self) -> GroupRegistry:
-        registry = self._new_registry()
-        log = self._partition.log
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            records = log.read(offset, _READ_BYTES, limit_offset=log.log_end_offset).records
-            position = 0
-            while position < len(records):
-                header = read_header(records, position)
-                for record in decode_batch(records, position):
-                    registry.replay(record.key or b"", record.value)
-                position += header.size_bytes
-                offset = header.next_offset
-        return registry
-
-    def _take(self, registry: GroupRegistry) -> None:
-        registry.loaded(self._now())
-        self.registry = registry
-        self._set_timer()
-
-    def _load_ended(self, task: asyncio.Task[None]) -> None:
-        self._loading = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # Requests keep getting CoordinatorLoading: better no answer than a wrong one.
-            logger.error("groups of %s could not be loaded", self._partition.name, exc_info=error)
-
-    def _reload(self, error: BaseException) -> None:
-        """What was decided is not in the log: forget it and begin anew from what is."""
-        if not self._partition.leads:
-            self.close(NotCoordinator("The coordinator has moved."))
-            return
-        logger.error("groups of %s start anew from the log: %s", self._partition.name, error)
-        self._drop(CoordinatorNotAvailable(str(error)))
-        self._begin_loading()
-
-    def _drop(self, error: KafkaError) -> None:
-        self.registry = None
-        self._unfinished.clear()
-        waiting, self._answers = self._answers, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(error)
+    def _replay_batch(
+        self, registry: GroupRegistry, header: BatchHeader, records: Sequence[Record]
+    ) -> None:
+        for record in records:
+            if header.is_control:
+                marker = decode_marker_record(record)
+                if marker is not None:
+                    registry.replay_marker(header.producer_id, is_commit=marker.is_commit)
+            elif header.is_transactional:
+                registry.replay_pending(header.producer_id, record.key or b"", record.value)
+            else:
+                registry.replay(record.key or b"", record.value)

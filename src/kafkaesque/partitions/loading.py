@@ -9,7 +9,9 @@ import msgspec
 
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.settings import TopicConfig
+from kafkaesque.partitions.markers import Marker, decode_marker
 from kafkaesque.partitions.producers import ProducerTable
+from kafkaesque.records.batch import BatchHeader
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 
@@ -38,9 +40,16 @@ def load_producers(log: Log) -> ProducerTable:
             table = ProducerTable.restore(saved[1], saved[0])
     try:
         for header in log.headers_from(max(table.saved_offset, log.log_start_offset)):
-            table.apply(header)
+            table.apply(header, read_marker(log, header) if header.is_control else None)
     except CorruptMessage as error:
         # One damaged header must not keep the rest of the node from starting. What lies behind it
         # is unknown here: a producer that wrote there is taken as new, and its retries as new too.
         logger.error("producers of %s are known only up to the damage: %s", log.directory, error)
     return table
+
+
+def read_marker(log: Log, header: BatchHeader) -> Marker | None:
+    """What a control batch of `log` says, which its header does not tell."""
+    limit_offset = header.next_offset
+    batch = log.read(header.base_offset, header.size_bytes, limit_offset=limit_offset).records
+    return decode_marker(batch) if batch else None

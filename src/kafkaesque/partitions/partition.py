@@ -15,7 +15,6 @@ import logging
 from bisect import bisect_right
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
 
 import msgspec
 
@@ -43,10 +42,14 @@ from kafkaesque.model.ids import (
 )
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions import admission
+from kafkaesque.partitions.appended import Appended as Appended
+from kafkaesque.partitions.appended import Trim
 from kafkaesque.partitions.changes import Changes
-from kafkaesque.partitions.loading import load_producers, log_config
+from kafkaesque.partitions.loading import load_producers, log_config, read_marker
+from kafkaesque.partitions.markers import decode_marker
+from kafkaesque.partitions.open_transactions import Guard
 from kafkaesque.partitions.producers import ProducerTable
-from kafkaesque.partitions.waiting import BytesAwaited
+from kafkaesque.partitions.waiting import BytesAwaited, tell_watchers
 from kafkaesque.raft.ready import Standing
 from kafkaesque.raft.types import LogIndex, Snapshot
 from kafkaesque.records.batch import BatchHeader, read_header, stamp, stamp_append_time
@@ -61,24 +64,11 @@ logger = logging.getLogger(__name__)
 SNAPSHOTS_KEPT = 2
 """The newest may lie beyond what a crash leaves of the log; the one before it then serves."""
 
+_NO_RECORDS = memoryview(b"")
+
 WIDE_CHECK_SECONDS = 0.005
 """How often it is looked whether more than a majority have a record. min.insync.replicas above a
 majority is rare, and its acknowledgements wait for the slowest anyway."""
-
-
-class Appended(NamedTuple):
-    """Where a batch stands in the log; `end_offset` is the offset after its last record."""
-
-    base_offset: Offset
-    end_offset: Offset
-    append_time_ms: TimestampMs
-    log_start_offset: Offset
-
-
-class Trim(msgspec.Struct, frozen=True, tag="trim"):
-    """A control entry: records before `offset` are deleted, on every replica."""
-
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +152,14 @@ class Partition:
         return self.log.log_end_offset
 
     @property
+    def stable_offset(self) -> Offset:
+        """Where readers of committed transactions must stop: see `open_transactions`."""
+        transactions = self.producers.transactions
+        if not len(transactions):
+            return self.high_watermark
+        return max(transactions.stable_offset(self.high_watermark), self.log_start_offset)
+
+    @property
     def leader_epoch(self) -> LeaderEpoch:
         return LeaderEpoch(self.replica.standing.term)
 
@@ -184,12 +182,12 @@ class Partition:
     # -- append ---------------------------------------------------------------------------------
 
     def append(
-        self, records: memoryview, *, all_replicas: bool
+        self, records: memoryview, *, all_replicas: bool, guard: Guard | None = None
     ) -> Appended | asyncio.Task[Appended]:
         """Append the one batch in `records`, which is stamped in place.
 
         Usually done on return; a task if the records themselves must be looked at first. Batches
-        join the log in the order of the calls.
+        join the log in the order of the calls. `guard` lets a batch begin a transaction here.
         """
         self._check_leads()
         if all_replicas and self.config.min_insync_replicas > 1:
@@ -199,8 +197,8 @@ class Partition:
         if self._inspections or admission.wants_inspection(
             header, self.config, self._env.validation
         ):
-            return self._inspect_and_append(records)
-        return self._append_admitted(records, header, now_ms)
+            return self._inspect_and_append(records, guard)
+        return self._append_admitted(records, header, now_ms, guard)
 
     def _check_leads(self) -> None:
         if self.closed is not None:
@@ -216,27 +214,33 @@ class Partition:
                 f"{self.config.min_insync_replicas}"
             )
 
-    def _inspect_and_append(self, records: memoryview) -> asyncio.Task[Appended]:
+    def _inspect_and_append(
+        self, records: memoryview, guard: Guard | None
+    ) -> asyncio.Task[Appended]:
         """Look at the records in a worker thread, then append after all that was inspected before."""
         previous = self._inspections[-1] if self._inspections else None
-        task = self._env.loop.create_task(self._append_inspected(records, previous))
+        task = self._env.loop.create_task(self._append_inspected(records, previous, guard))
         self._inspections.append(task)
         task.add_done_callback(self._inspections.remove)
         return task
 
     async def _append_inspected(
-        self, records: memoryview, previous: asyncio.Task[Appended] | None
+        self,
+        records: memoryview,
+        previous: asyncio.Task[Appended] | None,
+        guard: Guard | None,
     ) -> Appended:
         stored = await self._env.loop.run_in_executor(None, admission.inspect, records, self.config)
         if previous is not None:
             await asyncio.wait([previous])
         self._check_leads()
-        return self._append_admitted(stored, read_header(stored), self._env.clock.wall_ms())
+        now_ms = self._env.clock.wall_ms()
+        return self._append_admitted(stored, read_header(stored), now_ms, guard)
 
     def _append_admitted(
-        self, records: memoryview, header: BatchHeader, now_ms: TimestampMs
+        self, records: memoryview, header: BatchHeader, now_ms: TimestampMs, guard: Guard | None
     ) -> Appended:
-        earlier = self.producers.judge(header)
+        earlier = self.producers.judge(header, guard)
         if earlier is not None:
             end_offset = Offset(earlier.base_offset + header.record_count)
             append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
@@ -244,7 +248,7 @@ class Partition:
         return self._store(records, header, now_ms)
 
     def append_own(self, batch: bytearray) -> Appended:
-        """Append a batch of the broker's own making (internal topics)."""
+        """Append a batch of the broker's own making (internal topics, markers)."""
         self._check_leads()
         view = memoryview(batch)
         return self._store(view, read_header(view), self._env.clock.wall_ms())
@@ -260,7 +264,7 @@ class Partition:
         stamp(records, 0, base_offset, epoch)
         header = header.stamped(base_offset, epoch)
         replica.append(records, header, now_ms)
-        self.producers.apply(header)
+        self.producers.apply(header, decode_marker(records) if header.is_control else None)
         end_offset = header.next_offset
         self._appended.append((end_offset, header.size_bytes))
         if self._unsynced_since_ms is None and not self._env.flush_always:
@@ -310,9 +314,10 @@ class Partition:
 
     def _lose_leadership(self) -> None:
         """What is not committed may yet be, or vanish: whoever waits asks the next leader."""
-        if self.log_end_offset > self.high_watermark:
+        if self._appended or self.log_end_offset > self.high_watermark:
             self._are_producers_stale = True
         self._appended.clear()
+        self.producers.transactions.drop_guards()
         self._fail_waiting(NotLeaderOrFollower(f"{self.name} is not led by this node any more"))
         self.wake()
 
@@ -334,7 +339,9 @@ class Partition:
 
     def appended(self, header: BatchHeader) -> None:
         if not self._are_producers_stale:
-            self.producers.apply(header)
+            self.producers.apply(
+                header, read_marker(self.log, header) if header.is_control else None
+            )
 
     def control(self, payload: bytes) -> None:
         offset = Offset(msgspec.msgpack.decode(payload, type=Trim).offset)
@@ -357,10 +364,13 @@ class Partition:
         self._env.standings.add(self)
 
     def _advance(self, offset: Offset, size_bytes: int) -> None:
+        if not self._watchers:
+            self.high_watermark = offset
+            return
+        has_transactions, stable_before = len(self.producers.transactions) > 0, self.stable_offset
         self.high_watermark = offset
-        if self._watchers:
-            for watcher in tuple(self._watchers):
-                watcher.committed(size_bytes)
+        is_stable = self.stable_offset > stable_before if has_transactions else None
+        tell_watchers(self._watchers, size_bytes, is_stable_moved=is_stable)
 
     def _fail_waiting(self, error: KafkaError) -> None:
         waiting, self._commits_awaited = self._commits_awaited, []
@@ -387,18 +397,22 @@ class Partition:
         if NO_EPOCH < believed < self.leader_epoch:
             raise FencedLeaderEpoch(f"{self.name} is at leader epoch {self.leader_epoch}")
 
-    def read(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> ReadResult:
-        """Committed batches from the one that holds `offset` on."""
+    def read(
+        self, offset: Offset, max_bytes: int, *, at_least_one: bool, stable_only: bool = False
+    ) -> ReadResult:
+        """Committed batches from the one that holds `offset` on; `stable_only`: none of a
+        transaction that is open, or behind its begin."""
         log = self.log
         if not log.log_start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
                 f"Offset {offset} of {self.name} is outside "
                 f"[{log.log_start_offset}, {self.high_watermark}]"
             )
+        limit_offset = self.stable_offset if stable_only else self.high_watermark
+        if offset >= limit_offset:
+            return ReadResult(_NO_RECORDS, offset)
         try:
-            return log.read(
-                offset, max_bytes, limit_offset=self.high_watermark, at_least_one=at_least_one
-            )
+            return log.read(offset, max_bytes, limit_offset=limit_offset, at_least_one=at_least_one)
         except CorruptMessage:
             self._env.replicas.damaged(self.replica)
             raise
@@ -466,6 +480,7 @@ class Partition:
         if self._are_producers_stale:
             return
         offset = self.log.log_end_offset
+        self.producers.transactions.aborted.drop_before(self.log_start_offset)
         self.log.save_snapshot(offset, self.producers.snapshot())
         self.producers.saved_offset = offset
         self.log.prune_snapshots(keep=SNAPSHOTS_KEPT)

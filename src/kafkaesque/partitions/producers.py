@@ -2,7 +2,7 @@
 
 The state is a fold of batch headers and nothing else, so it is rebuilt from the log: a new leader
 or a restarted broker knows exactly what a producer may retry. Rules: KIP-98, KIP-360 and Kafka's
-ProducerStateManager / ProducerAppendInfo.
+ProducerStateManager / ProducerAppendInfo. Their transactions are in `open_transactions`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,18 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kafkaesque.model.errors import InvalidProducerEpoch, OutOfOrderSequence
+from kafkaesque.model.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+)
 from kafkaesque.model.ids import NO_PRODUCER, Offset, ProducerEpoch, ProducerId, TimestampMs
-from kafkaesque.records.batch import SEQUENCE_MAX, BatchHeader
+from kafkaesque.partitions.markers import Marker
+from kafkaesque.partitions.open_transactions import Guard, OpenTransactions, Snapshot
+from kafkaesque.partitions.refusals import TransactionCoordinatorFenced
+from kafkaesque.records.batch import SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
+
+NO_COORDINATOR = -1
 
 BATCHES_REMEMBERED = 5
 """A producer may have this many batches in flight, so it may retry any of the last five
@@ -36,6 +45,8 @@ class Producer:
 
     epoch: ProducerEpoch
     last_seen_ms: TimestampMs
+    coordinator_epoch: int = NO_COORDINATOR
+    """Of the coordinator that ended its last transaction: an older one is not heard any more."""
     batches: deque[WrittenBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
     @property
@@ -47,6 +58,8 @@ class _Snapshot(msgspec.Struct, array_like=True):
     """(producer id, epoch, last seen, [(first sequence, last sequence, base offset, timestamp)])."""
 
     producers: list[tuple[int, int, int, list[tuple[int, int, int, int]]]]
+    coordinator_epochs: dict[int, int] = {}
+    transactions: Snapshot = msgspec.field(default_factory=Snapshot)
 
 
 class ProducerTable:
@@ -55,11 +68,12 @@ class ProducerTable:
     `saved_offset` is the offset of the newest snapshot: a restart folds the headers behind it.
     """
 
-    __slots__ = ("_producers", "saved_offset")
+    __slots__ = ("_producers", "saved_offset", "transactions")
 
     def __init__(self, saved_offset: Offset) -> None:
         self._producers: dict[ProducerId, Producer] = {}
         self.saved_offset = saved_offset
+        self.transactions = OpenTransactions()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -67,13 +81,98 @@ class ProducerTable:
     def items(self) -> Iterator[tuple[ProducerId, Producer]]:
         yield from self._producers.items()
 
-    def judge(self, header: BatchHeader) -> WrittenBatch | None:
+    def get(self, producer_id: ProducerId) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def judge(self, header: BatchHeader, guard: Guard | None = None) -> WrittenBatch | None:
         """None if the batch may be appended; the earlier batch if it is a retry of one.
 
-        Raises InvalidProducerEpoch for a fenced producer and OutOfOrderSequence for a gap.
+        Raises InvalidProducerEpoch for a fenced producer, OutOfOrderSequence for a gap, and
+        InvalidTransactionState for a batch that would begin a transaction and is not `guard`ed.
         """
         if header.producer_id == NO_PRODUCER:
             return None
+        earlier = self._judge_sequence(header)
+        if earlier is None and (header.attributes & TRANSACTIONAL_BIT or len(self.transactions)):
+            self._judge_transaction(header, guard)
+        return earlier
+
+    def needs_guard(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
+        """Whether a transactional batch would be the first of a transaction in this partition."""
+        known = self._producers.get(producer_id)
+        return (
+            known is None
+            or known.epoch != epoch
+            or self.transactions.first_offset(producer_id) is None
+        )
+
+    def check_writer(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, guard: Guard | None
+    ) -> None:
+        """May a coordinator write here in the transaction of a producer? Raises as `judge` does."""
+        known = self._producers.get(producer_id)
+        if known is not None and epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"Epoch {epoch} of producer {producer_id} is smaller than the last seen epoch "
+                f"{known.epoch}"
+            )
+        if self.needs_guard(producer_id, epoch):
+            self._check_guard(producer_id, guard)
+
+    def _check_guard(self, producer_id: ProducerId, guard: Guard | None) -> Guard:
+        if guard is None or not self.transactions.holds(producer_id, guard):
+            raise InvalidTransactionState("Record was not part of an ongoing transaction")
+        return guard
+
+    def _judge_transaction(self, header: BatchHeader, guard: Guard | None) -> None:
+        producer_id = header.producer_id
+        if not header.is_transactional:
+            if self.transactions.first_offset(producer_id) is not None:
+                raise InvalidTransactionState(
+                    f"Producer {producer_id} has a transaction open and wrote outside of it"
+                )
+            return
+        if not self.needs_guard(producer_id, header.producer_epoch):
+            return
+        held = self._check_guard(producer_id, guard)
+        if header.base_sequence > held.lowest_sequence:
+            raise OutOfOrderSequence(
+                f"Producer {producer_id} sent sequence {header.base_sequence} to a partition that "
+                f"still waits for {held.lowest_sequence}"
+            )
+
+    def judge_marker(
+        self,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        coordinator_epoch: int,
+        *,
+        is_epoch_new: bool,
+    ) -> bool:
+        """Whether the end of a transaction is to be appended; False if it is there already.
+
+        `is_epoch_new`: the marker's epoch is one that no record of its transaction has (KIP-890), so
+        an open transaction of that epoch is the next one. Raises InvalidProducerEpoch for a marker
+        that is too late, TransactionCoordinatorFenced for one of a coordinator that was replaced.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            return True
+        if coordinator_epoch < known.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"Coordinator epoch {coordinator_epoch} is older than {known.coordinator_epoch}"
+            )
+        is_same = is_epoch_new and epoch == known.epoch
+        if is_same and self.transactions.first_offset(producer_id) is None:
+            return False
+        if is_same or epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"A marker with epoch {epoch} of producer {producer_id} is too late: the partition "
+                f"is at epoch {known.epoch}"
+            )
+        return True
+
+    def _judge_sequence(self, header: BatchHeader) -> WrittenBatch | None:
         known = self._producers.get(header.producer_id)
         if known is None:
             # The producer's history may have expired with its segments: any sequence is taken.
@@ -97,20 +196,21 @@ class ProducerTable:
             ):
                 return batch
         expected = (known.last_sequence + 1) & SEQUENCE_MAX
-        if known.batches and header.base_sequence != expected:
+        if header.base_sequence != expected:
             raise OutOfOrderSequence(
                 f"Producer {header.producer_id} sent sequence {header.base_sequence} to a partition "
                 f"that expects {expected}"
             )
         return None
 
-    def apply(self, header: BatchHeader) -> None:
-        """Remember an appended batch."""
+    def apply(self, header: BatchHeader, marker: Marker | None = None) -> None:
+        """Remember an appended batch; `marker` is what a control batch says."""
         if header.producer_id == NO_PRODUCER:
             return
         known = self._producers.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch:
-            known = Producer(header.producer_epoch, header.max_timestamp)
+            coordinator_epoch = NO_COORDINATOR if known is None else known.coordinator_epoch
+            known = Producer(header.producer_epoch, header.max_timestamp, coordinator_epoch)
             self._producers[header.producer_id] = known
         known.last_seen_ms = header.max_timestamp
         if not header.is_control:
@@ -122,11 +222,22 @@ class ProducerTable:
                     header.max_timestamp,
                 )
             )
+            if header.attributes & TRANSACTIONAL_BIT:
+                self.transactions.wrote(header.producer_id, header.base_offset)
+        elif marker is not None:
+            known.coordinator_epoch = marker.coordinator_epoch
+            self.transactions.ended(
+                header.producer_id, header.base_offset, is_commit=marker.is_commit
+            )
 
     def expire(self, now_ms: TimestampMs, expiration_ms: int) -> None:
-        """Forget producers that were silent for longer than `expiration_ms`."""
+        """Forget producers that were silent for longer than `expiration_ms`, and have nothing open."""
         limit = now_ms - expiration_ms
-        expired = [pid for pid, known in self._producers.items() if known.last_seen_ms < limit]
+        expired = [
+            pid
+            for pid, known in self._producers.items()
+            if known.last_seen_ms < limit and self.transactions.first_offset(pid) is None
+        ]
         for producer_id in expired:
             del self._producers[producer_id]
 
@@ -144,16 +255,24 @@ class ProducerTable:
             )
             for producer_id, known in self._producers.items()
         ]
-        return msgspec.msgpack.encode(_Snapshot(rows))
+        coordinator_epochs = {
+            int(producer_id): known.coordinator_epoch
+            for producer_id, known in self._producers.items()
+            if known.coordinator_epoch != NO_COORDINATOR
+        }
+        return msgspec.msgpack.encode(
+            _Snapshot(rows, coordinator_epochs, self.transactions.snapshot())
+        )
 
     @classmethod
     def restore(cls, data: bytes, saved_offset: Offset) -> ProducerTable:
         """The table of `snapshot`; msgspec.DecodeError if the bytes are not one."""
         table = cls(saved_offset)
-        for producer_id, epoch, last_seen_ms, batches in msgspec.msgpack.decode(
-            data, type=_Snapshot
-        ).producers:
-            producer = Producer(ProducerEpoch(epoch), TimestampMs(last_seen_ms))
+        saved = msgspec.msgpack.decode(data, type=_Snapshot)
+        table.transactions = OpenTransactions.restore(saved.transactions)
+        for producer_id, epoch, last_seen_ms, batches in saved.producers:
+            coordinator_epoch = saved.coordinator_epochs.get(producer_id, NO_COORDINATOR)
+            producer = Producer(ProducerEpoch(epoch), TimestampMs(last_seen_ms), coordinator_epoch)
             for first, last, base_offset, timestamp in batches:
                 producer.batches.append(
                     WrittenBatch(first, last, Offset(base_offset), TimestampMs(timestamp))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 
 class BytesAwaited:
@@ -11,10 +12,15 @@ class BytesAwaited:
     One object watches any number of partitions; each tells it of every commit by `committed`.
     """
 
-    __slots__ = ("done", "missing_bytes")
+    __slots__ = ("done", "missing_bytes", "stable_only")
 
-    def __init__(self, missing_bytes: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, missing_bytes: int, loop: asyncio.AbstractEventLoop, *, stable_only: bool = False
+    ) -> None:
         self.missing_bytes = missing_bytes
+        self.stable_only = stable_only
+        """Whether it reads up to the last stable offset only: what a transaction that is open has
+        written is no news for it."""
         self.done: asyncio.Future[None] = loop.create_future()
 
     def committed(self, size_bytes: int) -> None:
@@ -26,3 +32,15 @@ class BytesAwaited:
         """Have the reader look again at once: enough bytes came, or a partition has gone."""
         if not self.done.done():
             self.done.set_result(None)
+
+
+def tell_watchers(
+    watchers: Iterable[BytesAwaited], size_bytes: int, *, is_stable_moved: bool | None
+) -> None:
+    """So many bytes were committed. `is_stable_moved` is None where no transaction holds anything
+    back; else it tells those who read only up to the last stable offset whether that has moved."""
+    for watcher in tuple(watchers):
+        if is_stable_moved is None or not watcher.stable_only:
+            watcher.committed(size_bytes)
+        elif is_stable_moved:
+            watcher.interrupt()

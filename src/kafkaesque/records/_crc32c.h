@@ -3,7 +3,8 @@
  * The instruction takes three cycles but a new one can begin in each, so three neighbouring blocks
  * are summed at once and joined afterwards: the checksum of A B is that of A, moved past as many
  * zero bytes as B has, xor that of B. Moving is linear in the 32 bits, so four small tables for
- * each of the two block sizes do it. Measured 21 GB/s for a batch of 16 kB (one stream: 8).
+ * each of the two block sizes do it. Measured 19 GB/s for 16 kB and for 1 MiB on a
+ * busy machine, where google_crc32c with its copy did 8 and 11.
  */
 #ifndef KAFKAESQUE_CRC32C_H
 #define KAFKAESQUE_CRC32C_H

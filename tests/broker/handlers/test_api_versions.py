@@ -30,10 +30,18 @@ def test_answer_tells_the_range_of_every_handler(broker: LocalBroker, version: i
     )
 
 
-def test_no_feature_is_promised(broker: LocalBroker) -> None:
+@pytest.mark.parametrize(("version", "supported"), [(3, []), (4, [("transaction.version", 0, 2)])])
+def test_transactions_of_the_new_flow_are_promised(
+    broker: LocalBroker, version: int, supported: list[tuple[str, int, int]]
+) -> None:
+    """A minimum of 0 has Java clients refuse the answer of version 3."""
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-    answer = broker.ask(request, 4)
-    assert (answer.supported_features, answer.finalized_features) == ([], [])
+    answer = broker.ask(request, version)
+    features = [(one.name, one.min_version, one.max_version) for one in answer.supported_features]
+    assert features == supported
+    (final,) = answer.finalized_features
+    assert (final.name, final.max_version_level) == ("transaction.version", 2)
+    assert answer.finalized_features_epoch == 0
 
 
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a.", "a_b", "é", "a/b"])

@@ -4,6 +4,7 @@ import pytest
 
 from broker.conftest import MakeBroker
 from broker.local_broker import LocalBroker, every_version
+from kafkaesque.wire.messages.find_coordinator import FindCoordinatorRequest
 from kafkaesque.wire.messages.init_producer_id import InitProducerIdRequest
 
 
@@ -62,12 +63,39 @@ def test_empty_transactional_id_is_refused(broker: LocalBroker) -> None:
     assert ask(broker, request("")) == (42, -1, -1)
 
 
+@pytest.fixture
+def coordinator(broker: LocalBroker) -> LocalBroker:
+    """Asking for a coordinator is what makes the topic that transactions live in."""
+    answer = broker.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)
+    assert [row.error_code for row in answer.coordinators] == [0]
+    return broker
+
+
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-def test_transaction_timeout_out_of_range_is_refused(broker: LocalBroker, timeout_ms: int) -> None:
-    assert ask(broker, request("t", timeout_ms)) == (50, -1, -1)
+def test_transaction_timeout_out_of_range_is_refused(
+    coordinator: LocalBroker, timeout_ms: int
+) -> None:
+    assert ask(coordinator, request("t", timeout_ms)) == (50, -1, -1)
+
+
+def test_transactional_id_without_its_topic_finds_no_coordinator(broker: LocalBroker) -> None:
+    assert ask(broker, request("t")) == (15, -1, -1)
 
 
 @pytest.mark.parametrize("version", every_version(InitProducerIdRequest))
-def test_transactional_producer_is_refused_for_good(broker: LocalBroker, version: int) -> None:
-    """The code that librdkafka, Java, aiokafka and kafka-python take as final."""
-    assert ask(broker, request("t"), version) == (53, -1, -1)
+def test_transactional_producer_keeps_its_id_and_raises_its_epoch(
+    coordinator: LocalBroker, version: int
+) -> None:
+    assert ask(coordinator, request("t"), version) == (0, 0, 0)
+    assert ask(coordinator, request("t"), version) == (0, 0, 1)
+    assert ask(coordinator, request("u"), version) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, 47), (4, 90), (5, 90)])
+def test_producer_of_an_older_epoch_is_fenced_with_the_code_of_its_version(
+    coordinator: LocalBroker, version: int, code: int
+) -> None:
+    for _ in range(3):
+        ask(coordinator, request("t"))
+    old = request("t", producer_id=0, producer_epoch=0)
+    assert ask(coordinator, old, version) == (code, -1, -1)

@@ -10,7 +10,7 @@ from broker.conftest import MakeBroker
 from broker.local_broker import HANDLERS, LocalBroker, every_version
 from kafkaesque.broker.handler import Call, CloseConnection
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.model.ids import Offset, TimestampMs
+from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
 from kafkaesque.records.batch import Codec, read_header, reseal
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.replication.flusher import Flusher
@@ -131,17 +131,15 @@ def test_zstd_needs_version_7(topic: LocalBroker) -> None:
     assert produce(topic, data, version=7).error_code == ErrorCode.NONE
 
 
-def test_transactional_producer_is_told_at_once(topic: LocalBroker) -> None:
-    data = PartitionProduceData(index=0, records=memoryview(sealed(b"1")))
-    request = ProduceRequest(
-        transactional_id="t",
-        acks=-1,
-        timeout_ms=1000,
-        topic_data=[TopicProduceData(name="a", partition_data=[data])],
+def test_transactional_batch_without_a_transactional_id_is_refused(topic: LocalBroker) -> None:
+    data = encode_batch(
+        [Record(Offset(0), TimestampMs(1), b"k", b"1")],
+        producer_id=ProducerId(1),
+        producer_epoch=ProducerEpoch(0),
+        base_sequence=0,
+        is_transactional=True,
     )
-    row = topic.ask(request, 9).responses[0].partition_responses[0]
-    assert row.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert "transactions" in row.error_message
+    assert produce(topic, data).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_internal_topic_is_not_for_clients(broker: LocalBroker) -> None:

@@ -40,12 +40,14 @@ public final class Conformance {
 
     private final String bootstrap;
     private final Admins admins;
+    private final Transactions transactions;
     private final Map<String, Handle> handles = new ConcurrentHashMap<>();
     private final ExecutorService workers = Executors.newCachedThreadPool();
 
     private Conformance(String bootstrap) {
         this.bootstrap = bootstrap;
         this.admins = new Admins(bootstrap);
+        this.transactions = new Transactions(bootstrap);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -101,7 +103,10 @@ public final class Conformance {
                 return JSON.nullNode();
             case "offset_for_time": return offsetForTime(request);
             case "watermarks": return watermarks(request);
-            default: return admins.perform(operation, request);
+            default:
+                return operation.startsWith("txn_")
+                        ? transactions.perform(operation, request)
+                        : admins.perform(operation, request);
         }
     }
 

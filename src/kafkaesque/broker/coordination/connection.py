@@ -317,18 +317,29 @@ class Connection(asyncio.Protocol):
                 self._query(xid, request)
 
     def _query(self, xid: int, query: Query) -> None:
+        refreshed = self._host.registries.refresh(queries.paths_of(query))
+        if refreshed is None:
+            self._reply(xid, *self._look(query))
+        else:
+            self._begin(xid, refreshed, lambda _: self._look(query))
+
+    def _look(self, query: Query) -> tuple[Code, bytes]:
         coordinator = self._host.coordinator
         reader = queries.Reader(
-            coordinator.machine, coordinator.watches, self, self._session_id, self._identities
+            coordinator.machine,
+            coordinator.watches,
+            self,
+            self._session_id,
+            self._identities,
+            coordinator.registry,
         )
         try:
             answer = queries.answer(reader, query)
         except CoordinationError as error:
-            self._reply(xid, error.code)
-            return
+            return error.code, b""
         for event in answer.missed:
             self.tell(event)
-        self._reply(xid, Code.OK, answer.body)
+        return Code.OK, answer.body
 
     def _authenticate(self, xid: int, request: Auth) -> None:
         try:

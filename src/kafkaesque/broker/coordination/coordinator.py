@@ -6,11 +6,12 @@ read from, the watches, and which connection holds which session.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from kafkaesque.coordination.machine import Machine, Outcome
 from kafkaesque.coordination.operations import NodeEvent
+from kafkaesque.coordination.registry import Leaf, Registry
 from kafkaesque.coordination.sessions import ExpiryClock
 from kafkaesque.coordination.watches import WatchTable
 from kafkaesque.model.clock import Clock
@@ -35,7 +36,15 @@ class Client(Protocol):
 class Coordinator:
     """One per server. Everything on one event loop."""
 
-    __slots__ = ("_by_session", "_clock", "_heard", "expiry", "machine", "watches")
+    __slots__ = (
+        "_by_session",
+        "_clock",
+        "_heard",
+        "expiry",
+        "machine",
+        "registry",
+        "watches",
+    )
 
     def __init__(self, machine: Machine, clock: Clock, expiry_slack_s: float = 0.0) -> None:
         """`expiry_slack_s`: how long a session heard on another server may be on its way here."""
@@ -45,6 +54,8 @@ class Coordinator:
         self.watches: WatchTable[Client] = WatchTable()
         self._by_session: dict[int, Client] = {}
         self._heard: set[int] = set()
+        self.registry: Registry | None = None
+        """What is shown beside the tree, if anything is."""
 
     # -- replicated.Applied ---------------------------------------------------------------------
 
@@ -109,6 +120,13 @@ class Coordinator:
         """The sessions heard since the last call."""
         heard, self._heard = self._heard, set()
         return heard
+
+    def show_registry(self, name: str, leaves: Mapping[str, Leaf]) -> None:
+        """Have the registry `name` be so, and tell whoever watches of what changed."""
+        if self.registry is None:
+            self.registry = Registry()
+        now_ms = self._clock.wall_ms()
+        self._tell(self.registry.show(name, leaves, self.machine.zxid, now_ms))
 
     def _tell(self, events: Iterable[NodeEvent]) -> None:
         for client, event in self.watches.trigger(events):

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
 
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.coordinator import Coordinator
 from kafkaesque.broker.coordination.replicated import Replicated
 from kafkaesque.broker.coordination.words import ServerCounts
 
-if TYPE_CHECKING:
-    from kafkaesque.broker.coordination.connection import Connection
+
+class Registries(Protocol):
+    """What keeps the registries true."""
+
+    def refresh(self, paths: Sequence[str]) -> Awaitable[None] | None:
+        """Before an answer about `paths`: None if the registries are as they should be now."""
+        ...
+
+    def tick(self) -> None:
+        """Now and then, for those who watch; never waits."""
+        ...
+
+
+class NoRegistries:
+    """Of a server that has none."""
+
+    def refresh(self, paths: Sequence[str]) -> None:
+        return None
+
+    def tick(self) -> None:
+        """There is nothing to do."""
+
+
+class Served(Protocol):
+    """A client's connection, as its server sees it."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def has_session(self) -> bool: ...
+
+    @property
+    def outstanding(self) -> int:
+        """Requests taken in and not answered yet."""
+        ...
+
+    def count_as_heard_if_held_back(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def end(self, reason: str) -> None: ...
 
 
 class Host(Protocol):
@@ -18,12 +58,13 @@ class Host(Protocol):
     coordinator: Coordinator
     replicated: Replicated
     counts: ServerCounts
+    registries: Registries
 
-    def accept(self, connection: Connection, address: str) -> str | None:
+    def accept(self, connection: Served, address: str) -> str | None:
         """None to serve the connection, or why it is refused."""
         ...
 
-    def lost(self, connection: Connection, address: str) -> None: ...
+    def lost(self, connection: Served, address: str) -> None: ...
 
     def wall_ms(self) -> int: ...
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.connection import Connection
 from kafkaesque.broker.coordination.coordinator import Coordinator
+from kafkaesque.broker.coordination.host import NoRegistries, Registries, Served
 from kafkaesque.broker.coordination.local_journal import JOURNAL_CONFIG, LocalJournal
 from kafkaesque.broker.coordination.replicated import NotCommitted, Replicated
 from kafkaesque.broker.coordination.words import ServerCounts, ServerView, answer_word
@@ -57,10 +58,11 @@ class CoordinationServer:
         self.replicated = replicated
         self.config = config
         self.counts = ServerCounts()
+        self.registries: Registries = NoRegistries()
         self._clock = clock
         self._failed = failed
         self._server: asyncio.Server | None = None
-        self._connections: dict[Connection, float] = {}
+        self._connections: dict[Served, float] = {}
         """With when each was accepted, by the monotonic clock."""
         self._by_address: Counter[str] = Counter()
         self._ticker: asyncio.Task[None] | None = None
@@ -75,8 +77,12 @@ class CoordinationServer:
         self._server = await loop.create_server(
             lambda: Connection(self, secrets.randbits(63)), host, port, backlog=_BACKLOG
         )
+        self.start_clockwork()
+
+    def start_clockwork(self) -> None:
+        """End sessions and reap nodes while leading, even without clients of its own."""
         self._ticked_s = self._clock.monotonic()
-        self._ticker = loop.create_task(self._run())
+        self._ticker = asyncio.get_running_loop().create_task(self._run())
 
     @property
     def address(self) -> tuple[str, int]:
@@ -88,6 +94,10 @@ class CoordinationServer:
     def role(self) -> str:
         """As `srvr` and `mntr` tell it."""
         return "leader" if self.replicated.is_leader else "follower"
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
 
     async def stop(self) -> None:
         """Accept nobody else and close all connections; sessions live on, for another server."""
@@ -102,6 +112,13 @@ class CoordinationServer:
         for connection in tuple(self._connections):
             connection.abort()
         await asyncio.sleep(0)
+
+    def abort(self) -> None:
+        """Nobody hears of this server any more; `stop` is still due."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.abort()
 
     # -- the clockwork --------------------------------------------------------------------------
 
@@ -130,6 +147,7 @@ class CoordinationServer:
             return
         if heard:
             self.replicated.touch_sessions(heard)
+        self.registries.tick()
         if not self.replicated.is_leader:
             self._term = None
             return
@@ -170,7 +188,7 @@ class CoordinationServer:
 
     # -- host.Host ------------------------------------------------------------------------------
 
-    def accept(self, connection: Connection, address: str) -> str | None:
+    def accept(self, connection: Served, address: str) -> str | None:
         config = self.config
         if not self.replicated.is_available:
             return "this server has no quorum"
@@ -183,7 +201,7 @@ class CoordinationServer:
         self._connections[connection] = self._clock.monotonic()
         return None
 
-    def lost(self, connection: Connection, address: str) -> None:
+    def lost(self, connection: Served, address: str) -> None:
         if self._connections.pop(connection, None) is None:
             return
         self._by_address[address] -= 1

@@ -17,10 +17,13 @@ from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.broker.stats import BrokerStats
 from kafkaesque.model.errors import ErrorCode
+from kafkaesque.transactions.types import NEW_FLOW
 from kafkaesque.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 SOFTWARE_KINDS_MAX: Final = 256
@@ -28,6 +31,8 @@ SOFTWARE_KINDS_MAX: Final = 256
 OTHER_SOFTWARE: Final = ("other", "other")
 _SOFTWARE_LENGTH_MAX: Final = 100
 _SOFTWARE_SINCE: Final = 3
+_ZERO_SINCE: Final = 4
+TRANSACTION_FEATURE: Final = "transaction.version"
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -42,6 +47,18 @@ def api_versions(context: Context, request: ApiVersionsRequest, call: Call) -> A
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, low, high in context.api_ranges()
+        ],
+        # A feature with a minimum of 0 may not be named before v4, or clients refuse the answer.
+        supported_features=[
+            SupportedFeatureKey(name=TRANSACTION_FEATURE, min_version=0, max_version=NEW_FLOW)
+        ]
+        if call.version >= _ZERO_SINCE
+        else [],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=TRANSACTION_FEATURE, max_version_level=NEW_FLOW, min_version_level=NEW_FLOW
+            )
         ],
     )
 

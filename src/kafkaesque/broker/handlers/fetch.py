@@ -33,9 +33,11 @@ from kafkaesque.broker.fetch_sessions import (
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.model.errors import KafkaError
 from kafkaesque.model.ids import Offset, TopicId
+from kafkaesque.partitions.open_transactions import AbortedIndex
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.waiting import BytesAwaited
 from kafkaesque.wire.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -73,8 +75,14 @@ async def _wait_and_read(
     wanted: Wanted,
     size_bytes: int,
 ) -> FetchResponse:
-    awaited = BytesAwaited(request.min_bytes - size_bytes, context.loop)
-    watched = [_find(context, call, key) for key, _ in wanted]
+    stable_only = request.isolation_level == READ_COMMITTED
+    missing_bytes = request.min_bytes - size_bytes
+    awaited = BytesAwaited(missing_bytes, context.loop, stable_only=stable_only)
+    try:
+        watched = [_find(context, call, key) for key, _ in wanted]
+    except KafkaError:
+        # This task starts a moment after the first look: one of them was lost meanwhile.
+        return _respond(session, incremental, _read_all(context, request, call, wanted)[0])
     for partition in watched:
         partition.watch(awaited)
     timer = context.loop.call_later(request.max_wait_ms / 1000, awaited.interrupt)
@@ -168,16 +176,32 @@ def _read_all(
             partition.check_epoch(asked.current_leader_epoch)
             offset = Offset(asked.fetch_offset)
             if total_bytes == 0 or max_bytes > 0:
-                read = partition.read(offset, max(max_bytes, 0), at_least_one=total_bytes == 0)
+                read = partition.read(
+                    offset,
+                    max(max_bytes, 0),
+                    at_least_one=total_bytes == 0,
+                    stable_only=committed_only,
+                )
                 row.records = read.records
                 total_bytes += len(read.records)
-            row.high_watermark = row.last_stable_offset = partition.high_watermark
+                if committed_only and len(aborted := partition.producers.transactions.aborted):
+                    row.aborted_transactions = _aborted(aborted, offset, read.next_offset)
+            row.high_watermark = partition.high_watermark
+            row.last_stable_offset = partition.stable_offset
             row.log_start_offset = partition.log_start_offset
         except KafkaError as error:
             failed = True
             row.error_code = error.code
         rows.append((key, asked, row))
     return rows, total_bytes, failed
+
+
+def _aborted(index: AbortedIndex, offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
+    """Whose records in what was read the consumer must leave out."""
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in index.between(offset, end_offset)
+    ]
 
 
 # -- answering ----------------------------------------------------------------------------------
@@ -209,9 +233,11 @@ def _has_news(asked: FetchedPartition, row: PartitionData) -> bool:
         or row.error_code != 0
         or asked.told_error
         or row.high_watermark != asked.told_high_watermark
+        or row.last_stable_offset != asked.told_stable_offset
         or row.log_start_offset != asked.told_log_start
     )
     asked.told_high_watermark = row.high_watermark
+    asked.told_stable_offset = row.last_stable_offset
     asked.told_log_start = row.log_start_offset
     asked.told_error = row.error_code != 0
     return news

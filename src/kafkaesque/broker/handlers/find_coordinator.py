@@ -6,10 +6,12 @@ v4  several keys in one request (KIP-699)
 v5  a newer error code for transactions
 v6  key type of share groups (KIP-932), which we do not have
 
-The first search for a group's coordinator creates the topic that groups live in.
+The first search for a coordinator creates the topic that its keys live in.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
@@ -19,9 +21,8 @@ from kafkaesque.model.errors import (
     ErrorCode,
     InvalidRequest,
     KafkaError,
-    TransactionalIdAuthorizationFailed,
 )
-from kafkaesque.partitions.group_hosts import GROUP_TOPIC
+from kafkaesque.partitions.coordinator_hosts import CoordinatorHosts
 from kafkaesque.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -38,12 +39,12 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if call.version >= _KEYS_SINCE else [request.key]
     try:
-        _refuse_unknown_types(request.key_type)
-        await _ensure_group_topic(context)
+        hosts = _hosts(context, request.key_type)
+        await _ensure_topic(context, hosts.topic)
     except KafkaError as error:
         found = [_refused(key, error) for key in keys]
     else:
-        found = [_find(context, key) for key in keys]
+        found = [_find(context, hosts, key) for key in keys]
     if call.version >= _KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=found)
     (only,) = found
@@ -56,21 +57,20 @@ async def find_coordinator(
     )
 
 
-def _refuse_unknown_types(key_type: int) -> None:
+def _hosts(context: Context, key_type: int) -> CoordinatorHosts[Any]:
+    if key_type == GROUP_KEY:
+        return context.groups
     if key_type == TRANSACTION_KEY:
-        # Final for every client; INVALID_REQUEST has librdkafka try again until it times out.
-        raise TransactionalIdAuthorizationFailed("This broker does not have transactions yet")
-    if key_type != GROUP_KEY:
-        raise InvalidRequest(f"This broker has no coordinators of type {key_type}")
+        return context.transactions.hosts
+    raise InvalidRequest(f"This broker has no coordinators of type {key_type}")
 
 
-def _find(context: Context, group_id: str) -> Coordinator:
-    index = context.groups.partition_of(group_id)
-    broker = context.cluster.leader_of(GROUP_TOPIC, index)
+def _find(context: Context, hosts: CoordinatorHosts[Any], key: str) -> Coordinator:
+    broker = context.cluster.leader_of(hosts.topic, hosts.partition_of(key))
     if broker is None:
-        return _refused(group_id, CoordinatorNotAvailable("The coordinator is not available."))
+        return _refused(key, CoordinatorNotAvailable("The coordinator is not available."))
     return Coordinator(
-        key=group_id,
+        key=key,
         node_id=broker.node_id,
         host=broker.host,
         port=broker.port,
@@ -85,12 +85,12 @@ def _refused(key: str, error: KafkaError) -> Coordinator:
     )
 
 
-async def _ensure_group_topic(context: Context) -> None:
-    if context.partitions.partition_count(GROUP_TOPIC):
+async def _ensure_topic(context: Context, topic: str) -> None:
+    if context.partitions.partition_count(topic):
         return
     config, broker_count = context.config, len(context.cluster.tables.brokers)
     wanted = WantedTopic(
-        GROUP_TOPIC,
+        topic,
         config.offsets_topic_num_partitions,
         min(config.offsets_topic_replication_factor, max(1, broker_count)),
         {

@@ -5,25 +5,31 @@ v3  the producer may name the id and epoch it has, to have the epoch raised (KIP
 v4  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH
 v5  a newer error code for transactions (KIP-890)
 
-Without a transactional id every request gets a new id, whatever the producer had before. Transactions
-are not offered. A transactional id is refused with the code that librdkafka, Java, aiokafka and
-kafka-python all take as final: any other has one of them ask again for ever.
+Without a transactional id every request gets a new id, whatever the producer had before. With one,
+whoever used it before is fenced, and its transaction aborted.
 """
 
 from __future__ import annotations
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
-from kafkaesque.model.errors import ErrorCode, KafkaError
+from kafkaesque.model.errors import ErrorCode, KafkaError, NotController
+from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, ProducerId
+from kafkaesque.transactions.types import InitAnswer, InitRequest, ProducerIdentity
 from kafkaesque.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_FENCED_SINCE = 4
 
 
 async def init_producer_id(
     context: Context, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse:
-    code = _refusal(request, context.config.transaction_max_timeout_ms)
-    if code is not ErrorCode.NONE:
-        return _refused(code)
+    if request.transactional_id == "":
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if (request.producer_id == -1) is not (request.producer_epoch == -1):
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return await _init_transactional(context, request, request.transactional_id, call)
     try:
         producer_id = await context.cluster.next_producer_id()
     except KafkaError:
@@ -35,16 +41,38 @@ async def init_producer_id(
     )
 
 
-def _refusal(request: InitProducerIdRequest, timeout_ms_max: int) -> ErrorCode:
-    if request.transactional_id == "":
-        return ErrorCode.INVALID_REQUEST
-    if (request.producer_id == -1) is not (request.producer_epoch == -1):
-        return ErrorCode.INVALID_REQUEST
-    if request.transactional_id is None:
-        return ErrorCode.NONE
-    if not 0 < request.transaction_timeout_ms <= timeout_ms_max:
-        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+async def _init_transactional(
+    context: Context, request: InitProducerIdRequest, transactional_id: str, call: Call
+) -> InitProducerIdResponse:
+    try:
+        context.transactions.check_caller(transactional_id, call)
+        host = context.transactions.hosts.of_key(transactional_id)
+        spare = NO_PRODUCER
+        if host.reading().wants_producer_id(transactional_id):
+            spare = await context.cluster.next_producer_id()
+        wanted = InitRequest(
+            transactional_id=transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            known=ProducerIdentity(
+                ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
+            ),
+            spare_producer_id=spare,
+        )
+        answer = await host.ask(
+            lambda registry, token, now: registry.init_producer(wanted, token, now), InitAnswer
+        )
+    except NotController:
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    except KafkaError as error:
+        return _refused(error.code)
+    if answer.error is not ErrorCode.NONE:
+        is_old = answer.error is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE
+        return _refused(ErrorCode.INVALID_PRODUCER_EPOCH if is_old else answer.error)
+    return InitProducerIdResponse(
+        error_code=ErrorCode.NONE,
+        producer_id=answer.producer.producer_id,
+        producer_epoch=answer.producer.epoch,
+    )
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:

@@ -1,7 +1,7 @@
 """ListOffsets, API key 2.
 
 v1  one offset instead of a list (v0 is gone)
-v2  isolation level: without transactions all committed records are visible to both levels
+v2  isolation level: whoever reads committed transactions only is told of none that is open
 v4  leader epochs (KIP-320)
 v6  flexible
 v7  timestamp -3: the record with the greatest timestamp (KIP-734)
@@ -30,6 +30,8 @@ from kafkaesque.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+READ_COMMITTED: Final = 1
+
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -50,6 +52,7 @@ SPECIAL_SINCE: Final = {
 
 def list_offsets(context: Context, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    stable_only = request.isolation_level == READ_COMMITTED
     for topic in request.topics:
         for asked in topic.partitions:
             answers = topics.setdefault(topic.name, {})
@@ -58,7 +61,8 @@ def list_offsets(context: Context, request: ListOffsetsRequest, call: Call) -> L
                 answers[index] = _refused(index, ErrorCode.INVALID_REQUEST)
                 continue
             try:
-                answers[index] = _find(context.partitions.get(topic.name, index), asked, call)
+                partition = context.partitions.get(topic.name, index)
+                answers[index] = _find(partition, asked, call, stable_only=stable_only)
             except KafkaError as error:
                 answers[index] = _refused(index, error.code)
     return ListOffsetsResponse(
@@ -70,14 +74,15 @@ def list_offsets(context: Context, request: ListOffsetsRequest, call: Call) -> L
 
 
 def _find(
-    partition: Partition, asked: ListOffsetsPartition, call: Call
+    partition: Partition, asked: ListOffsetsPartition, call: Call, *, stable_only: bool
 ) -> ListOffsetsPartitionResponse:
     index, timestamp = asked.partition_index, asked.timestamp
     if timestamp < 0 and call.version < SPECIAL_SINCE.get(timestamp, call.version + 1):
         return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
     partition.check_epoch(asked.current_leader_epoch)
+    end_offset = partition.stable_offset if stable_only else partition.high_watermark
     if timestamp == LATEST:
-        return _at(index, partition.high_watermark, partition.leader_epoch)
+        return _at(index, end_offset, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _at(index, partition.log_start_offset, _first_epoch(partition))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
@@ -88,7 +93,7 @@ def _find(
         found = partition.find_by_timestamp(TimestampMs(timestamp))
     # A record without a timestamp is never found by time: Java takes an offset with a negative
     # timestamp for a broken answer.
-    if found is None:
+    if found is None or found.offset >= end_offset:
         return _refused(index, ErrorCode.NONE)
     return _at(index, found.offset, found.leader_epoch, found.timestamp)
 

@@ -23,7 +23,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from kafkaesque.broker.context import Context
-from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.handler import Call, CloseConnection, handler
 from kafkaesque.broker.metadata_view import (
     CLUSTER_OPERATIONS,
     NO_LEADER,
@@ -104,13 +104,17 @@ async def _create_and_answer(
 def _answer(
     context: Context, request: MetadataRequest, rows: list[MetadataResponseTopic]
 ) -> MetadataResponse:
+    brokers = context.cluster.live_brokers()
+    if not brokers:
+        # A client that is told so forgets them all and has nobody left to ask.
+        raise CloseConnection("this broker has just started and does not know its cluster yet")
     controller_id = context.cluster.controller_id
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
             )
-            for broker in context.cluster.live_brokers()
+            for broker in brokers
         ],
         cluster_id=context.identity.cluster_id,
         controller_id=NO_LEADER if controller_id is None else controller_id,

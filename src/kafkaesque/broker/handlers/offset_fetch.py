@@ -4,7 +4,7 @@ v1   the oldest that is served
 v2   null topics: all of the group; an error of the whole answer
 v5   leader epoch (KIP-320)
 v6   flexible
-v7   require_stable (KIP-447): without transactions every offset is stable
+v7   require_stable (KIP-447): offsets that a transaction may yet change are refused
 v8   several groups in one request (KIP-709)
 v9   member id and epoch (KIP-848), which classic groups do not use
 v10  topics by id
@@ -35,7 +35,9 @@ _IDS_SINCE = 10
 
 def offset_fetch(context: Context, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
     if call.version >= _GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[_group(context, item, call) for item in request.groups])
+        return OffsetFetchResponse(
+            groups=[_group(context, item, call, request.require_stable) for item in request.groups]
+        )
     wanted = None
     if request.topics is not None:
         wanted = tuple(
@@ -46,7 +48,7 @@ def offset_fetch(context: Context, request: OffsetFetchRequest, call: Call) -> O
         found = (
             context.groups.of_group(request.group_id)
             .reading()
-            .fetch_offsets(request.group_id, wanted)
+            .fetch_offsets(request.group_id, wanted, require_stable=request.require_stable)
         )
     except KafkaError as error:
         return OffsetFetchResponse(error_code=error.code, topics=_refused(wanted, error.code))
@@ -89,14 +91,14 @@ def _refused(
 
 
 def _group(
-    context: Context, group: OffsetFetchRequestGroup, call: Call
+    context: Context, group: OffsetFetchRequestGroup, call: Call, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     try:
         registry = context.groups.of_group(group.group_id).reading()
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
     if group.topics is None:
-        found = registry.fetch_offsets(group.group_id, None)
+        found = registry.fetch_offsets(group.group_id, None, require_stable=require_stable)
         rows = [_row(context, topic, call) for topic in found]
     else:
         rows = [
@@ -107,6 +109,7 @@ def _group(
                 registry.fetch_offsets(
                     group.group_id,
                     (TopicToFetch(name, tuple(map(PartitionIndex, topic.partition_indexes))),),
+                    require_stable=require_stable,
                 )[0],
                 call,
             )

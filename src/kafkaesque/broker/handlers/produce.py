@@ -6,6 +6,8 @@ v7   zstd allowed
 v8   record_errors and error_message in the answer (KIP-467)
 v9   flexible
 v10  current leader in the answer (KIP-951): we are it
+v11  TRANSACTION_ABORTABLE
+v12  the request itself adds its partitions to the transaction (KIP-890)
 v13  topics by id
 
 Versions 0 to 2 are advertised and refused, as Apache Kafka 4 does: librdkafka before 2.11.1 takes
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Answer, Call, CloseConnection, Later, handler
+from kafkaesque.broker.transactional_produce import TransactionalRequest
 from kafkaesque.cluster.tables import INTERNAL_TOPICS
 from kafkaesque.model.errors import (
     ErrorCode,
@@ -33,7 +36,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import TopicId
 from kafkaesque.partitions.partition import Appended, Partition
-from kafkaesque.records.batch import CHECKSUMMED_POSITION, Codec
+from kafkaesque.records.batch import CHECKSUMMED_POSITION, TRANSACTIONAL_BIT, Codec
 from kafkaesque.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -58,7 +61,7 @@ class _Pending(NamedTuple):
     waits_for: asyncio.Task[Appended] | asyncio.Future[None]
 
 
-# By position, because every request makes these three: 0.7 instead of 2.6 microseconds.
+# By position, because every request makes these three: 0.5 instead of 3.0 microseconds.
 _make_row = constructor(
     PartitionProduceResponse,
     "index",
@@ -76,11 +79,18 @@ def produce(context: Context, request: ProduceRequest, call: Call) -> Answer | L
     topics: list[TopicProduceResponse] = []
     pending: list[_Pending] = []
     refusal = _refusal(request)
+    transactional = None
+    if request.transactional_id is not None:
+        transactional = TransactionalRequest(
+            context.transactions, request.transactional_id, call.version, context.loop
+        )
     for topic in request.topic_data:
         rows: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             if refusal is None:
-                rows.append(_begin(context, request.acks, call, topic, data, pending))
+                rows.append(
+                    _begin(context, request.acks, call, topic, data, pending, transactional)
+                )
             else:
                 rows.append(_refused(data, refusal))
         topics.append(_make_topic(topic.name, topic.topic_id, rows))
@@ -99,6 +109,7 @@ def _begin(
     topic: TopicProduceData,
     data: PartitionProduceData,
     pending: list[_Pending],
+    transactional: TransactionalRequest | None,
 ) -> PartitionProduceResponse:
     all_replicas = acks == ALL_REPLICAS
     try:
@@ -115,7 +126,11 @@ def _begin(
             )
         if call.version < _ZSTD_SINCE:
             _check_codec(records)
-        appended = partition.append(records, all_replicas=all_replicas)
+        if transactional is None:
+            _refuse_transaction(records)
+            appended = partition.append(records, all_replicas=all_replicas)
+        else:
+            appended = transactional.append(partition, records, all_replicas=all_replicas)
         if isinstance(appended, asyncio.Task):
             row = _make_row(data.index, 0, -1, -1, -1)
             pending.append(_Pending(row, partition, appended))
@@ -135,8 +150,6 @@ def _refusal(request: ProduceRequest) -> KafkaError | None:
     """What is wrong with the request as a whole; every partition is told."""
     if request.acks not in (-1, 0, 1):
         return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
-    if request.transactional_id is not None:
-        return TransactionalIdAuthorizationFailed("This broker does not have transactions yet")
     return None
 
 
@@ -149,6 +162,13 @@ def _refused(data: PartitionProduceData, error: KafkaError) -> PartitionProduceR
 def _check_codec(records: memoryview) -> None:
     if len(records) > _CODEC_POSITION and records[_CODEC_POSITION] & 7 == Codec.ZSTD:
         raise UnsupportedCompressionType(f"zstd needs Produce v{_ZSTD_SINCE}")
+
+
+def _refuse_transaction(records: memoryview) -> None:
+    if len(records) > _CODEC_POSITION and records[_CODEC_POSITION] & TRANSACTIONAL_BIT:
+        raise TransactionalIdAuthorizationFailed(
+            "A transactional batch in a request without a transactional id"
+        )
 
 
 class _Commits:

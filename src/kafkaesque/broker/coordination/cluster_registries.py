@@ -1,0 +1,246 @@
+"""The registries of document 002 as nodes: brokers, topics, controller and consumer groups.
+
+Kafka's own paths and forms, made from the tables of the cluster whenever somebody looks or watches.
+Consumer groups are known to their coordinators: those are asked, all brokers at once, for each look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kafkaesque.broker.coordination.coordinator import Coordinator
+from kafkaesque.cluster.cluster import Cluster
+from kafkaesque.coordination.paths import ROOT
+from kafkaesque.coordination.registry import Leaf, is_registry, touches_registry
+from kafkaesque.groups.subscription import subscribed_topics
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import ProtocolError
+from kafkaesque.model.ids import NodeId
+from kafkaesque.replication.peer_calls import PeerError
+from kafkaesque.textprotocol.group_protocol import Assignment, decode_assignment
+
+logger = logging.getLogger("kafkaesque.coordination")
+
+GROUPS: Final = 18
+"""Kind of call between brokers: the consumer groups that you coordinate."""
+CALL_SECONDS: Final = 2.0
+GROUPS_SECONDS: Final = 1.0
+"""How often groups are looked at while somebody watches them."""
+CONSUMERS: Final = "consumers"
+_OWNER_MARK: Final = 1 << 56
+
+
+class MemberRow(msgspec.Struct, array_like=True):
+    member_id: str
+    topics: list[str]
+    assignment: dict[str, list[int]]
+
+
+class GroupRow(msgspec.Struct, array_like=True):
+    group_id: str
+    members: list[MemberRow]
+    offsets: dict[str, dict[int, int]]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[GroupRow])
+
+
+class ClusterRegistries:
+    """Implements `host.Registries`."""
+
+    __slots__ = ("_clock", "_cluster", "_coordinator", "_gathered_s", "_gathering", "_shown")
+
+    def __init__(self, coordinator: Coordinator, cluster: Cluster, clock: Clock) -> None:
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._clock = clock
+        self._shown: object = None
+        """What the tables looked like when they were last shown."""
+        self._gathering: asyncio.Task[None] | None = None
+        self._gathered_s = clock.monotonic()
+
+    def refresh(self, paths: Sequence[str]) -> Awaitable[None] | None:
+        if not touches_registry(paths):
+            return None
+        self._show_tables()
+        if any(path in ("", ROOT) or _is_consumers(path) for path in paths):
+            return self._gather()
+        return None
+
+    def tick(self) -> None:
+        watched = [path for path in self._coordinator.watches.paths() if is_registry(path)]
+        if not watched:
+            return
+        self._show_tables()
+        now_s = self._clock.monotonic()
+        is_due = now_s - self._gathered_s >= GROUPS_SECONDS and self._gathering is None
+        if is_due and any(map(_is_consumers, watched)):
+            self._gathered_s = now_s
+            self._gathering = asyncio.get_running_loop().create_task(self._gather())
+            self._gathering.add_done_callback(self._gathered)
+
+    def _gathered(self, task: asyncio.Task[None]) -> None:
+        self._gathering = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the registry of consumers cannot be shown", exc_info=error)
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def _show_tables(self) -> None:
+        cluster = self._cluster
+        looks = (
+            cluster.journal.applied_index,
+            cluster.leaders.revision,
+            tuple(cluster.live_nodes()),
+            cluster.journal.replica.standing,
+        )
+        if looks == self._shown:
+            return
+        self._shown = looks
+        show = self._coordinator.show_registry
+        show("brokers", dict(self._brokers()))
+        show("cluster", {"/cluster/id": _leaf(version="1", id=cluster.links.me.cluster_id)})
+        epoch = cluster.journal.replica.standing.term
+        show("controller_epoch", {"/controller_epoch": Leaf(b"%d" % epoch)})
+        controller = cluster.controller_id
+        if controller is None or not cluster.is_up(controller):
+            show("controller", {})
+        else:
+            leaf = _leaf(_owner(controller), version=1, brokerid=controller)
+            show("controller", {"/controller": leaf})
+
+    def _brokers(self) -> Iterator[tuple[str, Leaf]]:
+        cluster = self._cluster
+        yield "/brokers/ids", Leaf(b"")
+        for broker in cluster.live_brokers():
+            endpoint = f"PLAINTEXT://{broker.host}:{broker.port}"
+            yield (
+                f"/brokers/ids/{broker.node_id}",
+                _leaf(
+                    _owner(broker.node_id),
+                    version=5,
+                    host=broker.host,
+                    port=broker.port,
+                    endpoints=[endpoint],
+                    listener_security_protocol_map={"PLAINTEXT": "PLAINTEXT"},
+                    rack=broker.rack,
+                    jmx_port=-1,
+                ),
+            )
+        yield "/brokers/topics", Leaf(b"")
+        epoch = cluster.journal.replica.standing.term
+        for name, topic in cluster.tables.by_name.items():
+            replicas = {str(n): list(p.replicas) for n, p in enumerate(topic.partitions)}
+            at = f"/brokers/topics/{name}"
+            yield at, _leaf(version=3, topic_id=str(topic.topic_id), partitions=replicas)
+            for number, partition in enumerate(topic.partitions):
+                told = cluster.leaders.of(partition.group_id)
+                is_led = told is not None and cluster.is_up(told.node_id)
+                yield (
+                    f"{at}/partitions/{number}/state",
+                    _leaf(
+                        version=1,
+                        controller_epoch=epoch,
+                        leader=told.node_id if told is not None and is_led else -1,
+                        leader_epoch=told.epoch if told is not None else -1,
+                        isr=list(told.in_sync) if told is not None else [],
+                    ),
+                )
+
+    # -- consumer groups -------------------------------------------------------------------------
+
+    async def _gather(self) -> None:
+        """Ask everyone. The groups of who does not answer are missing until it does."""
+        cluster = self._cluster
+        peers = [node for node in cluster.live_nodes() if node != cluster.node_id]
+        answers = await asyncio.gather(*map(self._ask, peers))
+        rows = {row.group_id: row for rows in answers for row in rows}
+        rows |= {row.group_id: row for row in self._own_groups()}
+        self._coordinator.show_registry(CONSUMERS, dict(_consumers(rows)))
+
+    async def _ask(self, node: NodeId) -> list[GroupRow]:
+        try:
+            return _decoder.decode(await self._cluster.links.call(node, GROUPS, b"", CALL_SECONDS))
+        except (PeerError, msgspec.MsgspecError) as error:
+            logger.info("broker %d does not tell its consumer groups: %s", node, error)
+            return []
+
+    def call(self, kind: int) -> bytes:
+        """What another broker asks."""
+        if kind != GROUPS:
+            raise ProtocolError(f"call of unknown kind {kind}")
+        return _encoder.encode(list(self._own_groups()))
+
+    def _own_groups(self) -> Iterator[GroupRow]:
+        for host in self._cluster.coordinators.groups:
+            registry = host.registry
+            if registry is None:
+                continue
+            for group in registry.describe_groups(list(registry.group_ids()), 0):
+                offsets = registry.committed_offsets(group.group_id)
+                yield GroupRow(
+                    group.group_id,
+                    [
+                        MemberRow(
+                            member.member_id,
+                            sorted(subscribed_topics(bytes(member.metadata)) or ()),
+                            _assignment(bytes(member.assignment)),
+                        )
+                        for member in group.members
+                    ],
+                    {
+                        topic: {int(n): int(value.offset) for n, value in found.items()}
+                        for topic, found in offsets.items()
+                    },
+                )
+
+
+def _assignment(data: bytes) -> Assignment:
+    """Of another protocol than consumers' nothing is known."""
+    try:
+        return decode_assignment(data)
+    except ProtocolError:
+        return {}
+
+
+def _consumers(rows: Mapping[str, GroupRow]) -> Iterator[tuple[str, Leaf]]:
+    yield "/consumers", Leaf(b"")
+    for row in rows.values():
+        if not row.group_id or "/" in row.group_id:
+            continue  # it cannot be a node's name
+        at = f"/consumers/{row.group_id}"
+        for part in ("ids", "owners", "offsets"):
+            yield f"{at}/{part}", Leaf(b"")
+        for member in row.members:
+            owner = _OWNER_MARK | hash(member.member_id) & 0xFFFFFFFF
+            subscription = dict.fromkeys(member.topics, 1)
+            yield (
+                f"{at}/ids/{member.member_id}",
+                _leaf(owner, version=1, pattern="static", subscription=subscription),
+            )
+            for topic, partitions in member.assignment.items():
+                for number in partitions:
+                    leaf = Leaf(member.member_id.encode(), owner)
+                    yield f"{at}/owners/{topic}/{number}", leaf
+        for topic, offsets in row.offsets.items():
+            for number, offset in offsets.items():
+                yield f"{at}/offsets/{topic}/{number}", Leaf(b"%d" % offset)
+
+
+def _owner(node_id: int) -> int:
+    return _OWNER_MARK | node_id
+
+
+def _leaf(owner: int = 0, **fields: object) -> Leaf:
+    return Leaf(json.dumps(fields, separators=(",", ":")).encode(), owner)
+
+
+def _is_consumers(path: str) -> bool:
+    return path == "/consumers" or path.startswith("/consumers/")

@@ -1,0 +1,189 @@
+"""One text client: a line in, its answer out, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from kafkaesque.broker.text.membership import Membership
+from kafkaesque.broker.text.reading import Subscription
+from kafkaesque.broker.text.requests import Asked, Requests
+from kafkaesque.cluster.operations import WantedTopic
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import KafkaError
+from kafkaesque.textprotocol import replies
+from kafkaesque.textprotocol.commands import (
+    HELP,
+    BadCommand,
+    Command,
+    Consume,
+    ForeignProtocol,
+    Help,
+    Publish,
+    Quit,
+    Subscribe,
+    Topics,
+    is_pattern,
+    matches,
+    parse,
+)
+from kafkaesque.textprotocol.messages import read_message
+from kafkaesque.textprotocol.pace import Pace
+from kafkaesque.textprotocol.partitioning import Turns, partition_of_key
+
+logger = logging.getLogger("kafkaesque.text")
+
+LINES_PER_SECOND: Final = 1000
+LINES_AT_ONCE: Final = 2000
+SUBSCRIPTIONS_MAX: Final = 16
+IDLE_SECONDS: Final = 600.0
+
+
+class TextConnection:
+    """`run` ends when the client does."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        requests: Requests,
+        turns: Turns,
+        clock: Clock,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._requests = requests
+        self._turns = turns
+        self._clock = clock
+        self._pace = Pace(LINES_PER_SECOND, LINES_AT_ONCE, clock.monotonic())
+        self._subscriptions: dict[str, Subscription] = {}
+
+    async def run(self) -> None:
+        try:
+            await self._say(replies.GREETING)
+            while (line := await self._next_line()) is not None:
+                if not await self._answer(line):
+                    break
+        except (ConnectionError, TimeoutError) as error:
+            logger.info("a text client is gone: %s", error)
+        finally:
+            for subscription in self._subscriptions.values():
+                await subscription.leave()
+            self._writer.close()
+
+    async def _next_line(self) -> str | None:
+        """None at the end of the client's words, or of our patience."""
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                line = await self._reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            line = error.partial
+        except asyncio.LimitOverrunError:
+            await self._say(replies.error("LINE_TOO_LONG", "a line is longer than the limit"))
+            return None
+        if not line:
+            return None
+        wait_s = self._pace.wait_s(self._clock.monotonic())
+        if wait_s:
+            await asyncio.sleep(wait_s)
+        return line.decode(errors="replace").strip("\r\n")
+
+    async def _answer(self, line: str) -> bool:
+        """False when that was the last."""
+        try:
+            command = parse(line)
+            if command is not None:
+                await self._carry_out(command)
+            return not isinstance(command, Quit)
+        except ForeignProtocol:
+            await self._say(replies.error("NOT_HTTP", "this is no web server"))
+            return False
+        except BadCommand as error:
+            await self._say(replies.error("BAD_COMMAND", str(error)))
+        except Asked as error:
+            await self._say(replies.error(error.code.name, str(error)))
+        except KafkaError as error:
+            await self._say(replies.error(error.code.name, str(error)))
+        return True
+
+    async def _carry_out(self, command: Command) -> None:
+        match command:
+            case Publish():
+                await self._publish(command)
+            case Subscribe():
+                await self._subscribe(command)
+            case Consume():
+                await self._consume(command)
+            case Topics(pattern):
+                await self._list_topics(pattern)
+            case Help():
+                await self._say(*HELP, replies.end(len(HELP)))
+            case Quit():
+                for subscription in self._subscriptions.values():
+                    await subscription.acknowledge()
+                await self._say(replies.BYE)
+
+    async def _publish(self, command: Publish) -> None:
+        message = read_message(command.message)
+        count = await self._requests.have_topic(command.topic)
+        if message.key is None:
+            partition = self._turns.take(command.topic, count)
+        else:
+            partition = partition_of_key(message.key, count)
+        now_ms = self._clock.wall_ms()
+        offset = await self._requests.produce(command.topic, partition, message, now_ms)
+        await self._say(replies.published(partition, offset))
+
+    async def _subscribe(self, command: Subscribe) -> None:
+        if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
+            raise BadCommand(f"a connection may have {SUBSCRIPTIONS_MAX} subscriptions")
+        if not is_pattern(command.topics):
+            await self._have_topic(command)
+        membership = Membership(self._requests, command)
+        membership.start()
+        name = f"s{len(self._subscriptions) + 1}"
+        # Entered before it has joined: should the client go meanwhile, it leaves with the others.
+        self._subscriptions[name] = Subscription(self._requests, membership)
+        try:
+            assignment = await membership.joined()
+        except Asked:
+            await self._subscriptions.pop(name).leave()
+            raise
+        await self._say(replies.subscribed(name, assignment))
+
+    async def _have_topic(self, command: Subscribe) -> None:
+        """A topic that is new gets as many partitions as were asked for."""
+        cluster = self._requests.cluster
+        wanted = command.partition_count
+        found = cluster.tables.by_name.get(command.topics)
+        if found is None and wanted is not None and cluster.config.auto_create_topics_enable:
+            refused = await cluster.create_topics([WantedTopic(command.topics, wanted)])
+            for error in refused.values():
+                raise error
+        count = await self._requests.have_topic(command.topics)
+        if wanted is not None and wanted > count:
+            raise BadCommand(f"{command.topics} has {count} partitions")
+
+    async def _consume(self, command: Consume) -> None:
+        subscription = self._subscriptions.get(command.subscription)
+        if subscription is None:
+            raise BadCommand(f"no subscription {command.subscription[:20]!r} on this connection")
+        shown = await subscription.consume(command)
+        lines = [replies.message(*place, record) for place, record in shown.messages]
+        await self._say(*lines, replies.end(len(lines), shown.more))
+
+    async def _list_topics(self, pattern: str) -> None:
+        tables = self._requests.cluster.tables
+        found = [
+            replies.topic_line(name, topic.partition_count)
+            for name, topic in sorted(tables.by_name.items())
+            if matches(pattern, name)
+        ]
+        await self._say(*found, replies.end(len(found)))
+
+    async def _say(self, *lines: str) -> None:
+        """Waits for a client that does not read."""
+        self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
+        async with asyncio.timeout(IDLE_SECONDS):
+            await self._writer.drain()

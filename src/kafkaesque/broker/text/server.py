@@ -1,0 +1,91 @@
+"""The text protocol's listener, and its service to other brokers' text clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kafkaesque.broker.text.connection import TextConnection
+from kafkaesque.broker.text.requests import SERVE, Requests
+from kafkaesque.cluster.cluster import Cluster
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import ProtocolError, check
+from kafkaesque.model.ids import NodeId
+from kafkaesque.textprotocol.commands import LINE_BYTES_MAX
+from kafkaesque.textprotocol.partitioning import Turns
+from kafkaesque.textprotocol.replies import error
+
+logger = logging.getLogger("kafkaesque.text")
+
+CONNECTIONS_MAX: Final = 256
+
+Serve = Callable[[bytes], Awaitable[bytes]]
+
+
+class TextServer:
+    """`connect` to the cluster, `start`, `stop`. Other brokers may ask without a listener here."""
+
+    __slots__ = ("_clock", "_requests", "_serve", "_server", "_tasks", "_turns")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._serve: Serve | None = None
+        self._requests: Requests | None = None
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = Turns()
+
+    def connect(self, cluster: Cluster, serve: Serve) -> None:
+        """`serve` answers a Kafka request on this broker."""
+        self._serve = serve
+        self._requests = Requests(cluster, serve)
+
+    async def start(self, host: str, port: int) -> None:
+        self._server = await asyncio.start_server(self._accept, host, port, limit=LINE_BYTES_MAX)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        check(self._server is not None and bool(self._server.sockets), "the server is not started")
+        host, port = self._server.sockets[0].getsockname()[:2]  # type: ignore[union-attr]
+        return host, port
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._tasks)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._tasks) >= CONNECTIONS_MAX or self._requests is None:
+            writer.write(f"{error('BUSY', 'too many connections')}\r\n".encode())
+            writer.close()
+            return
+        connection = TextConnection(reader, writer, self._requests, self._turns, self._clock)
+        task = asyncio.get_running_loop().create_task(connection.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            # One client's, whatever it is: the others go on.
+            logger.error("a text connection failed", exc_info=failure)
+
+    async def stop(self) -> None:
+        """Accept nobody else and let everybody go."""
+        if self._server is not None:
+            self._server.close()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- what other brokers ask ------------------------------------------------------------------
+
+    def call(self, node: NodeId, kind: int, body: bytes) -> Awaitable[bytes]:
+        if kind != SERVE or self._serve is None:
+            raise ProtocolError(f"call of unknown kind {kind}")
+        return self._serve(body)
+
+    def post(self, node: NodeId, kind: int, body: bytes) -> None:
+        raise ProtocolError(f"post of unknown kind {kind}")

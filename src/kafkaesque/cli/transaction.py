@@ -1,0 +1,165 @@
+"""`kafkaesque transaction`: ls, show, abort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.failures import usage
+from kafkaesque.cli.options import client_options, complete_topics, examples
+from kafkaesque.cli.render import Column, Screen, iso_time
+from kafkaesque.cli.topic import confirm
+from kafkaesque.cli.transaction_requests import (
+    abort_hanging,
+    describe,
+    fence,
+    list_transactions,
+    open_transactions,
+)
+
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+)
+LIST_COLUMNS = (
+    Column("transactional_id", "TRANSACTIONAL ID"),
+    Column("state", "STATE", "state"),
+    Column("producer_id", "PRODUCER", "count"),
+    Column("coordinator", "COORDINATOR", "count"),
+)
+OPEN_COLUMNS = (
+    Column("producer_id", "PRODUCER", "count"),
+    Column("producer_epoch", "EPOCH", "count"),
+    Column("start_offset", "FROM OFFSET", "count"),
+    Column("last_written", "LAST WRITTEN"),
+)
+
+
+@click.group()
+def transaction() -> None:
+    """Look into transactions, and end those that hang."""
+
+
+@transaction.command(
+    epilog=examples(
+        "kafkaesque transaction ls",
+        "kafkaesque transaction ls --state Ongoing --longer-than 60 --json",
+    )
+)
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these.")
+@click.option(
+    "--longer-than", type=float, default=None, metavar="SECONDS", help="Only those that run longer."
+)
+@client_options()
+def ls(
+    states: tuple[str, ...], longer_than: float | None, connection: Connection, screen: Screen
+) -> None:
+    """List transactional ids, with the state of each."""
+    duration_ms = -1 if longer_than is None else int(longer_than * 1000)
+    rows = list_transactions(connection, states, duration_ms)
+    screen.document(
+        {"transactions": rows}, lambda: screen.table(LIST_COLUMNS, rows, "no transactional ids")
+    )
+
+
+@transaction.command(
+    epilog=examples(
+        "kafkaesque transaction show payments-1",
+        "kafkaesque transaction show --topic orders --partition 3",
+    )
+)
+@click.argument("transactional_id", required=False)
+@click.option("--topic", shell_complete=complete_topics, help="What is open in a partition of it.")
+@click.option("--partition", type=int, default=None)
+@client_options()
+def show(
+    transactional_id: str | None,
+    topic: str | None,
+    partition: int | None,
+    connection: Connection,
+    screen: Screen,
+) -> None:
+    """Show one transactional id, or all that is open in a partition."""
+    _check_target(transactional_id, topic, partition)
+    if transactional_id is not None:
+        _show_one(describe(connection, transactional_id), screen)
+        return
+    rows = [_readable(row) for row in open_transactions(connection, topic or "", partition or 0)]
+    document = {"topic": topic, "partition": partition, "open": rows}
+    screen.document(document, lambda: screen.table(OPEN_COLUMNS, rows, "nothing is open"))
+
+
+@transaction.command(
+    epilog=examples(
+        "kafkaesque transaction abort payments-1",
+        "kafkaesque transaction abort --topic orders --partition 3 --producer-id 4711 --yes",
+    )
+)
+@click.argument("transactional_id", required=False)
+@click.option("--topic", shell_complete=complete_topics, help="Where a transaction hangs.")
+@click.option("--partition", type=int, default=None)
+@click.option("--producer-id", type=int, default=None, help="Whose; needed if several are open.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@client_options()
+def abort(
+    transactional_id: str | None,
+    topic: str | None,
+    partition: int | None,
+    producer_id: int | None,
+    yes: bool,
+    connection: Connection,
+    screen: Screen,
+) -> None:
+    """Abort a transaction: by its id, which also shuts out its producer, or where it hangs.
+
+    By its id the coordinator aborts it everywhere, and whoever used the id is fenced. One that hangs
+    is open in a partition although its coordinator knows it not; it is ended in that partition only.
+    """
+    _check_target(transactional_id, topic, partition)
+    if transactional_id is not None:
+        confirm(yes, f"Fence the producer of {transactional_id} and abort its transaction?")
+        found = fence(connection, transactional_id)
+        done: dict[str, Any] = {"transactional_id": transactional_id, **found}
+        screen.document(done, lambda: screen.note(f"{transactional_id} is fenced and aborted"))
+        return
+    where = f"{topic}-{partition}"
+    confirm(yes, f"Abort the transaction that is open in {where}?")
+    ended = abort_hanging(connection, topic or "", partition or 0, producer_id)
+    screen.document(
+        {"topic": topic, "partition": partition, "aborted": _readable(ended)},
+        lambda: screen.note(f"the transaction of producer {ended['producer_id']} in {where} ended"),
+    )
+
+
+def _check_target(transactional_id: str | None, topic: str | None, partition: int | None) -> None:
+    by_place = topic is not None and partition is not None
+    if (transactional_id is not None) == by_place or (topic is None) != (partition is None):
+        raise usage("name a transactional id, or give both --topic and --partition.")
+
+
+def _show_one(found: dict[str, Any], screen: Screen) -> None:
+    def fields() -> None:
+        started_ms = found["started_ms"]
+        screen.fields(
+            [
+                ("Transactional id", found["transactional_id"]),
+                ("State", found["state"]),
+                ("Producer", f"{found['producer_id']} in epoch {found['producer_epoch']}"),
+                ("Timeout", f"{found['timeout_ms']} ms"),
+                ("Started", iso_time(started_ms) if started_ms >= 0 else None),
+                ("Coordinator", found["coordinator"]),
+                ("Partitions", ", ".join(found["partitions"]) or None),
+            ]
+        )
+
+    screen.document(found, fields)
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "last_written": iso_time(row["last_written_ms"])}

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import confluent_kafka as ck
+import pytest
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def producer(kafka: str, topic: str, name: str) -> Iterator[ck.Producer]:
+    """With a transaction open in partition 0 of `topic`."""
+    made = ck.Producer({"bootstrap.servers": kafka, "transactional.id": name, "log_level": 0})
+    made.init_transactions(30)
+    made.begin_transaction()
+    made.produce(topic, b"a", partition=0)
+    assert made.flush(30) == 0
+    yield made
+    with suppress(ck.KafkaException):
+        made.purge()
+
+
+def test_transactions_are_listed_and_shown(
+    run: Run, producer: ck.Producer, topic: str, name: str
+) -> None:
+    rows = {
+        row["transactional_id"]: row
+        for row in run("transaction", "ls", "--json").json["transactions"]
+    }
+    assert rows[name]["state"] == "Ongoing"
+    assert run("transaction", "ls").out.splitlines()[0].startswith("TRANSACTIONAL-ID")
+    listed = run("transaction", "ls", "--state", "CompleteAbort", "--json").json["transactions"]
+    assert name not in [row["transactional_id"] for row in listed]
+    shown = run("transaction", "show", name, "--json").json
+    assert (shown["state"], shown["partitions"]) == ("Ongoing", [f"{topic}-0"])
+    assert "Ongoing" in run("transaction", "show", name).out
+    place = run("transaction", "show", "--topic", topic, "--partition", "0", "--json").json
+    assert [row["start_offset"] for row in place["open"]] == [0]
+
+
+def test_aborted_by_its_id_a_transaction_ends_and_its_producer_is_fenced(
+    run: Run, producer: ck.Producer, topic: str, name: str
+) -> None:
+    outcome = run("transaction", "abort", name, "--yes", "--json")
+    assert outcome.code == 0, outcome
+    assert outcome.json["producer_epoch"] > 0
+    with pytest.raises(ck.KafkaException):
+        producer.commit_transaction(30)
+    place = run("transaction", "show", "--topic", topic, "--partition", "0", "--json").json
+    assert place["open"] == []
+
+
+def test_transaction_that_hangs_is_ended_where_it_is(
+    run: Run, producer: ck.Producer, topic: str
+) -> None:
+    target = ("--topic", topic, "--partition", "0")
+    assert run("transaction", "abort", *target, "--yes").code == 0
+    assert run("transaction", "show", *target, "--json").json["open"] == []
+    assert run("transaction", "abort", *target, "--yes").code == 4
+
+
+def test_what_is_not_there_is_not_found_and_wrong_usage_is_told(run: Run, name: str) -> None:
+    assert run("transaction", "show", name).code == 4
+    assert run("transaction", "abort", name, "--yes").code == 4
+    assert run("transaction", "show", "--topic", name, "--partition", "0").code == 4
+    assert run("transaction", "show").code == 2
+    assert run("transaction", "show", name, "--topic", name, "--partition", "0").code == 2

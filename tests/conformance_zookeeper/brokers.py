@@ -1,0 +1,95 @@
+"""Three brokers of one cluster, each a process with a coordination listener on a port of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kafkaesque.faults.cluster_target import ClusterTarget
+from kafkaesque.testing.cluster_layout import HOST, ReservedPorts
+
+from .raw import RawClient
+from .waiting import eventually
+
+VARIABLE = "KAFKAESQUE_COORDINATION_LISTENER"
+COUNT = 3
+
+
+class Brokers:
+    """Between `with` and its end; ports stay the same over restarts."""
+
+    def __init__(self, directory: Path) -> None:
+        self._ports = ReservedPorts(COUNT)
+        self.target = ClusterTarget(
+            directory, count=COUNT, environment=lambda node: {VARIABLE: self.address(node)}
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self.target.start(*self.target.nodes)
+            self.wait_until_all_vote()
+        except BaseException:
+            self.target.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.target.close()
+        self._ports.close()
+
+    def address(self, node: int) -> str:
+        return f"{HOST}:{self._ports.numbers[node]}"
+
+    @property
+    def addresses(self) -> str:
+        """Of all, as a ZooKeeper client wants them."""
+        return ",".join(map(self.address, range(COUNT)))
+
+    def node_at(self, port: int) -> int:
+        return self._ports.numbers.index(port)
+
+    def pause(self, node: int) -> None:
+        self.target.pause(node)
+
+    def resume(self, node: int) -> None:
+        self.target.resume(node)
+
+    def kill(self, *nodes: int) -> None:
+        self.target.kill(*nodes)
+
+    def start(self, *nodes: int) -> None:
+        self.target.start(*nodes)
+
+    def modes(self) -> dict[int, str]:
+        """leader or follower, of those that answer."""
+        found: dict[int, str] = {}
+        for node in self.target.awake:
+            try:
+                with RawClient(self.address(node)) as client:
+                    client.send_raw(b"srvr")
+                    lines = client.read_all().decode().splitlines()
+            except OSError:
+                continue
+            for line in lines:
+                if line.startswith("Mode: "):
+                    found[node] = line.removeprefix("Mode: ")
+        return found
+
+    def leader(self) -> int:
+        """The one that leads, as soon as there is exactly one."""
+
+        def look() -> list[int]:
+            leaders = [node for node, mode in self.modes().items() if mode == "leader"]
+            return leaders if len(leaders) == 1 else []
+
+        return eventually(look)[0]
+
+    def wait_until_all_vote(self) -> None:
+        """Whoever has not joined the coordination group yet does not know its newest command."""
+        eventually(lambda: sorted(self.modes().values()) == ["follower", "follower", "leader"])

@@ -1,0 +1,142 @@
+"""The registries of document 002, read with kazoo from three brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.protocol.states import WatchedEvent
+from kazoo.retry import KazooRetry
+
+from .brokers import Brokers
+from .waiting import Collected, eventually
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("ZOOKEEPER", "brokers") != "brokers",
+    reason="about brokers of ours; run without ZOOKEEPER",
+)
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with Brokers(tmp_path_factory.mktemp("brokers")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(brokers: Brokers) -> Iterator[KazooClient]:
+    made = KazooClient(
+        hosts=brokers.address(0), connection_retry=KazooRetry(max_tries=-1, delay=0.1)
+    )
+    made.start(timeout=15)
+    yield made
+    made.stop()
+    made.close()
+
+
+def produce(brokers: Brokers, topic: str, count: int = 10) -> None:
+    producer = Producer({"bootstrap.servers": brokers.target.bootstrap_servers})
+    for number in range(count):
+        producer.produce(topic, str(number))
+    assert producer.flush(30) == 0
+
+
+def test_brokers_topics_and_controller_are_nodes(brokers: Brokers, client: KazooClient) -> None:
+    produce(brokers, "seen")
+    assert sorted(client.get_children("/brokers/ids")) == ["0", "1", "2"]
+    data, stat = client.get("/brokers/ids/1")
+    told = json.loads(data)
+    assert f"{told['host']}:{told['port']}" == brokers.target.network.address(1)
+    assert stat.ephemeralOwner != 0
+    assert "seen" in client.get_children("/brokers/topics")
+    replicas = json.loads(client.get("/brokers/topics/seen")[0])["partitions"]["0"]
+    state = json.loads(client.get("/brokers/topics/seen/partitions/0/state")[0])
+    assert sorted(replicas) == [0, 1, 2]
+    assert state["leader"] == brokers.target.leader_of(("seen", 0))
+    assert json.loads(client.get("/controller")[0])["brokerid"] == brokers.target.controller
+    assert int(client.get("/controller_epoch")[0]) > 0
+    names = set(client.get_children("/"))
+    assert {"brokers", "cluster", "consumers", "controller", "zookeeper"} <= names
+    assert client.get("/")[1].numChildren == len(names)
+
+
+def test_watch_fires_when_a_topic_comes(brokers: Brokers, client: KazooClient) -> None:
+    events: Collected[WatchedEvent] = Collected()
+    client.get_children("/brokers/topics", watch=events)
+    produce(brokers, "new-one")
+    (event,) = events.wait(1)
+    assert (event.type, event.path) == ("CHILD", "/brokers/topics")
+    assert "new-one" in client.get_children("/brokers/topics")
+
+
+def test_nobody_writes_to_a_registry(client: KazooClient) -> None:
+    with pytest.raises(NoAuthError):
+        client.create("/brokers/ids/9", b"me too")
+    with pytest.raises(NoAuthError):
+        client.set("/controller", b"me")
+    with pytest.raises(NoAuthError):
+        client.delete("/brokers/topics")
+    transaction = client.transaction()
+    transaction.create("/fine")
+    transaction.create("/brokers/mine")
+    assert any(isinstance(result, NoAuthError) for result in transaction.commit())
+    assert client.exists("/fine") is None
+    with pytest.raises(NoNodeError):
+        client.get("/brokers/mine")
+    acls, _ = client.get_acls("/brokers")
+    assert [(acl.perms, acl.id.scheme) for acl in acls] == [(1, "world")]
+
+
+def test_consumer_group_is_seen_on_every_broker(brokers: Brokers) -> None:
+    produce(brokers, "read-by-group", 5)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": brokers.target.bootstrap_servers,
+            "group.id": "registered",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["read-by-group"])
+    read = 0
+    while read < 5:
+        message = consumer.poll(30)
+        assert message is not None
+        read += message.error() is None
+    consumer.commit(asynchronous=False)
+    for node in range(3):
+        client = KazooClient(hosts=brokers.address(node))
+        client.start(timeout=15)
+        (member,) = client.get_children("/consumers/registered/ids")
+        shown = json.loads(client.get(f"/consumers/registered/ids/{member}")[0])
+        assert shown["subscription"] == {"read-by-group": 1}
+        owner = client.get("/consumers/registered/owners/read-by-group/0")[0]
+        assert owner.decode() == member
+        assert client.get("/consumers/registered/offsets/read-by-group/0")[0] == b"5"
+        if node == 2:
+            gone: Collected[WatchedEvent] = Collected()
+            client.get_children("/consumers/registered/ids", watch=gone)
+            consumer.close()
+            gone.wait(1)
+            assert client.get_children("/consumers/registered/ids") == []
+        client.stop()
+        client.close()
+
+
+def test_broker_that_dies_leaves_the_registry(brokers: Brokers, client: KazooClient) -> None:
+    events: Collected[WatchedEvent] = Collected()
+    assert client.exists("/brokers/ids/2", watch=events) is not None
+    brokers.kill(2)
+    (event,) = events.wait(1)
+    assert (event.type, event.path) == ("DELETED", "/brokers/ids/2")
+    assert sorted(client.get_children("/brokers/ids")) == ["0", "1"]
+    back: Collected[WatchedEvent] = Collected()
+    assert client.exists("/brokers/ids/2", watch=back) is None
+    brokers.start(2)
+    back.wait(1, timeout_s=30)
+    eventually(lambda: sorted(client.get_children("/brokers/ids")) == ["0", "1", "2"])

@@ -1,0 +1,19 @@
+"""Recorded scripts of the coordinator's rules; `REWRITE=1 pytest tests/transactions` records anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.testing.script import run_script
+
+from .interpreter import Interpreter
+
+SCRIPTS = sorted((Path(__file__).parent.parent / "scripts" / "transactions").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_script_gives_the_recorded_output(path: Path) -> None:
+    run_script(path, Interpreter().execute, rewrite="REWRITE" in os.environ)
