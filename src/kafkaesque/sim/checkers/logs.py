@@ -69,7 +69,9 @@ class BatchWaitsForControl(Checker):
         last = self._last.get(key, NO_INDEX)
         if not fact.is_batch:
             self._last[key] = index
-        elif NO_INDEX < last < index and last in view.truth.terms:
+        elif index <= last:
+            self._last[key] = NO_INDEX  # cut since, and now the place of a batch
+        elif last > NO_INDEX and last in view.truth.terms:
             text = f"{view} writes {index}, control entry {last} is not durable"
             require(view.truth.is_durable(last), "batch waits for control", text)
 
