@@ -54,7 +54,7 @@ class Registry:
                 wanted.setdefault(path, Leaf(b""))
         present = self._below(top)
         events: list[NodeEvent] = []
-        for path in sorted(present - wanted.keys(), key=len, reverse=True):
+        for path in sorted(present - wanted.keys(), key=lambda path: (-len(path), path)):
             self._remove(path, zxid, events)
         for path in sorted(wanted, key=len):
             self._put(path, wanted[path], zxid, now_ms, events)
