@@ -26,6 +26,7 @@ from kafkaesque.partitions.changes import Changes
 from kafkaesque.partitions.loading import load_producers, log_config
 from kafkaesque.partitions.partition import Environment, Partition
 from kafkaesque.raft.messages import AppendResponse, PreVoteResponse, VoteResponse
+from kafkaesque.raft.types import Role
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.replication.flusher import Flusher
 from kafkaesque.replication.opening import open_replica
@@ -120,8 +121,8 @@ async def open_rig(
     )
     replicas.add(partition.replica)
     partition.replica.campaign()
-    for other in members[1:]:
-        await elect_with(partition, other)
+    if members[1:]:
+        await elect_with(partition, members[1])
     while not partition.leads:
         await env.standings.take()
     calls.entered.clear()
@@ -155,17 +156,16 @@ async def elect_with(partition: Partition, voter: MemberId) -> None:
     replica = partition.replica
     me = replica.raft.status().node_id
 
-    async def settled() -> None:
-        for _ in range(50):
-            await asyncio.sleep(0.001)
+    async def becomes(role: Role) -> None:
+        while replica.standing.role is not role:
+            await asyncio.sleep(0)  # a turn of the loop: the vote is being synced
 
-    await settled()
+    await becomes(Role.PRE_CANDIDATE)
     replica.step(PreVoteResponse(voter, me, replica.standing.term, True))
-    await settled()
+    await becomes(Role.CANDIDATE)
     replica.step(VoteResponse(voter, me, replica.standing.term, True))
-    await settled()
+    await becomes(Role.LEADER)
     acknowledge(partition, voter)
-    await settled()
 
 
 def acknowledge(partition: Partition, voter: MemberId) -> None:

@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -50,7 +51,7 @@ def now_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-class _Worker:
+class _Worker(ABC):
     """A thread that works until `end`."""
 
     def __init__(self, addresses: Sequence[str], story: Story, seed: int) -> None:
@@ -80,8 +81,9 @@ class _Worker:
         except Exception as error:  # noqa: BLE001 - raised again where the thread is joined
             self._failure = error
 
+    @abstractmethod
     def _work(self) -> None:
-        raise NotImplementedError
+        """One operation of this client."""
 
     def _some_address(self) -> str:
         return self._random.choice(self._addresses)

@@ -10,7 +10,6 @@ from broker.local_broker import LocalBroker, every_version
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call
 from kafkaesque.broker.handlers.describe_quorum import describe_quorum, quorum_response
-from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.cluster.quorum_info import QuorumInfo, QuorumNode, QuorumReplica
 from kafkaesque.model.errors import NotController
 from kafkaesque.model.ids import NodeId, Offset, TimestampMs
@@ -111,7 +110,6 @@ def test_broker_that_does_not_lead_the_controller_says_so() -> None:
     assert (answer.error_code, answer.error_message, answer.topics) == (41, "elsewhere", [])
 
 
-@pytest.mark.skipif(not hasattr(Cluster, "describe_quorum"), reason="no quorum without Raft")
 @pytest.mark.parametrize("version", every_version(DescribeQuorumRequest))
 def test_lone_broker_answers_as_kafka_does(broker: LocalBroker, version: int) -> None:
     answer = broker.ask(asked(METADATA), version)

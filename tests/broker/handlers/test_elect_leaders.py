@@ -12,7 +12,6 @@ from broker.local_broker import LocalBroker, every_version
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call
 from kafkaesque.broker.handlers.elect_leaders import elect_leaders
-from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.cluster.commands import CreateTopic
 from kafkaesque.cluster.refusals import (
     ElectionNotNeeded,
@@ -143,7 +142,6 @@ def test_failure_of_the_whole_is_told_for_each() -> None:
     assert rows(answer) == [("a", [(0, 41, "elsewhere"), (1, 41, "elsewhere")])]
 
 
-@pytest.mark.skipif(not hasattr(Cluster, "elect_leaders"), reason="no elections without Raft")
 @pytest.mark.parametrize("version", every_version(ElectLeadersRequest))
 def test_lone_broker_answers_as_kafka_does(broker: LocalBroker, version: int) -> None:
     """Recorded from Apache Kafka 4.3.1."""

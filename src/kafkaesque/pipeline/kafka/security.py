@@ -13,6 +13,7 @@ import hmac
 import re
 import secrets
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -120,17 +121,18 @@ def sasl_exchange(security: Security, nonce: str | None = None) -> SaslClient:
     )
 
 
-class SaslClient:
+class SaslClient(ABC):
     """Messages of one authentication: `first`, then `answer` to each until `is_done`."""
 
     is_done = False
 
+    @abstractmethod
     def first(self) -> bytes:
-        raise NotImplementedError
+        """What to begin with."""
 
+    @abstractmethod
     def answer(self, challenge: bytes) -> bytes | None:
         """What to send next, or None when nothing more is due. KafkaRefused if it is a cheat."""
-        raise NotImplementedError
 
 
 class Plain(SaslClient):
