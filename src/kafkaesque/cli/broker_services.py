@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import click
+
 from kafkaesque.cli.failures import usage
 from kafkaesque.cli.side_ports import SIDE_PORTS, side_ports
 from kafkaesque.cli.supervisor import Service, Supervisor
@@ -17,6 +19,22 @@ HOST = "127.0.0.1"
 REPLICATED_FROM = 3
 """With this many brokers any one of them may die, so topics get what makes use of it."""
 REPLICATED_DEFAULTS = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+
+
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("kafkaesque-data"),
+    show_default=True,
+    help="Directory of all data and logs; kept from one run to the next.",
+)
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9092,
+    show_default=True,
+    help="Kafka port of the first broker, the next ones follow; 0 takes free ones.",
+)
 
 
 def shared_settings(

@@ -17,6 +17,8 @@ from kafkaesque.cli.broker_services import (
     HOST,
     bootstrap_servers,
     broker_services,
+    data_option,
+    port_option,
     shared_settings,
     start_brokers,
 )
@@ -56,20 +58,8 @@ OWN_SETTINGS = frozenset(
     show_default=True,
     help="How many.",
 )
-@click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("kafkaesque-data"),
-    show_default=True,
-    help="Directory of all data and logs; kept from one run to the next.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=9092,
-    show_default=True,
-    help="Kafka port of the first broker, the next ones follow; 0 takes free ones.",
-)
+@data_option
+@port_option
 @click.option(
     "--set",
     "assignments",

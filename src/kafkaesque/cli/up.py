@@ -18,6 +18,8 @@ from kafkaesque.cli.broker_services import (
     HOST,
     bootstrap_servers,
     broker_services,
+    data_option,
+    port_option,
     shared_settings,
     start_brokers,
 )
@@ -49,13 +51,7 @@ class Wanted:
         "kafkaesque up --json | jq .services",
     )
 )
-@click.option(
-    "--data",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("kafkaesque-data"),
-    show_default=True,
-    help="Directory of all data and logs; kept from one run to the next.",
-)
+@data_option
 @click.option(
     "--brokers",
     type=click.IntRange(1, 9),
@@ -63,13 +59,7 @@ class Wanted:
     show_default=True,
     help="How many brokers.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=9092,
-    show_default=True,
-    help="Kafka port of the first broker, the next ones follow; 0 takes free ones.",
-)
+@port_option
 @click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
