@@ -135,11 +135,20 @@ def test_flush_never_shows_and_acknowledges_from_the_page_cache(tmp_path: Path) 
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
             appended = append(rig.partition, batch(b"a"))
-            commit = rig.partition.commit(appended, all_replicas=True)
-            assert commit is not None
-            await commit
             assert rig.partition.high_watermark == 1
+            assert rig.partition.commit(appended, all_replicas=True) is None
             assert rig.calls.count == 0
+
+    run(story())
+
+
+def test_readers_of_a_lone_broker_are_told_of_a_write_that_needs_no_sync(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            watcher = BytesAwaited(1, asyncio.get_running_loop())
+            rig.partition.watch(watcher)
+            append(rig.partition, batch(b"a"))
+            await watcher.done
 
     run(story())
 
@@ -148,9 +157,8 @@ def test_flush_messages_syncs_before_the_last_of_them_is_acknowledged(tmp_path: 
     async def story() -> None:
         config = TopicConfig(flush_messages=2)
         async with open_rig(tmp_path, config, flush_always=False) as rig:
-            first = rig.partition.commit(append(rig.partition, batch(b"a")), all_replicas=True)
-            assert first is not None
-            await first
+            first = append(rig.partition, batch(b"a"))
+            assert rig.partition.commit(first, all_replicas=True) is None
             assert rig.partition.log.synced_offset == 0
             second = append(rig.partition, batch(b"b"), all_replicas=False)
             commit = rig.partition.commit(second, all_replicas=False)

@@ -23,6 +23,7 @@ from kafkaesque.records.batch import (
     MAGIC_POSITION,
     BatchHeader,
     Codec,
+    plain_header,
     read_header,
     verify_crc,
 )
@@ -39,6 +40,17 @@ _CODECS = {
 
 def admit(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> BatchHeader:
     """The header of the one batch in `records`, or the KafkaError that refuses it."""
+    header = plain_header(
+        records,
+        min(config.max_message_bytes, config.segment_bytes),
+        now_ms - config.message_timestamp_before_max_ms,
+        now_ms + config.message_timestamp_after_max_ms,
+    )
+    return _judge(records, config, now_ms) if header is None else header
+
+
+def _judge(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> BatchHeader:
+    """Rule by rule, to say which one is broken."""
     header = _read_whole(records)
     if header.size_bytes > config.max_message_bytes:
         raise MessageTooLarge(
@@ -111,7 +123,7 @@ def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: Timestam
 
 def wants_inspection(header: BatchHeader, config: TopicConfig, validation: str) -> bool:
     """Whether the records themselves must be looked at before the append."""
-    if config.is_compacted or validation == "full":
+    if validation == "full" or config.is_compacted:
         return True
     return config.compression_type != "producer" and _stored_codec(config, header) != header.codec
 

@@ -65,6 +65,7 @@ SNAPSHOTS_KEPT = 2
 """The newest may lie beyond what a crash leaves of the log; the one before it then serves."""
 
 _NO_RECORDS = memoryview(b"")
+_make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
 
 WIDE_CHECK_SECONDS = 0.005
 """How often it is looked whether more than a majority have a record. min.insync.replicas above a
@@ -176,7 +177,7 @@ class Partition:
         """Raise unless this node is certain to lead the partition at this moment."""
         if self.closed is not None:
             raise self.closed
-        if not self._env.replicas.may_serve(self.replica):
+        if not self.replica.leads_alone and not self._env.replicas.may_serve(self.replica):
             raise NotLeaderOrFollower(f"{self.name} is not led by this node")
 
     # -- append ---------------------------------------------------------------------------------
@@ -189,14 +190,14 @@ class Partition:
         Usually done on return; a task if the records themselves must be looked at first. Batches
         join the log in the order of the calls. `guard` lets a batch begin a transaction here.
         """
-        self._check_leads()
-        if all_replicas and self.config.min_insync_replicas > 1:
+        if not self.replica.leads_alone or self.closed is not None:
+            self._check_leads()
+        config, env = self.config, self._env
+        if all_replicas and config.min_insync_replicas > 1:
             self._check_in_sync()
-        now_ms = self._env.clock.wall_ms()
-        header = admission.admit(records, self.config, now_ms)
-        if self._inspections or admission.wants_inspection(
-            header, self.config, self._env.validation
-        ):
+        now_ms = env.clock.wall_ms()
+        header = admission.admit(records, config, now_ms)
+        if self._inspections or admission.wants_inspection(header, config, env.validation):
             return self._inspect_and_append(records, guard)
         return self._append_admitted(records, header, now_ms, guard)
 
@@ -260,16 +261,19 @@ class Partition:
             stamp_append_time(records, 0, append_time)
             header = read_header(records)
         replica = self.replica
-        base_offset, epoch = replica.next_offset, self.leader_epoch
-        stamp(records, 0, base_offset, epoch)
-        header = header.stamped(base_offset, epoch)
-        replica.append(records, header, now_ms)
+        base_offset = replica.next_offset
+        header = stamp(records, header, base_offset, LeaderEpoch(replica.standing.term))
+        is_committed = replica.append(records, header, now_ms)
         self.producers.apply(header, decode_marker(records) if header.is_control else None)
         end_offset = header.next_offset
-        self._appended.append((end_offset, header.size_bytes))
+        if is_committed:
+            self._advance(end_offset, header.size_bytes)
+        else:
+            self._appended.append((end_offset, header.size_bytes))
         if self._unsynced_since_ms is None and not self._env.flush_always:
             self._unsynced_since_ms = now_ms
-        return Appended(base_offset, end_offset, append_time, self.log_start_offset)
+        log_start_offset = replica.entries.log.log_start_offset
+        return _make_tuple(Appended, (base_offset, end_offset, append_time, log_start_offset))
 
     def commit(self, appended: Appended, *, all_replicas: bool) -> asyncio.Future[None] | None:
         """What an acknowledgement of `appended` must wait for; None if it is due now.
@@ -277,11 +281,14 @@ class Partition:
         With one replica acks=1 waits for the commit too: clients count on reading back what a lone
         broker acknowledged, as they can with Apache Kafka.
         """
+        is_committed = appended.end_offset <= self.high_watermark
+        min_insync = self.config.min_insync_replicas
+        if is_committed and min_insync == 1:
+            return None
         must_commit = all_replicas or self.replica.is_alone
         if not must_commit:
             return None
-        is_committed = appended.end_offset <= self.high_watermark
-        if self.config.min_insync_replicas > len(self.replica.membership.voters) // 2 + 1:
+        if min_insync > len(self.replica.membership.voters) // 2 + 1:
             return self._env.loop.create_task(self._widely_held(appended.end_offset))
         if is_committed:
             return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkaesque.model.errors import check
+from kafkaesque.model.errors import InvariantBroken, check
 from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.clock import Jitter
 from kafkaesque.raft.config import RaftConfig
@@ -101,6 +101,22 @@ class Raft:
         if leader is None or self._is_mute:
             return Refusal.NOT_LEADER
         return leader.refusal(size_bytes)
+
+    @property
+    def may_append_alone(self) -> bool:
+        """Whether `append_alone` may be called now."""
+        role = self._transitions.role
+        return isinstance(role, Leader) and not self._is_mute and role.may_append_alone
+
+    def append_alone(self) -> LogIndex:
+        """The next DATA entry of a sole voter, which the driver has written already and need not
+        sync: it is committed and applied, and no Ready will tell of it. Its index."""
+        role = self._transitions.role
+        if not isinstance(role, Leader):
+            raise InvariantBroken("an entry was appended by one who does not lead")
+        index = role.append_alone()
+        self._applied_index = self._handed_committed = index
+        return index
 
     def propose_membership(self, change: MembershipChange) -> LogIndex:
         """Append a MEMBERSHIP entry; its index. Raises Refused."""

@@ -109,6 +109,25 @@ class Leader:
             return Refusal.OVERLOADED
         return None
 
+    @property
+    def may_append_alone(self) -> bool:
+        """Nobody else has to hear of the next entry, and nothing is under way before it."""
+        state = self._state
+        return (
+            state.is_sole_voter
+            and state.is_term_confirmed
+            and state.log.is_all_durable
+            and not state.is_quiesced
+        )
+
+    def append_alone(self) -> LogIndex:
+        """The driver has the next DATA entry as safe as it need be: that is a majority of one."""
+        state = self._state
+        index = state.log.append_durable(state.term)
+        state.commit_index = state.matched_index = index
+        self._idle_ticks = 0
+        return index
+
     def propose_membership(self, change: MembershipChange) -> LogIndex | Refusal:
         state = self._state
         if self.transfer_target is not None:

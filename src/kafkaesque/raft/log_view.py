@@ -116,6 +116,19 @@ class LogView:
         check(entries[0].term >= self.last_term, "terms fall along the log")
         self._tail.extend(entries)
 
+    @property
+    def is_all_durable(self) -> bool:
+        """Nothing waits to be handed out, written or synced."""
+        return not self._tail and self._snapshot is None and self._truncate_from is None
+
+    def append_durable(self, term: Term) -> LogIndex:
+        """An entry that storage has already. Only while all before it are durable, too."""
+        index = self._tail_first
+        self._handed_index = index
+        self._tail_first = LogIndex(index + 1)
+        self._base_term = term
+        return index
+
     def truncate_from(self, index: LogIndex) -> None:
         """Entries from `index` on are void, the driver's too where it has them."""
         check(self.first_index <= index <= self.last_index, "cut outside the log")

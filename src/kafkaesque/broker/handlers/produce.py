@@ -49,6 +49,8 @@ from kafkaesque.wire.messages.produce import (
 from kafkaesque.wire.native import constructor
 
 ALL_REPLICAS = -1
+_ACKS = (ALL_REPLICAS, 0, 1)
+_NO_TRANSACTIONAL_ID = "A transactional batch in a request without a transactional id"
 _ZSTD_SINCE = 7
 _CODEC_POSITION = CHECKSUMMED_POSITION + 1
 
@@ -78,7 +80,7 @@ def produce(context: Context, request: ProduceRequest, call: Call) -> Answer | L
     """Begin all appends now, so that pipelined requests keep their order; wait for commits if asked."""
     topics: list[TopicProduceResponse] = []
     pending: list[_Pending] = []
-    refusal = _refusal(request)
+    refusal = None if request.acks in _ACKS else _unknown_acks(request.acks)
     transactional = None
     if request.transactional_id is not None:
         transactional = TransactionalRequest(
@@ -127,7 +129,8 @@ def _begin(
         if call.version < _ZSTD_SINCE:
             _check_codec(records)
         if transactional is None:
-            _refuse_transaction(records)
+            if len(records) > _CODEC_POSITION and records[_CODEC_POSITION] & TRANSACTIONAL_BIT:
+                raise TransactionalIdAuthorizationFailed(_NO_TRANSACTIONAL_ID)
             appended = partition.append(records, all_replicas=all_replicas)
         else:
             appended = transactional.append(partition, records, all_replicas=all_replicas)
@@ -146,11 +149,8 @@ def _begin(
         return _refused(data, error)
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
-    """What is wrong with the request as a whole; every partition is told."""
-    if request.acks not in (-1, 0, 1):
-        return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
-    return None
+def _unknown_acks(acks: int) -> KafkaError:
+    return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {acks}")
 
 
 def _refused(data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
@@ -162,13 +162,6 @@ def _refused(data: PartitionProduceData, error: KafkaError) -> PartitionProduceR
 def _check_codec(records: memoryview) -> None:
     if len(records) > _CODEC_POSITION and records[_CODEC_POSITION] & 7 == Codec.ZSTD:
         raise UnsupportedCompressionType(f"zstd needs Produce v{_ZSTD_SINCE}")
-
-
-def _refuse_transaction(records: memoryview) -> None:
-    if len(records) > _CODEC_POSITION and records[_CODEC_POSITION] & TRANSACTIONAL_BIT:
-        raise TransactionalIdAuthorizationFailed(
-            "A transactional batch in a request without a transactional id"
-        )
 
 
 class _Commits:
