@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkaesque.model.errors import InvariantBroken, check
+from kafkaesque.model.errors import check
 from kafkaesque.model.ids import MemberId
 from kafkaesque.raft.clock import Jitter
 from kafkaesque.raft.config import RaftConfig
@@ -108,15 +108,13 @@ class Raft:
         role = self._transitions.role
         return isinstance(role, Leader) and not self._is_mute and role.may_append_alone
 
-    def append_alone(self) -> LogIndex:
-        """The next DATA entry of a sole voter, which the driver has written already and need not
-        sync: it is committed and applied, and no Ready will tell of it. Its index."""
-        role = self._transitions.role
-        if not isinstance(role, Leader):
-            raise InvariantBroken("an entry was appended by one who does not lead")
-        index = role.append_alone()
-        self._applied_index = self._handed_committed = index
-        return index
+    def append_alone(self, last_index: LogIndex) -> None:
+        """DATA entries of a sole voter up to `last_index`, which the driver has written already and
+        need not sync: they are committed and applied, and no Ready will tell of them."""
+        check(self.may_append_alone, "a node that is not alone appended as if it were")
+        self._leader().append_alone(last_index)
+        self._handed_committed = last_index
+        self.applied(last_index)
 
     def propose_membership(self, change: MembershipChange) -> LogIndex:
         """Append a MEMBERSHIP entry; its index. Raises Refused."""

@@ -120,13 +120,12 @@ class Leader:
             and not state.is_quiesced
         )
 
-    def append_alone(self) -> LogIndex:
-        """The driver has the next DATA entry as safe as it need be: that is a majority of one."""
+    def append_alone(self, last_index: LogIndex) -> None:
+        """The driver has entries up to there as safe as they need be: that is a majority of one."""
         state = self._state
-        index = state.log.append_durable(state.term)
-        state.commit_index = state.matched_index = index
+        state.log.append_durable(last_index, state.term)
+        state.commit_to(last_index)
         self._idle_ticks = 0
-        return index
 
     def propose_membership(self, change: MembershipChange) -> LogIndex | Refusal:
         state = self._state

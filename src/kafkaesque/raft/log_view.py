@@ -121,13 +121,12 @@ class LogView:
         """Nothing waits to be handed out, written or synced."""
         return not self._tail and self._snapshot is None and self._truncate_from is None
 
-    def append_durable(self, term: Term) -> LogIndex:
-        """An entry that storage has already. Only while all before it are durable, too."""
-        index = self._tail_first
-        self._handed_index = index
-        self._tail_first = LogIndex(index + 1)
+    def append_durable(self, last_index: LogIndex, term: Term) -> None:
+        """Entries that storage has already. Only while all before them are durable, too."""
+        check(self.is_all_durable and last_index >= self._tail_first, "appended behind a gap")
+        self._handed_index = last_index
+        self._tail_first = LogIndex(last_index + 1)
         self._base_term = term
-        return index
 
     def truncate_from(self, index: LogIndex) -> None:
         """Entries from `index` on are void, the driver's too where it has them."""

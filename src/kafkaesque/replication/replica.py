@@ -132,12 +132,12 @@ class Replica:
         self.standing: Standing = raft.standing
         self.leads_alone = False
         """Leads, is the only member, and nothing is under way: so it was seen, and nothing but
-        appends has happened since. False says nothing."""
+        appends has happened since, of which Raft was not told yet. False says nothing."""
         self._around = around
         self._owner = owner
         self._proposals: list[Proposal] = []
         """Appended in this turn, and proposed together at its end, or before anything else that
-        Raft hears of: it must not think of the log otherwise than it is."""
+        Raft hears of."""
         self._unwritten: deque[_Unwritten] = deque()
         """Readies with something to write, the first perhaps in part."""
         self._held_end_offset = Offset(0)
@@ -174,11 +174,14 @@ class Replica:
         Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has changed.
         """
         if self.leads_alone or self._sees_itself_alone():
-            # Without a sync that is due, a write is a commit.
-            unsynced = header.next_offset - self.entries.log.synced_offset
-            if unsynced < self.flush_messages:
-                self._append_alone(records, header, now_ms)
+            # Without a sync that is due, a write is a commit. Raft is told in passing.
+            entries = self.entries
+            if header.next_offset - entries.log.synced_offset < self.flush_messages:
+                batch = _make_tuple(BatchPayload, (records, header))
+                next_index = LogIndex(entries.last_index + 1)
+                entries.append_batch(next_index, self.standing.term, batch, now_ms)
                 return True
+            self._be_as_others()
         size_bytes = header.size_bytes
         for proposal in self._proposals:
             size_bytes += proposal.size_bytes
@@ -200,23 +203,28 @@ class Replica:
         return False
 
     def _sees_itself_alone(self) -> bool:
+        if self.flush_messages == 1:
+            return False  # every write is synced before it counts
         is_idle = not self._proposals and self._is_gate_open and self.is_leader
         self.leads_alone = is_idle and self.raft.may_append_alone
         return self.leads_alone
 
-    def _append_alone(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
-        index = LogIndex(self.entries.last_index + 1)
-        payload = _make_tuple(BatchPayload, (records, header))
-        self.entries.append_batch(index, self.standing.term, payload, now_ms)
-        self._committed_index = self.raft.append_alone()
-
     def _touch(self) -> None:
-        """Something else than an append: `process` it soon."""
-        self.leads_alone = False
+        """Something else than an append alone: `process` it soon."""
+        self._be_as_others()
         self._around.touch(self)
 
-    def _propose(self) -> None:
-        """Tell Raft of what was appended."""
+    def _be_as_others(self) -> None:
+        """Tell Raft of what was appended without it."""
+        if self.leads_alone:
+            self.leads_alone = False
+            if self.entries.last_index > self._committed_index:
+                self._committed_index = self.entries.last_index
+                self.raft.append_alone(self._committed_index)
+
+    def _tell_raft(self) -> None:
+        """Of what was appended: it must not think of the log otherwise than it is."""
+        self._be_as_others()
         if self._proposals:
             proposals, self._proposals = self._proposals, []
             self.raft.propose(proposals)
@@ -224,6 +232,8 @@ class Replica:
     @property
     def last_index(self) -> LogIndex:
         """Of the last entry that was appended here, or told by a leader."""
+        if self.leads_alone:
+            return self.entries.last_index
         return LogIndex(self.raft.last_index + len(self._proposals))
 
     @property
@@ -232,7 +242,7 @@ class Replica:
 
     def propose_control(self, payload: bytes) -> LogIndex:
         """Replicate a fact about the group that takes no offset. Raises as `append` does."""
-        self._propose()
+        self._tell_raft()
         self._refuse(self.raft.refusal(len(payload)))
         index = self.raft.propose((Proposal(payload, len(payload)),))
         self._touch()
@@ -240,7 +250,7 @@ class Replica:
 
     def propose_membership(self, change: MembershipChange) -> LogIndex:
         """Raises Refused."""
-        self._propose()
+        self._tell_raft()
         index = self.raft.propose_membership(change)
         self._touch()
         return index
@@ -249,26 +259,28 @@ class Replica:
         """Ask which index a linearizable read has to wait for; `tell` is called from `process`
         once a majority has confirmed this leader. Never if leadership is lost before: the owner
         hears of that by `stands`. Raises Refused."""
-        self._propose()
+        self._tell_raft()
         self.raft.read_index(tell)
         self._touch()
 
     def transfer_leadership(self, target: MemberId) -> None:
         """Raises Refused."""
-        self._propose()
+        self._tell_raft()
         self.raft.transfer_leadership(target)
         self._touch()
 
     def campaign(self) -> None:
+        self._tell_raft()
         self.raft.campaign()
         self._touch()
 
     def resign(self) -> None:
-        self._propose()
+        self._tell_raft()
         self.raft.resign()
         self._touch()
 
     def status(self) -> Status:
+        self._tell_raft()
         return self.raft.status()
 
     @property
@@ -277,29 +289,30 @@ class Replica:
 
     def has_committed(self, index: LogIndex) -> bool:
         """Whether the entry is in the log and committed, as far as this node knows."""
+        self._tell_raft()
         return self.entries.first_index <= index <= self._committed_index
 
     def is_held_by(self, index: LogIndex, count: int) -> bool:
         """Whether so many voters, this leader included, have the entry on disk."""
-        status = self.raft.status()
+        status = self.status()
         held = [status.durable_index] if status.node_id in status.membership.voters else []
         held += [peer.match_index for peer in status.peers.values() if not peer.is_learner]
         return sum(match >= index for match in held) >= count
 
     def in_sync(self) -> list[MemberId]:
         """Voters that answer and lack little; empty unless leader."""
-        return self.raft.status().in_sync(IN_SYNC_LAG_ENTRIES_MAX)
+        return self.status().in_sync(IN_SYNC_LAG_ENTRIES_MAX)
 
     # -- what the node brings ----------------------------------------------------------------------
 
     def step(self, message: Message) -> None:
         if self._failure is None:
-            self._propose()
+            self._tell_raft()
             self.raft.step(message)
             self._touch()
 
     def tick(self) -> None:
-        self._propose()
+        self._tell_raft()
         self.raft.tick()
         if self.raft.has_handed_over and not self.raft.is_transferring:
             # The successor did not come. With that word on its way nobody's silence can be relied
@@ -322,22 +335,22 @@ class Replica:
 
     @property
     def _lags_behind_majority(self) -> bool:
-        status = self.raft.status()
+        status = self.status()
         return status.majority_index > status.durable_index
 
     def peer_unreachable(self, member: MemberId) -> None:
-        self._propose()
+        self._tell_raft()
         self.raft.peer_unreachable(member)
         self._touch()
 
     def peer_reachable(self, member: MemberId) -> None:
+        self._tell_raft()
         self.raft.peer_reachable(member)
         self._touch()
 
     def process(self) -> None:
         """Do all there is to do now."""
-        self.leads_alone = False
-        self._propose()
+        self._tell_raft()
         while self._failure is None and (ready := self.raft.ready()) is not None:
             self._handle(ready)
             if ready.is_only_messages:
@@ -473,7 +486,7 @@ class Replica:
             self._around.journal.synced_position, self.entries.log.synced_offset
         )
         if token is not None:
-            self._propose()
+            self._tell_raft()
             self.raft.synced(token)
             self._touch()
 
@@ -504,7 +517,7 @@ class Replica:
         if self._failure is not None:
             return
         self._failure = error
-        self.leads_alone = False
+        self._tell_raft()
         self._proposals.clear()
         self._owner.failed(error)
         self.raft.storage_failed()
