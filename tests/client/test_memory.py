@@ -8,10 +8,13 @@ from collections.abc import Awaitable
 import pytest
 
 from kafkaesque.client.memory import MemoryLog
+from kafkaesque.client.memory_reader import MemoryReader
 from kafkaesque.client.ports import (
+    Assignment,
     DeliveryFailed,
     LogError,
     LogWriter,
+    OffsetGone,
     Record,
     Subscription,
     TransactionsUnsupported,
@@ -19,6 +22,7 @@ from kafkaesque.client.ports import (
     WriterOptions,
 )
 from kafkaesque.events.topics import TopicSpec
+from kafkaesque.model.ids import Offset, PartitionIndex, TopicPartition
 
 TOPIC = TopicSpec("t", 2, "k", "d")
 TRANSACTIONAL = WriterOptions(transactional_id="w")
@@ -110,6 +114,52 @@ def test_members_of_a_group_share_the_partitions() -> None:
         shares = [await reader.read() for reader in readers]
         assert all(shares)
         assert sum(map(len, shares)) == 100
+
+    asyncio.run(story())
+
+
+def test_member_that_the_group_went_on_without_has_lost_its_places() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        heard: list[str] = []
+
+        class Listener:
+            async def assigned(self, places: frozenset[TopicPartition]) -> None:
+                heard.append(f"assigned {len(places)}")
+
+            async def revoked(self, places: frozenset[TopicPartition]) -> None:
+                heard.append(f"revoked {len(places)}")
+
+            async def lost(self, places: frozenset[TopicPartition]) -> None:
+                heard.append(f"lost {len(places)}")
+
+        reader = await log.open_reader(Subscription(["t"], "g", listener=Listener()))
+        await reader.read(wait_s=0)
+        assert isinstance(reader, MemoryReader)
+        reader.expel()
+        with pytest.raises(LogError):
+            await reader.commit()
+        await reader.read(wait_s=0)
+        assert heard == ["assigned 2", "lost 2", "assigned 2"]
+
+    asyncio.run(story())
+
+
+def test_strict_reader_below_the_log_start_is_told_and_another_goes_on_from_there() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        writer = await log.open_writer()
+        first = TopicPartition("t", PartitionIndex(0))
+        await writer.send(Record("t", None, b"v", partition=first.partition) for _ in range(5))
+        log.trim(first, Offset(3))
+        assert (await log.spans("t"))[first].start == 3
+        lenient = await log.open_reader(Assignment({first: Offset(1)}))
+        assert [record.offset for record in await lenient.read()] == [3, 4]
+        strict = await log.open_reader(Assignment({first: Offset(1)}, strict=True))
+        with pytest.raises(OffsetGone):
+            await strict.read()
 
     asyncio.run(story())
 
