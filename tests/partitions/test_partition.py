@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from kafkaesque.model.errors import (
+    CorruptMessage,
     FencedLeaderEpoch,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     StorageFailed,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
@@ -361,5 +364,52 @@ def test_closing_wakes_readers_and_fails_writers(tmp_path: Path) -> None:
                 await commit
             with pytest.raises(UnknownTopicOrPartition):
                 append(rig.partition, batch(b"b"))
+
+    run(story())
+
+
+def test_batch_behind_a_damaged_header_is_served_and_the_damaged_one_is_not(tmp_path: Path) -> None:
+    """A walk from the sparse index cannot pass a header whose length is wrong."""
+
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            partition = rig.partition
+            sizes = [len(batch(value)) for value in (b"a", b"b", b"c")]
+            for value in (b"a", b"b", b"c"):
+                append(partition, batch(value))
+            segment = partition.log.segment(Offset(0))
+            segment._recent = None
+            with open(segment.file.path, "r+b") as file:
+                file.seek(sizes[0] + 8)
+                file.write(b"\x7f")
+            with pytest.raises(CorruptMessage):
+                partition.read(Offset(1), 10_000, at_least_one=True)
+            behind = partition.read(Offset(2), 10_000, at_least_one=True)
+            assert len(behind.records) == sizes[2]
+            assert read_header(behind.records).base_offset == 2
+
+    run(story())
+
+
+def test_gap_behind_a_change_of_leaders_sends_the_producer_back_to_its_first_batch(
+    tmp_path: Path,
+) -> None:
+    """What the last leader refused is missing; a word of a gap would make the client send all anew,
+    also what was appended (found by `fault run rolling-restart`)."""
+
+    def of_producer(sequence: int) -> memoryview:
+        return batch(b"v", producer=7, sequence=sequence)
+
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as first:
+            append(first.partition, of_producer(0))
+        async with open_rig(tmp_path, flush_always=False) as second:
+            partition = second.partition
+            with pytest.raises(NotLeaderOrFollower):
+                append(partition, of_producer(2))
+            assert append(partition, of_producer(0)).base_offset == 0
+            assert append(partition, of_producer(1)).base_offset == 1
+            with pytest.raises(OutOfOrderSequence):
+                append(partition, of_producer(3))
 
     run(story())

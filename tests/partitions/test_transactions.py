@@ -206,12 +206,16 @@ def test_silent_producer_with_an_open_transaction_is_not_forgotten(tmp_path: Pat
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
             await append(rig.partition, transactional(), guard(rig.partition))
-            later = type(START_MS)(START_MS + 10_000)
-            rig.partition.producers.expire(later, 1000)
-            assert rig.partition.producers.get(ME) is not None
+            producers = rig.partition.producers
+            for after_ms in (0, 10_000):
+                producers.expire(type(START_MS)(START_MS + after_ms), 1000)
+            assert producers.get(ME) is not None
             await mark(rig.partition, commit=True)
-            rig.partition.producers.expire(later, 1000)
-            assert rig.partition.producers.get(ME) is None
+            for after_ms in (20_000, 21_000):
+                producers.expire(type(START_MS)(START_MS + after_ms), 1000)
+            assert producers.get(ME) is not None
+            producers.expire(type(START_MS)(START_MS + 21_001), 1000)
+            assert producers.get(ME) is None
 
     run(story())
 

@@ -58,3 +58,7 @@ class FailingCalls(SystemCalls):
     def sync_directory(self, path: str) -> None:
         self._maybe_fail("sync_directory")
         super().sync_directory(path)
+
+    def rename(self, path: str, new_path: str) -> None:
+        self._maybe_fail("rename")
+        super().rename(path, new_path)

@@ -16,6 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from kafkaesque.broker.stats import LATENCY_BUCKETS_SECONDS, LatencyHistogram
+from kafkaesque.broker.transaction_metrics import transaction_metrics
 from kafkaesque.model.ids import node_of
 from kafkaesque.wire.api import ApiKey
 
@@ -46,7 +47,9 @@ class BrokerCollector(Collector):
         yield from self._requests()
         yield from self._connections()
         yield from self._logs()
+        yield from self._cleaning()
         yield from self._groups()
+        yield from transaction_metrics(self._context)
         yield from self._raft()
         yield from self._links()
         loop_delay = HistogramMetricFamily(
@@ -137,6 +140,27 @@ class BrokerCollector(Collector):
             "kafkaesque_partitions", "Partitions on this node.", len(self._context.partitions)
         )
         yield _counter("kafkaesque_log_syncs", "Syncs of logs to disk.", self._flusher.syncs_total)
+
+    def _cleaning(self) -> Iterator[Metric]:
+        ratio = GaugeMetricFamily(
+            "kafkaesque_log_dirty_ratio",
+            "Of what could be cleaned of a compacted log, the share that was not.",
+            labels=["topic", "partition"],
+        )
+        for partition, share in self._context.cleaner.dirty_ratios():
+            ratio.add_metric((partition.name.topic, str(partition.name.partition)), share)
+        yield ratio
+        stats = self._context.cleaner.stats
+        yield _counter("kafkaesque_log_cleanings", "Logs cleaned.", stats.cleanings)
+        yield _counter("kafkaesque_log_cleaning_failures", "Given up.", stats.failures)
+        yield _counter(
+            "kafkaesque_log_compacted_bytes", "Bytes that were looked at.", stats.read_bytes
+        )
+        yield _counter(
+            "kafkaesque_log_compaction_saved_bytes",
+            "By how many bytes logs became shorter.",
+            stats.saved_bytes,
+        )
 
     def _groups(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(

@@ -42,6 +42,7 @@ from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId, member_id
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.cleaning import LogCleaner
 from kafkaesque.partitions.group_hosts import GroupHosts, new_registry
 from kafkaesque.partitions.partition import Environment, Partition
 from kafkaesque.partitions.partition_table import PartitionTable
@@ -318,6 +319,9 @@ class Node:
                 self.config.max_incremental_fetch_session_cache_slots,
                 lambda: random.randint(1, 2**31 - 1),  # noqa: S311 - an id, not a secret
             ),
+            cleaner=LogCleaner(
+                cluster.partitions, self._raft.journal, lambda: cluster.config, self._clock
+            ),
             clock=self._clock,
             loop=loop,
             stats=stats,
@@ -377,6 +381,8 @@ class Node:
         self._repeat(ADVANCE_SECONDS, context.cluster.advance)
         self._repeat(ADVANCE_SECONDS, self.services.advance)
         self._repeat(SCRUB_SECONDS, context.cluster.scrubber.step)
+        if config.log_cleaner_enable:
+            self._repeat(0, context.cleaner.turn)
         if config.auto_leader_rebalance_enable:
             self._repeat(config.leader_imbalance_check_interval_seconds, self._prefer)
         self._tasks.append(context.loop.create_task(self._sample_loop_delay()))

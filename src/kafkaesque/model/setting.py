@@ -95,6 +95,8 @@ class Setting:
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
+        if isinstance(value, float):
+            return str(value).upper().replace("E+", "E")
         return str(value)
 
 

@@ -26,6 +26,7 @@ from kafkaesque.model.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     StorageFailed,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
@@ -45,6 +46,7 @@ from kafkaesque.partitions import admission
 from kafkaesque.partitions.appended import Appended as Appended
 from kafkaesque.partitions.appended import Trim
 from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.inspections import Inspections
 from kafkaesque.partitions.loading import load_producers, log_config, read_marker
 from kafkaesque.partitions.markers import decode_marker
 from kafkaesque.partitions.open_transactions import Guard
@@ -68,8 +70,7 @@ _NO_RECORDS = memoryview(b"")
 _make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
 
 WIDE_CHECK_SECONDS = 0.005
-"""How often it is looked whether more than a majority have a record. min.insync.replicas above a
-majority is rare, and its acknowledgements wait for the slowest anyway."""
+"""How often it is looked whether more than a majority have a record, where that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,12 @@ class Partition:
 
     __slots__ = (
         "_appended",
-        "_are_producers_stale",
         "_commits_awaited",
         "_env",
         "_inspections",
         "_unsynced_since_ms",
         "_watchers",
+        "are_producers_stale",
         "closed",
         "config",
         "high_watermark",
@@ -128,7 +129,7 @@ class Partition:
         self.closed: KafkaError | None = None
         """Why no request is served any more."""
         self._env = env
-        self._are_producers_stale = False
+        self.are_producers_stale = False
         """The log may have lost batches that `producers` knows of."""
         self._unsynced_since_ms: TimestampMs | None = None
         """When the oldest record was appended that no sync was asked for; with flush=never."""
@@ -136,8 +137,7 @@ class Partition:
         self._appended: list[tuple[Offset, int]] = []
         """(end offset, size in bytes) of each batch above the high watermark, oldest first."""
         self._commits_awaited: list[tuple[Offset, asyncio.Future[None]]] = []
-        self._inspections: list[asyncio.Task[Appended]] = []
-        """Appends under inspection, in the order of their arrival."""
+        self._inspections = Inspections(env.loop)
 
     @property
     def log(self) -> Log:
@@ -198,7 +198,9 @@ class Partition:
         now_ms = env.clock.wall_ms()
         header = admission.admit(records, config, now_ms)
         if self._inspections or admission.wants_inspection(header, config, env.validation):
-            return self._inspect_and_append(records, guard)
+            return self._inspections.add(
+                records, config, lambda stored: self._append_inspected(stored, guard)
+            )
         return self._append_admitted(records, header, now_ms, guard)
 
     def _check_leads(self) -> None:
@@ -215,33 +217,24 @@ class Partition:
                 f"{self.config.min_insync_replicas}"
             )
 
-    def _inspect_and_append(
-        self, records: memoryview, guard: Guard | None
-    ) -> asyncio.Task[Appended]:
-        """Look at the records in a worker thread, then append after all that was inspected before."""
-        previous = self._inspections[-1] if self._inspections else None
-        task = self._env.loop.create_task(self._append_inspected(records, previous, guard))
-        self._inspections.append(task)
-        task.add_done_callback(self._inspections.remove)
-        return task
-
-    async def _append_inspected(
-        self,
-        records: memoryview,
-        previous: asyncio.Task[Appended] | None,
-        guard: Guard | None,
-    ) -> Appended:
-        stored = await self._env.loop.run_in_executor(None, admission.inspect, records, self.config)
-        if previous is not None:
-            await asyncio.wait([previous])
+    def _append_inspected(self, records: memoryview, guard: Guard | None) -> Appended:
         self._check_leads()
         now_ms = self._env.clock.wall_ms()
-        return self._append_admitted(stored, read_header(stored), now_ms, guard)
+        return self._append_admitted(records, read_header(records), now_ms, guard)
 
     def _append_admitted(
         self, records: memoryview, header: BatchHeader, now_ms: TimestampMs, guard: Guard | None
     ) -> Appended:
-        earlier = self.producers.judge(header, guard)
+        try:
+            earlier = self.producers.judge(header, guard)
+        except OutOfOrderSequence as gap:
+            last_offset = self.producers.last_offset(header.producer_id)
+            if last_offset is None or self.log.epoch_at(last_offset) == self.leader_epoch:
+                raise
+            # Perhaps somebody refused the missing batch who did not lead. Told of a gap, a client
+            # takes a new epoch and sends all anew, also what the last leader appended and could not
+            # acknowledge any more. Sent elsewhere, it goes back to what failed first.
+            raise NotLeaderOrFollower(f"{self.name} has changed its leader: {gap}") from None
         if earlier is not None:
             end_offset = Offset(earlier.base_offset + header.record_count)
             append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
@@ -312,9 +305,9 @@ class Partition:
 
     def stands(self, standing: Standing) -> None:
         if self.replica.is_leader:
-            if self._are_producers_stale:
+            if self.are_producers_stale:
                 self.producers = load_producers(self.log)
-                self._are_producers_stale = False
+                self.are_producers_stale = False
         else:
             self._lose_leadership()
         self._env.standings.add(self)
@@ -322,7 +315,7 @@ class Partition:
     def _lose_leadership(self) -> None:
         """What is not committed may yet be, or vanish: whoever waits asks the next leader."""
         if self._appended or self.log_end_offset > self.high_watermark:
-            self._are_producers_stale = True
+            self.are_producers_stale = True
         self._appended.clear()
         self.producers.transactions.drop_guards()
         self._fail_waiting(NotLeaderOrFollower(f"{self.name} is not led by this node any more"))
@@ -345,7 +338,7 @@ class Partition:
                 future.set_result(None)
 
     def appended(self, header: BatchHeader) -> None:
-        if not self._are_producers_stale:
+        if not self.are_producers_stale:
             self.producers.apply(
                 header, read_marker(self.log, header) if header.is_control else None
             )
@@ -356,14 +349,14 @@ class Partition:
 
     def cut(self, end_offset: Offset) -> None:
         check(end_offset >= self.high_watermark, f"{self.name} lost what was committed")
-        self._are_producers_stale = True
+        self.are_producers_stale = True
 
     def installing(self, snapshot: Snapshot) -> None:
         """Nothing: all that a partition is, is in its log."""
 
     def installed(self, snapshot: Snapshot) -> None:
-        self._are_producers_stale = True
-        self.high_watermark = max(self.high_watermark, self.log_start_offset)
+        self.are_producers_stale = True
+        self.high_watermark = max(self.high_watermark, self.replica.entries.folded_offset)
 
     def failed(self, error: StorageFailed) -> None:
         """This object serves nothing any more; the table opens another one in its place."""
@@ -422,7 +415,9 @@ class Partition:
             return log.read(offset, max_bytes, limit_offset=limit_offset, at_least_one=at_least_one)
         except CorruptMessage:
             self._env.replicas.damaged(self.replica)
-            raise
+            if not self.replica.entries.find_again(offset):
+                raise
+        return log.read(offset, max_bytes, limit_offset=limit_offset, at_least_one=at_least_one)
 
     def watch(self, watcher: BytesAwaited) -> None:
         self._watchers.add(watcher)
@@ -484,7 +479,7 @@ class Partition:
 
     def save_producers(self) -> None:
         """Write a producer snapshot at the end of the log. Blocking, small."""
-        if self._are_producers_stale:
+        if self.are_producers_stale:
             return
         offset = self.log.log_end_offset
         self.producers.transactions.aborted.drop_before(self.log_start_offset)

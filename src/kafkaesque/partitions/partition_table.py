@@ -29,6 +29,7 @@ from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.replication.entry_log import EntryLog
 from kafkaesque.replication.opening import first_start, new_replica, sync_found
 from kafkaesque.replication.replica_set import RAFT_CONFIG
+from kafkaesque.replication.staging import finish
 from kafkaesque.storage.directory import DataDirectory
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles
@@ -184,8 +185,9 @@ class PartitionTable:
     def _open_one(self, hosted: HostedTopic, place: Placement, *, is_new: bool) -> _Opened:
         directory = self._data.log_path(hosted.topic_id, place.index)
         is_clean = self._clean or is_new
-        log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
         journal = self._env.replicas.journal
+        finish(str(directory), journal.facts(place.group), self._files.calls)
+        log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
         entries = EntryLog.open(place.group, log, journal, is_clean=is_clean)
         sync_found(entries, journal)
         return _Opened(place, entries, load_producers(log))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -54,6 +55,13 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else -1
 
 
+class _Idle(NamedTuple):
+    """How a producer looked, and since when by our own clock it looks like that."""
+
+    looks: tuple[int, int, int]
+    since_ms: TimestampMs
+
+
 class _Snapshot(msgspec.Struct, array_like=True):
     """(producer id, epoch, last seen, [(first sequence, last sequence, base offset, timestamp)])."""
 
@@ -68,10 +76,11 @@ class ProducerTable:
     `saved_offset` is the offset of the newest snapshot: a restart folds the headers behind it.
     """
 
-    __slots__ = ("_producers", "saved_offset", "transactions")
+    __slots__ = ("_idle", "_producers", "saved_offset", "transactions")
 
     def __init__(self, saved_offset: Offset) -> None:
         self._producers: dict[ProducerId, Producer] = {}
+        self._idle: dict[ProducerId, _Idle] = {}
         self.saved_offset = saved_offset
         self.transactions = OpenTransactions()
 
@@ -83,6 +92,11 @@ class ProducerTable:
 
     def get(self, producer_id: ProducerId) -> Producer | None:
         return self._producers.get(producer_id)
+
+    def last_offset(self, producer_id: ProducerId) -> Offset | None:
+        """Where the last batch of a producer begins; None if none is known."""
+        known = self._producers.get(producer_id)
+        return None if known is None or not known.batches else known.batches[-1].base_offset
 
     def judge(self, header: BatchHeader, guard: Guard | None = None) -> WrittenBatch | None:
         """None if the batch may be appended; the earlier batch if it is a retry of one.
@@ -96,6 +110,14 @@ class ProducerTable:
         if earlier is None and (header.attributes & TRANSACTIONAL_BIT or len(self.transactions)):
             self._judge_transaction(header, guard)
         return earlier
+
+    def is_repeated(self, header: BatchHeader) -> bool:
+        """Whether the batch lies before the one that is expected next: it is a retry, or too late."""
+        known = self._producers.get(header.producer_id)
+        if known is None or known.epoch != header.producer_epoch or not known.batches:
+            return False
+        ahead = (header.base_sequence - known.last_sequence - 1) & SEQUENCE_MAX
+        return ahead > SEQUENCE_MAX // 2
 
     def needs_guard(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
         """Whether a transactional batch would be the first of a transaction in this partition."""
@@ -231,15 +253,24 @@ class ProducerTable:
             )
 
     def expire(self, now_ms: TimestampMs, expiration_ms: int) -> None:
-        """Forget producers that were silent for longer than `expiration_ms`, and have nothing open."""
-        limit = now_ms - expiration_ms
-        expired = [
-            pid
-            for pid, known in self._producers.items()
-            if known.last_seen_ms < limit and self.transactions.first_offset(pid) is None
-        ]
-        for producer_id in expired:
-            del self._producers[producer_id]
+        """Forget producers that were silent for longer than `expiration_ms`, and have nothing open.
+
+        Called from time to time. What counts is how long they have not changed by our own clock: the
+        timestamps of records are the client's, and may be of last year.
+        """
+        idle: dict[ProducerId, _Idle] = {}
+        for producer_id, known in tuple(self._producers.items()):
+            if self.transactions.first_offset(producer_id) is not None:
+                continue
+            looks = (known.epoch, known.last_sequence, known.last_seen_ms)
+            before = self._idle.get(producer_id)
+            if before is None or before.looks != looks or before.since_ms > now_ms:
+                before = _Idle(looks, now_ms)
+            if now_ms - before.since_ms > expiration_ms:
+                del self._producers[producer_id]
+            else:
+                idle[producer_id] = before
+        self._idle = idle
 
     def snapshot(self) -> bytes:
         """The table as bytes, so that a restart reads only the headers behind it."""

@@ -15,11 +15,12 @@ from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import StorageFailed, check
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, Offset, node_of
 from kafkaesque.raft.config import RaftConfig
-from kafkaesque.raft.messages import Message, PreVote
+from kafkaesque.raft.messages import InstallSnapshot, Message, PreVote
 from kafkaesque.raft.types import Role
+from kafkaesque.replication.entry_payload import Blob
 from kafkaesque.replication.flusher import Syncable
 from kafkaesque.replication.raft_journal import RaftJournal
-from kafkaesque.replication.replica import Blob, Replica
+from kafkaesque.replication.replica import Replica
 
 TICK_SECONDS = 0.1
 RAFT_CONFIG = RaftConfig(
@@ -52,6 +53,14 @@ class Syncer(Protocol):
     def ask(self, log: Syncable) -> None: ...
 
 
+class Prefixes(Protocol):
+    """See `prefix_copies`."""
+
+    def fetch(self, replica: Replica, message: InstallSnapshot) -> None: ...
+
+    def serve(self, body: bytes) -> bytes: ...
+
+
 class ReplicaSet:
     """`call_soon` runs a function at the end of this turn of the event loop."""
 
@@ -72,10 +81,13 @@ class ReplicaSet:
         "journal",
         "member",
         "outbox",
+        "prefixes",
     )
 
     outbox: Outbox
     """Set before the first group is added."""
+    prefixes: Prefixes
+    """Likewise, where logs are cleaned: elsewhere nobody is sent one that was."""
 
     def __init__(
         self,
@@ -241,6 +253,9 @@ class ReplicaSet:
     def damaged(self, replica: Replica) -> None:
         self._damaged[replica] = None
 
+    def fetch_prefix(self, replica: Replica, message: InstallSnapshot) -> None:
+        self.prefixes.fetch(replica, message)
+
     def take_damaged(self) -> list[Replica]:
         """Those in which somebody has met damage since the last call."""
         damaged, self._damaged = self._damaged, {}
@@ -251,6 +266,9 @@ class ReplicaSet:
 
     def now_ms(self) -> int:
         return self._clock.wall_ms()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
 
     def journal_synced(self) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -211,6 +211,13 @@ class SegmentChain:
         self.is_saved = False
         return taken
 
+    def replace(self, number: int, count: int, cleaned: SegmentFacts) -> None:
+        """A cleaned segment, whose file is in place, stands for `count` segments from `number` on."""
+        taken = self.segments[number : number + count]
+        self.segments[number : number + count] = [Segment(self._directory, cleaned)]
+        self.unsynced = [segment for segment in self.unsynced if segment not in taken]
+        self.is_saved = False
+
     def forget(self) -> None:
         """Give back the descriptors."""
         for segment in self.segments:

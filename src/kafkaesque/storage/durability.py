@@ -88,6 +88,16 @@ class Durability:
             raise StorageFailed(f"cannot write {self._point_file.path}: {error}") from error
         self.synced_offset = min(self.synced_offset, point.end_offset)
 
+    def unname(self, structure: LogStructure) -> None:
+        """Save a structure that says nothing of segments which are about to be replaced. Raises
+        OSError.
+
+        The sync point must not speak of one of them either, so it is made durable as it is: in the
+        segment that is written to.
+        """
+        self._files.sync(self._point_file)
+        save_structure(self._directory, structure, self._files.calls)
+
     def forget(self) -> None:
         """Give back the descriptor."""
         self._files.forget(self._point_file)

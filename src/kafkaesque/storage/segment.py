@@ -147,7 +147,7 @@ class Segment:
             delta = header.base_offset - self.base_offset
             self.index.append(delta, position, self.max_timestamp)
             self._indexed_position = position
-        if header.max_timestamp > self.max_timestamp:
+        if header.max_timestamp > self.max_timestamp and header.record_count:
             self.max_timestamp = header.max_timestamp
             self.max_timestamp_position = position
         self.size_bytes = position + header.size_bytes
@@ -234,6 +234,11 @@ class Segment:
         self.unpin(files)
         files.forget(self.file)
         files.forget(self.index.file)
+
+    def retire(self, files: OpenFiles) -> None:
+        """Another segment gets the name of this one."""
+        files.retire(self.file)
+        files.retire(self.index.file)
 
     def unlink(self, files: OpenFiles) -> None:
         """Remove the files; a reader in another thread may still finish with an open one.
