@@ -28,7 +28,9 @@ SETTINGS = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    "log.cleaner.backoff.ms": "200",
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
 }
 
 

@@ -1,4 +1,4 @@
-"""Transactions with real clients: librdkafka, aiokafka and Java speak the old flow, Java 4 the new one."""
+"""Transactions with real clients: librdkafka, aiokafka and Java 3 speak the old flow, Java 4 the new one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from .clients import Client, ClientFailure, Message
-from .clients.program import ProgramClient
+from .clients.java import JavaClient
 from .conftest import Topics
 from .raw import RawClient
 from .transactional import CLIENTS, Transactional, open_transactional, read_committed
@@ -144,7 +144,7 @@ def test_consumed_offsets_are_committed_with_what_was_made_of_them(
 def test_administrator_sees_and_aborts_an_open_transaction(
     client: Client, opened: Open, topic: str
 ) -> None:
-    if not isinstance(client, ProgramClient):
+    if not isinstance(client, JavaClient):
         pytest.skip("only Java's administrator knows transactions")
     name = f"tx-{uuid.uuid4().hex}"
     producer = opened(name)

@@ -20,7 +20,7 @@ from .clients.kafka_python import failure as python_failure
 from .clients.program import ProgramClient
 
 TIMEOUT_S = 30
-CLIENTS = ("confluent-kafka", "aiokafka", "java-4.3.0", "java-3.9.0")
+CLIENTS = ("confluent-kafka", "aiokafka", "java-4.3.0", "java-3.9.0", "franz-go")
 _names = itertools.count()
 
 

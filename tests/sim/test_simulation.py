@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from kafkaesque.cli.sim import sim
 from kafkaesque.sim.runner import Outcome, replay_command, run_seed, run_seeds, show_seed
+from kafkaesque.sim.simulation import Simulation
 
 SEED_COUNT = 200
 SEEDS_PER_TEST = 20
@@ -44,6 +45,15 @@ def test_simulation_does_something() -> None:
     outcomes = list(run_seeds(range(10)))
     assert sum(outcome.committed for outcome in outcomes) > 500
     assert sum(outcome.elections for outcome in outcomes) > 40
+
+
+def test_simulated_transactions_end_both_ways() -> None:
+    """Or the checkers of transactions would have nothing to look at."""
+    simulation = Simulation(4)
+    simulation.run()
+    transactions = simulation.observer.transactions
+    assert transactions is not None
+    assert {told.is_commit for told in transactions.told if told.sent} == {True, False}
 
 
 def test_same_seed_gives_the_same_run_in_any_process() -> None:

@@ -112,6 +112,19 @@ def client_consume(spec: Mapping[str, Any]) -> Figures:
     return _with_client(clients.consume, spec)
 
 
+def client_idempotent(spec: Mapping[str, Any]) -> Figures:
+    from kafkaesque.bench import transactional_clients
+
+    return _with_client(transactional_clients.produce_idempotent, spec)
+
+
+def client_transactions(spec: Mapping[str, Any]) -> Figures:
+    from kafkaesque.bench import transactional_clients
+
+    work = transactional_clients.produce_transactions
+    return _with_client(partial(work, per_transaction=spec["per_transaction"]), spec)
+
+
 def _with_client(run: Callable[..., Figures], spec: Mapping[str, Any]) -> Figures:
     with Clock() as clock:
         figures = run(
@@ -161,6 +174,8 @@ KINDS: dict[str, Callable[[Mapping[str, Any]], Figures]] = {
     "latency": latency,
     "client_produce": client_produce,
     "client_consume": client_consume,
+    "client_idempotent": client_idempotent,
+    "client_transactions": client_transactions,
     "paced": paced,
     "idle": idle,
     "members": members,

@@ -83,7 +83,15 @@ _OVER = frozenset(
 class TransactionCalls:
     """`hosts` and `serve_request` are set by the composition root, before the first peer is heard."""
 
-    __slots__ = ("_callers", "_cluster", "hosts", "serve_request", "waiting", "writer")
+    __slots__ = (
+        "_callers",
+        "_cluster",
+        "_committers",
+        "hosts",
+        "serve_request",
+        "waiting",
+        "writer",
+    )
 
     hosts: TransactionHosts
     serve_request: Callable[[bytes], Awaitable[bytes]]
@@ -93,13 +101,16 @@ class TransactionCalls:
         self.writer = writer
         self.waiting: Waiting = {}
         self._callers = Callers(CALLERS_MAX)
+        self._committers = Callers(CALLERS_MAX)
+        """The same of offsets, which go to the coordinator of a group, over a connection of their own."""
 
     def check_caller(self, transactional_id: str, call: Call) -> None:
         """Raise what has a client ask again if the request may have been held back on its way."""
-        connected_at = call.connected_at
-        if connected_at is None or self._callers.admits(transactional_id, connected_at):
-            return
-        raise CoordinatorLoading("The producer has spoken over a newer connection since.")
+        _check(self._callers, transactional_id, call)
+
+    def check_committer(self, transactional_id: str, call: Call) -> None:
+        """The same for offsets."""
+        _check(self._committers, transactional_id, call)
 
     # -- markers ----------------------------------------------------------------------------------
 
@@ -282,11 +293,20 @@ def open_transactions(
     """The coordinator of this broker, with all that it needs of others."""
     coordinators = cluster.coordinators
     calls = TransactionCalls(cluster, MarkerWriter(cluster.partitions, coordinators.groups, clock))
-    rules = TransactionConfig(timeout_ms_max=config.transaction_max_timeout_ms)
+    rules = TransactionConfig(
+        timeout_ms_max=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+    )
     calls.hosts = coordinators.transactions = TransactionHosts(
         cluster.partitions, lambda: TransactionRegistry(rules), clock, loop, calls.send_markers
     )
     return calls
+
+
+def _check(callers: Callers, transactional_id: str, call: Call) -> None:
+    connected_at = call.connected_at
+    if connected_at is not None and not callers.admits(transactional_id, connected_at):
+        raise CoordinatorLoading("The producer has spoken over a newer connection since.")
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

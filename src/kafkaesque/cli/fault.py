@@ -79,6 +79,11 @@ def _facts(name: str) -> dict[str, str | int | None]:
 @click.option(
     "--rounds", type=click.IntRange(min=1), help="How many faults, however long that takes."
 )
+@click.option(
+    "--amount",
+    type=click.IntRange(min=1),
+    help="Messages to copy (transactions-copy), requests to hold back (transactions-delayed).",
+)
 @click.option("--records-per-s", default=1000, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--seed", default=1, show_default=True, help="Chooses when and what is broken.")
 @click.option(
@@ -91,6 +96,7 @@ def run_faults(
     name: str,
     seconds: float | None,
     rounds: int | None,
+    amount: int | None,
     records_per_s: int,
     seed: int,
     keep: Path | None,
@@ -104,7 +110,7 @@ def run_faults(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if rounds is None and seconds is None and name != ALL:
         rounds = load_run(name).rounds
-    options = RunOptions(seconds or SECONDS, records_per_s, seed, rounds)
+    options = RunOptions(seconds or SECONDS, records_per_s, seed, rounds, amount)
     reports: list[Report] = []
     not_possible: list[str] = []
     unfinished: list[str] = []

@@ -168,9 +168,9 @@ class FinalReader:
         self._recorder = recorder
         self._process = recorder.next_process()
         self._say = say
-        self._consumer = Consumer(
-            consumer_settings(bootstrap_servers, f"final-{self._process}"), logger=SILENT
-        )
+        settings = consumer_settings(bootstrap_servers, f"final-{self._process}")
+        # Behind the last record there may be the end of a transaction, which is no record.
+        self._consumer = Consumer({**settings, "enable.partition.eof": True}, logger=SILENT)
         self._next_offset = dict.fromkeys(partitions.keys, 0)
         self._ends: dict[Key, int] = {}
         self._moved: set[Key] = set()
@@ -234,9 +234,17 @@ class FinalReader:
             poll.complete(Outcome.OK, rebalanced=moved)
         for key, records in rows.items():
             self._next_offset[key] = records[-1][0] + 1
+        self._take_ends(messages)
         for key in unreadable:
             self._step_over(key)
         return bool(rows or unreadable)
+
+    def _take_ends(self, messages: list[Message]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                key = self._partitions.key(str(message.topic()), int(message.partition() or 0))
+                self._next_offset[key] = int(message.offset() or 0)
 
     def _step_over(self, key: Key) -> None:
         """One offset at a time: behind it there may be a sound batch already."""

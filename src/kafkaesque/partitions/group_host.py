@@ -35,6 +35,10 @@ class GroupHost(CoordinatorHost[GroupRegistry, Moment, Effects]):
         """To be held while the transaction's coordinator is asked, and brought to the commit."""
         return self._partition.producers.transactions.guard(*producer, _NO_SEQUENCE)
 
+    def holds(self, producer: ProducerIdentity, guard: Guard) -> bool:
+        """Whether no marker came since `guard` was given."""
+        return self._partition.producers.transactions.holds(producer.producer_id, guard)
+
     async def commit_in_transaction(
         self, request: CommitRequest, guard: Guard | None
     ) -> CommitAnswer:

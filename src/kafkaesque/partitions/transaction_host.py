@@ -47,6 +47,11 @@ class TransactionHost(CoordinatorHost[TransactionRegistry, Moment, Effects]):
         self._sending: set[asyncio.Task[None]] = set()
         super().__init__(partition, new_registry, clock, loop, epoch)
 
+    @property
+    def ending_count(self) -> int:
+        """Transactions that are decided and whose markers are not all written yet."""
+        return len(self._sending)
+
     async def _send_all(self, markers: Markers) -> None:
         """Until all partitions have them; whoever drops the registry cancels this."""
         left = set(markers.partitions)

@@ -6,5 +6,6 @@ from typing import Final
 
 from kafkaesque.sim.planted_raft import RAFT_BUGS
 from kafkaesque.sim.planted_storage import STORAGE_BUGS
+from kafkaesque.sim.planted_transactions import TRANSACTION_BUGS
 
-PLANTED: Final = [*RAFT_BUGS, *STORAGE_BUGS]
+PLANTED: Final = [*RAFT_BUGS, *STORAGE_BUGS, *TRANSACTION_BUGS]

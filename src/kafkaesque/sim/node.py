@@ -12,7 +12,7 @@ from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, member_id
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.raft.messages import Message
-from kafkaesque.replication.replica import Blob
+from kafkaesque.replication.entry_payload import Blob
 from kafkaesque.replication.replica_set import ReplicaSet
 from kafkaesque.sim.chance import chance
 from kafkaesque.sim.clocks import NodeClock

@@ -36,6 +36,7 @@ DEVELOPMENT_SETTINGS: Mapping[str, PlainValue] = {
     # Kafka waits 3 s for further members of a new group: right in production, dead time in a test.
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
     # A test does not survive the crash of its machine either.
     "flush": "never",
 }

@@ -51,6 +51,8 @@ class TransactionRegistry:
         """A heap of (deadline, transactional id, number); an entry whose transaction is over is
         passed over when it comes up."""
         self._is_loaded = False
+        self.ended: Counter[str] = Counter()
+        """How many transactions ended here, by whose doing."""
 
     # -- the log ------------------------------------------------------------------------------
 
@@ -105,6 +107,7 @@ class TransactionRegistry:
             return _answered(token, InitAnswer(error=ErrorCode.PRODUCER_FENCED))
         if known.state is TransactionState.ONGOING:
             # The client asks again, and finds the transaction of its predecessor aborted.
+            self.ended["fenced"] += 1
             return self._fence(known, now, Answer(token, _CONCURRENT_INIT))
         if known.state.is_ending:
             return _answered(token, _CONCURRENT_INIT)
@@ -181,6 +184,7 @@ class TransactionRegistry:
             if next_producer_id == NO_PRODUCER:
                 error = ErrorCode.CONCURRENT_TRANSACTIONS
                 return _answered(token, EndAnswer(error=error))
+        self.ended["commit" if request.is_commit else "abort"] += 1
         one.end(request.is_commit, request.flow, next_producer_id, now.wall_ms)
         return self._ended(one, now, Answer(token, EndAnswer(producer=one.successor)))
 
@@ -215,6 +219,7 @@ class TransactionRegistry:
         while self._timeouts and self._timeouts[0][0] <= now.monotonic:
             _, transactional_id, number = heapq.heappop(self._timeouts)
             if self._is_running(transactional_id, number):
+                self.ended["timeout"] += 1
                 aborted = self._fence(self._transactions[transactional_id], now)
                 effects = Effects(
                     effects.records + aborted.records, (), effects.markers + aborted.markers
@@ -285,6 +290,12 @@ class TransactionRegistry:
     def counts_by_state(self) -> dict[TransactionState, int]:
         counts = Counter(one.state for one in self._transactions.values())
         return {state: counts[state] for state in TransactionState}
+
+    def oldest_started_ms(self) -> TimestampMs | None:
+        """When the transaction began that is open for longest; None if none is."""
+        ongoing = TransactionState.ONGOING
+        started = (one.started_ms for one in self._transactions.values() if one.state is ongoing)
+        return min(started, default=None)
 
     def __len__(self) -> int:
         return len(self._transactions)

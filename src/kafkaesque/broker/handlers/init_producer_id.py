@@ -45,11 +45,12 @@ async def _init_transactional(
     context: Context, request: InitProducerIdRequest, transactional_id: str, call: Call
 ) -> InitProducerIdResponse:
     try:
-        context.transactions.check_caller(transactional_id, call)
         host = context.transactions.hosts.of_key(transactional_id)
         spare = NO_PRODUCER
         if host.reading().wants_producer_id(transactional_id):
             spare = await context.cluster.next_producer_id()
+        # Last, because the client may have given up meanwhile and have asked again.
+        context.transactions.check_caller(transactional_id, call)
         wanted = InitRequest(
             transactional_id=transactional_id,
             timeout_ms=request.transaction_timeout_ms,

@@ -1,6 +1,7 @@
-"""The few field types of the group log: bounds-checked reading, and writing into bytes.
+"""The few field types of records in internal topics: bounds-checked reading, and writing into bytes.
 
-Only what `log_format` needs. The wire codec is a sibling package that the rules may not import.
+For the formats of `__consumer_offsets` and `__transaction_state`, whose rules may not import the wire
+codec. No format of any record is here.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Reader:
     def string(self) -> str:
         text = self.nullable_string()
         if text is None:
-            raise CorruptMessage("a string of a group record is null")
+            raise CorruptMessage("a string of a record is null")
         return text
 
     def nullable_string(self) -> str | None:
@@ -51,16 +52,24 @@ class Reader:
         try:
             return self.take(length).decode()
         except UnicodeDecodeError as error:
-            raise CorruptMessage(f"a string of a group record is not UTF-8: {error}") from error
+            raise CorruptMessage(f"a string of a record is not UTF-8: {error}") from error
 
     def data(self) -> bytes:
         return self.take(self.varint() - 1 if self.flexible else self.int32())
 
     def count(self, element_bytes_min: int) -> int:
         """Elements of an array, refused before anything is made if so many cannot follow."""
+        count = self.nullable_count(element_bytes_min)
+        if count is None:
+            raise CorruptMessage("an array of a record is null")
+        return count
+
+    def nullable_count(self, element_bytes_min: int) -> int | None:
         count = self.varint() - 1 if self.flexible else self.int32()
+        if count == -1:
+            return None
         if count < 0 or count * element_bytes_min > len(self._data) - self._position:
-            raise CorruptMessage(f"an array of a group record claims {count} elements")
+            raise CorruptMessage(f"an array of a record claims {count} elements")
         return count
 
     def tagged_fields(self) -> dict[int, bytes]:
@@ -80,13 +89,13 @@ class Reader:
             value |= (byte & 0x7F) << (7 * number)
             if byte < 0x80:
                 return value
-        raise CorruptMessage("a length of a group record has more than 5 bytes")
+        raise CorruptMessage("a length of a record has more than 5 bytes")
 
     def take(self, length: int) -> bytes:
         end = self._position + length
         if length < 0 or end > len(self._data):
             raise CorruptMessage(
-                f"a group record of {len(self._data)} bytes ends inside a field of {length}"
+                f"a record of {len(self._data)} bytes ends inside a field of {length}"
             )
         taken = self._data[self._position : end]
         self._position = end
@@ -108,7 +117,7 @@ def varint(value: int) -> bytes:
 
 def string(text: str) -> bytes:
     encoded = text.encode()
-    check(len(encoded) <= _LENGTH_MAX_INT16, "a string of a group record is longer than 32767")
+    check(len(encoded) <= _LENGTH_MAX_INT16, "a string of a record is longer than 32767")
     return INT16.pack(len(encoded)) + encoded
 
 
