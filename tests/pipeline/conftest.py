@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Produce = Callable[..., None]
 
-TIMEOUT_S = 600
-"""A session starts in 6 s on a quiet machine and in a minute on a busy one; a test that is cut off
+TIMEOUT_S = 2400
+"""A session starts in 6 s on a quiet machine and in minutes on a very busy one; a test that is cut off
 in a call to the JVM takes all others of its process with it."""
 
 

@@ -101,9 +101,11 @@ def test_archive_on_two_workers_is_whole(master: str, tmp_path: Path) -> None:
         for number in range(1000):
             producer.produce("t", b"%d" % number, partition=number % 2)
         assert producer.flush(30) == 0
-        settings = KillSettings(bootstrap, "t", tmp_path / "p", rows_max=400, master=master)
+        settings = KillSettings(
+            bootstrap, "t", tmp_path / "p", rows_max=400, master=master, sinks=("archive",)
+        )
         report = run_kills(settings, ["after-commit"], random.Random(3))
-        assert (report.rows, report.missing, report.doubled) == (1000, 0, 0)
+        assert [(sink.rows, sink.missing, sink.doubled) for sink in report.sinks] == [(1000, 0, 0)]
     worked = [
         log for log in tmp_path.glob("worker*.log") if "Asked to launch executor" in log.read_text()
     ]

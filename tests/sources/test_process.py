@@ -133,6 +133,25 @@ def test_source_without_a_server_starts_its_own_and_stops_in_order(tmp_path: Pat
         assert set(in_log(broker).posts.values()) == {1}
 
 
+@pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
+def test_live_source_speaks_to_the_named_server_with_its_token(
+    network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--live with the network's own manners (token, access, waits); only the address is ours."""
+    monkeypatch.setenv("KAFKAESQUE_MASTODON_TOKEN", "secret")
+    monkeypatch.setenv("KAFKAESQUE_X_TOKEN", "secret")
+    serve = ("serve", "--seed", str(SEED), "--rate", "200", "--token", "secret")
+    with Broker() as broker, started(tmp_path, *serve) as server:
+        run = ("run", network, "--live", "-b", broker.bootstrap_servers, "--tag", TAGS[0],
+               "--url", f"http://{server.facts['http']}", "--limit", "20")  # fmt: skip
+        with started(tmp_path, *run) as source:
+            assert source.process.wait(60) == 0
+            source.output.close()
+        found = in_log(broker)
+        assert len(found.posts) >= 20
+        assert set(found.posts) <= set(expected(network, 5000, TAGS[:1]))
+
+
 def test_limit_ends_the_source(tmp_path: Path) -> None:
     with Broker() as broker:
         arguments = ("run", "x", "-b", broker.bootstrap_servers, "--rate", "500", "--limit", "100")

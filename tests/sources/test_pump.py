@@ -87,6 +87,35 @@ def test_every_post_arrives_once_although_the_server_hangs_up_again_and_again(
     asyncio.run(story())
 
 
+def test_gap_of_x_is_filled_by_search_where_there_is_no_enterprise_access() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(COUNT, rate=300) as server:
+            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as first:
+                await until(lambda: first.counts.posts >= 50)
+            # Nobody follows for a while.
+            reached = server.feed.head() + 200
+            await until(lambda: server.feed.head() > reached)
+            await follow_to_the_end(log, server, "x", x_enterprise="false")
+            assert server.counts.pages > 0
+        await check_complete(log, "x")
+
+    asyncio.run(story())
+
+
+def test_source_that_may_not_search_goes_on_without() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(COUNT, Faults(search_status=403), rate=300) as server:
+            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as first:
+                await until(lambda: first.counts.posts >= 20)
+            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as second:
+                await until(lambda: second.counts.posts >= 20)
+        assert server.counts.pages == 0
+
+    asyncio.run(story())
+
+
 def test_every_post_arrives_once_on_a_real_broker() -> None:
     async def story(log: Log) -> None:
         async with local_server(COUNT, Faults(disconnect_every=300)) as server:

@@ -149,7 +149,7 @@ def run(connection: Connection, screen: Screen, network: str, **options: Any) ->
 @click.option("--token", envvar="KAFKAESQUE_LOCAL_TOKEN", help="Demand this bearer token.")
 @click.option("--fault", "faults", multiple=True, metavar="NAME=N",
               help="disconnect_every, malformed_every, oversized_every, stall_after, refuse_status, "
-              "refuse_count; may be repeated.")  # fmt: skip
+              "refuse_count, search_status; may be repeated.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
               help="Directory of server.json and of the timeline, which then goes on after a restart.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")

@@ -128,7 +128,9 @@ def configuration(settings: SessionSettings, jar_paths: Sequence[Path]) -> dict[
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false" if settings.ui_port is None else "true",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
+        # Spark looks for an interruption in a Python error by a pattern that recurses for each
+        # character (StreamExecution.PROXY_ERROR): a long traceback overflows the usual stack.
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING} -Xss4m",
         # A batch that found no data must not write two files and a state of every partition.
         "spark.sql.streaming.noDataMicroBatches.enabled": "true",
         # Client properties are options of a source, and options stand in plans.

@@ -97,6 +97,11 @@ class SourceConfig:
         "from the compliance stream.",
         ours=True,
     )  # fmt: skip
+    x_search: bool = setting(
+        "x.search", BOOLEAN, True,
+        "Without Enterprise access, fill gaps of up to 7 days by X's recent search.",
+        ours=True,
+    )  # fmt: skip
 
 
 SOURCE_SETTINGS: Mapping[str, Setting] = settings_of(SourceConfig)

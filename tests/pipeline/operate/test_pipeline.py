@@ -5,77 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from kafkaesque.events.envelope import encode
-from kafkaesque.events.social import Post, PostDeleted, post_envelope
 from kafkaesque.pipeline.errors import CheckpointInUse, CheckpointLost
-from kafkaesque.pipeline.places import Places
 
-NOON_MS = 1_790_000_000_000 // 3_600_000 * 3_600_000
-MINUTE_MS = 60_000
-
-
-def post(number: int, minute: int = 0, tag: str = "a") -> dict[str, Any]:
-    event = Post(
-        network="n",
-        id=f"p{number}",
-        author=f"u{number % 3}",
-        text=f"post {number}",
-        tags=(tag,),
-        languages=("en",),
-        created_ms=NOON_MS,
-        seen_ms=NOON_MS + minute * MINUTE_MS,
-    )
-    value = encode(post_envelope(event, "test"))
-    return {"value": value, "partition": number % 2, "timestamp": NOON_MS + minute * MINUTE_MS}
-
-
-def deletion(number: int) -> dict[str, Any]:
-    event = PostDeleted(network="n", id=f"p{number}", deleted_ms=NOON_MS)
-    return {"value": encode(post_envelope(event, "test")), "partition": number % 2}
-
-
-@pytest.fixture
-def bench(spark, broker, topic, tmp_path: Path) -> SimpleNamespace:
-    """The catalogue's queries on this test's own topic, and a context to run them in."""
-    from dataclasses import replace
-
-    from kafkaesque.pipeline.operate.catalog import Query, find
-    from kafkaesque.pipeline.operate.context import Context, Knobs
-    from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
-
-    knobs = Knobs(trends_topic=topic, archive_pattern=topic, alerts_topic=topic)
-    kafka = {"bootstrap.servers": broker.bootstrap_servers}
-    context = Context(spark, Places(tmp_path), kafka, "python", knobs)
-
-    def query(name: str) -> Query:
-        found = find(name)
-        return found if found.is_pattern else replace(found, topics=topic)
-
-    def run(*names: str) -> None:
-        supervisor = Supervisor(context, Trigger(once=True), Metrics())
-        outcomes = supervisor.run([query(name) for name in names])
-        assert [outcome.failure for outcome in outcomes] == [None] * len(names)
-
-    return SimpleNamespace(context=context, query=query, run=run, topic=topic)
-
-
-def table(bench: SimpleNamespace, name: str) -> Any:
-    from kafkaesque.pipeline.sinks.delta_table import read_table
-
-    return read_table(bench.context.spark, bench.context.table(name))
-
-
-def ids(frame: Any) -> list[str]:
-    return sorted(row["id"] for row in frame.select("id").collect())
+from .stage import MINUTE_MS, NOON_MS, deletion, ids, post, table
 
 
 def test_posts_arrive_once_repeats_and_deletions_and_rubbish_included(
@@ -247,7 +185,7 @@ def test_replay_gives_what_the_live_query_gave(bench, produce) -> None:
     assert ids(table(bench, "posts")) == live
 
 
-def test_quality_finds_the_archive_whole_and_then_a_row_missing(bench, produce) -> None:
+def test_quality_finds_the_archive_whole_and_then_a_row_missing(bench, produce, broker) -> None:
     from datetime import UTC, datetime
 
     from deltalake import DeltaTable
@@ -268,3 +206,83 @@ def test_quality_finds_the_archive_whole_and_then_a_row_missing(bench, produce) 
     assert [(row["partition"], row["verdict"]) for row in report.alerts] == [
         (0, "rows are missing")
     ]
+    kept = table(bench, "quality")
+    assert kept.where("verdict = 'rows are missing'").count() == 1
+    alerts = [json.loads(item.value()) for item in read_all(bench, broker) if item.key()]
+    assert [(item["alert"], item["partition"], item["lost"]) for item in alerts] == [
+        ("quality", 0, 1)
+    ]
+
+
+def read_all(bench: Any, broker: Any) -> list[Any]:
+    """Every record of the test's topic, which is its alerts topic too."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "reader",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    consumer.subscribe([bench.topic])
+    found, ended = [], 0
+    while ended < 2:
+        for message in consumer.consume(100, 1.0):
+            if message.error() is not None:
+                ended += 1
+            else:
+                found.append(message)
+    consumer.close()
+    return found
+
+
+def test_upkeep_merges_small_files_and_deletes_what_is_too_old(bench, produce) -> None:
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from kafkaesque.pipeline.operate.context import Knobs
+    from kafkaesque.pipeline.operate.reports import upkeep
+
+    day_ms = 24 * 60 * MINUTE_MS
+    for day in range(3):
+        for _ in range(2):
+            at_ms = NOON_MS + day * day_ms
+            rows = [{**post(number), "timestamp": at_ms} for number in (0, 1)]
+            produce(bench.topic, rows)
+            bench.run("archive")
+    now = datetime.fromtimestamp((NOON_MS + 3 * day_ms) / 1000, tz=UTC)
+    knobs = Knobs(archive_keep_days=2, archive_pattern=bench.topic)
+    report = upkeep(replace(bench.context, knobs=knobs), now)
+    (row,) = [row for row in report.rows if row["table"] == "archive"]
+    assert row["rows_expired"] == 4
+    assert row["files_after"] == 2 < row["files_before"]
+    assert table(bench, "archive").count() == 8
+    bench.run("archive")
+    assert table(bench, "archive").count() == 8
+
+
+def test_chat_backlog_is_told_as_of_now(bench, produce) -> None:
+    from datetime import UTC, datetime
+
+    from kafkaesque.events.chat import MessageQueued, MessageSent
+    from kafkaesque.events.envelope import Envelope, encode
+    from kafkaesque.pipeline.operate.reports import chat_backlog
+
+    def event(kind: Any, message: str) -> dict[str, Any]:
+        body = kind(
+            message_id=message, conversation_id="c", sender="ann", recipient="bob", sent_ms=NOON_MS
+        )
+        envelope = Envelope(
+            id=f"{message}/{kind.STAGE}", kind=kind.KIND, version=1, time_ms=NOON_MS,
+            source="chat", body=body,
+        )  # fmt: skip
+        return {"value": encode(envelope), "partition": 0, "timestamp": NOON_MS}
+
+    produce(bench.topic, [event(MessageSent, "1"), event(MessageQueued, "1")])
+    bench.run("chat-stages")
+    assert table(bench, "chat_dead").count() == 0
+    now = datetime.fromtimestamp((NOON_MS + 25 * 60 * MINUTE_MS) / 1000, tz=UTC)
+    report = chat_backlog(bench.context, now)
+    assert [(row["recipient"], row["messages"]) for row in report.rows] == [("bob", 1)]
+    assert [row["message_id"] for row in report.alerts] == ["1"]

@@ -115,9 +115,9 @@ def upkeep(context: Context, now: datetime) -> Report:
             continue
         days = context.knobs.archive_keep_days
         expired = None
-        if path.name == "archive" and days is not None:
+        if path.name == "archive" and days > 0:
             expired = f"date < DATE '{(now - timedelta(days=days)).date().isoformat()}'"
-        done = keep_in_shape(path, expired=expired)
+        done = keep_in_shape(path, expired=expired, keep_hours=context.knobs.table_keep_hours)
         rows.append(
             {
                 "table": path.name,
