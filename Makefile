@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml requirements/dev.lock hatch_build.py $(wildcard src/kaf
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-clients: setup ## Fetch the other clients of the conformance tests (kcat, Java, Go, Node)
+clients: setup ## Fetch what tests use beside Python (kcat, Java, Go, Node, a browser, balancers)
 	tools/setup-clients
 
 up: setup ## Run the whole platform on this machine; Ctrl-C stops it (UP="--port 19092" for options)

@@ -173,7 +173,7 @@ def test_client_that_never_reads_its_answers_is_not_read_from() -> None:
         await until(lambda: gateway.services.counters.closes["too-slow"] == 1)
         flooding.cancel()
         await asyncio.gather(flooding, return_exceptions=True)
-        writer.close()
+        writer.transport.abort()
         await bob.send("echo", {"n": 1})
         assert len(await take(bob, 1)) == 1
 

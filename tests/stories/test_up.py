@@ -50,7 +50,7 @@ def platform(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
             "0",
             "--brokers",
             "1",
-            "--no-source",
+            "--only-brokers",
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -104,7 +104,17 @@ def test_killed_broker_is_started_again_with_its_data(
 def test_port_in_use_is_explained(broker: BrokerProcess, tmp_path: Path) -> None:
     port = broker.bootstrap_servers.rsplit(":", 1)[1]
     done = subprocess.run(
-        [*COMMAND, "up", "--data", str(tmp_path / "up"), "--port", port, "--http-port", "0"],
+        [
+            *COMMAND,
+            "up",
+            "--data",
+            str(tmp_path / "up"),
+            "--port",
+            port,
+            "--http-port",
+            "0",
+            "--only-brokers",
+        ],
         capture_output=True,
         timeout=60,
         check=False,

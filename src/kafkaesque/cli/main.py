@@ -33,10 +33,17 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "up": Lazy("Run", "kafkaesque.cli.up", "Start everything on this machine; Ctrl-C stops it."),
+    "status": Lazy("Run", "kafkaesque.cli.status", "Show the processes of a running `up`."),
     "broker": Lazy("Run", "kafkaesque.cli.broker", "Run one broker."),
     "cluster": Lazy("Run", "kafkaesque.cli.cluster", "Run several brokers on this machine."),
     "source": Lazy("Run", "kafkaesque.cli.source", "Follow hashtags into a topic."),
+    "gateway": Lazy(
+        "Run", "kafkaesque.cli.gateway", "Hold clients' connections, through restarts."
+    ),
     "pipeline": Lazy("Run", "kafkaesque.cli.pipeline", "Run Spark jobs on the posts in the log."),
+    "chat": Lazy("Run", "kafkaesque.cli.chat", "Back ends of chat, and clients to chat with."),
+    "tasks": Lazy("Run", "kafkaesque.cli.tasks", "Run tasks and timers off the log; dead letters."),
+    "console": Lazy("Run", "kafkaesque.cli.console", "Show a whole cluster in the browser."),
     "topic": Lazy(
         "Operate", "kafkaesque.cli.topic", "Create, list, describe, alter and delete topics."
     ),
@@ -59,6 +66,7 @@ COMMANDS: dict[str, Lazy] = {
         "Show brokers and quorum, elect leaders, reassign partitions.",
     ),
     "coord": Lazy("Operate", "kafkaesque.cli.coord", "Look into and change the coordination tree."),
+    "top": Lazy("Explain", "kafkaesque.cli.top", "Watch a cluster in the terminal."),
     "doctor": Lazy("Explain", "kafkaesque.cli.doctor", "Find out what is wrong and how to fix it."),
     "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker, beside others."),
     "fault": Lazy("Explain", "kafkaesque.cli.fault", "Break a broker under load, and judge it."),

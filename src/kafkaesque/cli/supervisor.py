@@ -50,7 +50,10 @@ class Service:
     name: str
     command: Sequence[str]
     log: Path
+    stage: int = 0
+    """Those of a later stage need those of the earlier ones: they are stopped before them."""
     ready_seconds_max: float = READY_SECONDS_MAX
+    stop_seconds_max: float = STOP_SECONDS_MAX
     facts: dict[str, str] = field(default_factory=dict)
     restarts: int = 0
     state: State = State.STOPPED
@@ -124,13 +127,13 @@ class Supervisor:
         process.send_signal(number)
 
     async def stop(self) -> None:
-        """Stop everything, last started first."""
+        """Stop everything, stage by stage, the last one first."""
         for watcher in self._watchers.values():
             watcher.cancel()
         await asyncio.gather(*self._watchers.values(), return_exceptions=True)
-        for service in reversed(self.services):
-            await _end(service)
-            service.state = State.STOPPED
+        for stage in sorted({service.stage for service in self.services}, reverse=True):
+            services = [service for service in self.services if service.stage == stage]
+            await asyncio.gather(*map(_end, services))
         self.services.clear()
 
     async def _launch(self, service: Service) -> None:
@@ -205,17 +208,18 @@ async def _drain(service: Service) -> int | None:
 
 async def _end(service: Service) -> None:
     process = service.process
-    if process is None or process.returncode is not None:
-        return
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGCONT)
-    try:
-        async with asyncio.timeout(STOP_SECONDS_MAX):
+    if process is not None and process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        seconds = service.stop_seconds_max
+        try:
+            async with asyncio.timeout(seconds):
+                await _drain(service)
+        except TimeoutError:
+            logger.warning("%s did not stop in %.0f s and is killed", service.name, seconds)
+            os.kill(process.pid, signal.SIGKILL)
             await _drain(service)
-    except TimeoutError:
-        logger.warning("%s did not stop in %.0f s and is killed", service.name, STOP_SECONDS_MAX)
-        os.kill(process.pid, signal.SIGKILL)
-        await _drain(service)
+    service.state = State.STOPPED
 
 
 def _explain(service: Service, what: str) -> str:

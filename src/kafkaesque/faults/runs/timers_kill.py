@@ -1,0 +1,205 @@
+"""A million timers pending, the scheduler killed -9 while 10,000 come due: each fires once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.request
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Final
+
+from kafkaesque.client.kafka import KafkaLog
+from kafkaesque.client.ports import Assignment
+from kafkaesque.faults.stage import FaultRun, RunOptions, Stage
+from kafkaesque.faults.target import SingleBroker, Target, TargetUnwell
+from kafkaesque.faults.workload import WorkloadSettings
+from kafkaesque.tasks import probe
+from kafkaesque.tasks.process import ServiceProcess
+from kafkaesque.tasks.system import SystemClock
+from kafkaesque.testing.cluster_layout import ReservedPorts
+
+PENDING: Final = 1_000_000
+DUE: Final = 10_000
+DUE_SECONDS: Final = 20.0
+CHUNK: Final = 5_000
+FAR_MS: Final = 30 * 24 * 3_600_000
+LOAD_RECORDS_PER_S: Final = 20
+_LOADED_S: Final = 900.0
+_STUCK_S: Final = 90.0
+_SCHEDULERS: Final = 2
+
+
+class Run(FaultRun):
+    purpose = "a million timers pending; kill -9 schedulers while 10,000 come due"
+    promise = "each fires once, and memory stays bounded"
+    rounds = 6
+    dense_offsets = False
+
+    def __init__(self) -> None:
+        self._pending = PENDING
+        self._schedulers: list[ServiceProcess] = []
+        self._ports = ReservedPorts(1)
+        self._fired: dict[int, list[int]] = {}
+
+    def workload(self, options: RunOptions) -> WorkloadSettings:
+        self._pending = options.amount or PENDING
+        return WorkloadSettings(records_per_s=LOAD_RECORDS_PER_S, seed=options.seed)
+
+    def open_target(
+        self, directory: Path, settings: Mapping[str, object]
+    ) -> AbstractContextManager[Target]:
+        listener = f"127.0.0.1:{self._ports.numbers[0]}"
+        return closing(SingleBroker(directory, {**settings, "coordination.listener": listener}))
+
+    def begin(self, stage: Stage) -> None:
+        bootstrap = stage.target.bootstrap_servers
+        directory = stage.target.data(0).parent
+        for number in range(_SCHEDULERS):
+            name = f"timers{number}"
+            arguments = [
+                "timers", "--name", name, "-b", bootstrap, "--data", str(directory / name),
+                "--zookeeper-connect", f"127.0.0.1:{self._ports.numbers[0]}",
+            ]  # fmt: skip
+            self._schedulers.append(ServiceProcess(name, arguments, directory / f"{name}.log"))
+        asyncio.run(probe.prepare(KafkaLog(bootstrap)))
+        first = self._schedulers[0]
+        first.start()
+        stage.say(f"setting {self._pending} timers")
+        began_s = time.monotonic()
+        asyncio.run(_set_far(bootstrap, self._pending))
+        stage.notes["set_seconds"] = round(time.monotonic() - began_s, 1)
+        _wait_until_pending(first, self._pending)
+        stage.notes["pending"] = self._pending
+        stage.notes["rss_mb_loaded"] = _rss_mb(first.pid)
+        self._measure_starts(stage, first, directory)
+
+    def _measure_starts(self, stage: Stage, first: ServiceProcess, directory: Path) -> None:
+        """From exec to all timers held again: with its file, and without."""
+        for label in ("start_seconds_with_file", "start_seconds_from_log"):
+            first.kill()
+            if label.endswith("log"):
+                for file in (directory / "timers0").rglob("*.db*"):
+                    file.unlink()
+            began_s = time.monotonic()
+            first.start()
+            _wait_until_pending(first, self._pending)
+            stage.notes[label] = round(time.monotonic() - began_s, 1)
+            stage.notes[f"rss_mb_{label[14:]}"] = _rss_mb(first.pid)
+
+    def inject(self, stage: Stage) -> None:
+        bootstrap = stage.target.bootstrap_servers
+        for scheduler in self._schedulers[1:]:
+            scheduler.start()
+        try:
+            dues = asyncio.run(_set_near(bootstrap))
+            while stage.another_round(1.0, DUE_SECONDS / 6):
+                scheduler = stage.random.choice(self._schedulers)
+                stage.fault(f"kill -9 scheduler {scheduler.name}", ())
+                stage.count("scheduler_kills")
+                scheduler.kill()
+                scheduler.start()
+            self._fired = asyncio.run(_until_fired(bootstrap))
+            stage.notes["rss_mb_end"] = max(_rss_mb(one.pid) for one in self._schedulers)
+            undisturbed = asyncio.run(_undisturbed(bootstrap))
+        finally:
+            for scheduler in self._schedulers:
+                scheduler.stop()
+        late = sorted(
+            fired[0] - due for number, due in dues.items() if (fired := self._fired.get(number))
+        )
+        stage.notes |= {
+            "due": len(dues),
+            "fired": len(self._fired),
+            "fired_twice": sum(len(times) > 1 for times in self._fired.values()),
+            "never_fired": len(dues) - len(self._fired),
+            "late_ms_p50_with_kills": late[len(late) // 2] if late else -1,
+            "late_ms_p99_with_kills": late[len(late) * 99 // 100] if late else -1,
+            "late_ms_p50": undisturbed[len(undisturbed) // 2],
+            "late_ms_p99": undisturbed[len(undisturbed) * 99 // 100],
+        }
+
+    def complaints(self, stage: Stage) -> list[str]:
+        notes, found = stage.notes, []
+        for figure in ("fired_twice", "never_fired"):
+            if notes.get(figure) != 0:
+                found.append(f"{figure}: {notes.get(figure)} timers")
+        return found
+
+
+async def _set_far(bootstrap: str, count: int) -> None:
+    now_ms = SystemClock().wall_ms()
+    async with probe.app.connect(KafkaLog(bootstrap)) as app:
+        for start in range(0, count, CHUNK):
+            await app.send_records(
+                probe.timed.options(id=f"far-{number}").timer(now_ms + FAR_MS + number, number)
+                for number in range(start, min(count, start + CHUNK))
+            )
+
+
+async def _set_near(bootstrap: str, first: int = 0, count: int = DUE) -> dict[int, int]:
+    """Due evenly over `DUE_SECONDS`, from a moment on."""
+    begin_ms = SystemClock().wall_ms() + 5_000
+    step_ms = DUE_SECONDS * 1000 / count
+    dues = {first + number: begin_ms + round(number * step_ms) for number in range(count)}
+    async with probe.app.connect(KafkaLog(bootstrap)) as app:
+        await app.send_records(
+            probe.timed.options(id=f"near-{number}").timer(due_ms, number)
+            for number, due_ms in dues.items()
+        )
+    return dues
+
+
+async def _until_fired(bootstrap: str, first: int = 0, count: int = DUE) -> dict[int, list[int]]:
+    """Times of the calls that fired, by number; until all have, and a little longer for a second."""
+    log = KafkaLog(bootstrap)
+    fired: dict[int, list[int]] = {}
+    spans = await log.admin.spans("tasks.probe")
+    reader = await log.open_reader(Assignment({place: one.start for place, one in spans.items()}))
+    seen_s = time.monotonic()
+    complete_s: float | None = None
+    try:
+        while True:
+            for record in await reader.read(wait_s=0.5):
+                call = json.loads(record.value or b"{}")
+                number = call["args"]["n"]
+                if call["id"].startswith("near-") and first <= number < first + count:
+                    fired.setdefault(number, []).append(int(record.timestamp_ms))
+                    seen_s = time.monotonic()
+            if len(fired) == count and complete_s is None:
+                complete_s = time.monotonic()
+            if complete_s is not None and time.monotonic() - complete_s > 5.0:
+                return fired
+            if time.monotonic() - seen_s > _STUCK_S:
+                return fired
+    finally:
+        await reader.close()
+
+
+async def _undisturbed(bootstrap: str) -> list[int]:
+    """How late timers fire when nothing is broken, sorted, in ms."""
+    first, count = 10 * DUE, DUE // 10
+    dues = await _set_near(bootstrap, first, count)
+    fired = await _until_fired(bootstrap, first, count)
+    return sorted(fired[number][0] - due for number, due in dues.items() if number in fired) or [-1]
+
+
+def _wait_until_pending(process: ServiceProcess, count: int) -> None:
+    deadline_s = time.monotonic() + _LOADED_S
+    status: dict[str, object] = {}
+    while time.monotonic() < deadline_s:
+        with urllib.request.urlopen(f"http://{process.facts['http']}/status", timeout=30) as answer:
+            status = json.loads(answer.read())
+        if int(str(status["pending"])) >= count and len(status["caught_up"]) > 0:  # type: ignore[arg-type]
+            return
+        time.sleep(0.1)
+    raise TargetUnwell(f"{process.name} does not hold {count} timers: {status}")
+
+
+def _rss_mb(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) // 1024
+    return 0
