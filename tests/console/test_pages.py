@@ -34,7 +34,7 @@ PAGES = {
     "/coordination": "--coordination",
     "/gateways": "no gateway is registered",
     "/chat": "Join the chat",
-    "/tasks": "kafkaesque tasks",
+    "/tasks": "Tasks",
     "/pipeline": "posts",
     "/trends": "#kafka",
     "/events": "All",

@@ -255,7 +255,7 @@ class Partition:
             header = read_header(records)
         replica = self.replica
         base_offset = replica.next_offset
-        header = stamp(records, header, base_offset, LeaderEpoch(replica.standing.term))
+        header = stamp(records, header, base_offset, self.leader_epoch)
         is_committed = replica.append(records, header, now_ms)
         self.producers.apply(header, decode_marker(records) if header.is_control else None)
         end_offset = header.next_offset

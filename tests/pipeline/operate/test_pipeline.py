@@ -273,10 +273,7 @@ def test_chat_backlog_is_told_as_of_now(bench, produce) -> None:
         body = kind(
             message_id=message, conversation_id="c", sender="ann", recipient="bob", sent_ms=NOON_MS
         )
-        envelope = Envelope(
-            id=f"{message}/{kind.STAGE}", kind=kind.KIND, version=1, time_ms=NOON_MS,
-            source="chat", body=body,
-        )  # fmt: skip
+        envelope = Envelope(f"{message}/{kind.STAGE}", NOON_MS, "chat", body)
         return {"value": encode(envelope), "partition": 0, "timestamp": NOON_MS}
 
     produce(bench.topic, [event(MessageSent, "1"), event(MessageQueued, "1")])

@@ -385,9 +385,8 @@ def test_broker_killed_in_mid_stream_costs_nothing(spark, tmp_path, moment: str)
 
     with BrokerProcess(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
-        AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic("t", 2)])[
-            "t"
-        ].result()
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", 2)])["t"].result()
         producer = Producer({"bootstrap.servers": bootstrap})
         for number in range(80):
             producer.produce("t", b"%d" % number, partition=number % 2)

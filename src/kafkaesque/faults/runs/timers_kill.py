@@ -41,7 +41,7 @@ class Run(FaultRun):
     def __init__(self) -> None:
         self._pending = PENDING
         self._schedulers: list[ServiceProcess] = []
-        self._ports = ReservedPorts(1)
+        self._coordination = ""
         self._fired: dict[int, list[int]] = {}
 
     def workload(self, options: RunOptions) -> WorkloadSettings:
@@ -51,8 +51,10 @@ class Run(FaultRun):
     def open_target(
         self, directory: Path, settings: Mapping[str, object]
     ) -> AbstractContextManager[Target]:
-        listener = f"127.0.0.1:{self._ports.numbers[0]}"
-        return closing(SingleBroker(directory, {**settings, "coordination.listener": listener}))
+        with closing(ReservedPorts(1)) as ports:
+            self._coordination = f"127.0.0.1:{ports.numbers[0]}"
+        listener = {"coordination.listener": self._coordination}
+        return closing(SingleBroker(directory, {**settings, **listener}))
 
     def begin(self, stage: Stage) -> None:
         bootstrap = stage.target.bootstrap_servers
@@ -61,7 +63,7 @@ class Run(FaultRun):
             name = f"timers{number}"
             arguments = [
                 "timers", "--name", name, "-b", bootstrap, "--data", str(directory / name),
-                "--zookeeper-connect", f"127.0.0.1:{self._ports.numbers[0]}",
+                "--zookeeper-connect", self._coordination,
             ]  # fmt: skip
             self._schedulers.append(ServiceProcess(name, arguments, directory / f"{name}.log"))
         asyncio.run(probe.prepare(KafkaLog(bootstrap)))

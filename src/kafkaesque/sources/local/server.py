@@ -371,4 +371,5 @@ def _refusal(status: int, text: str) -> web.HTTPException:
     class Refusal(web.HTTPException):
         status_code = status
 
-    return Refusal(body=msgspec.json.encode({"error": text}), content_type="application/json")
+    body = msgspec.json.encode({"error": text}).decode()
+    return Refusal(text=body, content_type="application/json")
