@@ -50,8 +50,10 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports --no-cache --config .importlinter | tail -2
 
-# Tests with clients, processes or Java of their own; `make test` runs them after the quick ones.
-REAL := tests/stories tests/cli tests/conformance tests/conformance_zookeeper tests/pipeline
+# Tests with brokers, clients, browsers, processes or many seeds of their own: `make test` runs them after
+# the quick ones, so that `make check` takes about a minute.
+REAL := $(addprefix tests/,stories cli conformance conformance_zookeeper pipeline sources client gateway \
+          chat tasks console testing sim faults)
 UNIT := tests $(REAL:%=--ignore=%)
 unit: setup
 	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"

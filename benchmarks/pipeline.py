@@ -1,6 +1,6 @@
 """The pipeline's benchmark by itself: the same as `kafkaesque bench pipeline`.
 
-    .venv/bin/python benchmarks/pipeline.py [--rounds 5] [--quick] [--json]
+.venv/bin/python benchmarks/pipeline.py [--rounds 5] [--quick] [--json]
 """
 
 from __future__ import annotations
