@@ -239,7 +239,10 @@ func (p *program) open(req *request) error {
 	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(p.bootstrap), kgo.ConsumeResetOffset(start), kgo.MetadataMaxAge(time.Second),
-		kgo.MetadataMinAge(20 * time.Millisecond), kgo.FetchMaxWait(time.Duration(s.FetchMaxWaitMs) * time.Millisecond),
+		kgo.MetadataMinAge(20 * time.Millisecond),
+	}
+	if s.FetchMaxWaitMs > 0 {
+		options = append(options, kgo.FetchMaxWait(time.Duration(s.FetchMaxWaitMs)*time.Millisecond))
 	}
 	if s.FetchMinBytes > 0 {
 		options = append(options, kgo.FetchMinBytes(s.FetchMinBytes))
