@@ -68,7 +68,6 @@ SNAPSHOTS_KEPT = 2
 
 _NO_RECORDS = memoryview(b"")
 _make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
-
 WIDE_CHECK_SECONDS = 0.005
 """How often it is looked whether more than a majority have a record, where that is asked for."""
 
@@ -229,7 +228,8 @@ class Partition:
             earlier = self.producers.judge(header, guard)
         except OutOfOrderSequence as gap:
             last_offset = self.producers.last_offset(header.producer_id)
-            if last_offset is None or self.log.epoch_at(last_offset) == self.leader_epoch:
+            is_own = last_offset is None or self.log.epoch_at(last_offset) == self.leader_epoch
+            if is_own or self.producers.is_repeated(header):
                 raise
             # Perhaps somebody refused the missing batch who did not lead. Told of a gap, a client
             # takes a new epoch and sends all anew, also what the last leader appended and could not
