@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import IO, Any, Final, NamedTuple
@@ -67,7 +67,13 @@ class CopierProcess:
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
 
     def _listen(self, output: IO[bytes] | None) -> None:
-        for line in output or ():
+        if output is None:
+            return
+        with output:
+            self._note(output)
+
+    def _note(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
             told: dict[str, Any] = msgspec.json.decode(line)
             self.heard_at = time.monotonic()
             if "copied" in told:
