@@ -43,6 +43,10 @@ class Replica:
         return self._cluster.leader == self._number
 
     @property
+    def is_voter(self) -> bool:
+        return True
+
+    @property
     def term(self) -> int:
         return self._cluster.term
 

@@ -92,8 +92,10 @@ class CoordinationServer:
 
     @property
     def role(self) -> str:
-        """As `srvr` and `mntr` tell it."""
-        return "leader" if self.replicated.is_leader else "follower"
+        """As `srvr` and `mntr` tell it, in ZooKeeper's words."""
+        if self.replicated.is_leader:
+            return "leader"
+        return "follower" if self.replicated.is_voter else "observer"
 
     @property
     def connection_count(self) -> int:
