@@ -17,8 +17,6 @@ from kafkaesque.sim.simulation import Simulation
 
 SEED_COUNT = 200
 SEEDS_PER_TEST = 20
-OPEN_SEEDS = (59,)
-"""Not mended yet: a coordinator's task of a node that died goes on in the simulation and writes."""
 REGRESSIONS = Path(__file__).with_name("regression_seeds.txt")
 
 
@@ -29,14 +27,8 @@ def check(outcome: Outcome) -> None:
 @pytest.mark.parametrize("first_seed", range(0, SEED_COUNT, SEEDS_PER_TEST))
 def test_cluster_under_faults_keeps_every_invariant_and_heals(first_seed: int) -> None:
     seeds = range(first_seed, first_seed + SEEDS_PER_TEST)
-    for outcome in run_seeds([seed for seed in seeds if seed not in OPEN_SEEDS]):
+    for outcome in run_seeds(seeds):
         check(outcome)
-
-
-@pytest.mark.xfail(reason="open: the simulation lets a dead node's coordinator go on")
-@pytest.mark.parametrize("seed", OPEN_SEEDS)
-def test_seed_that_is_open(seed: int) -> None:
-    check(run_seed(seed))
 
 
 def regressions() -> list[int]:

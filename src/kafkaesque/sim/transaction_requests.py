@@ -64,7 +64,7 @@ class TransactionRequests:
 
     def between(self, node: Body, group: GroupId, work: Work) -> SimulatedFuture:
         """A node asks, and hears the answer if it still lives."""
-        return self._ask(group, work, node.later)
+        return self._ask(group, work, node.mailbox())
 
     def _held_us(self) -> int:
         """Mostly short: what is late by one transaction is more dangerous than by ten."""
