@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from kafkaesque.broker.connection import Connection
+from kafkaesque.broker.dispatch import Begun, Served
 from kafkaesque.broker.handler import Answer, CloseConnection
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
 from kafkaesque.wire.api import RequestHeader
@@ -18,7 +19,8 @@ PLAIN, OVERLAPPING = 1, 0
 class Transport:
     def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.write_count = 0
+        self.pieces: list[int] = []
+        """Of each write that was handed over in several."""
         self.is_reading = True
         self.end: str | None = None
         self.unsent_bytes = 0
@@ -31,9 +33,12 @@ class Transport:
     def get_write_buffer_size(self) -> int:
         return self.unsent_bytes
 
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
     def writelines(self, buffers: list[bytes]) -> None:
-        self.write_count += 1
-        self.written += buffers
+        self.pieces.append(len(buffers))
+        self.written.append(b"".join(buffers))
 
     def pause_reading(self) -> None:
         assert self.is_reading
@@ -61,7 +66,7 @@ class Dispatcher:
     def overlaps(self, frame: memoryview) -> bool:
         return frame[1] == OVERLAPPING
 
-    def begin(self, frame: memoryview, client_host: str) -> tuple[RequestHeader, bool, Any]:
+    def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
         name = bytes(frame[10:])
         self.begun.append(name)
         if name in self.failures:
@@ -69,17 +74,17 @@ class Dispatcher:
         header = RequestHeader(frame[1], 0, 0, name.decode(), 10)
         if name.startswith(b"slow"):
             self.waiting[name] = asyncio.get_running_loop().create_future()
-            return header, self.overlaps(frame), self._wait(name)
-        return header, self.overlaps(frame), None
+            return [], 0, Begun(header, self.overlaps(frame), self._wait(name))
+        return [name], len(name), None
 
     async def _wait(self, name: bytes) -> Answer:
         await self.waiting[name]
         return None
 
     def finish(
-        self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
+        self, begun: Begun, answer: Answer, frame_size_bytes: int, started: float
     ) -> tuple[list[bytes], int]:
-        output = (header.client_id or "").encode()
+        output = (begun.header.client_id or "").encode()
         return [output], len(output)
 
 
@@ -120,7 +125,7 @@ class Scene:
     def __init__(self) -> None:
         self.host = Host()
         self.transport = Transport()
-        self.connection = Connection(self.host, asyncio.get_running_loop())
+        self.connection = Connection(self.host)
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
 
     def receive(self, *names: bytes, key: int = PLAIN) -> None:
@@ -169,8 +174,18 @@ async def test_answers_to_pipelined_requests_leave_in_one_write(scene: Scene) ->
     )
     scene.connection.get_buffer(-1)[: len(frames)] = frames
     scene.connection.buffer_updated(len(frames))
-    assert scene.transport.written == [b"0", b"1", b"2", b"3", b"4"]
-    assert scene.transport.write_count == 1
+    assert scene.transport.written == [b"01234"]
+    assert scene.transport.pieces == []
+
+
+@story
+async def test_large_answers_leave_in_one_write_without_being_copied_together(scene: Scene) -> None:
+    names = [b"%d" % n * 900 for n in range(5)]
+    scene.receive(b"slow", *names[:3], key=OVERLAPPING)
+    scene.receive(*names[3:], key=OVERLAPPING)
+    await scene.answer(b"slow")
+    assert scene.transport.written == [b"slow" + b"".join(names)]
+    assert scene.transport.pieces == [6]
 
 
 @story
@@ -178,7 +193,7 @@ async def test_request_behind_a_waiting_one_is_not_begun(scene: Scene) -> None:
     scene.receive(b"slow", b"b")
     assert scene.begun == [b"slow"]
     await scene.answer(b"slow")
-    assert scene.transport.written == [b"slow", b"b"]
+    assert scene.transport.written == [b"slowb"]
     assert scene.host.buffered_bytes == 0
 
 
@@ -189,7 +204,7 @@ async def test_overlapping_requests_are_begun_together_and_answered_in_order(sce
     await scene.answer(b"slow2")
     assert scene.transport.written == []
     await scene.answer(b"slow1")
-    assert scene.transport.written == [b"slow1", b"slow2", b"quick"]
+    assert scene.transport.written == [b"slow1slow2quick"]
 
 
 @story
@@ -199,7 +214,7 @@ async def test_plain_request_waits_for_overlapping_ones_before_it(scene: Scene) 
     scene.receive(b"quick", key=OVERLAPPING)
     assert scene.begun == [b"slow1"]
     await scene.answer(b"slow1")
-    assert scene.transport.written == [b"slow1", b"plain", b"quick"]
+    assert scene.transport.written == [b"slow1plainquick"]
 
 
 @story
@@ -290,7 +305,7 @@ def test_refused_connection_is_aborted() -> None:
     async def play() -> None:
         host, transport = Host(), Transport()
         host.refusal = "full"
-        connection = Connection(host, asyncio.get_running_loop())
+        connection = Connection(host)
         connection.connection_made(cast(asyncio.Transport, transport))
         assert transport.end == "aborted"
 

@@ -12,6 +12,7 @@ import pytest
 from kafkaesque.model.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
+    MessageTooLarge,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetOutOfRange,
@@ -63,6 +64,23 @@ def test_record_is_invisible_and_unacknowledged_until_it_is_synced(tmp_path: Pat
             await commit
             assert rig.partition.high_watermark == 2
             assert rig.partition.read(Offset(0), 1000, at_least_one=True).records
+
+    run(story())
+
+
+def test_changed_settings_hold_for_the_next_batch(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            append(rig.partition, batch(b"a"))
+            rig.partition.set_config(TopicConfig(max_message_bytes=len(batch(b"a")) - 1))
+            with pytest.raises(MessageTooLarge):
+                append(rig.partition, batch(b"a"))
+            rig.partition.set_config(TopicConfig(message_timestamp_type="LogAppendTime"))
+            assert append(rig.partition, batch(b"a")).append_time_ms == START_MS
+            rig.partition.set_config(TopicConfig(cleanup_policy=("compact",)))
+            inspected = rig.partition.append(batch(b"a"), all_replicas=True)
+            assert isinstance(inspected, asyncio.Task)
+            assert (await inspected).base_offset == 2
 
     run(story())
 

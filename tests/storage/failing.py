@@ -20,7 +20,9 @@ def small_disk(directory: Path) -> Iterator[Path]:
     command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(mount)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
-        pytest.skip(f"needs the right to mount a tmpfs (root, CAP_SYS_ADMIN): {mounted.stderr}")
+        pytest.skip(
+            f"no tmpfs may be mounted: run as root with CAP_SYS_ADMIN ({mounted.stderr.strip()})"
+        )
     try:
         yield mount
     finally:

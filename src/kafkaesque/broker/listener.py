@@ -72,7 +72,7 @@ class Listener:
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the address, without serving yet. Returns the real one."""
         self._server = await self._loop.create_server(
-            lambda: Connection(self, self._loop), host, port, backlog=BACKLOG, start_serving=False
+            lambda: Connection(self), host, port, backlog=BACKLOG, start_serving=False
         )
         address = self._server.sockets[0].getsockname()
         return address[0], address[1]

@@ -15,23 +15,20 @@ Append = Callable[[memoryview], Appended]
 class Inspections:
     """Those under way, oldest first."""
 
-    __slots__ = ("_loop", "_tasks")
+    __slots__ = ("_loop", "under_way")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._tasks: list[asyncio.Task[Appended]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._tasks)
+        self.under_way: list[asyncio.Task[Appended]] = []
 
     def add(
         self, records: memoryview, config: TopicConfig, append: Append
     ) -> asyncio.Task[Appended]:
         """Look at `records`, then `append` what is to be stored, after all that came before."""
-        previous = self._tasks[-1] if self._tasks else None
+        previous = self.under_way[-1] if self.under_way else None
         task = self._loop.create_task(self._run(records, config, append, previous))
-        self._tasks.append(task)
-        task.add_done_callback(self._tasks.remove)
+        self.under_way.append(task)
+        task.add_done_callback(self.under_way.remove)
         return task
 
     async def _run(

@@ -13,12 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from dataclasses import dataclass
 from operator import itemgetter
 
 import msgspec
 
-from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
@@ -34,6 +32,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import (
     NO_EPOCH,
+    NO_PRODUCER,
     NO_TIMESTAMP,
     LeaderEpoch,
     Offset,
@@ -45,7 +44,7 @@ from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions import admission
 from kafkaesque.partitions.appended import Appended as Appended
 from kafkaesque.partitions.appended import Trim
-from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.environment import Environment as Environment
 from kafkaesque.partitions.inspections import Inspections
 from kafkaesque.partitions.loading import load_producers, log_config, read_marker
 from kafkaesque.partitions.markers import decode_marker
@@ -56,7 +55,6 @@ from kafkaesque.raft.ready import Standing
 from kafkaesque.raft.types import LogIndex, Snapshot
 from kafkaesque.records.batch import BatchHeader, read_header, stamp, stamp_append_time
 from kafkaesque.replication.replica import Replica
-from kafkaesque.replication.replica_set import ReplicaSet
 from kafkaesque.storage.chain import ReadResult
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.lookup import TimestampedOffset
@@ -72,22 +70,6 @@ WIDE_CHECK_SECONDS = 0.005
 """How often it is looked whether more than a majority have a record, where that is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What the partitions of a node share."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    replicas: ReplicaSet
-    standings: Changes[Partition]
-    flush_always: bool
-    validation: str
-
-    def flush_messages(self, config: TopicConfig) -> int:
-        """How many records may be unsynced and count as written all the same."""
-        return 1 if self.flush_always else config.flush_messages
-
-
 class Partition:
     """See the module's text. `producers` is a fold of the log up to its end, unless stale."""
 
@@ -96,6 +78,7 @@ class Partition:
         "_commits_awaited",
         "_env",
         "_inspections",
+        "_rules",
         "_unsynced_since_ms",
         "_watchers",
         "are_producers_stale",
@@ -118,7 +101,7 @@ class Partition:
         producers: ProducerTable,
         config: TopicConfig,
         high_watermark: Offset,
-        env: Environment,
+        env: Environment[Partition],
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -137,6 +120,7 @@ class Partition:
         """(end offset, size in bytes) of each batch above the high watermark, oldest first."""
         self._commits_awaited: list[tuple[Offset, asyncio.Future[None]]] = []
         self._inspections = Inspections(env.loop)
+        self._rules = admission.Rules(config, env.validation)
 
     @property
     def log(self) -> Log:
@@ -191,16 +175,19 @@ class Partition:
         """
         if not self.replica.leads_alone or self.closed is not None:
             self._check_leads()
-        config, env = self.config, self._env
-        if all_replicas and config.min_insync_replicas > 1:
+        if all_replicas and self.config.min_insync_replicas > 1:
             self._check_in_sync()
-        now_ms = env.clock.wall_ms()
-        header = admission.admit(records, config, now_ms)
-        if self._inspections or admission.wants_inspection(header, config, env.validation):
+        now_ms, rules = self._env.clock.wall_ms(), self._rules
+        header = rules.admit(records, now_ms)
+        if self._inspections.under_way or (rules.may_inspect and rules.wants_inspection(header)):
             return self._inspections.add(
-                records, config, lambda stored: self._append_inspected(stored, guard)
+                records, self.config, lambda stored: self._append_inspected(stored, guard)
             )
-        return self._append_admitted(records, header, now_ms, guard)
+        if header.producer_id != NO_PRODUCER:
+            earlier = self._judge(header, guard)
+            if earlier is not None:
+                return earlier
+        return self._store(records, header, now_ms)
 
     def _check_leads(self) -> None:
         if self.closed is not None:
@@ -218,12 +205,12 @@ class Partition:
 
     def _append_inspected(self, records: memoryview, guard: Guard | None) -> Appended:
         self._check_leads()
-        now_ms = self._env.clock.wall_ms()
-        return self._append_admitted(records, read_header(records), now_ms, guard)
+        header = read_header(records)
+        earlier = self._judge(header, guard)
+        return earlier or self._store(records, header, self._env.clock.wall_ms())
 
-    def _append_admitted(
-        self, records: memoryview, header: BatchHeader, now_ms: TimestampMs, guard: Guard | None
-    ) -> Appended:
+    def _judge(self, header: BatchHeader, guard: Guard | None) -> Appended | None:
+        """Where the batch stands if it is a retry; None if it is to be stored."""
         try:
             earlier = self.producers.judge(header, guard)
         except OutOfOrderSequence as gap:
@@ -235,11 +222,11 @@ class Partition:
             # takes a new epoch and sends all anew, also what the last leader appended and could not
             # acknowledge any more. Sent elsewhere, it goes back to what failed first.
             raise NotLeaderOrFollower(f"{self.name} has changed its leader: {gap}") from None
-        if earlier is not None:
-            end_offset = Offset(earlier.base_offset + header.record_count)
-            append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
-            return Appended(earlier.base_offset, end_offset, append_time, self.log_start_offset)
-        return self._store(records, header, now_ms)
+        if earlier is None:
+            return None
+        end_offset = Offset(earlier.base_offset + header.record_count)
+        append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
+        return Appended(earlier.base_offset, end_offset, append_time, self.log_start_offset)
 
     def append_own(self, batch: bytearray) -> Appended:
         """Append a batch of the broker's own making (internal topics, markers)."""
@@ -249,24 +236,29 @@ class Partition:
 
     def _store(self, records: memoryview, header: BatchHeader, now_ms: TimestampMs) -> Appended:
         append_time = NO_TIMESTAMP
-        if self.config.uses_append_time:
+        if self._rules.uses_append_time:
             append_time = now_ms
             stamp_append_time(records, 0, append_time)
             header = read_header(records)
         replica = self.replica
-        base_offset = replica.next_offset
+        log = replica.entries.log
+        # Alone, nothing is held back: the log's end is where the batch goes.
+        base_offset = log.log_end_offset if replica.leads_alone else replica.next_offset
         header = stamp(records, header, base_offset, self.leader_epoch)
         is_committed = replica.append(records, header, now_ms)
-        self.producers.apply(header, decode_marker(records) if header.is_control else None)
-        end_offset = header.next_offset
-        if is_committed:
+        if header.producer_id != NO_PRODUCER:
+            self.producers.apply(header, decode_marker(records) if header.is_control else None)
+        end_offset = Offset(base_offset + header.last_offset_delta + 1)
+        if not is_committed:
+            self._appended.append((end_offset, header.size_bytes))
+        elif self._watchers:
             self._advance(end_offset, header.size_bytes)
         else:
-            self._appended.append((end_offset, header.size_bytes))
+            self.high_watermark = end_offset
         if self._unsynced_since_ms is None and not self._env.flush_always:
             self._unsynced_since_ms = now_ms
-        log_start_offset = replica.entries.log.log_start_offset
-        return _make_tuple(Appended, (base_offset, end_offset, append_time, log_start_offset))
+        place = (base_offset, end_offset, append_time, log.log_start_offset)
+        return _make_tuple(Appended, place)
 
     def commit(self, appended: Appended, *, all_replicas: bool) -> asyncio.Future[None] | None:
         """What an acknowledgement of `appended` must wait for; None if it is due now.
@@ -474,6 +466,7 @@ class Partition:
 
     def set_config(self, config: TopicConfig) -> None:
         self.config = config
+        self._rules = admission.Rules(config, self._env.validation)
         self.log.set_config(log_config(config))
         self.replica.flush_messages = self._env.flush_messages(config)
 

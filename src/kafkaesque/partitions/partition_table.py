@@ -86,7 +86,7 @@ class PartitionTable:
     __slots__ = ("_by_id", "_by_name", "_clean", "_data", "_env", "_files", "_reopening")
 
     def __init__(
-        self, data: DataDirectory, files: OpenFiles, env: Environment, *, clean: bool
+        self, data: DataDirectory, files: OpenFiles, env: Environment[Partition], *, clean: bool
     ) -> None:
         self._data = data
         self._files = files
@@ -108,7 +108,10 @@ class PartitionTable:
         hosted = self._by_name.get(topic)
         if hosted is None:
             raise UnknownTopicOrPartition("This server does not host this topic-partition.")
-        return _leading(hosted, index)
+        partition = hosted.partitions.get(PartitionIndex(index))
+        if partition is None or not partition.replica.leads_alone or partition.closed is not None:
+            return _leading(hosted, index)
+        return partition
 
     def get_by_id(self, topic_id: TopicId, index: int) -> Partition:
         hosted = self._by_id.get(topic_id)

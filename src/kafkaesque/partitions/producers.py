@@ -32,8 +32,7 @@ BATCHES_REMEMBERED = 5
 (max.in.flight.requests.per.connection <= 5 is what idempotent clients enforce)."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenBatch:
+class WrittenBatch(NamedTuple):
     first_sequence: int
     last_sequence: int
     base_offset: Offset

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.model.ids import Offset
-from kafkaesque.raft.types import SMALL_ENTRY_BYTES, Entry, Term
+from kafkaesque.raft.types import SMALL_ENTRY_BYTES, Entry, LogIndex, Term
 from kafkaesque.records.batch import (
     CHECKSUMMED_POSITION,
     LENGTH_OVERHEAD_BYTES,
@@ -42,6 +42,15 @@ class BatchRef(NamedTuple):
     size_bytes: int
     segment_base_offset: Offset
     position: int
+
+
+class Verified(NamedTuple):
+    """What a step of a scrub found."""
+
+    next_index: LogIndex
+    """Where to go on; behind the last entry when all are done."""
+    size_bytes: int
+    damaged: list[Entry]
 
 
 def runs_of(entries: Sequence[Entry]) -> Iterator[list[Entry]]:

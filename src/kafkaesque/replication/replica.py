@@ -24,6 +24,7 @@ from kafkaesque.model.errors import (
     StorageFailed,
 )
 from kafkaesque.model.ids import GroupId, MemberId, Offset
+from kafkaesque.model.setting import INT64_MAX
 from kafkaesque.raft.core import Raft
 from kafkaesque.raft.membership import MembershipChange
 from kafkaesque.raft.messages import Append, InstallSnapshot, Message
@@ -127,7 +128,7 @@ class Replica:
     @property
     def next_offset(self) -> Offset:
         """Of the next batch, if this leader appends it."""
-        return max(self.entries.next_offset, self._held_end_offset)
+        return max(self.entries.log.log_end_offset, self._held_end_offset)
 
     def append(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
         """Write a batch, which is stamped with `next_offset` and our term, and replicate it. True
@@ -137,8 +138,8 @@ class Replica:
         """
         if self.leads_alone or self._sees_itself_alone():
             # Without a sync that is due, a write is a commit. Raft is told in passing.
-            entries = self.entries
-            if header.next_offset - entries.log.synced_offset < self.flush_messages:
+            entries, due = self.entries, self.flush_messages
+            if due == INT64_MAX or header.next_offset - entries.log.synced_offset < due:
                 batch = _make_tuple(BatchPayload, (records, header))
                 next_index = LogIndex(entries.last_index + 1)
                 entries.append_batch(next_index, self.standing.term, batch, now_ms)
@@ -200,7 +201,7 @@ class Replica:
 
     @property
     def _is_gate_open(self) -> bool:
-        return self._is_journal_synced(self.entries.gate_position)
+        return self._around.journal.synced_position >= self.entries.gate_position
 
     def propose_control(self, payload: bytes) -> LogIndex:
         """Replicate a fact about the group that takes no offset. Raises as `append` does."""
@@ -437,7 +438,7 @@ class Replica:
         unsynced = log.log_end_offset - log.synced_offset
         end_offset = log.log_end_offset if unsynced >= self.flush_messages else Offset(0)
         self._tokens.add(token, journal_position, end_offset)
-        if not self._is_journal_synced(journal_position):
+        if self._around.journal.synced_position < journal_position:
             self._around.sync_journal(self)
         if log.synced_offset < end_offset:
             self._around.sync_log(self)
@@ -461,9 +462,6 @@ class Replica:
             if self._tokens.waits_for_journal(self._around.journal.synced_position):
                 # Saved while the sync that just ended was under way.
                 self._around.sync_journal(self)
-
-    def _is_journal_synced(self, position: int) -> bool:
-        return self._around.journal.synced_position >= position
 
     def sync(self) -> Offset:
         """Blocking: the log's records become durable."""

@@ -124,18 +124,23 @@ class Log(LogReading):
 
     def append(
         self, buffer: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int
-    ) -> None:
-        """Write one stamped batch behind the last. StorageFailed leaves the log as it was."""
+    ) -> Offset:
+        """Write one stamped batch behind the last. StorageFailed leaves the log as it was.
+
+        The first offset of the segment that has it: the batch's own if it began one.
+        """
+        base_offset = header.base_offset
         with self._lock:
             if self._durability.failure is not None:
                 self._durability.refuse_if_failed()
-            if header.base_offset < self.log_end_offset or len(buffer) != header.size_bytes:
+            if base_offset < self.log_end_offset or len(buffer) != header.size_bytes:
                 check(False, f"{self._directory} at {self.log_end_offset} cannot take {header}")
-            self._chain.append(buffer, header, now_ms)
+            segment_base_offset = self._chain.append(buffer, header, now_ms)
             if header.leader_epoch > self._epochs.latest:
-                self._epochs.assign(header.leader_epoch, header.base_offset)
+                self._epochs.assign(header.leader_epoch, base_offset)
                 self._is_saved &= self._epochs.is_told_by_latest
-            self.log_end_offset = Offset(header.base_offset + header.last_offset_delta + 1)
+            self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
+        return segment_base_offset
 
     def sync(self) -> Offset:
         """Make everything appended so far durable; the offset up to which that is so.
