@@ -238,8 +238,10 @@ class TransactionCalls:
                 VerifyAnswer,
             )
             return dict(verified.errors)
-        added = await host.ask(
-            lambda registry, token, now: registry.add_partitions(request, token, now), AddAnswer
+        added = await host.ask_when_ended(
+            request.transactional_id,
+            lambda registry, token, now: registry.add_partitions(request, token, now),
+            AddAnswer,
         )
         return dict.fromkeys(request.partitions, added.error)
 

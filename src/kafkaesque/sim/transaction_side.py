@@ -119,8 +119,10 @@ class TransactionSide:
         )
 
     async def add(self, request: PartitionsRequest) -> AddAnswer:
-        return await self._hosting().ask(
-            lambda registry, token, now: registry.add_partitions(request, token, now), AddAnswer
+        return await self._hosting().ask_when_ended(
+            request.transactional_id,
+            lambda registry, token, now: registry.add_partitions(request, token, now),
+            AddAnswer,
         )
 
     async def end(self, request: EndRequest) -> EndAnswer:
