@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import uvloop
 
 from kafkaesque.broker.system_clock import SystemClock
 from kafkaesque.client.memory import MemoryLog
@@ -195,7 +196,9 @@ def run(story: Callable[[Stage], Awaitable[None]], log: Log | None = None) -> No
         async with asyncio.timeout(60), stage(log) as set_up:
             await story(set_up)
 
-    asyncio.run(play())
+    # The loop that gateways run on: it reads from sockets in an order of its own.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(play())
 
 
 async def take(client: EdgeClient, count: int) -> list[Happening]:

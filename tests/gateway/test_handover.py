@@ -8,6 +8,7 @@ import socket
 import pytest
 from tests.gateway.stage import Stage, run, take, until
 
+from kafkaesque.edge.client import EdgeClient
 from kafkaesque.edge.codec import Encoding
 from kafkaesque.gateway.config import gateway_config
 from kafkaesque.gateway.gateway import Gateway
@@ -54,6 +55,29 @@ def test_clients_are_handed_over_without_noticing() -> None:
         late = await on.connected("dave", address)
         assert (await late.ask("who"))["user"] == "dave"
         assert new.services.counters.handed_over == 3
+
+    run(story)
+
+
+def test_what_a_client_says_before_its_user_is_known_again_waits() -> None:
+    async def story(on: Stage) -> None:
+        old = await on.gateway()
+        clients = [await on.connected(f"user-{number}", old.address) for number in range(20)]
+        server = HandoverServer(old, on.data)
+        server.start()
+        new = await successor(on)
+        saying = [asyncio.create_task(talk(client)) for client in clients]
+        assert (await take_over(new, on.data))[1] == len(clients)
+        await asyncio.wait_for(server.handed_over.wait(), 10)
+        await old.stop(handed_over=True)
+        await server.stop()
+        on.gateways.remove(old)
+        await asyncio.gather(*saying)
+        assert {client.counts.disconnects for client in clients} == {0}
+
+    async def talk(client: EdgeClient) -> None:
+        for number in range(30):
+            await client.send("echo", {"n": number})
 
     run(story)
 

@@ -54,7 +54,7 @@ def addresses(*gateways: Gateway) -> list[str]:
     ]
 
 
-@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed")
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is missing: make clients")
 def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains() -> None:
     async def story(on: Stage) -> None:
         gateways = [await on.gateway(f"gw-{n}", proxy_protocol="true") for n in (1, 2)]
@@ -101,7 +101,7 @@ def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains() -> None:
     run(story)
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is missing: make clients")
 def test_nginx_passes_websockets_with_the_address_of_the_client(tmp_path: Path) -> None:
     async def story(on: Stage) -> None:
         gateways = [await on.gateway(f"gw-{n}") for n in (1, 2)]

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkaesque.model.errors import InvalidConfig
-from kafkaesque.model.setting import (
-    Setting,
-    SettingType,
-    attributes_of,
-    setting,
-    settings_of,
-)
+from kafkaesque.model.setting import Setting, SettingType, setting, settings_of, typed_settings
 
 INT, DOUBLE, BOOLEAN, STRING, LIST = (
     SettingType.INT,
@@ -171,15 +164,8 @@ class GatewayConfig:
 
 
 GATEWAY_SETTINGS: Mapping[str, Setting] = settings_of(GatewayConfig)
-_ATTRIBUTES = attributes_of(GatewayConfig)
 
 
 def gateway_config(values: Mapping[str, str]) -> GatewayConfig:
     """InvalidConfig names the setting that is unknown or wrong."""
-    given = {}
-    for name, text in values.items():
-        declared = GATEWAY_SETTINGS.get(name)
-        if declared is None:
-            raise InvalidConfig(f"no setting {name!r}; there are {', '.join(GATEWAY_SETTINGS)}")
-        given[_ATTRIBUTES[name]] = declared.parse(text)
-    return GatewayConfig(**given)  # type: ignore[arg-type]
+    return typed_settings(GatewayConfig, values)

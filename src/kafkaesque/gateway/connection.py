@@ -171,7 +171,12 @@ class Connection(asyncio.Protocol):
         check_sayable(self.session.stage, message)
         step = self._host.heard(self, message)
         if step is not None:
-            self._step = asyncio.get_running_loop().create_task(self._take(step))
+            self.occupy(step)
+
+    def occupy(self, step: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """What the client says until `step` is done waits behind it."""
+        self._step = asyncio.get_running_loop().create_task(self._take(step))
+        return self._step
 
     async def _take(self, step: Coroutine[Any, Any, None]) -> None:
         """One message that takes time, then those that waited behind it."""

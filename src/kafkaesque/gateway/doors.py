@@ -93,9 +93,14 @@ class Doors:
         wire = wire_of(handed, self._of.config.frame_max_bytes)
         connection = Connection(self, session, wire)
         sock.setblocking(False)
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
-        self._of.counters.handed_over += 1
-        await self._dialogue.adopted(connection, handed)
+
+        async def settle() -> None:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, sock)
+            self._of.counters.handed_over += 1
+            await self._dialogue.adopted(connection, handed)
+
+        # The loop may read from the socket before it says that it is connected.
+        await connection.occupy(settle())
 
     def freeze(self, *, frozen: bool) -> None:
         """Stop, or go on, reading from clients."""

@@ -21,7 +21,13 @@ from typing import Any, Final
 import click
 import jwt
 
-from kafkaesque.edge.client import EdgeClient, Happening, RequestFailed, SnapshotNeeded
+from kafkaesque.edge.client import (
+    ClientClosed,
+    EdgeClient,
+    Happening,
+    RequestFailed,
+    SnapshotNeeded,
+)
 from kafkaesque.edge.client_state import Credentials
 from kafkaesque.faults.chance import seeded
 
@@ -129,7 +135,7 @@ class Talker:
             command_id = await self.client.send(
                 "message.send", {"to": self.peer, "text": text}, id=f"m{number}"
             )
-        except RequestFailed as failed:
+        except (RequestFailed, ClientClosed) as failed:
             self._tally.failures.append(str(failed))
             return
         self.acknowledged.add(f"{self.name}/{command_id}")
@@ -175,7 +181,7 @@ class Talker:
     async def give_receipts(self) -> None:
         ids, self._receipts = self._receipts, []
         if ids:
-            with contextlib.suppress(RequestFailed):
+            with contextlib.suppress(RequestFailed, ClientClosed):
                 await self.client.send("message.received", {"message_ids": ids})
 
     def missing(self, peer: Talker) -> int:
