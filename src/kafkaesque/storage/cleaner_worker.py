@@ -25,7 +25,7 @@ from kafkaesque.storage.open_files import OpenFiles
 
 _LENGTH: Final = struct.Struct(">I")
 _FILES_MAX: Final = 16
-_NICENESS: Final = 10
+_NICENESS: Final = 5
 _PR_SET_PDEATHSIG: Final = 1
 _PAUSE_SECONDS_MIN: Final = 0.01
 

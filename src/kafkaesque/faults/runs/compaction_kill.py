@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 import threading
 import time
-from collections.abc import Mapping
+import urllib.request
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -22,13 +27,15 @@ TOPIC: Final = "rows"
 LATE_KILLS: Final = 3
 """So many come when all is written, and only the cleaner works."""
 STILL_S_MAX: Final = 120.0
-SETTLE_S: Final = 5.0
 _POLL_S: Final = 0.05
+DIRTY_RATIO: Final = 0.2
 CONFIG: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(16 << 20),
-    "min.cleanable.dirty.ratio": "0.2",
+    "min.cleanable.dirty.ratio": str(DIRTY_RATIO),
 }
+ROW_BYTES: Final = 118
+"""As it is written: key, value of 100 bytes, and what a batch adds."""
 
 
 class Run(FaultRun):
@@ -119,19 +126,43 @@ class Run(FaultRun):
         self._writer.join()
         stored = self._wait_until_settled(stage)
         stage.notes["rows"] = self._count
-        stage.notes["written_mb"] = round(self._wanted * self._count / self._table.batches * 0.11)
+        stage.notes["written_mb"] = round(UPDATES * self._count * ROW_BYTES / 1e6, 1)
         stage.notes["stored_mb"] = round(stored / 1e6, 1)
         wrong = self._table.wrong()
         stage.notes["rows_wrong"] = len(wrong)
         return wrong
 
     def _wait_until_settled(self, stage: Stage) -> int:
-        """The size of the topic once the cleaner leaves it alone."""
-        size_bytes, since = -1, time.monotonic()
-        while time.monotonic() - since < SETTLE_S:
-            paths = list(stage.target.data(0).glob("topics/*/0/*.log"))
-            now_bytes = sum(path.stat().st_size for path in paths if path.exists())
-            if now_bytes != size_bytes or self._unfinished(stage):
-                size_bytes, since = now_bytes, time.monotonic()
+        """The size of the table once the cleaner has nothing to do; TargetUnwell if it stands still."""
+        ratio, since = 1.0, time.monotonic()
+        while (now := _dirty_ratio(stage.target.data(0))) >= DIRTY_RATIO or self._unfinished(stage):
+            if now != ratio:
+                ratio, since = now, time.monotonic()
+            if time.monotonic() - since > STILL_S_MAX:
+                raise TargetUnwell(f"{ratio:.0%} of the table is dirty and nobody cleans it")
             time.sleep(_POLL_S * 4)
-        return size_bytes
+        logs = stage.target.data(0).glob("topics/*/0/*.log")
+        return max(_sizes_by_directory(logs).values())
+
+
+def _dirty_ratio(data: Path) -> float:
+    """Of the table, as the broker's metrics tell it; 1 while it tells nothing."""
+    try:
+        address = json.loads((data / "broker.json").read_text())["http"]
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            page = answer.read().decode()
+    except (OSError, KeyError, ValueError):
+        return 1.0
+    found = re.search(
+        rf'^kafkaesque_log_dirty_ratio{{[^}}]*topic="{TOPIC}"[^}}]*}} (\S+)', page, re.M
+    )
+    return float(found[1]) if found else 1.0
+
+
+def _sizes_by_directory(paths: Iterable[Path]) -> dict[Path, int]:
+    """The table is by far the largest of the topics in a run."""
+    sizes: dict[Path, int] = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            sizes[path.parent] = sizes.get(path.parent, 0) + path.stat().st_size
+    return sizes
