@@ -61,7 +61,7 @@ def library_offsets(offsets: Mapping[TopicPartition, Offset]) -> list[KafkaTopic
 
 def library_points(points: Mapping[TopicPartition, CommitPoint]) -> list[KafkaTopicPartition]:
     return [
-        KafkaTopicPartition(place.topic, place.partition, point.offset, point.metadata or None)
+        KafkaTopicPartition(place.topic, place.partition, point.offset, point.metadata)
         for place, point in points.items()
     ]
 
