@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
 from tests.chat import test_backend
 
 from kafkaesque.testing.apache_kafka import ApacheKafka
+from kafkaesque.testing.maven import JavaUnavailable
 
 pytestmark = [
     pytest.mark.story,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(shutil.which("java") is None, reason="needs java"),
 ]
 
 
 @pytest.fixture(scope="module")
 def apache_kafka() -> Iterator[str]:
     settings = {"group.initial.rebalance.delay.ms": "0"}
-    with ApacheKafka(settings=settings, heap="512m") as running:
+    with contextlib.ExitStack() as stack:
+        try:
+            running = stack.enter_context(ApacheKafka(settings=settings, heap="512m"))
+        except JavaUnavailable as error:
+            pytest.skip(str(error))
         yield running.bootstrap_servers
 
 

@@ -13,12 +13,12 @@ from tests.chat.platform import Platform, platform
 
 from kafkaesque.chat.web_server import policy
 
-sync_api = pytest.importorskip("playwright.sync_api")
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: make setup")
 CHROMIUM = shutil.which("chromium")
 MS_MAX = 60_000
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing: make clients"),
     pytest.mark.timeout(400),
 ]
 

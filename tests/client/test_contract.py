@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -15,6 +15,7 @@ from kafkaesque.client.ports import (
     Log,
     LogError,
     LogReader,
+    LogWriter,
     Received,
     Record,
     Span,
@@ -459,5 +460,43 @@ def test_points_are_committed_with_a_transaction(make_log: MakeLog) -> None:
         assert await reader.committed([place(topic)]) == {place(topic): point}
         await reader.close()
         await writer.close()
+
+    asyncio.run(story())
+
+
+async def fail_in_transaction(writer: LogWriter, work: Awaitable[object]) -> None:
+    async with writer.transaction():
+        await work
+        raise ZeroDivisionError
+
+
+def test_records_of_a_transaction_have_their_offsets_before_it_ends(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer(WriterOptions(transactional_id=f"w-{topic}"))
+        async with writer.transaction():
+            assert await writer.send([Record(topic, b"k", b"1"), Record(topic, b"k", b"2")]) == [
+                0,
+                1,
+            ]
+            assert await writer.send([Record(topic, b"k", b"3")]) == [2]
+            assert (await log.admin.spans(topic))[place(topic)].end == 0
+        # The marker that ends a transaction takes an offset, committed or not.
+        assert (await log.admin.spans(topic))[place(topic)].end == 4
+        with pytest.raises(ZeroDivisionError):
+            await fail_in_transaction(writer, writer.send([Record(topic, b"k", b"taken back")]))
+        async with writer.transaction():
+            assert await writer.send([Record(topic, b"k", b"4")]) == [6]
+        await writer.close()
+        reader = await log.open_reader(Assignment({place(topic): Offset(0)}))
+        records = await read_count(reader, 4)
+        assert [(record.offset, record.value) for record in records] == [
+            (0, b"1"),
+            (1, b"2"),
+            (2, b"3"),
+            (6, b"4"),
+        ]
+        await reader.close()
 
     asyncio.run(story())

@@ -88,7 +88,8 @@ def test_cancelled_send_leaves_the_writer_usable(broker: Broker) -> None:
         await log.admin.ensure_topics([spec])
         writer = await log.open_writer(WriterOptions(linger_ms=200))
         sending = asyncio.create_task(writer.send([Record(spec.name, b"k", b"1")]))
-        await asyncio.sleep(0.01)
+        while not len(writer._producer):  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending

@@ -62,6 +62,38 @@ def test_transaction_whose_block_raises_leaves_nothing() -> None:
     asyncio.run(story())
 
 
+def test_records_behind_an_open_transaction_wait_for_its_end() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TopicSpec("t", 1, "k", "d")])
+        plain, writer = await log.open_writer(), await log.open_writer(TRANSACTIONAL)
+        reader = await log.open_reader(
+            Assignment({TopicPartition("t", PartitionIndex(0)): Offset(0)})
+        )
+        async with writer.transaction():
+            await writer.send([Record("t", b"a", b"1")])
+            assert await plain.send([Record("t", b"a", b"2")]) == [1]
+            assert await reader.read(wait_s=0) == []
+        assert [record.value for record in await reader.read()] == [b"1", b"2"]
+
+    asyncio.run(story())
+
+
+def test_what_the_fenced_writer_had_begun_is_taken_back_at_once() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TopicSpec("t", 1, "k", "d")])
+        old, plain = await log.open_writer(TRANSACTIONAL), await log.open_writer()
+        begun = old.transaction()
+        await begun.__aenter__()
+        await old.send([Record("t", b"a", b"lost")])
+        await log.open_writer(TRANSACTIONAL)
+        await plain.send([Record("t", b"a", b"1")])
+        assert [(record.offset, record.value) for record in log.records("t")] == [(2, b"1")]
+
+    asyncio.run(story())
+
+
 def test_new_writer_of_the_same_id_fences_the_old() -> None:
     async def story() -> None:
         log = MemoryLog()

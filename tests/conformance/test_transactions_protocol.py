@@ -635,7 +635,9 @@ def produce_plain(raw: RawClient, topic: str, batch: bytes) -> None:
 # -- late messages of the old flow: where we do more than Apache Kafka ------------------------------------
 
 
-@pytest.mark.skipif("KAFKA" in os.environ, reason="Apache Kafka has no cure for the old flow")
+@pytest.mark.skipif(
+    "KAFKA" in os.environ, reason="Apache Kafka has no cure for this: run without KAFKA"
+)
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 def test_end_that_was_held_back_does_not_touch_the_next_transaction_of_the_old_flow(
     bootstrap: str, raw: RawClient, old: Producer, topic: str, commit: bool

@@ -207,7 +207,10 @@ def test_container_goes_when_its_last_child_went(wire: RawClient, path: str) -> 
     assert wire.ask(EXISTS, body(path + "/plain", False)).code == 0
 
 
-@pytest.mark.skipif(GIVEN == "brokers", reason="a broker looks for them once a minute only")
+@pytest.mark.skipif(
+    GIVEN == "brokers",
+    reason="a broker looks for them once a minute only: run without ZOOKEEPER=brokers",
+)
 def test_node_with_a_ttl_goes_when_it_was_not_touched(wire: RawClient, path: str) -> None:
     reply = wire.ask(CREATE_TTL, body(path + "/short", b"", OPEN, 5, Long(200)))
     assert stat(reply.body[-68:])[7] == 0

@@ -9,8 +9,17 @@ import re
 from urllib.parse import quote
 
 import pytest
+from confluent_kafka import Producer
 from tests.console.conftest import ORDERS, READ
-from tests.console.stage import HOSTILE, PASSWORD, RunningConsole, read_as_group, until, write
+from tests.console.stage import (
+    HOSTILE,
+    PASSWORD,
+    WITHIN_S,
+    RunningConsole,
+    read_as_group,
+    until,
+    write,
+)
 
 from kafkaesque.console.rules.exposition import read_exposition
 from kafkaesque.testing import Broker
@@ -328,3 +337,21 @@ def test_the_dashboard_asks_for_metrics_that_there_are(
         if name not in declared and name.removesuffix("_bucket") not in declared
     }
     assert missing == set()
+
+
+def test_group_that_has_read_every_committed_record_has_no_lag(
+    console: RunningConsole, broker: Broker
+) -> None:
+    """The marker of a transaction takes an offset, and no client commits past it."""
+    servers = broker.bootstrap_servers
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "ledger"})
+    producer.init_transactions(WITHIN_S)
+    producer.begin_transaction()
+    for number in range(3):
+        producer.produce("ledger", value=b"%d" % number)
+    producer.commit_transaction(WITHIN_S)
+    read_as_group(servers, "auditors", "ledger", 3)
+    found = console.wait_for_group("auditors", status="idle")
+    assert found["lag"] == 0
+    write(servers, "ledger", [b"one more"])
+    assert console.wait_for_group("auditors", status="stopped")["lag"] == 2

@@ -17,7 +17,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 TIMEOUT_MS = 60_000
 
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium"),
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing: make clients"),
     pytest.mark.timeout(900),
 ]
 

@@ -61,7 +61,9 @@ def has_websocket() -> bool:
     return asked.returncode == 0
 
 
-@pytest.mark.skipif(not has_websocket(), reason="needs a Node with WebSocket")
+@pytest.mark.skipif(
+    not has_websocket(), reason="a Node with WebSocket is missing: install Node 20 or newer"
+)
 def test_browser_client_speaks_resumes_and_repeats() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway()

@@ -30,7 +30,8 @@ from kafkaesque.records.native import pure
 from kafkaesque.storage.scanning import Cut, cut_batches
 
 compiled_only = pytest.mark.skipif(
-    pure(crc32c) is crc32c, reason="nothing is compiled: a C compiler and Python.h are needed"
+    pure(crc32c) is crc32c,
+    reason="nothing is compiled: apt install gcc python3-dev, then make clean setup",
 )
 
 INTEGERS = st.one_of(st.integers(-2, 700), st.sampled_from([2**31 - 1, 2**63 - 1, 2**63, -(2**70)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 import pytest
 from tests.sources.stage import (
@@ -16,6 +17,7 @@ from tests.sources.stage import (
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.memory import MemoryLog
+from kafkaesque.client.memory_store import MemoryTransaction
 from kafkaesque.client.ports import DeliveryFailed, Log, TransactionsUnsupported, WriterFenced
 from kafkaesque.events.social import CURSORS, SourceCursor
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_REJECTED
@@ -160,13 +162,13 @@ def test_crash_between_posts_and_cursor_doubles_nothing() -> None:
     as a kill in between would."""
 
     class Cut(MemoryLog):
-        async def append(self, placed):  # type: ignore[no-untyped-def]
+        async def append(self, placed, transaction=None):  # type: ignore[no-untyped-def]
             items = list(placed)
             if self.records("social.posts") and items[0][0].topic == SOCIAL_CURSORS.name:
                 self.cuts += 1
                 if self.cuts in (1, 3):
                     raise DeliveryFailed("cut between posts and cursor")
-            return await super().append(items)
+            return await super().append(items, transaction)
 
         cuts = 0
 
@@ -182,11 +184,18 @@ def test_crash_between_posts_and_cursor_doubles_nothing() -> None:
 
 def test_posts_and_cursor_are_seen_together_where_there_are_transactions() -> None:
     class Watched(MemoryLog):
-        async def append(self, placed):  # type: ignore[no-untyped-def]
+        topics: ClassVar[set[str]] = set()
+
+        async def append(self, placed, transaction=None):  # type: ignore[no-untyped-def]
             items = list(placed)
-            topics = {place.topic for place, _ in items}
-            assert "social.posts" not in topics or SOCIAL_CURSORS.name in topics
-            return await super().append(items)
+            self.topics |= {place.topic for place, _ in items}
+            assert transaction is not None or "social.posts" not in self.topics
+            return await super().append(items, transaction)
+
+        async def commit(self, transaction: MemoryTransaction) -> None:
+            assert "social.posts" not in self.topics or SOCIAL_CURSORS.name in self.topics
+            self.topics.clear()
+            await super().commit(transaction)
 
     async def story() -> None:
         log = Watched()

@@ -18,8 +18,8 @@ from kafkaesque.cli.main import cli
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
 from kafkaesque.client.reading import read_stretch
+from kafkaesque.faults.runs.service_process import ServiceProcess, kafkaesque
 from kafkaesque.tasks import probe
-from kafkaesque.tasks.process import ServiceProcess
 from kafkaesque.testing.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.story
@@ -36,9 +36,10 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def worker(bootstrap: str, directory: Path) -> ServiceProcess:
-    arguments = ["worker", "kafkaesque.tasks.probe:app", "--name", "w", "-b", bootstrap, "-X",
-                 "session.timeout.ms=3000", "--data", str(directory)]  # fmt: skip
-    return ServiceProcess("w", arguments, directory / "w.log")
+    command = kafkaesque("tasks", "worker", "kafkaesque.tasks.probe:app", "--name", "w",
+                         "-b", bootstrap, "-X", "session.timeout.ms=3000",
+                         "--data", str(directory), "--end-with-stdin")  # fmt: skip
+    return ServiceProcess("w", command, directory)
 
 
 def run(*arguments: str) -> Any:

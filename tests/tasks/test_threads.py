@@ -88,18 +88,37 @@ def test_a_function_that_cannot_be_interrupted_is_left_behind_and_replaced(
     asyncio.run(test())
 
 
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """Its time can be moved on; what is due then runs."""
+
+    skipped_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.skipped_s
+
+    async def skip(self, seconds: float) -> None:
+        await asyncio.sleep(0)  # those just made set their timers
+        self.skipped_s += seconds
+        for _ in range(5):  # a timer, what it wakes, and what that sets or ends
+            await asyncio.sleep(0)
+
+
 def test_waiting_for_a_free_thread_is_not_counted_against_the_limit() -> None:
     release = threading.Event()
 
     async def test() -> None:
         pool = Threads(1)
         first = asyncio.create_task(pool.run(release.wait, None))
-        second = asyncio.create_task(pool.run(lambda: "second", 0.2))
-        await asyncio.sleep(0.5)
+        second = asyncio.create_task(pool.run(lambda: "second", 60.0))
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SkippingLoop)
+        await loop.skip(3600.0)  # the limit
+        await loop.skip(3600.0)  # what it would have left to be interrupted
         assert not second.done()
         release.set()
         assert await second == "second"
         await first
         pool.close()
 
-    asyncio.run(test())
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        runner.run(test())

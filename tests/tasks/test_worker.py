@@ -20,6 +20,7 @@ from kafkaesque.events.topics import TopicSpec
 from kafkaesque.tasks import NO_RETRY, App, Retry
 from kafkaesque.tasks.config import tasks_config
 from kafkaesque.tasks.dead_letters import read_letters
+from kafkaesque.tasks.shift import Shift
 from kafkaesque.tasks.worker import Worker
 from kafkaesque.testing.broker_process import BrokerProcess
 
@@ -83,22 +84,27 @@ def test_a_slow_call_blocks_its_key_and_nothing_else(bootstrap: str) -> None:
 
 def test_more_run_at_once_than_there_are_partitions(bootstrap: str) -> None:
     app = App("wide", partitions=1)
-    gate, running = asyncio.Event(), []
+    may_end, begun, ended, at_once = asyncio.Semaphore(0), [], [], []
 
     @app.task
     async def wait(n: int) -> None:
-        running.append(n)
-        await gate.wait()
+        begun.append(n)
+        at_once.append(len(begun) - len(ended))
+        await may_end.acquire()
+        ended.append(n)
 
     async def test() -> None:
         log = KafkaLog(bootstrap)
         async with app.connect(log), working(app, log, concurrency="50"):
             await app.send_records(wait.record(n) for n in range(80))
-            await until(lambda: len(running) >= 50)
-            await asyncio.sleep(0.2)
-            assert len(running) == 50
-            gate.set()
-            await until(lambda: len(running) == 80)
+            await until(lambda: len(begun) >= 50)
+            for count in range(51, 81):
+                may_end.release()
+                await until(lambda count=count: len(begun) >= count)
+            for _ in range(50):
+                may_end.release()
+            await until(lambda: len(ended) == 80)
+            assert max(at_once) == 50
 
     asyncio.run(test())
 
@@ -132,14 +138,23 @@ def test_what_was_finished_behind_a_slow_call_is_not_repeated_by_the_next_worker
     asyncio.run(test())
 
 
-def test_stopping_finishes_what_is_under_way_commits_and_leaves_at_once(bootstrap: str) -> None:
+def test_stopping_finishes_what_is_under_way_commits_and_leaves_at_once(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = App("stopping", partitions=2)
-    started, ended = asyncio.Event(), []
+    started, stopping, ended = asyncio.Event(), asyncio.Event(), []
+    finish = Shift.finish
+
+    async def finish_and_say_so(shift: Shift) -> None:
+        stopping.set()
+        await finish(shift)
+
+    monkeypatch.setattr(Shift, "finish", finish_and_say_so)
 
     @app.task
     async def work(n: int) -> None:
         started.set()
-        await asyncio.sleep(0.3)
+        await stopping.wait()
         ended.append(n)
 
     async def test() -> None:

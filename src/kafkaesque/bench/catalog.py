@@ -40,6 +40,10 @@ CATALOG: dict[str, Entry] = {
     "compaction": Entry(
         "a compacted topic: cleaning speed, size before and after, p99 meanwhile", ("ours",)
     ),
+    "coordination": Entry(
+        "znodes read and written by kazoo, three servers beside Apache ZooKeeper's",
+        ("ours", "zookeeper"),
+    ),
     "sync-methods": Entry("ways to make appends to many files durable", ("ours",)),
     "tasks": Entry(
         "no-op and 1 ms tasks beside Celery, Dramatiq and taskiq on Redis",

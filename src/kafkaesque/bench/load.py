@@ -143,6 +143,12 @@ def paced(spec: Mapping[str, Any]) -> Figures:
     return paced(spec)
 
 
+def znodes(spec: Mapping[str, Any]) -> Figures:
+    from kafkaesque.bench.znode_load import operate
+
+    return operate(spec)
+
+
 def idle(spec: Mapping[str, Any]) -> Figures:
     from kafkaesque.bench.crowd import idle_connections
 
@@ -177,6 +183,7 @@ KINDS: dict[str, Callable[[Mapping[str, Any]], Figures]] = {
     "client_idempotent": client_idempotent,
     "client_transactions": client_transactions,
     "paced": paced,
+    "znodes": znodes,
     "idle": idle,
     "members": members,
 }

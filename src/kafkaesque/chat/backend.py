@@ -211,15 +211,7 @@ class Backend:
             offsets = await desk.writer.send([*journal, *others])
             _note_journal(desk.seats.homes, journal, offsets)
             await desk.writer.send_offsets(desk.reader, desk.points(done))
-        if any(offset < 0 for offset in offsets):
-            await self._look_up_journal(desk.seats)
         self.state.note_transaction(time.monotonic() - decided_s)
-
-    async def _look_up_journal(self, seats: Seats) -> None:
-        """For a log that knows the offsets of a transaction only once it has ended (the twin)."""
-        spans = await self._log.admin.spans(CHAT_JOURNAL.name)
-        for partition, home in seats.homes.items():
-            home.journal_next = spans[TopicPartition(CHAT_JOURNAL.name, partition)].end
 
     async def _write_snapshot(self, desk: _Desk, home: Home) -> None:
         """With the offsets again, so that a member that the group has left behind cannot write it."""

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkaesque.model.errors import InvalidConfig
-from kafkaesque.model.setting import (
-    Setting,
-    SettingType,
-    attributes_of,
-    setting,
-    settings_of,
-)
+from kafkaesque.model.setting import Setting, SettingType, setting, settings_of, typed_settings
 
 INT, STRING = SettingType.INT, SettingType.STRING
 
@@ -74,15 +67,8 @@ class BackendConfig:
 
 
 BACKEND_SETTINGS: Mapping[str, Setting] = settings_of(BackendConfig)
-_ATTRIBUTES = attributes_of(BackendConfig)
 
 
 def backend_config(values: Mapping[str, str]) -> BackendConfig:
     """InvalidConfig names the setting that is unknown or wrong."""
-    given = {}
-    for name, text in values.items():
-        declared = BACKEND_SETTINGS.get(name)
-        if declared is None:
-            raise InvalidConfig(f"no setting {name!r}; there are {', '.join(BACKEND_SETTINGS)}")
-        given[_ATTRIBUTES[name]] = declared.parse(text)
-    return BackendConfig(**given)  # type: ignore[arg-type]
+    return typed_settings(BackendConfig, values)

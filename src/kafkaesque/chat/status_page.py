@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-
-import msgspec
-from aiohttp import web
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from kafkaesque.chat.backend import Backend
 from kafkaesque.chat.translator import Translator
+from kafkaesque.edge.http_site import StatusSite
 
 _PREFIX = "kafkaesque_chat_"
 _GAUGES = ("restore_ms", "transaction_ms_max")
@@ -24,35 +23,15 @@ _COUNTERS = (
 )
 
 
-class StatusPage:
-    """Serves one back end's counts until `stop`."""
+class StatusPage(StatusSite):
+    """One back end's counts."""
 
     def __init__(self, backend: Backend | Translator) -> None:
+        super().__init__()
         self._backend = backend
-        application = web.Application()
-        application.add_routes(
-            [
-                web.get("/metrics", self._metrics),
-                web.get("/status", self._status),
-                web.get("/healthz", self._healthy),
-                web.get("/readyz", self._ready),
-            ]
-        )
-        self._runner = web.AppRunner(
-            application, handle_signals=False, access_log=None, shutdown_timeout=0.5
-        )
 
-    async def start(self, host: str, port: int) -> str:
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        bound_host, bound_port = self._runner.addresses[0][:2]
-        return f"{bound_host}:{bound_port}"
-
-    async def stop(self) -> None:
-        await self._runner.cleanup()
-
-    async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(text="\n".join(self._lines()) + "\n")
+    def metrics(self) -> str:
+        return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
         counts = dataclasses.asdict(self._backend.counts)
@@ -70,20 +49,15 @@ class StatusPage:
             yield f"# TYPE {_PREFIX}{name} gauge"
             yield f"{_PREFIX}{name} {value}"
 
-    async def _status(self, _request: web.Request) -> web.Response:
-        body = {
+    def status(self) -> Mapping[str, Any]:
+        return {
             "name": self._backend.name,
             "group": self._backend.group,
             **dataclasses.asdict(self._backend.counts),
             **dataclasses.asdict(self._backend.state),
             **self._backend.tables.sizes,
         }
-        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
-    async def _healthy(self, _request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def _ready(self, _request: web.Request) -> web.Response:
-        if self._backend.state.ready:
-            return web.Response(text="ready\n")
-        return web.Response(status=503, text=f"{self._backend.state.error or 'starting'}\n")
+    def not_ready(self) -> str | None:
+        state = self._backend.state
+        return None if state.ready else state.error or "starting"

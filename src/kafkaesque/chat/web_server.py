@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
+from kafkaesque.edge.http_site import HttpSite
+
 _TYPES: Mapping[str, str] = {
     "html": "text/html",
     "css": "text/css",
@@ -30,7 +32,7 @@ def policy(gateways: Sequence[str]) -> str:
     )
 
 
-class WebServer:
+class WebServer(HttpSite):
     """`gateways` are ws:// or wss:// URLs."""
 
     def __init__(self, gateways: Sequence[str]) -> None:
@@ -47,18 +49,7 @@ class WebServer:
         self._files["client.js"] = (files("kafkaesque.edge") / "web" / "client.js").read_bytes()
         application = web.Application()
         application.router.add_get("/{name:.*}", self._serve)
-        self._runner = web.AppRunner(
-            application, handle_signals=False, access_log=None, shutdown_timeout=0.5
-        )
-
-    async def start(self, host: str, port: int) -> str:
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        bound_host, bound_port = self._runner.addresses[0][:2]
-        return f"{bound_host}:{bound_port}"
-
-    async def stop(self) -> None:
-        await self._runner.cleanup()
+        super().__init__(application)
 
     async def _serve(self, request: web.Request) -> web.Response:
         """By exact name out of memory: there is no path to climb."""

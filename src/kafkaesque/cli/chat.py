@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.util
 import os
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkaesque.cli.failures import Failure, usage
-from kafkaesque.cli.options import client_options, examples, json_option, read_pair
+from kafkaesque.cli.options import client_options, examples, json_option
+from kafkaesque.cli.server_settings import read_service_settings, show_settings
 
 if TYPE_CHECKING:
     from kafkaesque.chat.config import BackendConfig
@@ -199,36 +199,17 @@ def web(gateways: tuple[str, ...], listen: str, data: Path, end_with_stdin: bool
 
 @chat.command("settings", epilog=examples("kafkaesque chat settings --json"))
 @json_option
-def show_settings(screen: Screen) -> None:
+def list_settings(screen: Screen) -> None:
     """List the settings that `chat backend --set` takes."""
     from kafkaesque.chat.config import BACKEND_SETTINGS
-    from kafkaesque.cli.render import Column
 
-    rows = [
-        {"name": item.name, "default": item.show(item.default), "about": item.doc}
-        for item in BACKEND_SETTINGS.values()
-    ]
-    columns = [Column(name, name) for name in rows[0]]
-    screen.document(rows, lambda: screen.table(columns, rows))
+    show_settings(BACKEND_SETTINGS, screen)
 
 
 def read_config(assignments: tuple[str, ...]) -> BackendConfig:
-    from kafkaesque.chat.config import BACKEND_SETTINGS, backend_config
-    from kafkaesque.model.errors import InvalidConfig
+    from kafkaesque.chat.config import BackendConfig
 
-    values = {}
-    for name in BACKEND_SETTINGS:
-        variable = "KAFKAESQUE_CHAT_" + name.upper().replace(".", "_")
-        if variable in os.environ:
-            values[name] = os.environ[variable]
-    for text in assignments:
-        name, value = read_pair(text)
-        if name not in BACKEND_SETTINGS:
-            near = difflib.get_close_matches(name, BACKEND_SETTINGS, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            raise usage(f"There is no setting '{name}'.{hint} `chat settings` names them all.")
-        values[name] = value
-    try:
-        return backend_config(values)
-    except InvalidConfig as error:
-        raise usage(str(error)) from None
+    return read_service_settings(
+        BackendConfig, assignments, listing="`chat settings`", environment=os.environ,
+        prefix="KAFKAESQUE_CHAT_",
+    )  # fmt: skip

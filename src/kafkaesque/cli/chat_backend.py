@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -19,14 +18,17 @@ from kafkaesque.chat.facts import EntryUnreadable
 from kafkaesque.chat.status_page import StatusPage
 from kafkaesque.chat.translator import Translator
 from kafkaesque.chat.versions import HOME_VERSION
-from kafkaesque.cli.chat_process import facts_file, host_port, say_ready, stop_signals
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.failures import Failure
 from kafkaesque.cli.render import Screen
+from kafkaesque.cli.service_process import (
+    facts_file,
+    host_port,
+    run_service,
+    serve_until_stopped,
+    stop_signals,
+)
 from kafkaesque.client.kafka import KafkaLog
-from kafkaesque.client.ports import LogError
-
-READY_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +45,11 @@ class BackendWanted:
 
 def run_backend(connection: Connection, wanted: BackendWanted, screen: Screen) -> None:
     try:
-        summary = asyncio.run(_backend(connection, wanted))
-    except (LogError, TopicsDiffer) as error:
+        summary = run_service(_backend(connection, wanted))
+    except TopicsDiffer as error:
         raise Failure(str(error)) from None
     except EntryUnreadable as error:
         raise Failure(f"the journal was written by a later build: {error}") from None
-    except OSError as error:
-        raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
     if screen.as_json:
         click.echo(json.dumps(summary))
     else:
@@ -80,25 +80,8 @@ async def _backend(connection: Connection, wanted: BackendWanted) -> dict[str, A
         }
         data = wanted.data or Path("kafkaesque-data") / f"chat-{name}"
         stack.enter_context(facts_file(data / "backend.json", facts))
-        await _serve(backend, stopping, facts)
+        await serve_until_stopped(
+            [backend.run()], [backend.stop], lambda: backend.state.ready, stopping, facts
+        )
     counts = asdict(backend.counts)
     return {**facts, **counts, "passes": backend.state.passes}
-
-
-async def _serve(
-    backend: Backend | Translator, stopping: asyncio.Event, facts: dict[str, str]
-) -> None:
-    running = asyncio.create_task(backend.run())
-    stop = asyncio.create_task(stopping.wait())
-    try:
-        while not backend.state.ready and not running.done() and not stopping.is_set():
-            await asyncio.wait((running, stop), timeout=READY_POLL_SECONDS)
-        if backend.state.ready:
-            say_ready(facts)
-        await asyncio.wait((running, stop), return_when=asyncio.FIRST_COMPLETED)
-        backend.stop()
-        await running
-    finally:
-        for task in (running, stop):
-            task.cancel()
-        await asyncio.gather(running, stop, return_exceptions=True)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from kafkaesque.chat.web_server import WebServer
-from kafkaesque.cli.chat_process import facts_file, host_port, say_ready, stop_signals
-from kafkaesque.cli.failures import CannotConnect, usage
+from kafkaesque.cli.failures import usage
+from kafkaesque.cli.service_process import (
+    facts_file,
+    host_port,
+    run_service,
+    say_ready,
+    stop_signals,
+)
 
 
 def run_web(gateways: Sequence[str], listen: str, data: Path, end_with_stdin: bool) -> None:
-    try:
-        asyncio.run(_serve([web_socket_url(one) for one in gateways], listen, data, end_with_stdin))
-    except OSError as error:
-        raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
+    run_service(_serve([web_socket_url(one) for one in gateways], listen, data, end_with_stdin))
 
 
 def web_socket_url(address: str) -> str:

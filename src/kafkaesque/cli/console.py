@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import importlib.util
 import ipaddress
 import json
 import logging
 import os
 import secrets
-import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kafkaesque.cli.failures import CannotConnect, Failure, usage
-from kafkaesque.cli.options import client_options, examples, read_pair
+from kafkaesque.cli.options import client_options, examples
+from kafkaesque.cli.server_settings import read_service_settings
+from kafkaesque.cli.service_process import facts_file, say_ready, stop_signals
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 DATA_DEFAULT = Path("kafkaesque-data/console")
 PASSWORD_VARIABLE = "KAFKAESQUE_CONSOLE_PASSWORD"  # noqa: S105  a name, not a password
-ENVIRONMENT_PREFIX = "KAFKAESQUE_"
 
 
 @click.command(
@@ -139,29 +138,11 @@ def _is_loopback(host: str) -> bool:
 
 def read_settings(environment: Mapping[str, str], assignments: tuple[str, ...]) -> ConsoleSettings:
     """KAFKAESQUE_CONSOLE_INTERVAL_MS=500, then --set; a wrong name or value is a usage error."""
-    from kafkaesque.console.web.config import CONSOLE_SETTINGS, ConsoleSettings
-    from kafkaesque.model.errors import InvalidConfig
-    from kafkaesque.model.setting import attributes_of
+    from kafkaesque.console.web.config import ConsoleSettings
 
-    texts = {}
-    for name in CONSOLE_SETTINGS:
-        variable = ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
-        if variable in environment:
-            texts[name] = environment[variable]
-    for assignment in assignments:
-        name, value = read_pair(assignment)
-        if name not in CONSOLE_SETTINGS:
-            near = difflib.get_close_matches(name, CONSOLE_SETTINGS, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise usage(f"There is no setting '{name}'.{hint}")
-        texts[name] = value
-    attributes = attributes_of(ConsoleSettings)
-    try:
-        values = {attributes[name]: CONSOLE_SETTINGS[name].parse(text)
-                  for name, text in texts.items()}  # fmt: skip
-    except InvalidConfig as error:
-        raise usage(str(error)) from None
-    return ConsoleSettings(**values)  # type: ignore[arg-type]
+    return read_service_settings(
+        ConsoleSettings, assignments, listing="`console --help`", environment=environment
+    )
 
 
 def read_password(data: Path, file: Path | None, environment: Mapping[str, str]) -> str:
@@ -191,18 +172,13 @@ def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool)
     from kafkaesque.console.web.running import run_console
 
     async def main() -> None:
-        stopping = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopping.set)
-        if end_with_stdin:
-            loop.add_reader(sys.stdin.fileno(), stopping.set)
+        stopping = stop_signals(end_with_stdin)
         with contextlib.ExitStack() as stack:
 
             def ready(address: str) -> None:
                 facts = {"http": address, "pid": str(os.getpid()),
                          "password": str(password_path(data))}  # fmt: skip
-                stack.enter_context(_facts_file(data / "console.json", facts))
+                stack.enter_context(facts_file(data / "console.json", facts))
                 _say_ready(facts, as_json)
 
             await run_console(config, stopping, ready)
@@ -221,19 +197,8 @@ def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool)
 def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts))
-    else:
-        click.echo("ready " + " ".join(f"{name}={value}" for name, value in facts.items()))
-        if sys.stdout.isatty():
-            click.echo(f"open http://{facts['http']}/ ; Ctrl-C stops it", err=True)
-    sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _facts_file(path: Path, facts: Mapping[str, str]) -> Iterator[None]:
-    """Pid and address, for as long as this process runs."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(dict(facts)) + "\n")
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
+        sys.stdout.flush()
+        return
+    say_ready(facts)
+    if sys.stdout.isatty():
+        click.echo(f"open http://{facts['http']}/ ; Ctrl-C stops it", err=True)

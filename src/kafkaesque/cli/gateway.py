@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaesque.cli.failures import Failure, usage
-from kafkaesque.cli.options import client_options, examples, read_pair
+from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.options import client_options, examples
+from kafkaesque.cli.server_settings import read_service_settings, show_settings
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
@@ -58,40 +59,22 @@ def gateway(connection: Connection, screen: Screen, **options: Any) -> None:
                       "pip install 'kafkaesque-platform[gateway]'")  # fmt: skip
     from kafkaesque.cli.gateway_run import Wanted, run_gateway
     from kafkaesque.cli.logs import set_up_logs
+    from kafkaesque.gateway.config import GATEWAY_SETTINGS
 
     set_up_logs("text", options.pop("log_level"))
     if options.pop("settings"):
-        _list_settings(screen)
+        show_settings(GATEWAY_SETTINGS, screen)
         return
     config = read_config(options.pop("assignments"))
     connection.reach()
     run_gateway(connection, Wanted(config=config, **options), screen)
 
 
-def _list_settings(screen: Screen) -> None:
-    from kafkaesque.cli.render import Column
-    from kafkaesque.gateway.config import GATEWAY_SETTINGS
-
-    rows = [
-        {"name": item.name, "default": item.show(item.default), "about": item.doc}
-        for item in GATEWAY_SETTINGS.values()
-    ]
-    columns = [Column(name, name) for name in rows[0]]
-    screen.document(rows, lambda: screen.table(columns, rows))
-
-
 def read_config(assignments: tuple[str, ...]) -> GatewayConfig:
     """Flags win over the environment."""
-    from kafkaesque.gateway.config import GATEWAY_SETTINGS, gateway_config
-    from kafkaesque.model.errors import InvalidConfig
+    from kafkaesque.gateway.config import GatewayConfig
 
-    values = {}
-    for name in GATEWAY_SETTINGS:
-        variable = ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
-        if variable in os.environ:
-            values[name] = os.environ[variable]
-    values |= dict(read_pair(text) for text in assignments)
-    try:
-        return gateway_config(values)
-    except InvalidConfig as error:
-        raise usage(str(error)) from None
+    return read_service_settings(
+        GatewayConfig, assignments, listing="`gateway --settings`", environment=os.environ,
+        prefix=ENVIRONMENT_PREFIX,
+    )  # fmt: skip

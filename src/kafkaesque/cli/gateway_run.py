@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +12,17 @@ from typing import Any
 import click
 
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import CannotConnect, Failure, usage
+from kafkaesque.cli.failures import Failure, usage
 from kafkaesque.cli.render import Screen
+from kafkaesque.cli.service_process import (
+    facts_file,
+    host_port,
+    read_facts,
+    run_service,
+    say_ready,
+    stop_signals,
+)
 from kafkaesque.client.kafka import KafkaLog
-from kafkaesque.client.ports import LogError
 from kafkaesque.gateway.config import GatewayConfig
 from kafkaesque.gateway.gateway import Gateway
 from kafkaesque.gateway.handover import HandoverFailed, HandoverServer, take_over
@@ -46,30 +50,19 @@ class Wanted:
 
 def run_gateway(connection: Connection, wanted: Wanted, screen: Screen) -> None:
     try:
-        with asyncio.Runner(loop_factory=_new_loop) as runner:
-            summary = runner.run(_gateway(connection, wanted))
-    except (LogError, HandoverFailed) as error:
+        summary = run_service(_gateway(connection, wanted))
+    except HandoverFailed as error:
         raise Failure(str(error)) from None
     except InvalidConfig as error:
         raise usage(str(error)) from None
-    except OSError as error:
-        raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
     if screen.as_json:
         click.echo(json.dumps(summary))
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
 async def _gateway(connection: Connection, wanted: Wanted) -> dict[str, Any]:
-    stopping = _stop_signals(wanted.end_with_stdin)
+    stopping = stop_signals(wanted.end_with_stdin)
     wanted.data.mkdir(parents=True, exist_ok=True)
-    before = _read_facts(wanted.data) if wanted.take_over else {}
+    before = read_facts(wanted.data / FACTS_NAME) if wanted.take_over else {}
     name = wanted.name or before.get("gateway") or _default_name(wanted.listen)
     properties = {"fetch.wait.max.ms": FETCH_WAIT_MS, **connection.properties}
     log = KafkaLog(connection.bootstrap, properties, client_id=f"gateway-{name}")
@@ -97,53 +90,24 @@ async def _serve(
     """Until a signal (then drain) or a successor: True if there was one."""
     successor = HandoverServer(gateway, data)
     successor.start()
-    path = data / FACTS_NAME
-    path.write_text(json.dumps(facts) + "\n")
     ends = (stopping, successor.handed_over, gateway.broken)
     waits = [asyncio.create_task(event.wait()) for event in ends]
     try:
-        click.echo("ready " + " ".join(f"{name}={value}" for name, value in facts.items()))
-        sys.stdout.flush()
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        if gateway.broken.is_set():
-            raise Failure("the gateway failed; its log says why")
-        if not successor.handed_over.is_set():
-            await gateway.drain()
-        return successor.handed_over.is_set()
+        with facts_file(data / FACTS_NAME, facts):
+            say_ready(facts)
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if gateway.broken.is_set():
+                raise Failure("the gateway failed; its log says why")
+            if not successor.handed_over.is_set():
+                await gateway.drain()
+            return successor.handed_over.is_set()
     finally:
         for task in waits:
             task.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
         await successor.stop()
-        if _read_facts(data).get("pid") == facts["pid"]:
-            path.unlink(missing_ok=True)
-
-
-def _read_facts(data: Path) -> dict[str, str]:
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads((data / FACTS_NAME).read_text())
-        if isinstance(found, dict):
-            return found
-    return {}
 
 
 def _default_name(listen: str) -> str:
     host, port = host_port(listen)
     return f"gw-{host}-{port or f'pid{os.getpid()}'}"
-
-
-def host_port(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise usage(f"'{text}' is not HOST:PORT.")
-    return host.strip("[]"), int(port)
-
-
-def _stop_signals(end_with_stdin: bool) -> asyncio.Event:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    if end_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), stopping.set)
-    return stopping

@@ -11,13 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import click
-
-from kafkaesque.cli.failures import CannotConnect, ExitCode, usage
+from kafkaesque.cli.failures import CannotConnect, ExitCode
 from kafkaesque.cli.render import Column, Screen
+from kafkaesque.cli.service_process import facts_file, host_port, say_ready
 from kafkaesque.pipeline.operate.catalog import SETS, catalog, expand, find
 from kafkaesque.pipeline.operate.context import KNOBS, Context
 from kafkaesque.pipeline.operate.progress import Metrics
@@ -89,7 +87,7 @@ def teller(name: str, screen: Screen) -> Callable[[str, int, int], None]:
 
 def run_queries(wanted: Wanted, make_context: Callable[[], Context], screen: Screen) -> int:
     """Until all have ended; the exit code."""
-    host, port = _host_port(wanted.http_listen)
+    host, port = host_port(wanted.http_listen)
     queries = [find(name) for name in expand(wanted.names)]
     stopping = threading.Event()
     with _signals(stopping.set, wanted.end_with_stdin):
@@ -106,8 +104,8 @@ def run_queries(wanted: Wanted, make_context: Callable[[], Context], screen: Scr
         page = StatusPage(context.places, names, metrics)
         facts = {"queries": ",".join(names), "http": _listen(page, host, port)}
         facts |= {"data": str(context.places.root), "pid": str(os.getpid())}
-        with _facts_file(context.places.root / FACTS_FILE, facts):
-            outcomes = supervisor.run(queries, lambda: _say_ready(facts))
+        with facts_file(context.places.root / FACTS_FILE, facts):
+            outcomes = supervisor.run(queries, lambda: say_ready(facts))
         page.stop()
     rows = [{"query": outcome.query, "failure": outcome.failure} for outcome in outcomes]
     screen.document({"queries": rows}, lambda: None)
@@ -122,18 +120,6 @@ def _listen(page: StatusPage, host: str, port: int) -> str:
         return page.start(host, port)
     except OSError as error:
         raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
-
-
-def _say_ready(facts: dict[str, str]) -> None:
-    click.echo("ready " + " ".join(f"{name}={value}" for name, value in facts.items()))
-    sys.stdout.flush()
-
-
-def _host_port(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise usage(f"'{text}' is not HOST:PORT.")
-    return host, int(port)
 
 
 @contextlib.contextmanager
@@ -156,17 +142,6 @@ def _signals(stop: Callable[[], None], end_with_stdin: bool) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _facts_file(path: Path, facts: dict[str, str]) -> Iterator[None]:
-    """Pid and addresses, for as long as this process runs."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(facts) + "\n")
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def run_reports(names: list[str], context: Context, screen: Screen) -> int:

@@ -13,6 +13,7 @@ import click
 from kafkaesque.cli.failures import Failure, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Screen
+from kafkaesque.cli.server_settings import read_service_settings
 from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, server_options
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
     from kafkaesque.cli.logs import set_up_logs
     from kafkaesque.cli.tasks_run import WorkerWanted, run_worker
     from kafkaesque.tasks.jobs.app import ChatJobs
-    from kafkaesque.tasks.jobs.config import JOBS_SETTINGS
+    from kafkaesque.tasks.jobs.config import JOBS_SETTINGS, JobsConfig
 
     set_up_logs("text", options.pop("log_level"))
     assignments = options.pop("assignments")
@@ -52,25 +53,14 @@ def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
     config = read_config(tuple(text for text in assignments if text not in mine))
     data = options.pop("data") or DATA_DEFAULT / "chat-jobs"
     password = os.environ.get(PASSWORD_VARIABLE, "")
+    settings = read_service_settings(JobsConfig, mine, listing="`tasks settings --jobs`")
     try:
-        jobs = ChatJobs(
-            _jobs_config(mine), password=password, zookeeper=options["zookeeper"], data=data
-        )
+        jobs = ChatJobs(settings, password=password, zookeeper=options["zookeeper"], data=data)
     except (OSError, ValueError) as error:
         raise Failure(f"the mails cannot be set up: {error}") from None
     connection.reach()
     wanted = WorkerWanted(app=jobs.app, config=config, data=data, queues=(), **options)
     run_worker(connection, wanted, screen)
-
-
-def _jobs_config(assignments: list[str]) -> Any:
-    from kafkaesque.model.errors import InvalidConfig
-    from kafkaesque.tasks.jobs.config import jobs_config
-
-    try:
-        return jobs_config(dict(read_pair(text) for text in assignments))
-    except InvalidConfig as error:
-        raise usage(str(error)) from None
 
 
 @click.command(
@@ -97,7 +87,7 @@ def mail_catcher(
     end_with_stdin: bool,
 ) -> None:
     """An SMTP server on this machine that delivers nothing: it shows and keeps what it gets."""
-    from kafkaesque.cli.tasks_run import host_port, run_until_done, say_ready, stop_signals
+    from kafkaesque.cli.service_process import host_port, run_service, say_ready, stop_signals
     from kafkaesque.tasks.jobs.catcher import MailCatcher
 
     context = _tls_context(cert, key)
@@ -111,7 +101,7 @@ def mail_catcher(
             await stopping.wait()
             return {"caught": len(catcher.caught)}
 
-    summary = run_until_done(catch())
+    summary = run_service(catch())
     screen.document(summary, lambda: screen.line(f"stopped after {summary['caught']} mails"))
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkaesque.cli.failures import usage
-from kafkaesque.cli.options import read_pair
+from kafkaesque.cli.server_settings import read_service_settings
 
 if TYPE_CHECKING:
     from kafkaesque.tasks.config import TasksConfig
@@ -43,18 +41,6 @@ def server_options(function: F) -> F:
 
 
 def read_config(assignments: tuple[str, ...]) -> TasksConfig:
-    from kafkaesque.model.errors import InvalidConfig
-    from kafkaesque.tasks.config import TASKS_SETTINGS, tasks_config
+    from kafkaesque.tasks.config import TasksConfig
 
-    values = {}
-    for text in assignments:
-        name, value = read_pair(text)
-        if name not in TASKS_SETTINGS:
-            near = difflib.get_close_matches(name, TASKS_SETTINGS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise usage(f"no setting {name!r}{hint} (`tasks settings` names them all)")
-        values[name] = value
-    try:
-        return tasks_config(values)
-    except InvalidConfig as error:
-        raise usage(str(error)) from None
+    return read_service_settings(TasksConfig, assignments, listing="`tasks settings`")

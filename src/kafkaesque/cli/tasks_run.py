@@ -7,10 +7,9 @@ import contextlib
 import importlib
 import json
 import os
-import signal
 import socket
 import sys
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,17 @@ from typing import Any
 import click
 
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import CannotConnect, Failure, usage
+from kafkaesque.cli.failures import usage
 from kafkaesque.cli.render import Screen
+from kafkaesque.cli.service_process import (
+    facts_file,
+    host_port,
+    run_service,
+    serve_until_stopped,
+    stop_signals,
+)
 from kafkaesque.client.kafka import KafkaLog
-from kafkaesque.client.ports import Log, LogError
+from kafkaesque.client.ports import Log
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.crew import Crew
@@ -81,7 +87,7 @@ def run_worker(connection: Connection, wanted: WorkerWanted, screen: Screen) -> 
     if unknown:
         queues = ", ".join(wanted.app.queues)
         raise usage(f"{wanted.app.name} has no queue '{min(unknown)}'; it has {queues}.")
-    summary = run_until_done(_worker(connection, wanted))
+    summary = run_service(_worker(connection, wanted))
     abandoned = summary.pop("abandoned_threads")
     if screen.as_json:
         click.echo(json.dumps(summary))
@@ -95,22 +101,11 @@ def run_worker(connection: Connection, wanted: WorkerWanted, screen: Screen) -> 
 
 
 def run_timers(connection: Connection, wanted: TimersWanted, screen: Screen) -> None:
-    summary = run_until_done(_timers(connection, wanted))
+    summary = run_service(_timers(connection, wanted))
     if screen.as_json:
         click.echo(json.dumps(summary))
     else:
         click.echo(f"stopped after {summary['fired']} timers")
-
-
-def run_until_done(coroutine: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-    try:
-        import uvloop
-
-        return uvloop.run(coroutine)
-    except LogError as error:
-        raise Failure(str(error)) from None
-    except OSError as error:
-        raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
 
 
 async def _worker(connection: Connection, wanted: WorkerWanted) -> dict[str, Any]:
@@ -132,14 +127,8 @@ async def _worker(connection: Connection, wanted: WorkerWanted) -> dict[str, Any
         stack.push_async_callback(page.stop)
         facts = {"worker": name, "app": app.name, "http": http, "pid": str(os.getpid())}
         stack.enter_context(facts_file(wanted.data / f"worker-{name}.json", facts))
-        runs = [crew.run()] if service is None else [crew.run(), service.run()]
-        readies = [crew.ready] if service is None else [crew.ready, service.ready]
-        await _until_stopped(runs, readies, stopping, facts, [crew.stop, *_stops(service)])
+        await _serve([crew, *([service] if service else [])], stopping, facts)
     return {**facts, **crew.status(), "abandoned_threads": crew.abandoned_threads}
-
-
-def _stops(service: TimerService | None) -> list[Any]:
-    return [] if service is None else [service.stop]
 
 
 async def _timers(connection: Connection, wanted: TimersWanted) -> dict[str, Any]:
@@ -155,8 +144,20 @@ async def _timers(connection: Connection, wanted: TimersWanted) -> dict[str, Any
         stack.push_async_callback(page.stop)
         facts = {"timers": name, "http": http, "pid": str(os.getpid())}
         stack.enter_context(facts_file(wanted.data / "timers.json", facts))
-        await _until_stopped([service.run()], [service.ready], stopping, facts, [service.stop])
+        await _serve([service], stopping, facts)
     return {**facts, **_timer_status(service)}
+
+
+async def _serve(
+    parts: Sequence[Crew | TimerService], stopping: asyncio.Event, facts: dict[str, str]
+) -> None:
+    await serve_until_stopped(
+        [part.run() for part in parts],
+        [part.stop for part in parts],
+        lambda: all(part.ready.is_set() for part in parts),
+        stopping,
+        facts,
+    )
 
 
 def _service(log: Log, zookeeper: str, name: str, data: Path, config: TasksConfig) -> TimerService:
@@ -175,72 +176,9 @@ def _timer_status(service: TimerService) -> dict[str, Any]:
     }
 
 
-async def _until_stopped(
-    runs: list[Coroutine[Any, Any, None]],
-    readies: list[asyncio.Event],
-    stopping: asyncio.Event,
-    facts: Mapping[str, str],
-    stops: list[Any],
-) -> None:
-    """Run everything, say ready when all are, and end all when one ends or a signal comes."""
-    running = [asyncio.create_task(run) for run in runs]
-    stop = asyncio.create_task(stopping.wait())
-    ready = asyncio.create_task(_all_set(readies))
-    try:
-        await asyncio.wait([*running, stop, ready], return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            say_ready(facts)
-            await asyncio.wait([*running, stop], return_when=asyncio.FIRST_COMPLETED)
-        for one in stops:
-            one()
-        await asyncio.gather(*running)
-    finally:
-        for task in (*running, stop, ready):
-            task.cancel()
-        await asyncio.gather(*running, stop, ready, return_exceptions=True)
-
-
-async def _all_set(events: list[asyncio.Event]) -> None:
-    for event in events:
-        await event.wait()
-
-
 def _log(connection: Connection, client_id: str) -> KafkaLog:
     return KafkaLog(connection.bootstrap, connection.properties, client_id=client_id)
 
 
 def default_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
-
-
-def host_port(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise usage(f"'{text}' is not HOST:PORT.")
-    return host, int(port)
-
-
-def stop_signals(end_with_stdin: bool) -> asyncio.Event:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    if end_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), stopping.set)
-    return stopping
-
-
-def say_ready(facts: Mapping[str, str]) -> None:
-    click.echo("ready " + " ".join(f"{name}={value}" for name, value in facts.items()))
-    sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def facts_file(path: Path, facts: Mapping[str, str]) -> Iterator[None]:
-    """Pid and addresses, for as long as this process runs."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(dict(facts)) + "\n")
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)

@@ -42,6 +42,7 @@ from kafkaesque.model.ids import Offset, TopicPartition
 T = TypeVar("T")
 
 COMMITTED_SECONDS_MAX = 15.0
+FETCH_BACKOFF_MS = 10
 _PASSING = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
 """librdkafka goes on by itself after these: no record is missed, none is due."""
 
@@ -326,6 +327,9 @@ def _consumer_config(config: Mapping[str, Any], what: Subscription | Assignment)
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         "auto.offset.reset": "earliest",
+        # A fetch that finds librdkafka's queue full is put off by this long. Its default of a second
+        # starves a reader that has emptied the queue meanwhile, although the broker has more.
+        "fetch.queue.backoff.ms": FETCH_BACKOFF_MS,
         # librdkafka demands a group even for those who never join one.
         "group.id": "kafkaesque-assigned",
     }

@@ -203,6 +203,7 @@ class KafkaWriter:
                 yield
                 await self._call_in_thread(self._producer.commit_transaction, "commit")
             except BaseException:
+                # Whatever ended the block, cancellation too, ends the transaction, and then goes on.
                 with contextlib.suppress(LogError):
                     await self._call_in_thread(self._producer.abort_transaction, "abort")
                 raise

@@ -1,8 +1,8 @@
 """The log in memory: the twin of `kafka` with the same ports, for tests and for trying things.
 
 One event loop, one process, nothing kept. It holds to what services rely on: order per partition,
-offsets without a gap, transactions that are seen whole or not at all, a new transactional writer
-fences the old one, groups whose members share partitions and whose commits outlive a reader.
+transactions that are seen whole or not at all and whose markers take an offset, a new transactional
+writer fences the old one, groups whose members share partitions and whose commits outlive a reader.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from kafkaesque.client.memory_reader import MemoryReader
-from kafkaesque.client.memory_store import MemoryStore
+from kafkaesque.client.memory_store import MemoryStore, MemoryTransaction
 from kafkaesque.client.ports import (
     Assignment,
     CommitPoint,
@@ -61,7 +61,7 @@ class MemoryWriter:
         self._id = transactional_id
         self._epoch = 0 if transactional_id is None else store.next_epoch(transactional_id)
         self._turn = 0
-        self._pending: list[tuple[TopicPartition, Record]] | None = None
+        self._transaction_now: MemoryTransaction | None = None
         self._commits: list[tuple[MemoryReader, Mapping[TopicPartition, CommitPoint]]] = []
         self._transaction_turn = asyncio.Lock()
 
@@ -75,42 +75,42 @@ class MemoryWriter:
         for record in records:
             placed.append((self._store.place(record, self._turn), record))
             self._turn += 1
-        if self._pending is not None:
-            self._pending += placed
-            return [Offset(-1)] * len(placed)
-        if self.transactional:
+        if self.transactional and self._transaction_now is None:
             raise LogError("a transactional writer writes inside `async with transaction()` only")
-        return await self._store.append(placed)
+        return await self._store.append(placed, self._transaction_now)
 
     def _check_epoch(self) -> None:
         if self._id is not None and self._store.current_epoch(self._id) != self._epoch:
             raise WriterFenced(f"a newer writer {self._id!r} has taken over")
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        if not self.transactional:
+        if self._id is None:
             raise TransactionsUnsupported("this writer was opened without a transactional id")
-        return self._transaction()
+        return self._transaction(self._id)
 
     @contextlib.asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[None]:
+    async def _transaction(self, transactional_id: str) -> AsyncIterator[None]:
         async with self._transaction_turn:
             self._check_epoch()
-            pending: list[tuple[TopicPartition, Record]] = []
-            self._pending = pending
+            transaction = self._store.begin(transactional_id)
+            self._transaction_now = transaction
             self._commits = []
             try:
                 yield
                 self._check_epoch()
+                self._store.check_working()
                 for reader, points in self._commits:
                     reader.commit_points(points)
-                await self._store.append(pending)
+                await self._store.commit(transaction)
             finally:
-                self._pending = None
+                self._transaction_now = None
+                # No harm to what was committed.
+                await self._store.abort(transaction)
 
     async def send_offsets(
         self, reader: LogReader, points: Mapping[TopicPartition, CommitPoint] | None = None
     ) -> None:
-        check(self._pending is not None, "offsets are sent inside a transaction")
+        check(self._transaction_now is not None, "offsets are sent inside a transaction")
         check(isinstance(reader, MemoryReader), "a memory writer commits for a memory reader")
         if isinstance(reader, MemoryReader):
             self._commits.append((reader, reader.points() if points is None else points))

@@ -44,8 +44,10 @@ class MemoryReader:
         return self._store.group(self._subscription.group)
 
     async def read(self, count_max: int = 500, wait_s: float = 1.0) -> Sequence[Received]:
+        before = dict(self._next)
         records = await self._take(count_max)
-        if not records and wait_s > 0:
+        moved = isinstance(self._what, Assignment) and self._next != before
+        if not records and not moved and wait_s > 0:
             await self._store.wait_for_growth(wait_s)
             records = await self._take(count_max)
         return records
@@ -58,11 +60,18 @@ class MemoryReader:
             start = self._store.span(place).start
             if self._next[place] < start:
                 self._skip_to(place, start)
-            offset = self._next[place]
-            records = self._store.records_from(place, offset, count_max - len(taken))
+            records = self._store.records_from(place, self._next[place], count_max - len(taken))
             taken += records
-            self._next[place] = Offset(offset + len(records))
+            self._move(place, records, all_read=len(taken) < count_max)
         return taken
+
+    def _move(self, place: TopicPartition, records: Sequence[Received], *, all_read: bool) -> None:
+        """Past the markers at the end too, but only without a group: with librdkafka, only such a
+        reader is told of the end of a partition."""
+        if records:
+            self._next[place] = Offset(records[-1].offset + 1)
+        if all_read and isinstance(self._what, Assignment):
+            self._next[place] = max(self._next[place], self._store.span(place).end)
 
     def _skip_to(self, place: TopicPartition, start: Offset) -> None:
         if isinstance(self._what, Assignment) and self._what.strict:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 import zlib
 from collections import defaultdict
@@ -36,8 +37,40 @@ from kafkaesque.model.ids import (
 
 @dataclass(slots=True)
 class _Partition:
-    records: list[Received] = field(default_factory=list)
+    slots: list[Received | None] = field(default_factory=list)
+    """By offset. None holds nothing for a reader: a transaction's marker, or a record it took back."""
     start: Offset = field(default=Offset(0))
+    begun: dict[int, Offset] = field(default_factory=dict)
+    """The transactions under way here (by their number) and the first offset of each."""
+
+    @property
+    def stable(self) -> Offset:
+        """As far as readers of committed records get: Kafka's last stable offset."""
+        return min(self.begun.values(), default=Offset(len(self.slots)))
+
+    def readable(self, start: Offset) -> list[Received]:
+        return [slot for slot in self.slots[start : self.stable] if slot is not None]
+
+
+class MemoryTransaction:
+    """Records of one transaction: in the log at once, readable or gone when it ends."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._taken: list[tuple[_Partition, Offset]] = []
+
+    def took(self, partition: _Partition, offset: Offset) -> None:
+        partition.begun.setdefault(self._number, offset)
+        self._taken.append((partition, offset))
+
+    def end(self, *, committed: bool) -> None:
+        """Every partition it wrote to gets a marker, which takes an offset. Ending twice is no harm."""
+        for partition, offset in self._taken:
+            if not committed:
+                partition.slots[offset] = None
+            if partition.begun.pop(self._number, None) is not None:
+                partition.slots.append(None)
+        self._taken = []
 
 
 @dataclass(slots=True)
@@ -72,6 +105,8 @@ class MemoryStore:
         self._topics: dict[str, _Topic] = {}
         self._groups: defaultdict[str, MemoryGroup] = defaultdict(MemoryGroup)
         self._epochs: defaultdict[str, int] = defaultdict(int)
+        self._transactions: dict[str, MemoryTransaction] = {}
+        self._transaction_numbers = itertools.count()
         self._grown = asyncio.Condition()
         self.failure: LogError | None = None
         """Set it, and every send fails with it, until it is None again."""
@@ -87,9 +122,7 @@ class MemoryStore:
 
     async def spans(self, topic: str) -> Mapping[TopicPartition, Span]:
         return {
-            TopicPartition(topic, PartitionIndex(number)): Span(
-                partition.start, Offset(len(partition.records))
-            )
+            TopicPartition(topic, PartitionIndex(number)): Span(partition.start, partition.stable)
             for number, partition in enumerate(self._topic(topic).partitions)
         }
 
@@ -109,12 +142,9 @@ class MemoryStore:
     # -- for tests ---------------------------------------------------------------------------------
 
     def records(self, topic: str) -> list[Received]:
-        """All records, partition by partition."""
-        return [
-            record
-            for part in self._topic(topic).partitions
-            for record in part.records[part.start :]
-        ]
+        """All that a reader would get, partition by partition."""
+        partitions = self._topic(topic).partitions
+        return [record for part in partitions for record in part.readable(part.start)]
 
     def trim(self, place: TopicPartition, start: Offset) -> None:
         """Retention: what stands before `start` can no longer be read."""
@@ -141,32 +171,52 @@ class MemoryStore:
         number = turn if record.key is None else zlib.crc32(record.key)
         return TopicPartition(record.topic, PartitionIndex(number % count))
 
-    async def append(self, placed: Iterable[tuple[TopicPartition, Record]]) -> list[Offset]:
-        if self.failure is not None:
-            raise self.failure
+    async def append(
+        self,
+        placed: Iterable[tuple[TopicPartition, Record]],
+        transaction: MemoryTransaction | None = None,
+    ) -> list[Offset]:
+        self.check_working()
         offsets = []
         now_ms = TimestampMs(time.time_ns() // 1_000_000)
         for place, record in placed:
-            records = self._topic(place.topic).partitions[place.partition].records
-            offsets.append(Offset(len(records)))
-            records.append(
-                Received(
-                    topic=place.topic,
-                    partition=place.partition,
-                    offset=offsets[-1],
-                    key=record.key,
-                    value=record.value,
-                    headers=record.headers,
-                    timestamp_ms=(
-                        now_ms if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms
-                    ),
-                )
-            )
-        async with self._grown:
-            self._grown.notify_all()
+            partition = self._topic(place.topic).partitions[place.partition]
+            offset = Offset(len(partition.slots))
+            partition.slots.append(_received(place, offset, record, now_ms))
+            if transaction is not None:
+                transaction.took(partition, offset)
+            offsets.append(offset)
+        if transaction is None:
+            await self._tell_of_growth()
         return offsets
 
+    def check_working(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def _tell_of_growth(self) -> None:
+        async with self._grown:
+            self._grown.notify_all()
+
+    def begin(self, transactional_id: str) -> MemoryTransaction:
+        transaction = MemoryTransaction(next(self._transaction_numbers))
+        self._transactions[transactional_id] = transaction
+        return transaction
+
+    async def commit(self, transaction: MemoryTransaction) -> None:
+        transaction.end(committed=True)
+        await self._tell_of_growth()
+
+    async def abort(self, transaction: MemoryTransaction) -> None:
+        transaction.end(committed=False)
+        # Others' records that stood behind its first can be read now.
+        await self._tell_of_growth()
+
     def next_epoch(self, transactional_id: str) -> int:
+        """For a new writer of that id; what the one before it had begun is taken back."""
+        before = self._transactions.pop(transactional_id, None)
+        if before is not None:
+            before.end(committed=False)
         self._epochs[transactional_id] += 1
         return self._epochs[transactional_id]
 
@@ -178,12 +228,27 @@ class MemoryStore:
 
     def span(self, place: TopicPartition) -> Span:
         partition = self._topic(place.topic).partitions[place.partition]
-        return Span(partition.start, Offset(len(partition.records)))
+        return Span(partition.start, partition.stable)
 
     def records_from(self, place: TopicPartition, offset: Offset, count: int) -> list[Received]:
-        return self._topic(place.topic).partitions[place.partition].records[offset : offset + count]
+        partition = self._topic(place.topic).partitions[place.partition]
+        return partition.readable(offset)[:count]
 
     async def wait_for_growth(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), self._grown:
                 await self._grown.wait()
+
+
+def _received(
+    place: TopicPartition, offset: Offset, record: Record, now_ms: TimestampMs
+) -> Received:
+    return Received(
+        topic=place.topic,
+        partition=place.partition,
+        offset=offset,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        timestamp_ms=now_ms if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms,
+    )

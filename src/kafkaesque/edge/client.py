@@ -168,6 +168,7 @@ class EdgeClient:
         try:
             await self.start()
         except BaseException:
+            # No `__aexit__` comes after this: what was opened is closed here, and the caller told.
             await self.close()
             raise
         return self

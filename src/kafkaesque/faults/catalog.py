@@ -24,6 +24,7 @@ CLUSTER: Final = (
     "rolling-restart",
     "reassignment",
     "coordination",
+    "coordination-recipes",
     "transactions-copy",
     "transactions-delayed",
     "posts-broker-down",

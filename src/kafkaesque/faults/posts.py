@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import select
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -26,11 +20,8 @@ from kafkaesque.events.envelope import MalformedEvent
 from kafkaesque.events.social import POSTS, Post, PostDeleted
 from kafkaesque.events.topics import SOCIAL_POSTS
 from kafkaesque.faults.clients import SILENT, consumer_settings
-from kafkaesque.faults.workload import WorkloadFailed
 from kafkaesque.sources import generator
 
-READY_S: Final = 600.0
-"""Spark starts in 10 s on a machine at rest, and in minutes beside a dozen others."""
 STOP_S: Final = 60.0
 _POLL_S: Final = 0.05
 
@@ -53,61 +44,6 @@ class Expected:
                 if post.deleted_after and post.number + post.deleted_after < count
             ),
         )
-
-
-class ServiceProcess:
-    """`kafkaesque ...` that says `ready NAME=VALUE ...`; a process group of its own."""
-
-    def __init__(self, log: Path, *words: str) -> None:
-        self._log = log
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "kafkaesque.cli.main", *words],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
-            )
-        self.facts: dict[str, str] = {}
-
-    def wait_ready(self) -> None:
-        """WorkloadFailed if it ends, or says nothing in time."""
-        output = self._output()
-        deadline = time.monotonic() + READY_S
-        while (left := deadline - time.monotonic()) > 0:
-            if not select.select([output], [], [], left)[0]:
-                break
-            line = output.readline().decode(errors="replace")
-            if line.startswith("ready "):
-                words = line.split()[1:]
-                self.facts = dict(word.split("=", 1) for word in words if "=" in word)
-                return
-            if not line:
-                break
-        raise WorkloadFailed(f"{self._log.stem} is not ready: {self.last_words()}")
-
-    def last_words(self) -> str:
-        return self._log.read_text(errors="replace")[-800:]
-
-    def stop(self) -> int | None:
-        """SIGTERM, then the end; None if it had to be killed."""
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.communicate(timeout=STOP_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return None
-        return self._process.returncode
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate()
-
-    def _output(self) -> IO[bytes]:
-        if self._process.stdout is None:
-            raise WorkloadFailed(f"{self._log.stem} has no output")
-        return self._process.stdout
 
 
 @dataclass(slots=True)

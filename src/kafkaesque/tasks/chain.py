@@ -94,7 +94,7 @@ class Judge:
             return Dead(reasons.EXPIRED, Failure("Expired", f"not begun before {expires_ms}"))
         try:
             return Done(await self._chain(running))
-        except Exception as error:  # noqa: BLE001 - a supervisor: whatever a task raises is its outcome
+        except Exception as error:  # noqa: BLE001 - supervisor: it becomes the call's outcome
             return self._judge(call, task, error)
 
     def _judge(self, call: Call, task: Declared, error: Exception) -> Outcome:
@@ -124,5 +124,6 @@ def read_arguments(task: Declared, call: Call) -> dict[str, Any] | Dead:
             named = upgrade(named)
             version += 1
         return task.arguments.convert(named)
-    except Exception as error:  # noqa: BLE001 - an upgrade is the application's code: it may raise anything
+    except Exception as error:  # noqa: BLE001 - supervisor of an upgrade, which is the application's code
+        # The call becomes a dead letter that says why.
         return Dead(reasons.WRONG_ARGUMENTS, Failure.of(error))

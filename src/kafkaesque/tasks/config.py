@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.limits import MIB
-from kafkaesque.model.setting import Setting, SettingType, attributes_of, setting, settings_of
+from kafkaesque.model.setting import Setting, SettingType, setting, settings_of, typed_settings
 
 INT = SettingType.INT
 
@@ -71,15 +70,8 @@ class TasksConfig:
 
 
 TASKS_SETTINGS: Mapping[str, Setting] = settings_of(TasksConfig)
-_ATTRIBUTES = attributes_of(TasksConfig)
 
 
 def tasks_config(values: Mapping[str, str]) -> TasksConfig:
     """InvalidConfig names the setting that is unknown or wrong."""
-    given = {}
-    for name, text in values.items():
-        declared = TASKS_SETTINGS.get(name)
-        if declared is None:
-            raise InvalidConfig(f"no setting {name!r}; there are {', '.join(TASKS_SETTINGS)}")
-        given[_ATTRIBUTES[name]] = declared.parse(text)
-    return TasksConfig(**given)  # type: ignore[arg-type]
+    return typed_settings(TasksConfig, values)

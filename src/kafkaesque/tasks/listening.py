@@ -72,6 +72,7 @@ class Bridge:
                 Subscription([listener.topic.name], group, listener.start)
             )
         except BaseException:
+            # Cancelled or refused: the caller is told, and has no bridge to close.
             await writer.close()
             raise
         return cls(listener, reader, writer, clock)
@@ -92,7 +93,8 @@ class Bridge:
     def _follow(self, record: Received) -> list[Record]:
         try:
             return list(self._listener.follow(record))
-        except Exception as error:  # noqa: BLE001 - the application's code: its failure is a dead letter
+        except Exception as error:  # noqa: BLE001 - supervisor of the application's code
+            # The record becomes a dead letter, and the next one is followed.
             self.refused += 1
             logger.warning("%s cannot follow %s: %s", self._listener.name, record.topic, error)
             dead = Dead(reasons.UNREADABLE, Failure.of(error))

@@ -108,7 +108,7 @@ class Threads:
                     value = function()
                 finally:
                     flight.end()
-            except BaseException as error:  # noqa: BLE001 - it is handed to whoever waits
+            except BaseException as error:  # noqa: BLE001 - supervisor: whoever waits gets it, the thread goes on
                 failure = error
             try:
                 loop.call_soon_threadsafe(_settle, done, value, failure)

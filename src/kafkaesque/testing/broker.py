@@ -88,6 +88,7 @@ class Broker:
             try:
                 self._run({})
             except BaseException:
+                # Ctrl-C too: no directory is left behind the error that goes on.
                 self._remove_data()
                 raise
         return self
@@ -116,6 +117,7 @@ class Broker:
                 self._end_run()
                 self._run(addresses)
             except BaseException:
+                # As in `start`.
                 self._remove_data()
                 raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from kafkaesque.console.cluster.asking import Listed, LogDirs
 from kafkaesque.console.rules.lag import (
@@ -13,6 +14,7 @@ from kafkaesque.console.rules.lag import (
     group_status,
     trend,
 )
+from kafkaesque.console.rules.tails import Tail, Tails
 from kafkaesque.console.rules.view import (
     BrokerView,
     ClusterView,
@@ -23,6 +25,12 @@ from kafkaesque.console.rules.view import (
     TopicView,
 )
 from kafkaesque.wire.messages.metadata import MetadataResponse
+
+
+class GroupTails(NamedTuple):
+    moving: list[Tail]
+    still: list[Tail]
+
 
 SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy")
 
@@ -177,26 +185,49 @@ def assemble_groups(
     return groups
 
 
+def end_of(topics: Mapping[str, TopicView], place: Place) -> int | None:
+    topic, index = place
+    view = topics.get(topic)
+    return view.partitions[index].end if view and index < len(view.partitions) else None
+
+
+def tails_of(view: ClusterView, committed: Mapping[str, Mapping[Place, int]]) -> GroupTails:
+    """Where groups have not read to the end, of those with members and of those without."""
+    found = GroupTails([], [])
+    for name, offsets in committed.items():
+        group = view.groups.get(name)
+        if group is None:
+            continue
+        tails = found.moving if group.has_members else found.still
+        for place, offset in offsets.items():
+            end = end_of(view.topics, place)
+            if end is not None and offset < end:
+                tails.append(Tail(place, offset, end))
+    return found
+
+
 def judge_group(
     group: GroupView,
     committed: Mapping[Place, int],
     topics: Mapping[str, TopicView],
     clocks: Mapping[Place, OffsetClock],
+    tails: Tails,
     now_s: float,
 ) -> None:
     """Offsets, lag and status of one group from what it has committed."""
     group.offsets = []
     for place in sorted(committed):
         topic, index = place
-        view = topics.get(topic)
-        end = view.partitions[index].end if view and index < len(view.partitions) else None
+        end = end_of(topics, place)
         item = GroupOffset(topic, index, committed[place], end)
         if end is not None:
+            item.silent = tails.silent(Tail(place, item.committed, end))
+            read = item.committed + item.silent
             window = group.windows.setdefault(place, Window())
-            window.observe(now_s, item.committed, end)
+            window.observe(now_s, read, end)
             item.status = window.status(group.has_members)
             clock = clocks.get(place)
-            item.behind = clock.lag_s(item.committed, now_s) if clock is not None else None
+            item.behind = clock.lag_s(read, now_s) if clock is not None else None
         group.offsets.append(item)
     for place in group.windows.keys() - committed.keys():
         del group.windows[place]

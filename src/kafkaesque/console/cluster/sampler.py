@@ -17,9 +17,11 @@ from kafkaesque.console.cluster import asking, assembling
 from kafkaesque.console.cluster.link import NotOffered, Unreachable
 from kafkaesque.console.cluster.links import KafkaLinks
 from kafkaesque.console.cluster.members import member_counts
+from kafkaesque.console.cluster.tail_fetch import look_at_tails
 from kafkaesque.console.rules.changes import Change, EventLog, changes_between
 from kafkaesque.console.rules.lag import OffsetClock
 from kafkaesque.console.rules.rings import History
+from kafkaesque.console.rules.tails import Tails
 from kafkaesque.console.rules.view import ClusterView, GroupView, Place
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class Sampler:
         self._links = links
         self._interval_s = interval_s
         self._clocks: dict[Place, OffsetClock] = {}
+        self._tails = Tails()
         self._due = Due()
         self._looked = asyncio.Condition()
         self._asked = asyncio.Event()
@@ -129,7 +132,7 @@ class Sampler:
         elapsed_s = now_s - before.sampled_s if before.sampled_s and not before.error else 0.0
         assembling.set_ends(view.topics, ends, elapsed_s)
         self._observe_ends(ends, now_s)
-        await self._groups(view, before, now_s)
+        await self._groups(view, before, leaders, now_s)
         await self._details(view, leaders, now_s)
         self._record(view, now_s)
         return view
@@ -143,7 +146,9 @@ class Sampler:
         if len(self._clocks) > 2 * len(ends) + 100:
             self._clocks = {place: self._clocks[place] for place in ends}
 
-    async def _groups(self, view: ClusterView, before: ClusterView, now_s: float) -> None:
+    async def _groups(
+        self, view: ClusterView, before: ClusterView, leaders: Mapping[Place, int], now_s: float
+    ) -> None:
         up = [broker.id for broker in view.brokers.values() if broker.is_up]
         listed = await asking.groups(self._links, up)
         by_coordinator: dict[int, list[str]] = defaultdict(list)
@@ -157,10 +162,15 @@ class Sampler:
             members = await member_counts(self._links, by_kind)
         view.groups = assembling.assemble_groups(listed, members, before)
         found = await asking.committed(self._links, by_coordinator)
+        wanted = self._tails.choose(*assembling.tails_of(view, found))
+        for tail, reached in (await look_at_tails(self._links, leaders, wanted)).items():
+            self._tails.learn(tail, reached)
         for name, offsets in found.items():
             group = view.groups.get(name)
             if group is not None:
-                assembling.judge_group(group, offsets, view.topics, self._clocks, now_s)
+                assembling.judge_group(
+                    group, offsets, view.topics, self._clocks, self._tails, now_s
+                )
         assembling.set_topic_groups(view)
 
     async def _details(self, view: ClusterView, leaders: Mapping[Place, int], now_s: float) -> None:

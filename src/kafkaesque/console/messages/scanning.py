@@ -280,6 +280,8 @@ class Scanner:
             "log_level": 0,
             "fetch.wait.max.ms": 50,
             "queued.min.messages": 100_000,
+            # The default of a second starves a scan that is faster than librdkafka's queue.
+            "fetch.queue.backoff.ms": 10,
             **self._properties,
             # Never used: nothing subscribes or commits. librdkafka wants one all the same.
             "group.id": "kafkaesque-console",

@@ -112,10 +112,12 @@ class GroupOffset:
     end: int | None
     status: Status = Status.OK
     behind: TimeLag | None = None
+    silent: int = 0
+    """Offsets up to the end that hold no record for a reader: `rules.tails`."""
 
     @property
     def lag(self) -> int | None:
-        return None if self.end is None else max(0, self.end - self.committed)
+        return None if self.end is None else max(0, self.end - self.committed - self.silent)
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ from kafkaesque.faults.figures import percentile
 from kafkaesque.faults.runs.chat_load import LoadSettings
 from kafkaesque.faults.runs.chat_processes import (
     LoadProcess,
-    ServiceProcess,
     backend_process,
     gateway_process,
 )
+from kafkaesque.faults.runs.service_process import ServiceProcess
 from kafkaesque.faults.stage import FaultRun, RunOptions, Stage
 from kafkaesque.faults.workload import WorkloadSettings
 from kafkaesque.testing.cluster_layout import ReservedPorts
@@ -115,7 +115,7 @@ class ChatRun(FaultRun):
             tally = self.load.finish(_FINISH_S)
         finally:
             for service in (*self.gateways, *self.backends, self.load):
-                service.close()
+                service.kill()
             if self._ports is not None:
                 self._ports.close()
         self._note_figures(stage, tally)

@@ -6,8 +6,9 @@ import contextlib
 import time
 from typing import Final
 
-from kafkaesque.faults.runs.chat_processes import ServiceProcess, gateway_process
+from kafkaesque.faults.runs.chat_processes import gateway_process
 from kafkaesque.faults.runs.chat_run import ChatRun
+from kafkaesque.faults.runs.service_process import ServiceProcess
 from kafkaesque.faults.stage import Stage
 from kafkaesque.faults.target import TargetUnwell
 
@@ -42,5 +43,5 @@ class Run(ChatRun):
             time.sleep(_POLL_S)
         # It has ended by itself; only its pipes are left to close.
         with contextlib.suppress(ProcessLookupError):
-            old.close()
+            old.kill()
         return successor

@@ -16,11 +16,11 @@ from kafkaesque.faults.posts import (
     Consumed,
     Expected,
     PostConsumer,
-    ServiceProcess,
     read_status,
     table_posts,
 )
 from kafkaesque.faults.runs.pipeline_driver_kill import Run as DriverKill
+from kafkaesque.faults.runs.service_process import ServiceProcess, kafkaesque
 from kafkaesque.faults.stage import RunOptions, Stage
 from kafkaesque.faults.target import Target, TargetUnwell
 from kafkaesque.faults.workload import WorkloadSettings
@@ -34,6 +34,8 @@ RECORDS_PER_S_MAX: Final = 200
 FAULT_AT: Final = 0.3
 """The share of the posts that is there when the broker goes."""
 ARRIVE_S: Final = 300.0
+READY_S: Final = 600.0
+"""Spark starts in 10 s on a machine at rest, and in minutes beside a dozen others."""
 _POLL_S: Final = 0.1
 
 
@@ -106,9 +108,9 @@ class Run(ClusterRun):
         )
 
     def _start(self, name: str, *words: str) -> ServiceProcess:
-        process = ServiceProcess(self._directory / f"{name}.log", *words)
+        process = ServiceProcess(name, kafkaesque(*words), self._directory, ready_s=READY_S)
         self._stack.callback(process.kill)
-        process.wait_ready()
+        process.start()
         return process
 
     def inject(self, stage: Stage) -> None:

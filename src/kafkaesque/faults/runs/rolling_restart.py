@@ -7,6 +7,7 @@ from typing import Final
 
 from kafkaesque.faults.cluster_run import ClusterRun
 from kafkaesque.faults.history import Function, Outcome
+from kafkaesque.faults.runs.restart_clean import unclean_stops
 from kafkaesque.faults.stage import RunOptions, Stage
 from kafkaesque.faults.workload import WorkloadSettings
 
@@ -41,9 +42,4 @@ class Run(ClusterRun):
             stage.notes[f"application_errors_{f}"] = errors
             if errors:
                 found.append(f"{errors} {what} ended with an error that the application saw")
-        if stage.notes.get("unclean_exits"):
-            found.append(f"{stage.notes['unclean_exits']} stop(s) ended with an exit code above 0")
-        for node in self.cluster.nodes:
-            if "not clean" in self.cluster.log_text(node):
-                found.append(f"node {node} had something to recover after a stop in order")
-        return found
+        return [*found, *unclean_stops(stage)]

@@ -12,11 +12,11 @@ from typing import Final
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
 from kafkaesque.client.reading import read_stretch
+from kafkaesque.faults.runs.service_process import ServiceProcess, kafkaesque
 from kafkaesque.faults.stage import FaultRun, RunOptions, Stage
 from kafkaesque.faults.target import TargetUnwell
 from kafkaesque.faults.workload import WorkloadSettings
 from kafkaesque.tasks import probe
-from kafkaesque.tasks.process import ServiceProcess
 
 WORKERS: Final = 3
 CALLS: Final = 100_000
@@ -90,7 +90,7 @@ class Run(FaultRun):
     def _send(self, bootstrap: str) -> None:
         try:
             asyncio.run(self._send_all(bootstrap))
-        except BaseException as error:  # noqa: BLE001 - told to the thread that waits for this one
+        except BaseException as error:  # noqa: BLE001 - supervisor: raised again by the thread that joins
             self._failure = error
 
     async def _send_all(self, bootstrap: str) -> None:
@@ -113,12 +113,12 @@ class Run(FaultRun):
 
 
 def _worker(bootstrap: str, directory: Path, name: str) -> ServiceProcess:
-    arguments = [
-        "worker", "kafkaesque.tasks.probe:app", "--name", name, "-b", bootstrap,
+    command = kafkaesque(
+        "tasks", "worker", "kafkaesque.tasks.probe:app", "--name", name, "-b", bootstrap,
         "-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=1000",
-        "--data", str(directory / "workers"),
-    ]  # fmt: skip
-    return ServiceProcess(name, arguments, directory / f"{name}.log")
+        "--data", str(directory / "workers"), "--end-with-stdin",
+    )  # fmt: skip
+    return ServiceProcess(name, command, directory)
 
 
 async def _until_done(bootstrap: str, count: int) -> tuple[Counter[int], Counter[int]]:

@@ -13,11 +13,11 @@ from typing import Final
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Assignment
+from kafkaesque.faults.runs.service_process import ServiceProcess, kafkaesque
 from kafkaesque.faults.stage import FaultRun, RunOptions, Stage
 from kafkaesque.faults.target import SingleBroker, Target, TargetUnwell
 from kafkaesque.faults.workload import WorkloadSettings
 from kafkaesque.tasks import probe
-from kafkaesque.tasks.process import ServiceProcess
 from kafkaesque.tasks.system import SystemClock
 from kafkaesque.testing.cluster_layout import ReservedPorts
 
@@ -61,11 +61,11 @@ class Run(FaultRun):
         directory = stage.target.data(0).parent
         for number in range(_SCHEDULERS):
             name = f"timers{number}"
-            arguments = [
-                "timers", "--name", name, "-b", bootstrap, "--data", str(directory / name),
-                "--zookeeper-connect", self._coordination,
-            ]  # fmt: skip
-            self._schedulers.append(ServiceProcess(name, arguments, directory / f"{name}.log"))
+            command = kafkaesque(
+                "tasks", "timers", "--name", name, "-b", bootstrap, "--data", str(directory / name),
+                "--zookeeper-connect", self._coordination, "--end-with-stdin",
+            )  # fmt: skip
+            self._schedulers.append(ServiceProcess(name, command, directory))
         asyncio.run(probe.prepare(KafkaLog(bootstrap)))
         first = self._schedulers[0]
         first.start()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkaesque.model.errors import InvalidConfig
-from kafkaesque.model.setting import Setting, SettingType, attributes_of, setting, settings_of
+from kafkaesque.model.setting import Setting, SettingType, setting, settings_of, typed_settings
 
 INT, STRING = SettingType.INT, SettingType.STRING
 
@@ -57,15 +56,8 @@ class JobsConfig:
 
 
 JOBS_SETTINGS: Mapping[str, Setting] = settings_of(JobsConfig)
-_ATTRIBUTES = attributes_of(JobsConfig)
 
 
 def jobs_config(values: Mapping[str, str]) -> JobsConfig:
     """InvalidConfig names the setting that is unknown or wrong."""
-    given = {}
-    for name, text in values.items():
-        declared = JOBS_SETTINGS.get(name)
-        if declared is None:
-            raise InvalidConfig(f"no setting {name!r}; there are {', '.join(JOBS_SETTINGS)}")
-        given[_ATTRIBUTES[name]] = declared.parse(text)
-    return JobsConfig(**given)  # type: ignore[arg-type]
+    return typed_settings(JobsConfig, values)

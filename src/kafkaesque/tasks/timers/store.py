@@ -96,6 +96,7 @@ class TimerStore:
             store.pending = int(database.execute("SELECT count(*) FROM timers").fetchone()[0])
             return store
         except BaseException:
+            # Whatever it was goes on to the caller, who has no store to close.
             database.close()
             raise
 
