@@ -9,7 +9,7 @@ WORKERS ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help setup clients up check format lint types imports unit test conformance apache-kafka \
-        zookeeper fuzz sim bench faults lock clean
+        zookeeper fuzz sim bench faults site lock clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -84,8 +84,11 @@ sim: setup ## Simulate clusters from SEEDS (20000) seeds, on all cores
 faults: setup ## Break real brokers in every way there is, under load
 	$(BIN)/kafkaesque fault run all
 
+site: setup ## Make HTML of the documents into site/
+	$(BIN)/python tools/site.py
+
 lock: setup ## Resolve the dependencies anew into requirements/*.lock
 	$(BIN)/python tools/lock.py
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache build dist site

@@ -68,6 +68,7 @@ COMMANDS: dict[str, Lazy] = {
     "coord": Lazy("Operate", "kafkaesque.cli.coord", "Look into and change the coordination tree."),
     "top": Lazy("Explain", "kafkaesque.cli.top", "Watch a cluster in the terminal."),
     "doctor": Lazy("Explain", "kafkaesque.cli.doctor", "Find out what is wrong and how to fix it."),
+    "compat": Lazy("Explain", "kafkaesque.cli.compat", "Tell what a move to another Kafka needs."),
     "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker, beside others."),
     "fault": Lazy("Explain", "kafkaesque.cli.fault", "Break a broker under load, and judge it."),
     "sim": Lazy("Explain", "kafkaesque.cli.sim", "Break a simulated cluster, from a seed."),
