@@ -130,7 +130,8 @@ class Chart {
     ctx.save();
     ctx.setLineDash([4, 4]);
     ctx.font = "11px system-ui";
-    let lastX = -1e9;
+    ctx.textAlign = "left";
+    let lastEnd = -1e9;
     for (const mark of this.marks) {
       const x = plot.valToPos(mark.at_s, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
@@ -139,9 +140,12 @@ class Chart {
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      if (x - lastX > 90) {
-        ctx.fillText(mark.text.length > 34 ? mark.text.slice(0, 33) + "…" : mark.text, x + 4, bbox.top + 11);
-        lastX = x;
+      const text = mark.text.length > 34 ? mark.text.slice(0, 33) + "…" : mark.text;
+      const width = ctx.measureText(text).width;
+      const start = Math.min(x + 4, bbox.left + bbox.width - width);
+      if (start > lastEnd) {
+        ctx.fillText(text, start, bbox.top + 11);
+        lastEnd = start + width + 8;
       }
     }
     ctx.restore();
