@@ -266,8 +266,11 @@ def test_account_is_made_by_password_once_and_logs_in_by_it() -> None:
         assert carol.token is not None
         assert on.back_end.accounts["carol"].startswith("$argon2id$")
         assert all("pw" not in str(command[3]) for command in on.back_end.commands)
+        # The answer may have been lost: who says the same again is let in.
+        assert (await on.connected("carol", credentials=new)).user == "carol"
+        another = Credentials(name="carol", password="another", register=True)
         with pytest.raises(RequestFailed) as taken:
-            await on.connected("carol", credentials=new)
+            await on.connected("carol", credentials=another)
         assert taken.value.code == "name-taken"
         again = await on.connected("carol", credentials=Credentials(name="carol", password="pw"))
         assert again.user == "carol"

@@ -89,10 +89,17 @@ class Login:
         password_hash = await self._of.passwords.hash(password)
         body = {"name": name, "password_hash": password_hash}
         reply = await self._inquire("account.create", name, body, app_version)
-        if not reply.ok:
-            taken = reply.code == "name-taken"
-            code = ErrorCode.NAME_TAKEN if taken else ErrorCode.INVALID
-            raise LoginFailed(code, reply.message or reply.code or "refused")
+        if reply.ok:
+            return
+        told = reply.message or reply.code or "refused"
+        if reply.code != "name-taken":
+            raise LoginFailed(ErrorCode.INVALID, told)
+        # Perhaps by this very client, whose first answer came too late.
+        try:
+            await self._by_password(name, password, app_version)
+        except LoginFailed as failure:
+            code = ErrorCode.NAME_TAKEN if failure.code is ErrorCode.AUTH_FAILED else failure.code
+            raise LoginFailed(code, told) from None
 
     async def _inquire(self, op: str, name: str, body: object, app_version: str) -> Reply:
         reply = await self._questions.inquire(name, op, body, app_version, anonymous=True)
