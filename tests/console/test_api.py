@@ -45,6 +45,7 @@ def test_topics_have_counts_sizes_and_groups(console: RunningConsole) -> None:
     assert found["records"] == ORDERS
     assert found["groups"] == [{"group": "billing", "lag": ORDERS - READ}]
     assert found["retention_ms"] == 604_800_000
+    assert 604_000_000 < found["retention_left_ms"] <= 604_800_000
     internal = console.get("/api/topics?show=internal")["items"]
     assert "__consumer_offsets" in {item["name"] for item in internal}
 

@@ -33,6 +33,7 @@ from kafkaesque.wire.messages.describe_quorum import (
 from kafkaesque.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kafkaesque.wire.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
@@ -98,6 +99,17 @@ async def offsets(
 
     A place whose records are all older than a time in milliseconds is not in the answer.
     """
+    return {place: item.offset for place, item in await _listed(links, leaders, timestamp)}
+
+
+async def oldest_times(links: KafkaLinks, leaders: Mapping[Place, int]) -> dict[Place, int]:
+    """The time of the first record of each place that has one, in milliseconds."""
+    return {place: item.timestamp for place, item in await _listed(links, leaders, 0)}
+
+
+async def _listed(
+    links: KafkaLinks, leaders: Mapping[Place, int], timestamp: int
+) -> list[tuple[Place, ListOffsetsPartitionResponse]]:
     by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for (topic, index), leader in leaders.items():
         if leader >= 0:
@@ -121,13 +133,13 @@ async def offsets(
         return await link.call(request, ListOffsetsResponse, version_max=7)
 
     answers = await answered(ask(leader, topics) for leader, topics in by_leader.items())
-    return {
-        (topic.name, item.partition_index): item.offset
+    return [
+        ((topic.name, item.partition_index), item)
         for answer in answers
         for topic in answer.topics
         for item in topic.partitions
         if not item.error_code and item.offset >= 0
-    }
+    ]
 
 
 async def groups(links: KafkaLinks, brokers: Iterable[int]) -> list[Listed]:

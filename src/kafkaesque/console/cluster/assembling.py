@@ -86,6 +86,7 @@ def assemble_topics(answer: MetadataResponse, before: ClusterView) -> dict[str, 
         if old is not None and old.id == view.id:
             view.rate, view.retention_ms = old.rate, old.retention_ms
             view.retention_bytes, view.cleanup = old.retention_bytes, old.cleanup
+            view.oldest_ms = old.oldest_ms
             for new, was in zip(partitions, old.partitions, strict=False):
                 new.start, new.end, new.size_bytes = was.start, was.end, was.size_bytes
                 new.follower_lag = was.follower_lag
@@ -156,6 +157,12 @@ def set_settings(
             topic.retention_ms = _number(values.get("retention.ms"))
             topic.retention_bytes = _number(values.get("retention.bytes"))
             topic.cleanup = values.get("cleanup.policy")
+
+
+def set_oldest(topics: Mapping[str, TopicView], times_ms: Mapping[Place, int]) -> None:
+    for topic in topics.values():
+        places = [(topic.name, partition.index) for partition in topic.partitions]
+        topic.oldest_ms = min((times_ms[one] for one in places if one in times_ms), default=None)
 
 
 def _number(text: str | None) -> int | None:

@@ -183,10 +183,12 @@ class Sampler:
             assembling.set_starts(view.topics, starts)
             assembling.set_sizes(view, dirs)
         if self._due.is_due("settings", SETTINGS_EVERY_S, now_s):
-            settings = await asking.topic_settings(
-                self._links, list(view.topics), assembling.SETTINGS
+            settings, oldest = await asyncio.gather(
+                asking.topic_settings(self._links, list(view.topics), assembling.SETTINGS),
+                asking.oldest_times(self._links, leaders),
             )
             assembling.set_settings(view.topics, settings)
+            assembling.set_oldest(view.topics, oldest)
 
     def _record(self, view: ClusterView, now_s: float) -> None:
         topics, groups = view.topics.values(), view.groups.values()

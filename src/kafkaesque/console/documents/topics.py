@@ -69,6 +69,7 @@ def topic_row(state: State, topic: TopicView) -> Document:
         "size_bytes": topic.size_bytes,
         "retention_ms": topic.retention_ms,
         "retention_bytes": topic.retention_bytes,
+        "retention_left_ms": topic.retention_left_ms(time.time() * 1000),
         "cleanup": topic.cleanup,
         "leaderless": topic.leaderless,
         "under_replicated": topic.under_replicated,

@@ -74,6 +74,8 @@ class TopicView:
     retention_ms: int | None = None
     retention_bytes: int | None = None
     cleanup: str | None = None
+    oldest_ms: int | None = None
+    """Time of the oldest record."""
     groups: dict[str, int] = field(default_factory=dict)
     """Lag of each group that has committed here."""
 
@@ -86,6 +88,13 @@ class TopicView:
     def size_bytes(self) -> int | None:
         sizes = [partition.size_bytes for partition in self.partitions]
         return None if None in sizes else sum(size or 0 for size in sizes)
+
+    def retention_left_ms(self, now_ms: float) -> int | None:
+        """Until the oldest record may go; None where time deletes nothing."""
+        deletes = "delete" in (self.cleanup or "delete")
+        if self.oldest_ms is None or not deletes or (self.retention_ms or -1) < 0:
+            return None
+        return max(0, round(self.oldest_ms + (self.retention_ms or 0) - now_ms))
 
     @property
     def leaderless(self) -> int:
