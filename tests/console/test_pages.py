@@ -79,8 +79,11 @@ class Watched:
         self.complaints.append("a dialog: something was executed")
         dialog.dismiss()  # type: ignore[attr-defined]
 
+    def address(self, path: str) -> str:
+        return self._console.url + path
+
     def open(self, path: str) -> Page:
-        self.page.goto(self._console.url + path, wait_until="load", timeout=TIMEOUT_MS)
+        self.page.goto(self.address(path), wait_until="load", timeout=TIMEOUT_MS)
         return self.page
 
     def shoot(self, name: str) -> None:
