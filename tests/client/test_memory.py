@@ -178,6 +178,29 @@ def test_member_that_the_group_went_on_without_has_lost_its_places() -> None:
     asyncio.run(story())
 
 
+def test_member_whose_listener_fails_at_the_end_leaves_its_group_all_the_same() -> None:
+    async def story() -> None:
+        class Sullen:
+            async def assigned(self, places: frozenset[TopicPartition]) -> None: ...
+
+            async def revoked(self, places: frozenset[TopicPartition]) -> None:
+                raise LogError("not now")
+
+            async def lost(self, places: frozenset[TopicPartition]) -> None: ...
+
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        first = await log.open_reader(Subscription([TOPIC.name], "g", listener=Sullen()))
+        await first.read(wait_s=0)
+        with pytest.raises(LogError, match="not now"):
+            await first.close()
+        second = await log.open_reader(Subscription([TOPIC.name], "g"))
+        await second.read(wait_s=0)
+        assert len(second.assignment()) == TOPIC.partitions
+
+    asyncio.run(story())
+
+
 def test_strict_reader_below_the_log_start_is_told_and_another_goes_on_from_there() -> None:
     async def story() -> None:
         log = MemoryLog()

@@ -173,7 +173,10 @@ class MemoryReader:
 
     async def close(self) -> None:
         if not self._closed and isinstance(self._what, Subscription):
-            if not self._expelled:
-                await self._let_go(frozenset(self._next))
-            self._group.leave(self)
+            try:
+                if not self._expelled:
+                    await self._let_go(frozenset(self._next))
+            finally:
+                # Whatever the listener thinks of it: nobody would poll for this member any more.
+                self._group.leave(self)
         self._closed = True
