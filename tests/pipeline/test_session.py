@@ -3,12 +3,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkaesque.pipeline import session
 from kafkaesque.pipeline.errors import SparkMissing
 from kafkaesque.pipeline.session import SessionSettings, configuration, require_packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_jars_are_passed_as_files_and_never_as_packages(tmp_path: Path) -> None:
@@ -21,6 +25,16 @@ def test_checkpoints_elsewhere_than_on_a_local_disk_keep_sparks_own_manager(tmp_
     name = "spark.sql.streaming.checkpointFileManagerClass"
     assert name in configuration(SessionSettings(tmp_path), [])
     assert name not in configuration(SessionSettings(tmp_path, local_checkpoints=False), [])
+
+
+def test_files_of_a_local_checkpoint_have_no_sidecars(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
+    writer = numbers.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(once=True).start()
+    query.awaitTermination()
+    names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"metadata", "0"} <= names
+    assert not {name for name in names if name.startswith(".") and name.endswith(".crc")}
 
 
 def test_what_the_user_sets_wins(tmp_path: Path) -> None:

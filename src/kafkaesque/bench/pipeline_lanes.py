@@ -1,7 +1,8 @@
 """What the pipeline benchmark runs: one broker, one Spark session, and a lane for each who reads.
 
-A lane returns its figures. Streams are measured from their second batch on: the first starts Python
-workers, which a stream does once in its life.
+A lane returns its figures. Streams are measured from their second batch on, wall time and CPU alike:
+the first starts Python workers, which a stream does once in its life. CPU is told by who spent it
+(JVM, Python processes of Spark, broker): on a busy machine it is what can be compared.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from types import TracebackType
@@ -22,8 +23,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafkaesque.bench.figures import percentile
 from kafkaesque.bench.lanes import LoadFailed
+from kafkaesque.bench.pipeline_costs import Meter
 from kafkaesque.bench.pipeline_latency import event_to_table, event_to_trend
-from kafkaesque.bench.processes import cpu_seconds, descendants
 from kafkaesque.pipeline.session import SessionSettings, start_session
 from kafkaesque.pipeline.source.reading import Engine, has_connector, read_stream
 from kafkaesque.testing.broker_process import BrokerProcess
@@ -36,11 +37,13 @@ Lane = Callable[[], dict[str, float]]
 
 TOPIC: Final = "bench"
 PARTITIONS: Final = 2
-FLOOR_BATCHES: Final = 60
-FLOOR_BATCHES_SKIPPED: Final = 20
+FLOOR_BATCHES: Final = 300
+FLOOR_BATCHES_SKIPPED: Final = 200
+"""Spark's compiler threads take more CPU than the batches until a few hundred have gone by."""
 _UNTUNED: Final = {"kafka.max.poll.records": "500", "kafka.max.partition.fetch.bytes": "1048576"}
 _FLUSH_S: Final = 120.0
 _CONSUME_IDLE_S: Final = 30.0
+_POLL_S: Final = 0.05
 
 
 class Bed:
@@ -61,6 +64,7 @@ class Bed:
             settings = {"flush": "never"}
             broker = stack.enter_context(BrokerProcess(self._directory / "broker", settings))
             self.bootstrap = broker.bootstrap_servers
+            self._meter = Meter(broker.pid)
             self._say(f"writing {self._records:,} records")
             _fill(self.bootstrap, self._records)
             settings_of_spark = SessionSettings(
@@ -102,9 +106,13 @@ class Bed:
         return lanes
 
     def floors(self) -> dict[str, Lane]:
-        lanes: dict[str, Lane] = {"ours": lambda: self._floor("python")}
+        """`rate` is Spark's own source of numbers: the floor of Spark itself."""
+        lanes: dict[str, Lane] = {
+            "ours": lambda: self._floor(self._topic_of_pairs("python")),
+            "rate": lambda: self._floor(self._rate),
+        }
         if has_connector(self.spark):
-            lanes["connector"] = lambda: self._floor("jvm")
+            lanes["connector"] = lambda: self._floor(self._topic_of_pairs("jvm"))
         return lanes
 
     def to_table(self) -> dict[str, float]:
@@ -119,17 +127,43 @@ class Bed:
         options: Mapping[str, str] | None = None,
         transform: Callable[[DataFrame], DataFrame] | None = None,
     ) -> dict[str, float]:
-        with _query(self, engine, self._batch_records, options or {}, transform) as query:
-            cpu_before_s = _cpu_s()
+        def shaped(checkpoint: Path) -> DataFrame:
+            frame = self._read(engine, checkpoint, self._batch_records, options or {})
+            return frame if transform is None else transform(frame)
+
+        with _query(self._directory, shaped, transform is not None, once=True) as query:
+            while query.isActive and query.lastProgress is None:
+                time.sleep(_POLL_S)
+            skipped = _progress(query)
+            before = self._meter.read()
             query.awaitTermination()
-            cpu_s = _cpu_s() - cpu_before_s
-            done = [item for item in query.recentProgress if item["numInputRows"] > 0]
+            spent = self._meter.read() - before
+            done = _progress(query)
         if sum(item["numInputRows"] for item in done) != self._records:
             raise LoadFailed(f"{engine} did not read every record once")
-        settled = done[1:] or done
+        settled = done[len(skipped) :] or done
         rows = sum(item["numInputRows"] for item in settled)
         elapsed_s = sum(item["durationMs"]["triggerExecution"] for item in settled) / 1000
-        return {"records_per_s": rows / elapsed_s, "cpu_s_per_million": cpu_s * 1e6 / self._records}
+        return {"records_per_s": rows / elapsed_s, **spent.per_million(rows)}
+
+    def _read(
+        self, engine: Engine, checkpoint: Path, rows_max: int, options: Mapping[str, str]
+    ) -> DataFrame:
+        given = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "subscribe": TOPIC,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(rows_max),
+            **options,
+        }
+        return read_stream(self.spark, given, checkpoint=checkpoint, engine=engine)
+
+    def _topic_of_pairs(self, engine: Engine) -> Callable[[Path], DataFrame]:
+        return lambda checkpoint: self._read(engine, checkpoint, PARTITIONS, {})
+
+    def _rate(self, checkpoint: Path) -> DataFrame:
+        source = self.spark.readStream.format("rate-micro-batch")
+        return source.options(rowsPerBatch=PARTITIONS, numPartitions=PARTITIONS).load()
 
     def _bare_loop(self) -> dict[str, float]:
         """Trap 4 of research/spark.md: librdkafka's own back-off of a second must be off."""
@@ -143,7 +177,7 @@ class Bed:
             }
         )
         consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
-        cpu_before_s, begin_s = _cpu_s(), time.perf_counter()
+        before, begin_s = self._meter.read(), time.perf_counter()
         left = self._records
         deadline_s = time.monotonic() + _CONSUME_IDLE_S
         while left > 0:
@@ -153,54 +187,52 @@ class Bed:
                 deadline_s = time.monotonic() + _CONSUME_IDLE_S
             elif time.monotonic() > deadline_s:
                 raise LoadFailed(f"the bare loop stands still with {left} records to go")
-        elapsed_s, cpu_s = time.perf_counter() - begin_s, _cpu_s() - cpu_before_s
+        elapsed_s, spent = time.perf_counter() - begin_s, self._meter.read() - before
         consumer.close()
+        return {"records_per_s": self._records / elapsed_s, **spent.per_million(self._records)}
+
+    def _floor(self, frame: Callable[[Path], DataFrame]) -> dict[str, float]:
+        """`triggerExecution` of small batches: what a batch costs before it has any rows."""
+        with _query(self._directory, frame, has_state=False, once=False) as query:
+            first = _await_batch(query, FLOOR_BATCHES_SKIPPED)
+            before = self._meter.read()
+            batches = _await_batch(query, FLOOR_BATCHES) - first
+            spent = self._meter.read() - before
+            times = [item["durationMs"]["triggerExecution"] for item in _progress(query)]
+        settled = sorted(times[-batches:])
         return {
-            "records_per_s": self._records / elapsed_s,
-            "cpu_s_per_million": cpu_s * 1e6 / self._records,
+            "p50_ms": float(median(settled)),
+            "p99_ms": float(percentile(settled, 0.99)),
+            "cpu_ms_per_batch": spent.total_s * 1000 / batches,
+            "compiler_ms_per_batch": spent.compiler_s * 1000 / batches,
         }
 
-    def _floor(self, engine: Engine) -> dict[str, float]:
-        """`triggerExecution` of small batches: what a batch costs before it has any rows."""
-        with _query(self, engine, 2, {}, None, once=False) as query:
-            while (query.lastProgress or {"batchId": 0})["batchId"] < FLOOR_BATCHES:
-                if query.exception() is not None:
-                    raise LoadFailed(str(query.exception()))
-                time.sleep(0.1)
-            times = [item["durationMs"]["triggerExecution"] for item in query.recentProgress]
-            query.stop()
-        settled = sorted(times[-(FLOOR_BATCHES - FLOOR_BATCHES_SKIPPED) :])
-        return {"p50_ms": float(median(settled)), "p99_ms": float(percentile(settled, 0.99))}
+
+def _progress(query: StreamingQuery) -> list[Any]:
+    return [item for item in query.recentProgress if item["numInputRows"] > 0]
+
+
+def _await_batch(query: StreamingQuery, number: int) -> int:
+    """Wait for a batch; returns which was the last by then."""
+    while True:
+        last: Any = query.lastProgress
+        if last is not None and last["batchId"] >= number:
+            return int(last["batchId"])
+        if query.exception() is not None:
+            raise LoadFailed(str(query.exception()))
+        time.sleep(_POLL_S)
 
 
 @contextlib.contextmanager
 def _query(
-    bed: Bed,
-    engine: Engine,
-    rows_max: int,
-    options: Mapping[str, str],
-    transform: Callable[[DataFrame], DataFrame] | None,
-    *,
-    once: bool = True,
-) -> Any:
-    checkpoint = bed._directory / uuid.uuid4().hex
-    frame = read_stream(
-        bed.spark,
-        {
-            "kafka.bootstrap.servers": bed.bootstrap,
-            "subscribe": TOPIC,
-            "startingOffsets": "earliest",
-            "maxOffsetsPerTrigger": str(rows_max),
-            **options,
-        },
-        checkpoint=checkpoint,
-        engine=engine,
-    )
-    shaped = frame if transform is None else transform(frame)
-    writer = shaped.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
-    if transform is not None:
+    directory: Path, frame: Callable[[Path], DataFrame], has_state: bool, *, once: bool
+) -> Iterator[StreamingQuery]:
+    checkpoint = directory / uuid.uuid4().hex
+    writer = frame(checkpoint).writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    if has_state:
         writer = writer.outputMode("update")
-    query: StreamingQuery = (writer.trigger(availableNow=True) if once else writer).start()
+    query = (writer.trigger(availableNow=True) if once else writer).start()
     try:
         yield query
     finally:
@@ -242,13 +274,6 @@ def _fill(bootstrap: str, records: int) -> None:
     if producer.flush(_FLUSH_S):
         raise LoadFailed("the broker did not take the records")
     producer.close()
-
-
-def _cpu_s() -> float:
-    """Of this process and all below it, the broker too: it serves each lane the same bytes."""
-    import os
-
-    return cpu_seconds(descendants(os.getpid()))
 
 
 def _described(version: str, has_jars: bool) -> dict[str, str]:

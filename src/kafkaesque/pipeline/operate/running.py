@@ -154,6 +154,7 @@ def start_query(
             book.announce(query.name)
         streaming = writer.start()
     except BaseException:
+        # The query does not run, so another may have its checkpoint; the error goes on.
         lock.release()
         raise
     return RunningQuery(query, streaming, gate, lock)
@@ -224,6 +225,7 @@ class Supervisor:
             started()
             return self._watch(slots)
         except BaseException:
+            # Ctrl-C too: no query is left running behind the error that goes on.
             for slot in slots:
                 if slot.running is not None:
                     slot.running.streaming.stop()
