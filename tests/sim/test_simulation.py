@@ -15,6 +15,7 @@ from kafkaesque.cli.sim import sim
 from kafkaesque.sim.runner import Outcome, replay_command, run_seed, run_seeds, show_seed
 from kafkaesque.sim.simulation import Simulation
 
+pytestmark = pytest.mark.timeout(900)
 SEED_COUNT = 200
 SEEDS_PER_TEST = 20
 REGRESSIONS = Path(__file__).with_name("regression_seeds.txt")

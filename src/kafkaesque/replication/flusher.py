@@ -65,7 +65,13 @@ class Flusher:
 
     async def _round(self, logs: Sequence[Syncable]) -> None:
         shares = [logs[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(logs)))]
-        jobs = [self._loop.run_in_executor(self._executor, _sync_all, share) for share in shares]
+        try:
+            jobs = [self._loop.run_in_executor(self._executor, _sync_all, one) for one in shares]
+        except RuntimeError as error:
+            if "interpreter shutdown" not in str(error):
+                raise
+            # A broker in a thread of a process that ends: nothing is synced and nothing acknowledged.
+            return
         for share, job in zip(shares, jobs, strict=True):
             for log, outcome in zip(share, await job, strict=True):
                 self.syncs_total += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from kafkaesque.faults.cluster_target import ClusterTarget
 from kafkaesque.faults.contest import Contest, overlaps
 from kafkaesque.faults.figures import percentile
 from kafkaesque.faults.stage import Stage
+from kafkaesque.faults.target import Target
 from kafkaesque.testing.cluster_layout import HOST, ReservedPorts
 
 VARIABLE: Final = "KAFKAESQUE_COORDINATION_LISTENER"
@@ -26,18 +28,27 @@ class Run(ClusterRun):
 
     def __init__(self) -> None:
         super().__init__()
-        self._ports = ReservedPorts(self.brokers)
-        self._contest = Contest(
-            ",".join(f"{HOST}:{port}" for port in self._ports.numbers), SESSION_TIMEOUT_S
-        )
+        self._ports: tuple[int, ...] = ()
+        self._contest = Contest("", SESSION_TIMEOUT_S)
         self._took_ms: list[float] = []
+
+    @contextmanager
+    def open_target(self, directory: Path, settings: Mapping[str, object]) -> Iterator[Target]:
+        with closing(ReservedPorts(self.brokers)) as reserved:
+            self._ports = reserved.numbers
+            servers = ",".join(f"{HOST}:{port}" for port in self._ports)
+            with (
+                closing(Contest(servers, SESSION_TIMEOUT_S)) as self._contest,
+                super().open_target(directory, settings) as target,
+            ):
+                yield target
 
     def new_target(self, directory: Path, settings: Mapping[str, object]) -> ClusterTarget:
         return ClusterTarget(
             directory,
             settings,
             count=self.brokers,
-            environment=lambda node: {VARIABLE: f"{HOST}:{self._ports.numbers[node]}"},
+            environment=lambda node: {VARIABLE: f"{HOST}:{self._ports[node]}"},
         )
 
     def begin(self, stage: Stage) -> None:
@@ -50,7 +61,7 @@ class Run(ClusterRun):
         while stage.another_round(0.5, 1.5):
             place, _ = self._contest.leader(_LED_WITHIN_S)
             port = self._contest.port_of(place)
-            node = self._ports.numbers.index(port) if port in self._ports.numbers else 0
+            node = self._ports.index(port) if port in self._ports else 0
             stage.fault(f"kill -9 {place}, which leads, and node {node}, which serves it")
             since_ns = self._kill(place, node)
             _, leads_ns = self._contest.leader(_LED_WITHIN_S)
@@ -67,7 +78,6 @@ class Run(ClusterRun):
 
     def complaints(self, stage: Stage) -> list[str]:
         self._contest.close()
-        self._ports.close()
         found = super().complaints(stage)
         for what in ("lead", "lock"):
             turns = self._contest.turns(what)

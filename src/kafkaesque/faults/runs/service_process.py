@@ -18,6 +18,7 @@ from kafkaesque.faults.target import TargetUnwell
 READY_S: Final = 300.0
 STOP_S: Final = 60.0
 _LAST_CHARACTERS: Final = 2000
+_CHUNK_BYTES: Final = 65_536
 
 
 def kafkaesque(*words: str) -> list[str]:
@@ -37,6 +38,7 @@ class ServiceProcess:
         self._command = [*command]
         self._ready_s = ready_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._unread = b""
 
     @property
     def pid(self) -> int:
@@ -47,6 +49,7 @@ class ServiceProcess:
         return self._process is not None and self._process.poll() is None
 
     def launch(self, *more: str) -> None:
+        self._unread = b""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._command, *more],
@@ -75,9 +78,18 @@ class ServiceProcess:
         process = self._process
         if process is None or process.stdout is None:
             return ""
-        if not select.select([process.stdout], [], [], max(0.0, seconds))[0]:
-            return ""
-        return process.stdout.readline().decode(errors="replace")
+        deadline_s = time.monotonic() + seconds
+        while b"\n" not in self._unread:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            if not select.select([process.stdout], [], [], left_s)[0]:
+                return ""
+            # Not by readline: what its buffer holds beyond the line, select does not see.
+            piece = os.read(process.stdout.fileno(), _CHUNK_BYTES)
+            if not piece:
+                break
+            self._unread += piece
+        line, end, self._unread = self._unread.partition(b"\n")
+        return (line + end).decode(errors="replace")
 
     def last_words(self) -> str:
         return self.log.read_text(errors="replace")[-_LAST_CHARACTERS:]
