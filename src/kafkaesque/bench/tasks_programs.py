@@ -177,6 +177,6 @@ REQUIREMENTS: Final = (
     "packaging",  # kombu wants it and does not say so
     "redis<8",
     "dramatiq[redis]",
-    "taskiq",
+    "taskiq<0.13",  # taskiq-redis wants what 0.13 has dropped
     "taskiq-redis",
 )
