@@ -126,13 +126,15 @@ def test_consumed_offsets_are_committed_with_what_was_made_of_them(
         producer.abort()
 
     def committed() -> None:
-        answer = raw.call(
-            "offset_fetch",
-            7,
-            group_id=group,
-            topics=[{"name": source, "partition_indexes": [0]}],
-            require_stable=True,
-        )
+        (found,) = raw.call("find_coordinator", 4, coordinator_keys=[group])["coordinators"]
+        with RawClient(f"{found['host']}:{found['port']}") as coordinator:
+            answer = coordinator.call(
+                "offset_fetch",
+                7,
+                group_id=group,
+                topics=[{"name": source, "partition_indexes": [0]}],
+                require_stable=True,
+            )
         row = answer["topics"][0]["partitions"][0]
         assert (row["error_code"], row["committed_offset"]) == (0, 10 if commit else -1)
 
