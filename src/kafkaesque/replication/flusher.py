@@ -59,19 +59,16 @@ class Flusher:
     def _round_ended(self, task: asyncio.Task[None]) -> None:
         self._rounds.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, RuntimeError) and "interpreter shutdown" in str(error):
+                # A broker in a thread of a process that ends: nothing is synced or acknowledged.
+                return
             raise error
         if self._asked:
             self._start_round()
 
     async def _round(self, logs: Sequence[Syncable]) -> None:
         shares = [logs[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(logs)))]
-        try:
-            jobs = [self._loop.run_in_executor(self._executor, _sync_all, one) for one in shares]
-        except RuntimeError as error:
-            if "interpreter shutdown" not in str(error):
-                raise
-            # A broker in a thread of a process that ends: nothing is synced and nothing acknowledged.
-            return
+        jobs = [self._loop.run_in_executor(self._executor, _sync_all, share) for share in shares]
         for share, job in zip(shares, jobs, strict=True):
             for log, outcome in zip(share, await job, strict=True):
                 self.syncs_total += 1
