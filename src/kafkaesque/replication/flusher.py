@@ -35,17 +35,20 @@ class Syncable(Protocol):
 class Flusher:
     """Rounds of syncs over whatever asked for one since the last round."""
 
-    __slots__ = ("_asked", "_executor", "_loop", "_rounds", "syncs_total")
+    __slots__ = ("_asked", "_executor", "_is_closed", "_loop", "_rounds", "syncs_total")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self._asked: dict[Syncable, None] = {}
         self._rounds: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self.syncs_total = 0
 
     def ask(self, log: Syncable) -> None:
-        """Sync `log` soon; it is told by `synced` or `sync_failed`."""
+        """Sync `log` soon; it is told by `synced` or `sync_failed`, unless this is closed by now."""
+        if self._is_closed:
+            return
         self._asked[log] = None
         if not self._rounds:
             self._start_round()
@@ -59,7 +62,7 @@ class Flusher:
     def _round_ended(self, task: asyncio.Task[None]) -> None:
         self._rounds.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            if isinstance(error, RuntimeError) and "interpreter shutdown" in str(error):
+            if isinstance(error, RuntimeError) and "cannot schedule new futures" in str(error):
                 # A broker in a thread of a process that ends: nothing is synced or acknowledged.
                 return
             raise error
@@ -87,6 +90,7 @@ class Flusher:
     async def close(self) -> None:
         """Finish what was asked for, then stop the threads."""
         await self.settled()
+        self._is_closed = True
         self._executor.shutdown()
 
 
