@@ -79,7 +79,7 @@ def test_java(broker: Broker, tmp_path: Path) -> None:
 def test_go(broker: Broker, tmp_path: Path) -> None:
     go = shutil.which("go")
     if go is None:
-        pytest.skip("`go` is not on the PATH")
+        pytest.skip("Go is missing: apt install golang-go, or put `go` on the PATH")
     for name in ("go.mod", "go.sum"):
         shutil.copy(ROOT / "tests" / "conformance" / "go" / name, tmp_path)
     (tmp_path / "main.go").write_text(only(GUIDE, "go").text)
@@ -91,7 +91,9 @@ def test_go(broker: Broker, tmp_path: Path) -> None:
         text=True,
     )
     if "dial tcp" in built.stderr:
-        pytest.skip(f"franz-go cannot be fetched here: {built.stderr[-300:]}")
+        pytest.skip(
+            f"franz-go is missing: give `go` a module proxy (GOPROXY): {built.stderr[-300:]}"
+        )
     assert built.returncode == 0, built.stderr
     assert run(["./greetings"], broker, tmp_path).strip() == GREETING
 
@@ -99,7 +101,7 @@ def test_go(broker: Broker, tmp_path: Path) -> None:
 def test_node(broker: Broker, tmp_path: Path) -> None:
     interpreter = shutil.which("node")
     if interpreter is None:
-        pytest.skip("`node` is not on the PATH")
+        pytest.skip("Node is missing: apt install nodejs npm, or put `node` on the PATH")
     try:
         installed = node.installed()
     except Unavailable as reason:

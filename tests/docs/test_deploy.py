@@ -27,7 +27,10 @@ UNITS = sorted(DEPLOY.glob("*.service"))
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is missing")
+@pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None,
+    reason="systemd-analyze is missing: apt install systemd",
+)
 @pytest.mark.parametrize("unit", UNITS, ids=[unit.name for unit in UNITS])
 def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
     text = unit.read_text().replace("/opt/kafkaesque/bin/kafkaesque", "/bin/true")

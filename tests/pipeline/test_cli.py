@@ -38,7 +38,10 @@ def test_doctor_without_java_names_the_way_to_get_it(
 def test_jars_that_are_not_here_are_told_with_the_command_that_fetches_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+    pytest.importorskip(
+        "pyspark",
+        reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]",
+    )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(jars.JARS_VARIABLE, raising=False)
     code, output = invoke("jars")

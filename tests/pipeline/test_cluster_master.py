@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-pyspark = pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+pyspark = pytest.importorskip(
+    "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from confluent_kafka import Producer  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402

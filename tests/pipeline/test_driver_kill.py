@@ -10,8 +10,13 @@ import pytest
 
 from kafkaesque.testing.broker_process import BrokerProcess
 
-pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
-pytest.importorskip("deltalake", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
+pytest.importorskip(
+    "deltalake",
+    reason="deltalake is missing: make setup, or pip install kafkaesque-platform[spark]",
+)
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.faults.performance import run_by_name
 from kafkaesque.faults.report import Report

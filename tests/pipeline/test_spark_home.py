@@ -10,7 +10,8 @@ import pytest
 from kafkaesque.pipeline.spark_home import slim_home
 
 needs_spark = pytest.mark.skipif(
-    find_spec("pyspark") is None, reason="pip install kafkaesque-platform[spark]"
+    find_spec("pyspark") is None,
+    reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]",
 )
 
 

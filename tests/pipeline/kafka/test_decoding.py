@@ -19,7 +19,9 @@ from kafkaesque.pipeline.kafka.decoding import (
 from kafkaesque.records.batch import Codec, reseal, stamp_append_time
 from kafkaesque.records.codec import Record, encode_batch
 
-pa = pytest.importorskip("pyarrow", reason="pip install kafkaesque-platform[spark]")
+pa = pytest.importorskip(
+    "pyarrow", reason="pyarrow is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.pipeline.kafka.columns import record_batch  # noqa: E402
 

@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-pytest.importorskip("pyarrow", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyarrow", reason="pyarrow is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.pipeline.errors import DataLoss, KafkaUnreachable
 from kafkaesque.pipeline.kafka import cluster

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.operate.context import KNOBS, Knobs, read_knobs

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.pipeline.operate.progress import Metrics, Summary, append_feed, write_status
 from kafkaesque.pipeline.operate.status_page import StatusPage
