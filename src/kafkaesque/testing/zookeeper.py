@@ -96,23 +96,27 @@ class ZooKeeper(JavaServer):
     def _wait_until_ready(self) -> None:
         (process,) = self._processes
         wait_until_serving(
-            self._is_well,
+            lambda: b"Mode:" in srvr(self.port),
             process,
             time.monotonic() + READY_TIMEOUT_S,
             lambda: last_words(console_log(self.directory)),
         )
 
-    def _is_well(self) -> bool:
-        try:
-            with socket.create_connection((HOST, self.port), timeout=5) as link:
-                link.sendall(b"srvr")
-                answer = b""
-                while chunk := link.recv(4096):
-                    answer += chunk
-        except OSError:
-            return False
-        # "This ZooKeeper instance is not currently serving requests" comes before it is ready.
-        return b"Mode:" in answer
+
+def srvr(port: int) -> bytes:
+    """What a server on this machine says of itself; nothing while nobody listens.
+
+    It has a line `Mode:` once it serves; before that it says that it does not.
+    """
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as link:
+            link.sendall(b"srvr")
+            answer = b""
+            while chunk := link.recv(4096):
+                answer += chunk
+            return answer
+    except OSError:
+        return b""
 
 
 def resolve(version: str) -> str:

@@ -8,7 +8,6 @@ One standalone server with short sessions, as the conformance tests want it, is 
 
 from __future__ import annotations
 
-import socket
 import time
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from kafkaesque.testing.java_server import (
     wait_until_serving,
     write_properties,
 )
-from kafkaesque.testing.zookeeper import DEFAULT_VERSION, READY_TIMEOUT_S, resolve
+from kafkaesque.testing.zookeeper import DEFAULT_VERSION, READY_TIMEOUT_S, resolve, srvr
 
 SERVERS = 3
 _SETTINGS = {
@@ -86,17 +85,4 @@ class ZooKeeperEnsemble(JavaServer):
             )
 
     def _all_serve(self) -> bool:
-        return all(b"Mode:" in _srvr(port) for port in self._ports.numbers[:SERVERS])
-
-
-def _srvr(port: int) -> bytes:
-    """What a server says of itself; nothing while nobody listens."""
-    try:
-        with socket.create_connection((HOST, port), timeout=5) as link:
-            link.sendall(b"srvr")
-            answer = b""
-            while chunk := link.recv(4096):
-                answer += chunk
-            return answer
-    except OSError:
-        return b""
+        return all(b"Mode:" in srvr(port) for port in self._ports.numbers[:SERVERS])
