@@ -14,6 +14,7 @@ from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 
 from .brokers import Brokers
+from .opened import opened
 from .waiting import Collected, eventually
 
 pytestmark = pytest.mark.skipif(
@@ -110,22 +111,19 @@ def test_consumer_group_is_seen_on_every_broker(brokers: Brokers) -> None:
         read += message.error() is None
     consumer.commit(asynchronous=False)
     for node in range(3):
-        client = KazooClient(hosts=brokers.address(node))
-        client.start(timeout=15)
-        (member,) = client.get_children("/consumers/registered/ids")
-        shown = json.loads(client.get(f"/consumers/registered/ids/{member}")[0])
-        assert shown["subscription"] == {"read-by-group": 1}
-        owner = client.get("/consumers/registered/owners/read-by-group/0")[0]
-        assert owner.decode() == member
-        assert client.get("/consumers/registered/offsets/read-by-group/0")[0] == b"5"
-        if node == 2:
-            gone: Collected[WatchedEvent] = Collected()
-            client.get_children("/consumers/registered/ids", watch=gone)
-            consumer.close()
-            gone.wait(1)
-            assert client.get_children("/consumers/registered/ids") == []
-        client.stop()
-        client.close()
+        with opened(brokers.address(node)) as client:
+            (member,) = client.get_children("/consumers/registered/ids")
+            shown = json.loads(client.get(f"/consumers/registered/ids/{member}")[0])
+            assert shown["subscription"] == {"read-by-group": 1}
+            owner = client.get("/consumers/registered/owners/read-by-group/0")[0]
+            assert owner.decode() == member
+            assert client.get("/consumers/registered/offsets/read-by-group/0")[0] == b"5"
+            if node == 2:
+                gone: Collected[WatchedEvent] = Collected()
+                client.get_children("/consumers/registered/ids", watch=gone)
+                consumer.close()
+                gone.wait(1)
+                assert client.get_children("/consumers/registered/ids") == []
 
 
 def test_broker_that_dies_leaves_the_registry(brokers: Brokers, client: KazooClient) -> None:

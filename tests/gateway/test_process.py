@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
+from tests.conformance_zookeeper.opened import opened
 from tests.gateway.stage import EchoBackEnd, take
 
 from kafkaesque.client.kafka import KafkaLog
@@ -137,9 +137,6 @@ async def say(sender: EdgeClient, receiver: EdgeClient, name: str, text: str) ->
 
 
 def set_routes(zookeeper: str) -> None:
-    client = KazooClient(hosts=zookeeper)
-    client.start(timeout=30)
     table = {"v1": "gw.cmd.v1", "v2": "gw.cmd.v2", "default": "v1"}
-    client.set(ROUTES_NODE, json.dumps(table).encode())
-    client.stop()
-    client.close()
+    with opened(zookeeper, timeout_s=30) as client:
+        client.set(ROUTES_NODE, json.dumps(table).encode())
