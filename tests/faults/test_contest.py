@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.faults.contest import Contestant, Turn, overlaps
+from kafkaesque.faults.contest import Contestant, Span, Turn, intrusions, overlaps
 
 
 def turns(*rows: tuple[str, int, int]) -> list[Turn]:
@@ -32,9 +32,24 @@ def test_two_at_once_are_seen(history: list[tuple[str, int, int]], found: list[s
     assert overlaps(turns(*history)) == found
 
 
+@pytest.mark.parametrize(
+    ("history", "found"),
+    [
+        pytest.param([("a", 0, 10), ("b", 20, 25)], [], id="before and after"),
+        pytest.param([("a", 5, 12)], ["a had it for 2.0 ms without a quorum"], id="not given up"),
+        pytest.param([("b", 15, 18)], ["b had it for 3.0 ms without a quorum"], id="taken"),
+    ],
+)
+def test_whoever_has_it_without_a_quorum_is_seen(
+    history: list[tuple[str, int, int]], found: list[str]
+) -> None:
+    spans = [Span(10_000_000, 20_000_000), Span(90_000_000, 99_000_000)]
+    assert intrusions(turns(*history), spans) == found
+
+
 def test_turn_that_is_open_ends_with_its_process() -> None:
     def change(what: str, has: bool, at_ns: int) -> dict[str, Any]:
-        return {"what": what, "has": has, "at_ns": at_ns, "port": 1}
+        return {"what": what, "has": has, "at_ns": at_ns, "server": "h:1"}
 
     with subprocess.Popen(["true"]) as process:
         contestant = Contestant("a", process)

@@ -1,9 +1,9 @@
 """One who stands for election and takes turns with a lock, as a process: what it says is its history.
 
 `python -m kafkaesque.faults.contender SERVERS NAME SESSION_TIMEOUT_S` prints a line of JSON for each change:
-what it has (`lead` or `lock`), whether it has it now, when (CLOCK_MONOTONIC, the same in all processes
-of a machine), and the port of the server that tells it so. It does what kazoo's documentation asks of
-a careful user: whatever it has ends when its connection does.
+what it has (`connection`, `lead` or `lock`), whether it has it now, when (CLOCK_MONOTONIC, the same in
+all processes of a machine), and the address of the server that tells it so. It does what kazoo's
+documentation asks of a careful user: whatever it has ends when its connection does.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ class Contender:
     def _state_changed(self, state: str) -> None:
         """Called by kazoo as soon as the connection goes."""
         if state != KazooState.CONNECTED:
-            for what in ("lead", "lock"):
+            for what in ("lead", "lock", "connection"):
                 self._say(what, False)
             self._suspended.set()
         else:
+            self._say("connection", True)
             self._suspended.clear()
 
     def _say(self, what: str, has: bool) -> None:
@@ -77,15 +78,22 @@ class Contender:
             if has and not self.client.connected:
                 return
             self._has[what] = has
-            line = {"what": what, "has": has, "at_ns": time.monotonic_ns(), "port": self._port()}
+            line = {
+                "what": what,
+                "has": has,
+                "at_ns": time.monotonic_ns(),
+                "server": self._server(),
+            }
             sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()
 
-    def _port(self) -> int:
+    def _server(self) -> str:
+        """Nothing while there is none."""
         try:
-            return int(self.client._connection._socket.getpeername()[1])
+            host, port = self.client._connection._socket.getpeername()[:2]
         except (AttributeError, OSError):
-            return 0
+            return ""
+        return f"{host}:{port}"
 
 
 if __name__ == "__main__":

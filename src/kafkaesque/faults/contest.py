@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -102,14 +103,49 @@ class Contest:
             time.sleep(0.005)
         raise TargetUnwell(f"nobody leads after {within_s:g} s")
 
-    def port_of(self, place: str) -> int:
-        """Of the server that told it that it leads."""
+    def server_of(self, place: str) -> str:
+        """The address of the server that told it that it leads; empty if it leads no longer."""
         change = self.living[place].has_since("lead")
-        return 0 if change is None else int(change["port"])
+        return "" if change is None else str(change["server"])
+
+    def wait_until_nobody_is_served(self, within_s: float) -> None:
+        """Until all have lost their connections, and so whatever they had."""
+        deadline = time.monotonic() + within_s
+        while served := [
+            one.name for one in self.living.values() if one.has_since("connection") is not None
+        ]:
+            if time.monotonic() > deadline:
+                raise TargetUnwell(
+                    f"{', '.join(served)} served after {within_s:g} s without a quorum"
+                )
+            time.sleep(0.005)
 
     def turns(self, what: str) -> list[Turn]:
         """After `close`."""
         return sorted(self._turns[what], key=lambda turn: turn.begun_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From one moment to another by the monotonic clock."""
+
+    begun_ns: int
+    ended_ns: int
+
+
+def intrusions(turns: Collection[Turn], spans: Collection[Span]) -> list[str]:
+    """Sentences about whoever had it in a time in which nobody could have been told so."""
+    found = []
+    for span in spans:
+        for turn in turns:
+            begun_ns, ended_ns = (
+                max(turn.begun_ns, span.begun_ns),
+                min(turn.ended_ns, span.ended_ns),
+            )
+            if begun_ns < ended_ns:
+                lap_ms = (ended_ns - begun_ns) / 1e6
+                found.append(f"{turn.who} had it for {lap_ms:.1f} ms without a quorum")
+    return found
 
 
 def overlaps(turns: list[Turn]) -> list[str]:

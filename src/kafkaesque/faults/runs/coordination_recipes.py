@@ -1,55 +1,48 @@
-"""kazoo's Election and Lock while who leads, and the broker that serves it, are killed."""
+"""kazoo's Election and Lock while who leads is killed, its broker cut off, and the quorum taken away."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from kafkaesque.faults.cluster_run import ClusterRun
-from kafkaesque.faults.cluster_target import ClusterTarget
-from kafkaesque.faults.contest import Contest, overlaps
+from kafkaesque.faults.contest import Contest, Span, intrusions, overlaps
+from kafkaesque.faults.coordination_run import CoordinationRun
 from kafkaesque.faults.figures import percentile
 from kafkaesque.faults.stage import Stage
 from kafkaesque.faults.target import Target
-from kafkaesque.testing.cluster_layout import HOST, ReservedPorts
 
-VARIABLE: Final = "KAFKAESQUE_COORDINATION_LISTENER"
 PLACES: Final = ("a", "b", "c")
 SESSION_TIMEOUT_S: Final = 4.0
 _LED_WITHIN_S: Final = 60.0
+_LET_GO_WITHIN_S: Final = 30.0
+_LONGER_THAN_A_SESSION_S: Final = SESSION_TIMEOUT_S + 1.0
+"""Whoever could elect another one behind a master's back would do so within this time."""
 
 
-class Run(ClusterRun):
-    purpose = "kill -9 who leads an election, and the broker that serves it, again and again"
-    promise = "a lock is never held twice, nobody leads beside another, and somebody takes over"
-    rounds = 20
+class Run(CoordinationRun):
+    purpose = "kill -9 who leads an election and its broker, cut that off, take the quorum away"
+    promise = (
+        "a lock is never held twice, nobody leads beside another, nobody at all without a quorum, "
+        "and somebody takes over"
+    )
+    rounds = 30
 
     def __init__(self) -> None:
         super().__init__()
-        self._ports: tuple[int, ...] = ()
         self._contest = Contest("", SESSION_TIMEOUT_S)
         self._took_ms: list[float] = []
+        self._without_quorum: list[Span] = []
 
     @contextmanager
     def open_target(self, directory: Path, settings: Mapping[str, object]) -> Iterator[Target]:
-        with closing(ReservedPorts(self.brokers)) as reserved:
-            self._ports = reserved.numbers
-            servers = ",".join(f"{HOST}:{port}" for port in self._ports)
-            with (
-                closing(Contest(servers, SESSION_TIMEOUT_S)) as self._contest,
-                super().open_target(directory, settings) as target,
-            ):
-                yield target
-
-    def new_target(self, directory: Path, settings: Mapping[str, object]) -> ClusterTarget:
-        return ClusterTarget(
-            directory,
-            settings,
-            count=self.brokers,
-            environment=lambda node: {VARIABLE: f"{HOST}:{self._ports[node]}"},
-        )
+        with (
+            super().open_target(directory, settings) as target,
+            closing(Contest(",".join(self.addresses), SESSION_TIMEOUT_S)) as self._contest,
+        ):
+            yield target
 
     def begin(self, stage: Stage) -> None:
         super().begin(stage)
@@ -58,30 +51,66 @@ class Run(ClusterRun):
         self._contest.leader(_LED_WITHIN_S)
 
     def inject(self, stage: Stage) -> None:
+        kinds = self.permitted(stage, ("kill", "blackout"), cuts=("cut",))
         while stage.another_round(0.5, 1.5):
             place, _ = self._contest.leader(_LED_WITHIN_S)
-            port = self._contest.port_of(place)
-            node = self._ports.index(port) if port in self._ports else 0
-            stage.fault(f"kill -9 {place}, which leads, and node {node}, which serves it")
-            since_ns = self._kill(place, node)
-            _, leads_ns = self._contest.leader(_LED_WITHIN_S)
-            self._took_ms.append((leads_ns - since_ns) / 1e6)
-            self._contest.start(place)
-            self.cluster.heal()
+            address = self._contest.server_of(place)
+            node = self.addresses.index(address) if address in self.addresses else 0
+            kind = kinds.draw()
+            stage.count(f"{kind}s")
+            if kind == "kill":
+                self._kill(stage, place, node)
+            elif kind == "cut":
+                self._cut(stage, place, node)
+            else:
+                self._black_out(stage, place, node)
 
-    def _kill(self, place: str, node: int) -> int:
-        """When the leader was, by the monotonic clock."""
+    def _kill(self, stage: Stage, place: str, node: int) -> None:
+        stage.fault(f"kill -9 {place}, which leads, and node {node}, which serves it")
         self._contest.kill(place)
         since_ns = max(turn.ended_ns for turn in self._contest.turns("lead"))
         self.cluster.kill(node)
-        return since_ns
+        _, leads_ns = self._contest.leader(_LED_WITHIN_S)
+        self._took_ms.append((leads_ns - since_ns) / 1e6)
+        self._contest.start(place)
+        self.cluster.heal()
+
+    def _cut(self, stage: Stage, place: str, node: int) -> None:
+        """The others are a majority, and one of them leads before the end of the cut or after it."""
+        stage.fault(f"cut off node {node}, which serves {place}, which leads")
+        self.cut_off(node)
+        time.sleep(_LONGER_THAN_A_SESSION_S)
+        self._contest.leader(_LED_WITHIN_S)
+        self.cluster.heal()
+
+    def _black_out(self, stage: Stage, place: str, node: int) -> None:
+        """No two brokers hear one another: nobody may lead, and nobody may be told that it does."""
+        if self.can_cut:
+            stage.fault(f"cut every link between brokers; {place} leads, node {node} serves it")
+            for one in self.cluster.nodes:
+                self.cut_off(one)
+        else:
+            awake = stage.random.choice(self.cluster.nodes)
+            stage.fault(f"stop all but node {awake}; {place} leads, node {node} serves it")
+            for one in self.cluster.nodes:
+                if one != awake:
+                    self.cluster.pause(one)
+        begun_ns = time.monotonic_ns()
+        self._contest.wait_until_nobody_is_served(_LET_GO_WITHIN_S)
+        let_go_ns = time.monotonic_ns()
+        stage.highest("let_go_ms_max", (let_go_ns - begun_ns) // 1_000_000)
+        time.sleep(_LONGER_THAN_A_SESSION_S)
+        self._without_quorum.append(Span(let_go_ns, time.monotonic_ns()))
+        self.cluster.heal()
+        self._contest.leader(_LED_WITHIN_S)
 
     def complaints(self, stage: Stage) -> list[str]:
         self._contest.close()
         found = super().complaints(stage)
         for what in ("lead", "lock"):
             turns = self._contest.turns(what)
-            found += [f"{what}: {sentence}" for sentence in overlaps(turns)]
+            wrong = [*overlaps(turns), *intrusions(turns, self._without_quorum)]
+            found += [f"{what}: {sentence}" for sentence in wrong]
             stage.notes[f"{what}_turns"] = len(turns)
             if not turns:
                 found.append(f"{what}: nobody ever had it")
