@@ -75,11 +75,15 @@ fuzz: setup ## Feed mutated requests to the decoder for SECONDS (60)
 bench: setup ## Measure, beside the floor and Apache Kafka; results in benchmarks/results/
 	$(BIN)/kafkaesque bench all
 
+kazoo-suite: setup ## kazoo's own tests against our coordination
+	$(BIN)/python -m pytest -p tests.conformance_zookeeper.kazoo_suite -c /dev/null --pyargs kazoo.tests
+
 zookeeper: setup ## Run a real Apache ZooKeeper from Maven artefacts on PORT (12181), for conformance
 	$(BIN)/python -m kafkaesque.testing.zookeeper --port $(or $(PORT),12181)
 
-sim: setup ## Simulate clusters from SEEDS (20000) seeds, on all cores
-	$(BIN)/kafkaesque sim --seeds $(or $(SEEDS),20000) --jobs $$(nproc)
+sim: setup ## Simulate clusters from SEEDS (20000) seeds, on all cores; then find every planted bug
+	$(BIN)/kafkaesque sim --seeds $(or $(SEEDS),20000) --jobs $$(nproc) --keep tests/sim/regression_seeds.txt
+	$(BIN)/kafkaesque sim --planted
 
 faults: setup ## Break real brokers in every way there is, under load
 	$(BIN)/kafkaesque fault run all

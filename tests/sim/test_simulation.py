@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from kafkaesque.cli.sim import sim
 from kafkaesque.sim.runner import Outcome, replay_command, run_seed, run_seeds, show_seed
 from kafkaesque.sim.simulation import Simulation
 
@@ -90,11 +87,3 @@ def test_trace_tells_what_happens() -> None:
     assert "n0 starts life 1 as 0" in text
     assert "RequestVote" in text
     assert lines[-1].endswith("all is well")
-
-
-def test_command_prints_the_figures_as_its_last_line() -> None:
-    result = CliRunner().invoke(sim, ["--seeds", "3", "--first-seed", "4", "--json"])
-    figures = json.loads(result.stdout.splitlines()[-1])
-    assert (figures["seeds"], figures["violations"]) == (3, 0)
-    assert figures["seeds_per_hour"] > 0
-    assert result.exit_code == 0

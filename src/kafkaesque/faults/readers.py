@@ -46,6 +46,7 @@ class Reader(threading.Thread):
         group_id: str | None,
         seed: int,
         crash_every_s: float,
+        session_timeout_ms: int,
     ) -> None:
         super().__init__(name=f"reader-{group_id or 'assigned'}", daemon=True)
         self._bootstrap_servers = bootstrap_servers
@@ -54,6 +55,7 @@ class Reader(threading.Thread):
         self._group_id = group_id
         self._random = seeded(seed)
         self._crash_every_s = crash_every_s
+        self._session_timeout_ms = session_timeout_ms
         self._ended = threading.Event()
         self._process = -1
         self._moved: set[Key] = set()
@@ -68,7 +70,9 @@ class Reader(threading.Thread):
             self._process = self._recorder.next_process()
             self._moved = set()
             group_id = self._group_id or f"assigned-{self._process}"
-            consumer = Consumer(consumer_settings(self._bootstrap_servers, group_id), logger=SILENT)
+            settings = consumer_settings(self._bootstrap_servers, group_id)
+            settings["session.timeout.ms"] = self._session_timeout_ms
+            consumer = Consumer(settings, logger=SILENT)
             self._begin(consumer)
             until = time.monotonic() + self._random.expovariate(1 / self._crash_every_s)
             while time.monotonic() < until and not self._ended.is_set():
@@ -104,8 +108,8 @@ class Reader(threading.Thread):
             if rows and self._group_id is not None:
                 consumer.commit(offsets=self._behind(rows), asynchronous=False)
                 self.committed_polls += 1
-        except KafkaException:
-            self._finish(poll, Outcome.INFO, rows)
+        except KafkaException as exception:
+            self._finish(poll, Outcome.INFO, rows, str(exception))
             self._go_back(consumer, rows)
             return
         self._finish(poll, Outcome.OK, rows)
@@ -113,9 +117,9 @@ class Reader(threading.Thread):
             self._moved.add(key)
             step_over(consumer, self._partitions, key)
 
-    def _finish(self, poll: Invocation, outcome: Outcome, rows: Rows) -> None:
+    def _finish(self, poll: Invocation, outcome: Outcome, rows: Rows, error: str = "") -> None:
         moved, self._moved = sorted(self._moved), set()
-        poll.complete(outcome, [Polled(rows)] if rows else (), rebalanced=moved)
+        poll.complete(outcome, [Polled(rows)] if rows else (), rebalanced=moved, error=error)
 
     def _behind(self, rows: Rows) -> list[TopicPartition]:
         return [self._partitions.topic_partition(k, rows[k][-1][0] + 1) for k in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,11 @@ _DELAY_US_FOLLOWER: Final = 500_000
 _DELAY_US_LEADER: Final = 3_000_000
 """More than a leader may wait for its own disk before it gives up."""
 _SLOW_S: Final = 5.0
+_QUIET_S: Final = 0.5
+"""Load without a fault before each round, with which the load beside a slow follower is compared."""
+_ADDED_MS_MAX: Final = 250
+"""Half of the delay. Whoever waits for the follower waits for all of it at least."""
+_ADDED: Final = "slow_follower_added_ms_p50"
 
 
 class Run(ShimmedRun[Lever]):
@@ -26,7 +32,7 @@ class Run(ShimmedRun[Lever]):
         return slow_lever(directory / "levers", node)
 
     def inject(self, stage: Stage) -> None:
-        while stage.another_round(0.5, 1.5):
+        while stage.another_round(_QUIET_S, 1.5):
             self._slow_follower(stage)
             self._slow_leader(stage)
 
@@ -40,9 +46,12 @@ class Run(ShimmedRun[Lever]):
         self.devices[node].set(_DELAY_US_FOLLOWER)
         time.sleep(_SLOW_S)
         self.devices[node].set(0)
-        waits = self._waits_ms(stage, set(keys), from_us)
+        quiet_from_us = from_us - int(_QUIET_S * 1e6)
+        before = self._waits_ms(stage, set(keys), quiet_from_us, from_us)
+        waits = self._waits_ms(stage, set(keys), from_us, stage.workload.recorder.now_us())
         stage.highest("slow_follower_produce_ms_p50", int(percentile(waits, 0.5)))
         stage.highest("slow_follower_produce_ms_p99", int(percentile(waits, 0.99)))
+        stage.highest(_ADDED, added_ms(before, waits))
         stage.count("slow_followers")
         self.cluster.wait_whole()
 
@@ -66,12 +75,26 @@ class Run(ShimmedRun[Lever]):
         stage.count("slow_leaders")
         self.cluster.wait_whole()
 
-    def _waits_ms(self, stage: Stage, keys: set[int], from_us: int) -> list[float]:
+    def complaints(self, stage: Stage) -> list[str]:
+        found = super().complaints(stage)
+        added = int(stage.notes.get(_ADDED, 0))
+        if added > _ADDED_MS_MAX:
+            found.append(f"a slow follower delayed the others: {added} ms more in the median")
+        return found
+
+    def _waits_ms(self, stage: Stage, keys: set[int], from_us: int, to_us: int) -> list[float]:
         return [
             (one.completed_us - one.invoked_us) / 1000
             for one in stage.workload.operations()
             if one.f is Function.SEND
             and one.outcome is Outcome.OK
-            and one.invoked_us >= from_us
+            and from_us <= one.invoked_us < to_us
             and one.sends[0].key in keys
         ]
+
+
+def added_ms(before: Sequence[float], waits: Sequence[float]) -> int:
+    """By how much the median grew; as long as all was slow if nothing was acknowledged meanwhile."""
+    if not waits:
+        return int(_SLOW_S * 1000)
+    return max(0, int(percentile(waits, 0.5) - percentile(before, 0.5)))
