@@ -292,6 +292,10 @@ class Raft:
         return self._state.log.last_index
 
     @property
+    def commit_index(self) -> LogIndex:
+        return self._state.commit_index
+
+    @property
     def membership(self) -> Membership:
         return self._state.membership
 

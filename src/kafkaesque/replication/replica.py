@@ -320,7 +320,10 @@ class Replica:
             self._handle(ready)
             if ready.is_only_messages:
                 # Sending changes nothing here, so there is no more; most Readies are a heartbeat's.
-                return
+                break
+        if self.standing.role is Role.LEADER and self._failure is None:
+            # Others may hold on disk what our own has not, and no Ready tells of that.
+            self._tell_committed(min(self.raft.commit_index, self.entries.last_index))
 
     def _handle(self, ready: Ready) -> None:
         if ready.standing is not None:
@@ -336,17 +339,14 @@ class Replica:
             self.raft.applied(ready.committed.last)
         if ready.standing is not None:
             self._owner.stands(ready.standing)
-        self._tell_committed(ready)
+        if self.standing.role is Role.LEADER:
+            self._tell_committed(min(ready.commit_index, self.entries.last_index))
+        elif ready.committed is not None:
+            self._tell_committed(ready.committed.last)
         for read in ready.reads:
             cast(Callable[[LogIndex], None], read.context)(read.index)
 
-    def _tell_committed(self, ready: Ready) -> None:
-        if self.standing.role is Role.LEADER:
-            index = min(ready.commit_index, self.entries.last_index)
-        elif ready.committed is not None:
-            index = ready.committed.last
-        else:
-            return
+    def _tell_committed(self, index: LogIndex) -> None:
         if index > self._committed_index:
             self._committed_index = index
             self._owner.committed(index, self.entries.end_offset_of(index))
