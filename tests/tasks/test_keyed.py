@@ -22,7 +22,9 @@ def test_a_busy_key_holds_back_its_own_and_no_other() -> None:
     assert queue.take() is None
     assert len(queue) == 1
     assert first is not None
-    queue.release(first)
+    assert queue.is_busy(b"a")
+    assert queue.behind(b"a") == 1
+    assert queue.release(first) == (b"a", 2)
     assert queue.take() == (b"a", 2)
 
 
@@ -33,7 +35,8 @@ def test_calls_without_key_wait_for_nobody() -> None:
 
 def test_dropping_the_head_lets_the_next_of_its_key_go() -> None:
     queue = queue_of((b"a", 1), (b"a", 2), (b"a", 3))
-    assert queue.drop(lambda item: item[1] in (1, 3)) == [(b"a", 3), (b"a", 1)]
+    dropped, following = queue.drop(lambda item: item[1] in (1, 3))
+    assert (dropped, following) == ([(b"a", 3), (b"a", 1)], [(b"a", 2)])
     assert queue.take() == (b"a", 2)
     assert len(queue) == 0
 

@@ -283,7 +283,7 @@ def test_what_an_effectively_once_task_sends_is_seen_only_if_it_succeeds() -> No
         async with TaskTester(app) as tester:
             from kafkaesque.events.topics import TopicSpec
 
-            await tester.log.ensure_topics([TopicSpec("orders", 1, "", "")])
+            await tester.log.admin.ensure_topics([TopicSpec("orders", 1, "", "")])
             await order.send(1)
             await tester.settle()
             assert tester.records("orders") == []
@@ -393,7 +393,7 @@ def test_a_trace_goes_on_through_what_a_call_sends_and_through_its_retries() -> 
 
 
 def test_a_redriven_letter_runs_as_a_first_attempt_and_is_gone() -> None:
-    from kafkaesque.tasks.dead_letters import DeadLetters
+    from kafkaesque.tasks.dead_letters import DeadLetters, LetterCounts
 
     app = App("shop")
     works: list[bool] = []
@@ -408,11 +408,15 @@ def test_a_redriven_letter_runs_as_a_first_attempt_and_is_gone() -> None:
             for n in range(3):
                 await fragile.send(n)
             await tester.settle()
+            counts = LetterCounts(tester.log, "shop", app.tasks)
+            assert await counts.look() == {"fragile": 3}
             works.append(True)
             async with DeadLetters.opened(tester.log, "shop") as letters:
                 found = list((await letters.read()).values())
                 await letters.redrive(found[:2])
+                assert await counts.look() == {"fragile": 1}
                 await letters.drop(found[2:])
+            assert await counts.look() == {}
             await tester.settle()
             assert len(tester.done("fragile")) == 2
             assert {one.attempt for one in tester.attempts} == {1}

@@ -82,6 +82,60 @@ def test_a_slow_call_blocks_its_key_and_nothing_else(bootstrap: str) -> None:
     asyncio.run(test())
 
 
+def test_however_many_wait_behind_a_slow_call_other_keys_go_on_and_none_of_them_is_lost(
+    bootstrap: str,
+) -> None:
+    app = App("crowd", partitions=1)
+    gate, ended = asyncio.Event(), []
+
+    @app.task(key=lambda user: user)
+    async def step(user: str, n: int) -> None:
+        if user == "slow" and n == 0:
+            await gate.wait()
+        ended.append((user, n))
+
+    async def test() -> None:
+        log = KafkaLog(bootstrap)
+        limits = {"held_records_max": "100", "read_records_max": "70"}
+        async with app.connect(log), working(app, log, **limits) as worker:
+            await app.send_records(step.record("slow", n) for n in range(200))
+            await app.send_records(step.record("other", n) for n in range(50))
+            await until(lambda: len(ended) == 50)
+            assert worker.counts.left > 100
+            assert ended == [("other", n) for n in range(50)]
+            gate.set()
+            await until(lambda: len(ended) == 250)
+            assert ended[50:] == [("slow", n) for n in range(200)]
+
+    asyncio.run(test())
+
+
+def test_what_was_left_in_the_log_by_a_worker_is_done_by_the_next(bootstrap: str) -> None:
+    app = App("legacy", partitions=1)
+    gate, ended = asyncio.Event(), []
+
+    @app.task(key=lambda user: user)
+    async def step(user: str, n: int) -> None:
+        if user == "slow":
+            await gate.wait()
+        ended.append((user, n))
+
+    async def test() -> None:
+        log = KafkaLog(bootstrap)
+        limits = {"held_records_max": "60", "read_records_max": "70", "stop_grace_ms": "0"}
+        async with app.connect(log):
+            for user in ("slow", "other"):
+                await app.send_records(step.record(user, n) for n in range(100))
+            async with working(app, log, **limits):
+                await until(lambda: len(ended) == 100)
+            gate.set()
+            async with working(app, log, **limits):
+                await until(lambda: len(ended) == 200)
+        assert ended == [(user, n) for user in ("other", "slow") for n in range(100)]
+
+    asyncio.run(test())
+
+
 def test_more_run_at_once_than_there_are_partitions(bootstrap: str) -> None:
     app = App("wide", partitions=1)
     may_end, begun, ended, at_once = asyncio.Semaphore(0), [], [], []

@@ -16,6 +16,8 @@ from kafkaesque.chat.names import message_id
 LINES_MAX = 500
 NOTICES_MAX = 50
 TYPING_MS = 6000
+FRESH_MS = 60_000
+"""A notification that is older, read again after a reconnection, calls nobody any more."""
 _STAGES = {"sending": 0, "queued": 1, "delivered": 2, "read": 3, "failed": 4}
 
 
@@ -157,6 +159,10 @@ class View:
             case "room.joined" | "room.left":
                 verb = "joined" if kind == "room.joined" else "left"
                 self.notice(f"{body['user']} {verb} #{body['room']}")
+            case "notification":
+                # The message itself comes as `message.new`; this calls whoever looks elsewhere.
+                if self.current != body["from"] and now_ms - body["sent_ms"] < FRESH_MS:
+                    self.notice(f"{body['from']} wrote to you")
             case "account.deleted":
                 self.ended = "this account was deleted"
         return []

@@ -25,12 +25,14 @@ class TasksConfig:
     )  # fmt: skip
     held_records_max: int = setting(
         "held.records.max", INT, 10_000,
-        "Calls read and not yet done; beyond that queues are not read.",
+        "Calls that may begin and wait for a place to run: beyond that queues are not read. As many "
+        "more wait for their key: beyond that they are left in the log. And as many are held.",
         at_least=1, at_most=1_000_000, ours=True,
     )  # fmt: skip
     held_bytes_max: int = setting(
         "held.bytes.max", INT, 64 * MIB,
-        "Bytes of calls read and not yet done, delayed ones included; beyond that nothing is read.",
+        "Bytes of calls that wait: a quarter each for those that may begin, wait for their key, are "
+        "held, are delayed.",
         at_least=MIB, ours=True,
     )  # fmt: skip
     delayed_records_max: int = setting(

@@ -9,7 +9,7 @@ from kafkaesque.events import tasks as words
 from kafkaesque.events.tasks import TimerMessage, encode_message
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.tasks.call import Call, dead_letter, next_attempt_headers
-from kafkaesque.tasks.desk import Item
+from kafkaesque.tasks.holdings import Item
 from kafkaesque.tasks.outcome import Again, Dead, Done, Outcome
 from kafkaesque.tasks.results import result_record
 from kafkaesque.tasks.retry import tier_for

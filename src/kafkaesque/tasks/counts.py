@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from kafkaesque.model.clock import Clock
+from kafkaesque.tasks.holdings import UNKNOWN, Holdings, State
 from kafkaesque.tasks.outcome import Again, Dead, Outcome
 
 BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -57,13 +58,13 @@ class Counts:
         self.dead_reasons: defaultdict[str, int] = defaultdict(int)
         self.dead_records: dict[str, int] = {}
         """By queue: records of its dead letters, those of letters that have ended included."""
+        self.dead_letters: dict[str, dict[str, int]] = {}
+        """By queue and task: letters that wait to be redriven or dropped."""
         self.launched = 0
         """Attempts begun, of whatever."""
-        self.waiting = 0
-        self.running = 0
-        self.delayed = 0
-        self.oldest_ms: int | None = None
-        """Time of the oldest call that is read and not done."""
+        self.holdings = Holdings()
+        self.left = 0
+        """Calls that are left in the log behind a call of their key."""
         self.error: str | None = None
 
     def begun(self, task: str, delay_ms: int) -> None:
@@ -75,7 +76,7 @@ class Counts:
         self.tasks[task].run_s.add(seconds)
 
     def ended(self, task: str, outcome: Outcome) -> None:
-        counts = self.tasks[task if task in self.known or task in self.tasks else "unknown"]
+        counts = self.tasks[task if task in self.known or task in self.tasks else UNKNOWN]
         if isinstance(outcome, Again):
             counts.retried += 1
         elif isinstance(outcome, Dead):
@@ -84,14 +85,28 @@ class Counts:
         else:
             counts.done += 1
 
-    def held(self, waiting: int, running: int, delayed: int) -> None:
-        self.waiting, self.running, self.delayed = waiting, running, delayed
+    def held(self, holdings: Holdings, left: int) -> None:
+        self.holdings, self.left = holdings, left
 
-    def oldest_age_s(self) -> float:
-        """0 when nothing waits or runs."""
-        if self.oldest_ms is None:
-            return 0.0
-        return max(0.0, (self._clock.wall_ms() - self.oldest_ms) / 1000)
+    def waiting(self) -> dict[str, int]:
+        return self._by_task(State.READY, State.BEHIND)
+
+    def running(self) -> dict[str, int]:
+        return self._by_task(State.RUNNING)
+
+    def delayed(self) -> dict[str, int]:
+        return self._by_task(State.DELAYED, State.HELD)
+
+    def _by_task(self, *states: State) -> dict[str, int]:
+        return {**dict.fromkeys(self.known, 0), **self.holdings.by_task(*states)}
+
+    def oldest_age_s(self) -> dict[str, float]:
+        """By task: 0 when nothing of it waits or runs."""
+        now_ms, oldest_ms = self._clock.wall_ms(), self.holdings.oldest_ms()
+        return {
+            task: max(0.0, (now_ms - oldest_ms.get(task, now_ms)) / 1000)
+            for task in self._by_task()
+        }
 
     def as_dict(self) -> dict[str, object]:
         figures = ("started", "done", "retried", "dead")
@@ -103,9 +118,9 @@ class Counts:
             },
             "dead_reasons": dict(self.dead_reasons),
             "dead_records": dict(self.dead_records),
-            "waiting": self.waiting,
-            "running": self.running,
-            "delayed": self.delayed,
-            "oldest_age_s": self.oldest_age_s(),
+            "waiting": sum(self.waiting().values()) + self.left,
+            "running": sum(self.running().values()),
+            "delayed": sum(self.delayed().values()),
+            "oldest_age_s": max(self.oldest_age_s().values(), default=0.0),
             "error": self.error,
         }

@@ -13,6 +13,7 @@ from kafkaesque.events.tasks import dead_topic
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.counts import Counts
+from kafkaesque.tasks.dead_letters import LetterCounts
 from kafkaesque.tasks.listening import Bridge, Listener
 from kafkaesque.tasks.worker import Worker
 
@@ -106,12 +107,16 @@ class Crew:
                 wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
 
     async def _look_at_depths(self) -> None:
-        """Dead letters that the log holds; what compaction has not removed yet counts too."""
+        """Dead letters by task, and records of their topics: what compaction has not removed yet is
+        among those."""
+        app = self._app
+        looks = {queue: LetterCounts(self._log, queue, app.tasks) for queue in app.queues}
         while True:
-            for queue in self._app.queues:
+            for queue, letters in looks.items():
                 with contextlib.suppress(LogError):
                     spans = await self._log.admin.spans(dead_topic(queue))
                     self.counts.dead_records[queue] = sum(
                         span.end - span.start for span in spans.values()
                     )
+                    self.counts.dead_letters[queue] = await letters.look()
             await asyncio.sleep(DEPTH_SECONDS)

@@ -7,17 +7,21 @@ redrive at the same time cannot both succeed with the same letter.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from kafkaesque.client.ports import Log, LogWriter, Received, Record, WriterOptions
+from kafkaesque.client.ports import Log, LogWriter, Received, Record, Span, WriterOptions
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.events import tasks as words
 from kafkaesque.events.tasks import MalformedTask
+from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.tasks.errors import TaskRefused
+from kafkaesque.tasks.holdings import UNKNOWN
 
 BATCH_LETTERS = 500
+COUNTED_LETTERS_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,41 @@ async def read_letters(log: Log, queue: str) -> Mapping[str, Letter]:
             if record.value is not None:
                 letters[name] = read_letter(queue, record)
     return letters
+
+
+class LetterCounts:
+    """How many letters of a queue wait, by task: reads what has come since it looked last."""
+
+    def __init__(self, log: Log, queue: str, known: Container[str]) -> None:
+        self._log = log
+        self._queue = queue
+        self._known = known
+        self._next: dict[TopicPartition, Offset] = {}
+        self._tasks: dict[bytes, str] = {}
+        """By letter. Of more than `COUNTED_LETTERS_MAX` the rest is not counted."""
+
+    async def look(self) -> dict[str, int]:
+        spans = await self._log.admin.spans(words.dead_topic(self._queue))
+        if any(self._next.get(place, Offset(0)) > span.end for place, span in spans.items()):
+            # The topic was made anew.
+            self._next.clear()
+            self._tasks.clear()
+        news = {
+            place: Span(max(span.start, self._next.get(place, span.start)), span.end)
+            for place, span in spans.items()
+        }
+        async for batch in read_stretch(self._log, news):
+            for record in batch:
+                self._count(record)
+        self._next = {place: span.end for place, span in spans.items()}
+        return dict(Counter(self._tasks.values()))
+
+    def _count(self, record: Received) -> None:
+        key = record.key or b""
+        self._tasks.pop(key, None)
+        if record.value is not None and len(self._tasks) < COUNTED_LETTERS_MAX:
+            task = read_letter(self._queue, record).task
+            self._tasks[key] = task if task is not None and task in self._known else UNKNOWN
 
 
 class DeadLetters:

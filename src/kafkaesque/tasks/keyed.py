@@ -26,39 +26,51 @@ class KeyedQueue(Generic[T]):
         """Items that have not been taken."""
         return len(self._ready) + self._behind_count
 
-    def add(self, item: T) -> None:
+    def is_busy(self, key: bytes) -> bool:
+        """Whether one that is added now would wait."""
+        return key in self._behind
+
+    def behind(self, key: bytes) -> int:
+        """How many wait for a call of their key."""
+        return len(self._behind.get(key, ()))
+
+    def add(self, item: T) -> bool:
+        """Whether it may run at once."""
         key = self._key_of(item)
-        if key is None:
-            self._ready.append(item)
-            return
-        behind = self._behind.get(key)
-        if behind is None:
-            self._behind[key] = deque()
-            self._ready.append(item)
-        else:
+        behind = None if key is None else self._behind.get(key)
+        if behind is not None:
             behind.append(item)
             self._behind_count += 1
+            return False
+        if key is not None:
+            self._behind[key] = deque()
+        self._ready.append(item)
+        return True
 
     def take(self) -> T | None:
         """The next to run; it holds its key until `release`."""
         return self._ready.popleft() if self._ready else None
 
-    def release(self, item: T) -> None:
-        """A taken item has ended."""
+    def release(self, item: T) -> T | None:
+        """A taken item has ended: the one that may run now because of that."""
         key = self._key_of(item)
         if key is None:
-            return
+            return None
         behind = self._behind.get(key)
         check(behind is not None, "only a key that is held is released")
-        if behind:
-            self._behind_count -= 1
-            self._ready.append(behind.popleft())
-        else:
+        if not behind:
             del self._behind[key]
+            return None
+        self._behind_count -= 1
+        following = behind.popleft()
+        self._ready.append(following)
+        return following
 
-    def drop(self, unwanted: Callable[[T], bool]) -> list[T]:
-        """Take out what has not been taken and is `unwanted`; taken items keep their keys."""
+    def drop(self, unwanted: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+        """Take out what has not been taken and is `unwanted`; taken items keep their keys. What was
+        taken out, and what may run now because of that."""
         dropped: list[T] = []
+        following: list[T] = []
         for behind in self._behind.values():
             kept = [item for item in behind if not unwanted(item)]
             if len(kept) < len(behind):
@@ -70,7 +82,8 @@ class KeyedQueue(Generic[T]):
         for item in ready:
             if unwanted(item):
                 dropped.append(item)
-                self.release(item)
+                next_of_key = self.release(item)
+                following += [] if next_of_key is None else [next_of_key]
             else:
                 self._ready.append(item)
-        return dropped
+        return dropped, following

@@ -24,6 +24,7 @@ from kafkaesque.client.ports import (
 )
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.clock import Clock
+from kafkaesque.model.ids import TopicPartition
 from kafkaesque.tasks import outcome as reasons
 from kafkaesque.tasks.call import dead_letter
 from kafkaesque.tasks.outcome import Dead, Failure
@@ -76,6 +77,15 @@ class Bridge:
             await writer.close()
             raise
         return cls(listener, reader, writer, clock)
+
+    @property
+    def topic(self) -> str:
+        return self._listener.topic.name
+
+    async def next_offset(self, place: TopicPartition) -> int:
+        """Whatever is before it has been followed."""
+        committed = await self._reader.committed([place])
+        return -1 if place not in committed else committed[place].offset
 
     async def turn(self, wait_s: float) -> int:
         """Bring one batch over; how many records it had."""

@@ -26,40 +26,54 @@ def _worker_lines(counts: Counts) -> Iterator[str]:
     yield f"# TYPE {_PREFIX}dead_records gauge"
     for queue, depth in dict(counts.dead_records).items():
         yield _line("dead_records", {"app": counts.app, "queue": queue}, depth)
+    yield f"# TYPE {_PREFIX}dead_letters gauge"
+    for queue, letters in dict(counts.dead_letters).items():
+        for task in {**dict.fromkeys(counts.known, 0), **letters}:
+            labels = {"app": counts.app, "queue": queue, "task": task}
+            yield _line("dead_letters", labels, letters.get(task, 0))
     yield from _histograms(counts.app, tasks, "run_seconds", "run_s")
     yield from _histograms(counts.app, tasks, "start_delay_seconds", "delay_s")
-    gauges = {
-        "waiting": counts.waiting,
-        "running": counts.running,
-        "delayed": counts.delayed,
+    by_task: dict[str, Mapping[str, float]] = {
+        "waiting": counts.waiting(),
+        "running": counts.running(),
+        "delayed": counts.delayed(),
         "oldest_age_seconds": counts.oldest_age_s(),
     }
-    yield from gauge_lines(gauges, {"app": counts.app})
+    for name, values in by_task.items():
+        yield f"# TYPE {_PREFIX}{name} gauge"
+        for task, value in values.items():
+            yield _line(name, {"app": counts.app, "task": task}, value)
+    yield from gauge_lines({"left_in_log": counts.left}, {"app": counts.app})
 
 
 def timer_metrics(service: TimerService) -> str:
+    return "\n".join(_timer_lines(service)) + "\n"
+
+
+def _timer_lines(service: TimerService) -> Iterator[str]:
     counts = service.counts
-    lines = [
-        *counter_lines(
-            {
-                "timers_fired": counts.fired,
-                "timers_cancelled": counts.cancelled,
-                "timers_refused": counts.refused,
-            },
-            {},
-        ),
-        *gauge_lines(
-            {
-                "timers_pending": sum(counts.pending.values()),
-                "timers_partitions_owned": len(service.owned),
-                "timers_partitions_caught_up": len(service.caught_up),
-            },
-            {},
-        ),
-        f"# TYPE {_PREFIX}timers_late_seconds histogram",
-        *_histogram("timers_late_seconds", {}, counts.late_s),
-    ]
-    return "\n".join(lines) + "\n"
+    tasks = {name: (_timer_labels(name), one) for name, one in dict(counts.tasks).items()}
+    for figure in ("fired", "cancelled"):
+        yield f"# TYPE {_PREFIX}timers_{figure}_total counter"
+        for labels, one in tasks.values():
+            yield _line(f"timers_{figure}_total", labels, getattr(one, figure))
+    yield from counter_lines({"timers_refused": counts.refused}, {})
+    yield f"# TYPE {_PREFIX}timers_pending gauge"
+    for name, count in counts.pending_by_task().items():
+        yield _line("timers_pending", _timer_labels(name), count)
+    gauges = {
+        "timers_partitions_owned": len(service.owned),
+        "timers_partitions_caught_up": len(service.caught_up),
+    }
+    yield from gauge_lines(gauges, {})
+    yield f"# TYPE {_PREFIX}timers_late_seconds histogram"
+    for labels, one in tasks.values():
+        yield from _histogram("timers_late_seconds", labels, one.late_s)
+
+
+def _timer_labels(name: str) -> dict[str, str]:
+    queue, _, task = name.partition("/")
+    return {"queue": queue, "task": task}
 
 
 def gauge_lines(gauges: Mapping[str, float], labels: Mapping[str, str]) -> Iterator[str]:

@@ -1,128 +1,258 @@
 """How far one partition is done when its records end in any order. Pure.
 
-A group commits one offset a partition: everything before it is done. With many calls under way that is
-the lowest unfinished one, and whatever ended beyond it would be repeated after a crash. So the commit
-carries, as its metadata, a bitmap of what is finished beyond the offset (the idea of Confluent's
-parallel consumer). The window between the lowest unfinished offset and the highest seen is bounded, so
-that the bitmap always fits into the 4096 characters that Kafka allows.
+Offsets are read in ascending order. Each is then open until it is finished, or left in the log: the
+calls of a key that has too many waiting are not held at all, but read again when the key is free
+(`closed` keys). What is open is bounded so that it always fits into a commit (`gaps`).
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import zlib
-from collections import deque
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from kafkaesque.client.ports import CommitPoint
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import Offset
-from kafkaesque.model.limits import OFFSET_METADATA_LENGTH_MAX
-
-WINDOW_OFFSETS_MAX = 24_000
-"""3,000 bytes of bitmap are 4,000 characters."""
-_NONE, _PLAIN, _DEFLATED = "g1", "g1b:", "g1z:"
-
-check(
-    len(_PLAIN) + (WINDOW_OFFSETS_MAX + 7) // 8 * 4 // 3 + 4 <= OFFSET_METADATA_LENGTH_MAX,
-    "the bitmap of a full window fits into the metadata of a commit",
+from kafkaesque.tasks.gaps import (
+    KEY_BYTES,
+    KEYS_MAX,
+    SINGLES_BYTES_MAX,
+    WINDOW_OFFSETS_MAX,
+    Gaps,
+    digest_of,
+    list_bytes,
+    merged,
+    pack_gaps,
+    unpack_gaps,
 )
+from kafkaesque.tasks.lowest import Lowest
+
+_SINGLES_PER_KEY_MAX = KEY_BYTES // 2 + 1
+"""More open offsets of one key are cheaper to say as a key."""
 
 
-def pack_gaps(base: int, finished: Iterable[int]) -> str:
-    """Metadata that names the finished offsets from `base` on; `g1` alone if there are none."""
-    bits = bytearray()
-    for offset in finished:
-        place = offset - base
-        if place >= WINDOW_OFFSETS_MAX:
-            # Only a long aborted transaction leaves such a stretch without records.
-            continue
-        if place // 8 >= len(bits):
-            bits.extend(bytes(place // 8 + 1 - len(bits)))
-        bits[place // 8] |= 1 << place % 8
-    if not bits:
-        return _NONE
-    deflated = zlib.compress(bits, 1)
-    prefix, data = (_DEFLATED, deflated) if len(deflated) < len(bits) else (_PLAIN, bytes(bits))
-    return prefix + base64.b64encode(data).decode()
+@dataclass(slots=True)
+class _KeyOpen:
+    """The open offsets of one key."""
+
+    late: list[int] = field(default_factory=list)
+    """Those behind which nothing of the key is finished; ascending."""
+    early: set[int] = field(default_factory=set)
+    """The others: calls that have ended, and whose consequences are on their way to the log."""
+
+    def finish(self, offset: int) -> None:
+        while self.late and self.late[0] <= offset:
+            self.early.add(self.late.pop(0))
+        self.early.discard(offset)
+
+    @property
+    def singles(self) -> int:
+        """As many single offsets take as much of a commit."""
+        return len(self.early) + min(len(self.late), _SINGLES_PER_KEY_MAX)
 
 
-def unpack_gaps(base: int, metadata: str) -> frozenset[int]:
-    """Offsets named by `metadata`; of another's or damaged metadata none, which costs a repetition."""
-    prefix, text = metadata[: len(_PLAIN)], metadata[len(_PLAIN) :]
-    if prefix not in (_PLAIN, _DEFLATED):
-        return frozenset()
-    try:
-        data = base64.b64decode(text, validate=True)
-        if prefix == _DEFLATED:
-            data = zlib.decompressobj().decompress(data, (WINDOW_OFFSETS_MAX + 7) // 8)
-    except (binascii.Error, ValueError, zlib.error):
-        return frozenset()
-    return frozenset(
-        base + place for place in range(len(data) * 8) if data[place // 8] >> place % 8 & 1
-    )
+@dataclass(slots=True)
+class Closed:
+    """A key whose calls are left in the log."""
+
+    start: int
+    """None of its calls from here on is held."""
+    count: int = 0
+    """Calls that were left, as far as they were read."""
+    is_sought: bool = False
+    """They are being read again; the next one that is found is the next to do."""
 
 
 class Progress:
-    """One partition. Offsets begin in ascending order and end in any."""
+    """One partition."""
 
     def __init__(self, point: CommitPoint | None = None) -> None:
-        self._begun: deque[int] = deque()
-        self._times: deque[int] = deque()
-        """Of `_begun`: the times of their records."""
-        self._finished: set[int] = set()
-        """Of `_begun`. Those at its front are taken off both."""
-        self._restored = set() if point is None else set(unpack_gaps(point.offset, point.metadata))
+        self._open: Lowest[int] = Lowest()
+        self._keys: dict[bytes, _KeyOpen] = {}
+        self._singles = 0
+        """Of all open offsets: how many single ones would take as much of a commit."""
+        self.closed: dict[bytes, Closed] = {}
         self._next = -1 if point is None else int(point.offset)
+        self._restored = _nothing_restored()
+        if point is not None:
+            self._restored = unpack_gaps(point.offset, point.metadata)
         self._committed = point
+        self._point: CommitPoint | None = None
+        """What to commit, until something changes."""
 
-    def begin(self, offset: Offset, time_ms: int = 0) -> bool:
-        """False if an earlier reader of this partition has finished it already."""
+    # -- read, open, finished ------------------------------------------------------------------------
+
+    def read(self, offset: Offset, key: bytes | None = None) -> bool:
+        """Whether it is to be done: False if an earlier reader of the partition has finished it."""
+        self._point = None
         if offset < self._next:
             # The topic was made anew, and the group's offsets with it are worth nothing.
-            self._begun.clear()
-            self._times.clear()
-            self._finished.clear()
-            self._restored.clear()
+            self._begin_anew()
         self._next = offset + 1
-        self._begun.append(offset)
-        self._times.append(time_ms)
-        if offset in self._restored:
-            self._restored.discard(offset)
-            self.finish(offset)
-            return False
-        return True
+        restored = self._restored
+        if offset >= restored.end:
+            return True
+        is_open = restored.is_open(offset, key)
+        restored.opened.discard(offset)
+        if self._next >= restored.end:
+            self._restored = _nothing_restored()
+        if not is_open:
+            self._finish_of_key(offset, key)
+        return is_open
 
-    def finish(self, offset: Offset) -> None:
-        self._finished.add(offset)
-        while self._begun and self._begun[0] in self._finished:
-            self._finished.discard(self._begun.popleft())
-            self._times.popleft()
+    def _begin_anew(self) -> None:
+        self._open = Lowest()
+        self._keys.clear()
+        self._singles = 0
+        self.closed.clear()
+        self._restored = _nothing_restored()
+
+    def begin(self, offset: Offset, key: bytes | None = None) -> None:
+        """It is held until `finish`."""
+        self._point = None
+        self._open.add(offset)
+        if key is None:
+            self._singles += 1
+            return
+        of_key = self._keys.setdefault(key, _KeyOpen())
+        self._singles -= of_key.singles
+        of_key.late.append(offset)
+        self._singles += of_key.singles
+
+    def finish(self, offset: Offset, key: bytes | None = None) -> None:
+        if offset not in self._open:
+            return
+        self._point = None
+        self._open.discard(offset)
+        if key is None:
+            self._singles -= 1
+        else:
+            self._finish_of_key(offset, key)
+
+    def _finish_of_key(self, offset: Offset, key: bytes | None) -> None:
+        of_key = None if key is None else self._keys.get(key)
+        if key is None or of_key is None:
+            return
+        self._singles -= of_key.singles
+        of_key.finish(offset)
+        self._singles += of_key.singles
+        if not of_key.late and not of_key.early:
+            del self._keys[key]
+
+    # -- left in the log -----------------------------------------------------------------------------
+
+    def may_close(self, offset: Offset, key: bytes) -> bool:
+        """Whether `leave` may be said of it, which has just been read."""
+        if self._next < self._restored.end:
+            # Nothing of the key behind it may have been finished by an earlier reader.
+            return self._restored.keys.get(digest_of(key), self._next) <= offset
+        return key in self.closed or len(self.closed) < KEYS_MAX
+
+    def leave(self, offset: Offset, key: bytes) -> None:
+        """It was read and is not held, nor is anything of its key behind it."""
+        self._point = None
+        self.closed.setdefault(key, Closed(int(offset))).count += 1
+
+    def take_back(self, offset: Offset, key: bytes) -> None:
+        """It was left, is read again, and is held from now on."""
+        closed = self.closed[key]
+        check(closed.start <= offset < self._next, "only what was left is taken back")
+        self.begin(offset, key)
+        closed.start = offset + 1
+        closed.count -= 1
+        if closed.count == 0:
+            del self.closed[key]
+
+    def seek(self) -> None:
+        """What was left is being read again from the first of it on."""
+        for closed in self.closed.values():
+            closed.is_sought = True
 
     @property
-    def window(self) -> int:
-        """Offsets that the bitmap of a commit would have to span."""
-        return self._next - self._begun[0] if self._begun else 0
+    def is_sought(self) -> bool:
+        return any(closed.is_sought for closed in self.closed.values())
+
+    def end_search(self, log_start: int) -> None:
+        """All was read again. What was not found was deleted with the beginning of the log."""
+        for key, closed in list(self.closed.items()):
+            if closed.is_sought and closed.start < log_start:
+                self._point = None
+                del self.closed[key]
+            closed.is_sought = False
+
+    @property
+    def left(self) -> int:
+        return sum(closed.count for closed in self.closed.values())
+
+    # -- what to commit, and how much more fits --------------------------------------------------------
+
+    @property
+    def next_offset(self) -> int:
+        return self._next
 
     @property
     def lowest_open(self) -> Offset | None:
-        return Offset(self._begun[0]) if self._begun else None
+        first = self._open.first
+        return None if first is None else Offset(first)
 
     @property
-    def oldest_ms(self) -> int | None:
-        """Time of the record at the lowest open offset."""
-        return self._times[0] if self._times else None
+    def window(self) -> int:
+        """Offsets that the metadata of a commit would have to span."""
+        return self._end - self._base if self._next >= 0 else 0
+
+    @property
+    def room(self) -> int:
+        """Records that may be read, and all stay open, so that a commit still can say so."""
+        window, restored = self.window, self._restored
+        closed = max(0, len(self.closed) - KEYS_MAX)
+        singles = self._singles + len(restored.opened)
+        singles += _SINGLES_PER_KEY_MAX * (closed + len(restored.keys))
+        by_list = (SINGLES_BYTES_MAX - list_bytes(singles, window)) // 2
+        by_bitmap = WINDOW_OFFSETS_MAX - window - 8 * KEY_BYTES * closed
+        # What is read again was said before, and fits.
+        return max(by_list, by_bitmap, restored.end - self._next)
+
+    @property
+    def _end(self) -> int:
+        return max(self._next, self._restored.end)
+
+    @property
+    def _base(self) -> int:
+        """The lowest that is not done."""
+        candidates = [self._end]
+        if self._open.first is not None:
+            candidates.append(self._open.first)
+        candidates += [closed.start for closed in self.closed.values()]
+        candidates += self._restored.opened
+        candidates += self._unread_keys().values()
+        return min(candidates)
+
+    def _unread_keys(self) -> dict[bytes, int]:
+        return {digest: max(at, self._next) for digest, at in self._restored.keys.items()}
+
+    def _gaps(self) -> Gaps:
+        base, end = self._base, self._end
+        closed = {key: one.start for key, one in self.closed.items()}
+        opened = set(self._open)
+        if end - base > WINDOW_OFFSETS_MAX:
+            for key, of_key in self._keys.items():
+                if key in closed or len(of_key.late) > _SINGLES_PER_KEY_MAX:
+                    closed[key] = of_key.late[0] if of_key.late else closed[key]
+                    opened.difference_update(of_key.late)
+        own = {digest_of(key): at for key, at in closed.items()}
+        return Gaps(base, end, opened | self._restored.opened, merged((own, self._unread_keys())))
 
     def point(self) -> CommitPoint | None:
         """What to commit; None if nothing changed since `committed`."""
         if self._next < 0:
             return None
-        base = self._begun[0] if self._begun else self._next
-        # What was restored and not yet read again is finished all the same.
-        finished = self._finished | {one for one in self._restored if one >= base}
-        point = CommitPoint(Offset(base), pack_gaps(base, finished))
-        return None if point == self._committed else point
+        if self._point is None:
+            gaps = self._gaps()
+            self._point = CommitPoint(Offset(gaps.base), pack_gaps(gaps))
+        return None if self._point == self._committed else self._point
 
     def committed(self, point: CommitPoint) -> None:
         self._committed = point
+
+
+def _nothing_restored() -> Gaps:
+    return Gaps(-1, -1)

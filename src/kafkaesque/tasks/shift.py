@@ -30,7 +30,9 @@ from kafkaesque.tasks.chain import Judge, read_arguments
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.consequences import consequences
 from kafkaesque.tasks.counts import Counts
-from kafkaesque.tasks.desk import Desk, DeskLimits, Item
+from kafkaesque.tasks.desk import Desk, DeskLimits
+from kafkaesque.tasks.holdings import Holdings, Item
+from kafkaesque.tasks.left import LeftReader
 from kafkaesque.tasks.outcome import Again, Dead, Failure, Outcome
 from kafkaesque.tasks.running import Running
 from kafkaesque.tasks.trace import child_of
@@ -61,14 +63,12 @@ class Shift:
         config: TasksConfig,
         judge: Judge,
         counts: Counts,
-        name: str,
     ) -> None:
         self._app = app
         self._log = log
         self._config = config
         self._judge = judge
         self._counts = counts
-        self._name = name
         self._reader: LogReader | None = None
         self._writers: list[LogWriter] = []
         self._desk = Desk(
@@ -77,8 +77,10 @@ class Shift:
                 held_bytes_max=config.held_bytes_max,
                 delayed_max=config.delayed_records_max,
                 read_max=config.read_records_max,
-            )
+            ),
+            app.tasks,
         )
+        self._left = LeftReader(log, self._desk)
         self._running: dict[asyncio.Task[None], Item] = {}
         self._ended: list[Ended] = []
         self._paused: frozenset[TopicPartition] = frozenset()
@@ -96,12 +98,13 @@ class Shift:
             raise LogError("the worker is not open")
         return self._reader
 
-    async def open(self, queues: Iterable[str]) -> None:
+    async def open(self, queues: Iterable[str], name: str) -> None:
+        """`name`: of the worker; a new one of the same name fences the old."""
         app = self._app
         await self._log.admin.ensure_topics(app.topics())
         self._writers.append(await self._log.open_writer(WriterOptions(linger_ms=1)))
         if any(task.policy.effectively_once for task in app.tasks.values()):
-            options = WriterOptions(f"tasks.{app.name}@{self._name}", linger_ms=0)
+            options = WriterOptions(f"tasks.{app.name}@{name}", linger_ms=0)
             self._writers.append(await self._log.open_writer(options))
         if app.crons:
             await self.writer.send(app.cron_records(app.clock.wall_ms()))
@@ -117,7 +120,8 @@ class Shift:
         """Read, begin what may begin, settle what has ended; how many records came."""
         if wait_s is None:
             wait_s = self._wait_s()
-        records = await self.reader.read(self._config.read_records_max, wait_s)
+        count_max = self._config.read_records_max
+        records = await self.reader.read(min(count_max, self._desk.room()), wait_s)
         now_ms = self._app.clock.wall_ms()
         for record in records:
             self._desk.admit(record, now_ms)
@@ -126,14 +130,16 @@ class Shift:
             failure = Failure("HeldTooLong", "its partition could not go on behind it")
             self._spawn(item, Dead(reasons.HELD_TOO_LONG, failure))
         await self.settle()
+        found = await self._left.turn(count_max, now_ms)
+        if found:
+            self._launch()
         await self._adjust_pauses()
-        self._counts.oldest_ms = self._desk.oldest_ms()
         if self._failure is not None:
             raise self._failure
-        return len(records)
+        return len(records) + found
 
     def _wait_s(self) -> float:
-        if self._running or self._ended or self._desk.points():
+        if self._running or self._ended or self._left.is_busy or self._desk.points():
             return BUSY_WAIT_SECONDS
         due_ms = self._desk.next_due_ms
         if due_ms is None:
@@ -148,7 +154,7 @@ class Shift:
             if item is None:
                 break
             self._spawn(item, item.dead)
-        self._counts.held(self._desk.waiting_count, len(self._running), self._desk.delayed_count)
+        self._counts.held(self._desk.holdings, self._desk.left_count)
 
     def _spawn(self, item: Item, outcome: Outcome | None) -> None:
         self._counts.launched += 1
@@ -293,6 +299,16 @@ class Shift:
             await asyncio.wait(list(self._running))
 
     @property
+    def is_searching(self) -> bool:
+        """Whether calls that were left in the log are being read again, or are to be."""
+        return self._left.is_busy or bool(self._desk.wanted())
+
+    def next_offset(self, place: TopicPartition) -> int:
+        """The lowest that may not have been read."""
+        progress = self._desk.progress_of(place)
+        return -1 if progress is None else progress.next_offset
+
+    @property
     def next_due_ms(self) -> int | None:
         return self._desk.next_due_ms
 
@@ -311,7 +327,9 @@ class Shift:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         self._desk = Desk(DeskLimits())
+        self._counts.held(Holdings(), 0)
         try:
+            await self._left.close()
             if self._reader is not None:
                 await self._reader.close()
         finally:

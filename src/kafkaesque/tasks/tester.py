@@ -1,25 +1,30 @@
-"""Tests of tasks without broker, threads of waiting, or waiting: a log in memory and a virtual clock.
+"""Tests of tasks without waiting: a virtual clock, and a log in memory or a broker of the test's own.
 
     async with TaskTester(app) as tester:
         await remind.send_after(24 * 3600, user="ann")
         await tester.advance(hours=24)
         assert tester.done("remind") == [{"user": "ann"}]
 
-Workers, timers, listeners, retries and dead letters are the real ones; only the log and the clock are
-not. A task that itself sleeps, sleeps for real.
+    with Broker() as broker:
+        async with TaskTester(app, bootstrap_servers=broker.bootstrap_servers) as tester: ...
+
+Workers, timers, listeners, retries and dead letters are the real ones; only the clock, and without a
+broker the log, are not. A task that itself sleeps, sleeps for real.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from kafkaesque.client.memory import MemoryLog
-from kafkaesque.client.ports import Received, WriterOptions
+from kafkaesque.client.ports import Log, Received, WriterOptions
+from kafkaesque.client.reading import read_stretch
 from kafkaesque.events import tasks as words
+from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import PartitionIndex, TimestampMs
 from kafkaesque.tasks.app import App
@@ -27,12 +32,16 @@ from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.counts import Counts
 from kafkaesque.tasks.dead_letters import Letter, read_letters
 from kafkaesque.tasks.listening import Bridge
+from kafkaesque.tasks.log_watch import LogWatch
 from kafkaesque.tasks.running import Running
 from kafkaesque.tasks.shift import Shift
+from kafkaesque.tasks.system import SystemClock
 from kafkaesque.tasks.timers.owner import TimerCounts, TimerOwner
 from kafkaesque.tasks.worker import Worker
 
 START_MS = 1_800_000_000_000
+TURN_SECONDS = 0.05
+"""How long a worker waits for a broker's records."""
 ROUNDS_MAX = 100_000
 """More than that without an end is a task that calls itself."""
 
@@ -69,10 +78,24 @@ class Attempt:
 class TaskTester:
     """Everything an application needs, inside one test."""
 
-    def __init__(self, app: App, *, start_ms: int = START_MS) -> None:
+    def __init__(
+        self, app: App, *, start_ms: int | None = None, bootstrap_servers: str | None = None
+    ) -> None:
+        """Without `bootstrap_servers` the log is in memory. On a broker, topics that are there stay as
+        they are: one tester, one broker, unless the applications differ."""
         self.app = app
-        self.clock = VirtualClock(start_ms)
-        self.log = MemoryLog()
+        self.log: Log
+        self._watch_log: LogWatch | None = None
+        if bootstrap_servers is None:
+            self.log = MemoryLog()
+            self.clock = VirtualClock(START_MS if start_ms is None else start_ms)
+        else:
+            from kafkaesque.client.kafka import KafkaLog
+
+            self.log = KafkaLog(bootstrap_servers, client_id="task-tester")
+            # Of the broker's time: it refuses what is much older or newer.
+            self.clock = VirtualClock(SystemClock().wall_ms() if start_ms is None else start_ms)
+            self._watch_log = LogWatch(self.log)
         self.attempts: list[Attempt] = []
         self._owners: list[TimerOwner] = []
         self._bridges: list[Bridge] = []
@@ -100,7 +123,12 @@ class TaskTester:
         stack.callback(setattr, app, "clock", before)
         app.middleware.insert(0, self._watch)
         stack.callback(app.middleware.remove, self._watch)
-        await log.ensure_topics([*app.topics(), words.TIMERS_DEAD])
+        stack.push_async_callback(log.close)
+        listened = [listener.topic for listener in app.listeners]
+        topics = [*app.topics(), words.TIMERS_DEAD, *listened]
+        await log.admin.ensure_topics(_timeless(topic) for topic in topics)
+        if self._watch_log is not None:
+            stack.push_async_callback(self._watch_log.close)
         for resource in app.resources:
             await stack.enter_async_context(resource(log))
         config = TasksConfig()
@@ -118,7 +146,7 @@ class TaskTester:
         self._counts = worker.counts
         working = self._working = worker.new_shift()
         stack.push_async_callback(working.close)
-        await working.open(app.queues)
+        await working.open(app.queues, worker.name)
         await stack.enter_async_context(self._connected())
 
     @contextlib.asynccontextmanager
@@ -157,14 +185,40 @@ class TaskTester:
                 count += await bridge.turn(0)
             for owner in self._owners:
                 count += await owner.turn(0)
-            count += await working.turn(0)
+            count += await working.turn(0 if self._watch_log is None else TURN_SECONDS)
             await working.idle()
             await working.settle(now=True)
             count += counts.launched
             due_ms = working.next_due_ms
-            if count == 0 and (due_ms is None or due_ms > self.clock.wall_ms()):
+            is_due = due_ms is not None and due_ms <= self.clock.wall_ms()
+            if count or is_due or working.is_searching:
+                continue
+            if await self._has_read_all(working):
                 return
         raise RuntimeError("it never settles: does a task call itself?")
+
+    async def _has_read_all(self, working: Shift) -> bool:
+        """A log in memory hands out all it has at once; a broker needs its time."""
+        if self._watch_log is None:
+            return True
+        listened = {listener.topic.name for listener in self.app.listeners}
+        queues = {
+            topic
+            for queue in self.app.queues
+            for topic in (words.queue_topic(queue), *_tier_topics(queue))
+        }
+        last = await self._watch_log.last_offsets({words.TIMERS.name, *queues, *listened})
+        for place, offset in last.items():
+            if place.topic in queues and working.next_offset(place) <= offset:
+                return False
+            if place.topic == words.TIMERS.name:
+                owner = self._owners[place.partition]
+                if not owner.is_caught_up or await owner.next_offset() <= offset:
+                    return False
+            for bridge in self._bridges:
+                if bridge.topic == place.topic and await bridge.next_offset(place) <= offset:
+                    return False
+        return all(owner.is_caught_up for owner in self._owners)
 
     async def advance(
         self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
@@ -195,7 +249,26 @@ class TaskTester:
         return [one for one in self.attempts if one.task == task and one.error is not None]
 
     def records(self, topic: str) -> list[Received]:
+        """What stands in a topic of a log in memory; of a broker, `read_records` tells."""
+        if not isinstance(self.log, MemoryLog):
+            raise TypeError("on a broker: await tester.read_records(topic)")
         return self.log.records(topic)
+
+    async def read_records(self, topic: str) -> list[Received]:
+        spans = await self.log.admin.spans(topic)
+        return [record async for batch in read_stretch(self.log, spans) for record in batch]
 
     async def dead_letters(self, queue: str | None = None) -> list[Letter]:
         return list((await read_letters(self.log, queue or self.app.name)).values())
+
+
+def _tier_topics(queue: str) -> list[str]:
+    return [words.tier_topic(queue, tier) for tier in words.TIERS_MS]
+
+
+def _timeless(topic: TopicSpec) -> TopicSpec:
+    """Its records may be of whatever time the virtual clock shows, and stay."""
+    configs = {**topic.configs, "retention.ms": "-1", "message.timestamp.type": "CreateTime",
+               "message.timestamp.after.max.ms": str(2**63 - 1),
+               "message.timestamp.before.max.ms": str(2**63 - 1)}  # fmt: skip
+    return replace(topic, configs=configs)

@@ -81,13 +81,13 @@ class Worker:
 
     def new_shift(self) -> Shift:
         """For those who drive a worker turn by turn."""
-        return Shift(self._app, self._log, self._config, self._judge, self.counts, self.name)
+        return Shift(self._app, self._log, self._config, self._judge, self.counts)
 
     async def run_shift(self) -> None:
         """From opening everything to closing it, in order, whatever ends it."""
         working = self._shift = self.new_shift()
         try:
-            await working.open(self._queues)
+            await working.open(self._queues, self.name)
             self.counts.error = None
             self.ready.set()
             with self._app.sending_by(working.writer, self._log):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -9,15 +11,17 @@ from kafkaesque.client.ports import Received
 from kafkaesque.events import tasks as words
 from kafkaesque.events.tasks import CronRule, TaskMessage, TimerMessage
 from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs
-from kafkaesque.tasks.timers.store import Pending, Refused, TimerStore
+from kafkaesque.tasks.timers.store import OTHERS, TASKS_MAX, Pending, Refused, TimerStore
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
 
 
-def timer(due_ms: int, cron: CronRule | None = None, args: bytes = b"{}") -> bytes:
+def timer(
+    due_ms: int, cron: CronRule | None = None, args: bytes = b"{}", queue: str = "q"
+) -> bytes:
     call = words.encode_message(TaskMessage("i", "t", msgspec.Raw(args), TimestampMs(1)))
-    message = TimerMessage(TimestampMs(due_ms), "tasks.q", msgspec.Raw(call), cron=cron)
+    message = TimerMessage(TimestampMs(due_ms), f"tasks.{queue}", msgspec.Raw(call), cron=cron)
     return words.encode_message(message)
 
 
@@ -95,6 +99,43 @@ def test_a_file_of_another_topic_or_too_old_for_tombstones_is_built_anew(
     again = TimerStore.open(path, topic_id, now_ms)
     assert (again.next_offset, again.pending) == (0, 0)
     again.close()
+
+
+def test_timers_are_counted_by_task_and_a_file_remembers_how_many(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    records = [record(n, f"t{n}", timer(NOW_MS)) for n in range(3)]
+    store = store_of(*records, record(3, "t0", None, "cancel"), path=path)
+    (name,) = store.tasks
+    assert (store.tasks[name], store.cancelled[name]) == (2, 1)
+    assert {one.task for one in store.due(NOW_MS, 10)} == {name}
+    store.fired(store.due(NOW_MS, 1), [])
+    store.close()
+    again = TimerStore.open(path, "topic-1", NOW_MS)
+    assert again.tasks == {name: 1}
+    again.close()
+
+
+def test_names_without_end_are_counted_together() -> None:
+    store = store_of(
+        *(record(n, str(n), timer(NOW_MS, queue=f"q{n}")) for n in range(TASKS_MAX + 5))
+    )
+    assert store.tasks[OTHERS] == 5
+    assert len(store.tasks) == TASKS_MAX + 1
+    store.close()
+
+
+def test_a_file_of_an_older_format_is_built_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.executescript(
+            "CREATE TABLE timers (id TEXT PRIMARY KEY, due_ms INTEGER NOT NULL, offset INTEGER NOT"
+            " NULL, value BLOB NOT NULL) WITHOUT ROWID;"
+            "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+            "INSERT INTO facts VALUES ('topic', 'topic-1'), ('format', '1'), ('next_offset', '9');"
+        )
+    store = store_of(record(0, "a", timer(NOW_MS)), path=path)
+    assert ids(store.due(NOW_MS, 10)) == ["a"]
+    store.close()
 
 
 def test_a_damaged_file_is_thrown_away(tmp_path: Path) -> None:

@@ -142,10 +142,17 @@ function onEvent(event) {
   if (event.type === "account.deleted") { leave("This account was deleted."); return; }
   if (event.type === "result" && !event.body.ok) toast(event.body.message);
   if (event.type === "message.undeliverable") toast(`${event.body.to} is gone and will not get your message.`);
+  if (event.type === "notification") notified(event);
   const from = event.body.from || event.body.by;
   if (from && Date.now() - event.at_ms < FRESH_MS) view.online.set(from, true);
   say(view.take(event, Date.now(), looking()));
   render();
+}
+
+// The message itself comes as message.new; this only calls whoever looks elsewhere.
+function notified(event) {
+  const from = event.body.from;
+  if (Date.now() - event.at_ms < FRESH_MS && !(looking() && view.current === from)) toast(`${from} wrote to you.`);
 }
 
 const looking = () => document.visibilityState === "visible" && document.hasFocus();

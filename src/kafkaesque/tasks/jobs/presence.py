@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import msgspec
 
-from kafkaesque.client.ports import Assignment, Log, LogReader
+from kafkaesque.client.ports import Assignment, Log, LogReader, Received
+from kafkaesque.client.reading import read_stretch
 from kafkaesque.events.gateway import GATEWAYS_NODE, PRESENCE, Presence
 
 READ_SECONDS = 0.5
@@ -58,11 +59,14 @@ class Connected:
     @asynccontextmanager
     async def opened(cls, log: Log, gateways: LiveGateways) -> AsyncIterator[Connected]:
         await log.admin.ensure_topics([PRESENCE])
-        spans = await log.admin.spans(PRESENCE.name)
-        reader = await log.open_reader(
-            Assignment({place: span.start for place, span in spans.items()})
-        )
         connected = cls(gateways)
+        spans = await log.admin.spans(PRESENCE.name)
+        # Before the first question: who does not know yet would take everybody for absent.
+        async for batch in read_stretch(log, spans):
+            connected._learn(batch)
+        reader = await log.open_reader(
+            Assignment({place: span.end for place, span in spans.items()})
+        )
         following = asyncio.create_task(connected._follow(reader))
         try:
             yield connected
@@ -73,9 +77,12 @@ class Connected:
 
     async def _follow(self, reader: LogReader) -> None:
         while True:
-            for record in await reader.read(wait_s=READ_SECONDS):
-                self.learn((record.key or b"").decode("utf-8", "replace"), record.value)
+            self._learn(await reader.read(wait_s=READ_SECONDS))
             await asyncio.sleep(0)
+
+    def _learn(self, records: Iterable[Received]) -> None:
+        for record in records:
+            self.learn((record.key or b"").decode("utf-8", "replace"), record.value)
 
     def learn(self, user: str, value: bytes | None) -> None:
         if value is None:

@@ -83,19 +83,25 @@ class Elected:
         self._lost = False
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._open)
-
-    def _open(self) -> None:
         from kazoo.client import KazooClient
-        from kazoo.exceptions import NodeExistsError
+        from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 
         self._lost = False
-        self._client = client = KazooClient(hosts=self._hosts, timeout=SESSION_SECONDS)
+        client = self._client = KazooClient(hosts=self._hosts, timeout=SESSION_SECONDS)
         try:
-            client.start(timeout=START_SECONDS)
+            await asyncio.to_thread(self._join, client)
         except KazooTimeoutError:
+            await self.close()
             raise ElectionLost(f"no coordination service answers at {self._hosts}") from None
+        except KazooException as error:
+            await self.close()
+            raise ElectionLost(f"{type(error).__name__}: {error}") from None
+
+    def _join(self, client: KazooClient) -> None:
+        from kazoo.exceptions import NodeExistsError
+
+        client.start(timeout=START_SECONDS)
         client.add_listener(self._state_changed)
         client.ensure_path(f"{self._root}/owners")
         path = f"{self._root}/members/{self._name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -26,7 +27,8 @@ class Firing:
     ended: list[Pending] = field(default_factory=list)
     again: list[Pending] = field(default_factory=list)
     """Crons, with their next time."""
-    calls: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    """By task."""
 
 
 def fire(due: Iterable[Pending], partition: PartitionIndex, now_ms: TimestampMs) -> Firing:
@@ -37,13 +39,13 @@ def fire(due: Iterable[Pending], partition: PartitionIndex, now_ms: TimestampMs)
             firing.records.append(call_record(timer.message, timer.due_ms, now_ms))
             firing.records.append(_ended(timer, partition, now_ms))
             firing.ended.append(timer)
-            firing.calls += 1
+            firing.calls[timer.task] += 1
             continue
         times = due_times(rule, timer.due_ms, now_ms)
         for time_ms in times:
             occurrence = _occurrence(timer, time_ms)
             firing.records.append(call_record(occurrence, time_ms, now_ms))
-        firing.calls += len(times)
+        firing.calls[timer.task] += len(times)
         after_ms = TimestampMs(max(now_ms, timer.due_ms))
         due_ms = TimestampMs(next_ms(rule, after_ms))
         following = msgspec.structs.replace(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,14 +37,41 @@ FIRED_BYTES_MAX = 8 * MIB
 
 
 @dataclass(slots=True)
-class TimerCounts:
-    """Of one process, over all its partitions."""
+class TaskTimers:
+    """Of the timers of one task."""
 
     fired: int = 0
     cancelled: int = 0
-    refused: int = 0
     late_s: Histogram = field(default_factory=Histogram)
+
+
+@dataclass(slots=True)
+class TimerCounts:
+    """Of one process, over all its partitions; tasks are QUEUE/NAME."""
+
+    tasks: defaultdict[str, TaskTimers] = field(default_factory=lambda: defaultdict(TaskTimers))
+    refused: int = 0
     pending: dict[int, int] = field(default_factory=dict)
+    pending_tasks: dict[int, dict[str, int]] = field(default_factory=dict)
+    """By partition, as `pending`."""
+
+    @property
+    def fired(self) -> int:
+        return sum(one.fired for one in list(self.tasks.values()))
+
+    @property
+    def cancelled(self) -> int:
+        return sum(one.cancelled for one in list(self.tasks.values()))
+
+    def waiting(self, partition: int, tasks: Mapping[str, int]) -> None:
+        self.pending[partition] = sum(tasks.values())
+        self.pending_tasks[partition] = dict(tasks)
+
+    def pending_by_task(self) -> dict[str, int]:
+        total: Counter[str] = Counter()
+        for tasks in list(self.pending_tasks.values()):
+            total.update(tasks)
+        return total
 
 
 class TimerOwner:
@@ -109,12 +137,13 @@ class TimerOwner:
             self._waiting_for = None
         next_offset = records[-1].offset + 1
         now_ms = self._clock.wall_ms()
-        cancelled = store.cancelled
         await self._run(lambda: store.apply(records, next_offset, now_ms))
-        self._counts.cancelled += store.cancelled - cancelled
+        for task, count in store.cancelled.items():
+            self._counts.tasks[task].cancelled += count
+        store.cancelled.clear()
         if self.is_caught_up:
             await self._mend(store.take_unsettled())
-        self._counts.pending[self._place.partition] = store.pending
+        self._counts.waiting(self._place.partition, store.tasks)
         return len(records)
 
     async def _mend(self, unsettled: Sequence[Pending | Refused]) -> None:
@@ -145,12 +174,18 @@ class TimerOwner:
         async with writer.transaction():
             await writer.send(firing.records)
         await self._run(lambda: store.fired(firing.ended, firing.again))
-        self._counts.fired += firing.calls
-        self._counts.pending[self._place.partition] = store.pending
+        self._counts.waiting(self._place.partition, store.tasks)
         done_ms = self._clock.wall_ms()
         for timer in due:
-            self._counts.late_s.add(max(0, done_ms - timer.due_ms) / 1000)
+            self._counts.tasks[timer.task].late_s.add(max(0, done_ms - timer.due_ms) / 1000)
+        for task, calls in firing.calls.items():
+            self._counts.tasks[task].fired += calls
         return len(due)
+
+    async def next_offset(self) -> int:
+        """Whatever is before it has been read."""
+        store = self._store
+        return -1 if store is None else await self._run(lambda: store.next_offset)
 
     async def next_due_ms(self) -> int | None:
         store = self._store
@@ -168,6 +203,7 @@ class TimerOwner:
                 await self._run(store.close)
             self._thread.shutdown(wait=False)
             self._counts.pending.pop(self._place.partition, None)
+            self._counts.pending_tasks.pop(self._place.partition, None)
 
     async def _run(self, function: Callable[[], T]) -> T:
         if self._path is None:

@@ -8,6 +8,7 @@ in memory is SQLite's page cache, however many timers are pending. Blocking call
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +23,19 @@ from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.tasks.errors import TaskRefused
 from kafkaesque.tasks.timers.cron import check_rule, next_ms
 
-FORMAT = "1"
+FORMAT = "2"
 CACHE_KIB = 8_192
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS timers (
-    id TEXT PRIMARY KEY, due_ms INTEGER NOT NULL, offset INTEGER NOT NULL, value BLOB NOT NULL
+    id TEXT PRIMARY KEY, due_ms INTEGER NOT NULL, offset INTEGER NOT NULL, value BLOB NOT NULL,
+    task TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS timers_by_due ON timers (due_ms);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+TASKS_MAX = 200
+"""Names that are counted apart."""
+OTHERS = "other/other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class Pending:
     due_ms: int
     offset: int
     message: TimerMessage
+    task: str = OTHERS
+    """QUEUE/NAME of the task that it calls, for counting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +63,10 @@ class TimerStore:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self.cancelled = 0
-        self.pending = 0
+        self.cancelled: Counter[str] = Counter()
+        """By task; of timers that are not there, under `OTHERS`."""
+        self.tasks: Counter[str] = Counter()
+        """Timers that wait, by task."""
         self._unsettled: dict[str, Pending | Refused] = {}
         """By id: where the last record in the log is not what counts."""
 
@@ -93,7 +102,8 @@ class TimerStore:
             is_usable = facts.get("topic") == topic_id and facts.get("format") == FORMAT
             if not is_usable or age_ms > words.TOMBSTONES_KEPT_MS // 2:
                 store._begin_anew(topic_id)
-            store.pending = int(database.execute("SELECT count(*) FROM timers").fetchone()[0])
+            else:
+                store.tasks.update(msgspec.json.decode(facts["tasks"], type=dict[str, int]))
             return store
         except BaseException:
             # Whatever it was goes on to the caller, who has no store to close.
@@ -105,11 +115,19 @@ class TimerStore:
 
     def _begin_anew(self, topic_id: str) -> None:
         with _transaction(self._database):
-            self._database.execute("DELETE FROM timers")
+            # Of an older format it has other columns.
+            self._database.execute("DROP TABLE timers")
+            for statement in _SCHEMA.split(";"):
+                self._database.execute(statement)
             self._set({"topic": topic_id, "format": FORMAT, "next_offset": "0"})
 
     def _set(self, facts: dict[str, str]) -> None:
+        facts["tasks"] = msgspec.json.encode(dict(self.tasks)).decode()
         self._database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+
+    @property
+    def pending(self) -> int:
+        return self.tasks.total()
 
     @property
     def next_offset(self) -> Offset:
@@ -151,7 +169,7 @@ class TimerStore:
         if message.cron is not None:
             check_rule(message.cron)
             return self._apply_cron(Pending(name, message.due_ms, record.offset, message), now_ms)
-        self._put(name, message.due_ms, record.offset, record.value)
+        self._put(name, message, record.offset, record.value)
         return None
 
     def _end(self, name: str, record: Received) -> Pending | None:
@@ -161,9 +179,9 @@ class TimerStore:
             if now is not None and now.offset != int(fired):
                 # Set anew between firing and the record of it: it is the newer one that counts.
                 return now
+            self._delete(name)
         else:
-            self.cancelled += 1
-        self._delete(name)
+            self.cancelled[self._delete(name)] += 1
         return None
 
     def _apply_cron(self, new: Pending, now_ms: int) -> Pending | None:
@@ -190,7 +208,7 @@ class TimerStore:
     def due(self, now_ms: int, count_max: int) -> list[Pending]:
         """The oldest first."""
         rows = self._database.execute(
-            "SELECT id, due_ms, offset, value FROM timers WHERE due_ms <= ? ORDER BY due_ms LIMIT ?",
+            "SELECT * FROM timers WHERE due_ms <= ? ORDER BY due_ms LIMIT ?",
             (now_ms, count_max),
         )
         return [_pending(row) for row in rows]
@@ -199,40 +217,55 @@ class TimerStore:
         """It is in the log that these have fired; those of `again` have a new time."""
         with _transaction(self._database):
             for one in ended:
-                gone = self._database.execute(
-                    "DELETE FROM timers WHERE id = ? AND offset = ?", (one.id, one.offset)
-                )
-                self.pending -= gone.rowcount
+                now = self._get(one.id)
+                if now is not None and now.offset == one.offset:
+                    self._delete(one.id)
             for one in again:
                 self._put_timer(one)
+            self._set({})
 
     def next_due_ms(self) -> int | None:
         row = self._database.execute("SELECT min(due_ms) FROM timers").fetchone()
         return None if row is None or row[0] is None else int(row[0])
 
     def _get(self, name: str) -> Pending | None:
-        row = self._database.execute(
-            "SELECT id, due_ms, offset, value FROM timers WHERE id = ?", (name,)
-        ).fetchone()
+        row = self._database.execute("SELECT * FROM timers WHERE id = ?", (name,)).fetchone()
         return None if row is None else _pending(row)
 
     def _put_timer(self, timer: Pending) -> None:
-        self._put(timer.id, timer.due_ms, timer.offset, words.encode_message(timer.message))
+        message = timer.message
+        self._put(timer.id, message, timer.offset, words.encode_message(message))
 
-    def _put(self, name: str, due_ms: int, offset: int, value: bytes) -> None:
+    def _put(self, name: str, message: TimerMessage, offset: int, value: bytes) -> None:
         self._delete(name)
+        task = _task_of(message)
+        if task not in self.tasks and len(self.tasks) >= TASKS_MAX:
+            task = OTHERS
         self._database.execute(
-            "INSERT INTO timers VALUES (?, ?, ?, ?)", (name, due_ms, offset, value)
+            "INSERT INTO timers VALUES (?, ?, ?, ?, ?)",
+            (name, message.due_ms, offset, value, task),
         )
-        self.pending += 1
+        self.tasks[task] += 1
 
-    def _delete(self, name: str) -> None:
-        gone = self._database.execute("DELETE FROM timers WHERE id = ?", (name,))
-        self.pending -= gone.rowcount
+    def _delete(self, name: str) -> str:
+        """The task of the timer that was there."""
+        gone = self._database.execute("DELETE FROM timers WHERE id = ? RETURNING task", (name,))
+        for (task,) in gone.fetchall():
+            self.tasks[task] -= 1
+            return str(task)
+        return OTHERS
 
 
-def _pending(row: tuple[str, int, int, bytes]) -> Pending:
-    return Pending(row[0], row[1], row[2], words.decode_timer(row[3]))
+def _task_of(timer: TimerMessage) -> str:
+    try:
+        return f"{words.queue_of(timer.topic)}/{words.decode_task(bytes(timer.message)).task}"
+    except (MalformedTask, IndexError):
+        # It fires all the same: whoever reads it makes a dead letter of it.
+        return OTHERS
+
+
+def _pending(row: tuple[str, int, int, bytes, str]) -> Pending:
+    return Pending(row[0], row[1], row[2], words.decode_timer(row[3]), row[4])
 
 
 def _after(timer: Pending) -> int:
