@@ -96,6 +96,7 @@ class Host:
         self.dispatcher: Any = Dispatcher()
         self.pool = BufferPool()
         self.buffered_bytes = 0
+        self.incomplete_told: list[tuple[int, bool]] = []
         self.unsent_bytes = 0
         self.refusal: str | None = None
         self.lost_count = 0
@@ -111,6 +112,9 @@ class Host:
     def buffered(self, difference_bytes: int) -> None:
         self.buffered_bytes += difference_bytes
 
+    def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
+        self.incomplete_told.append((size_bytes, is_new))
+
     def unsent(self, difference_bytes: int) -> None:
         self.unsent_bytes += difference_bytes
 
@@ -119,6 +123,11 @@ class Host:
 
     def stop_node(self, error: BaseException) -> None:
         self.stopped = error
+
+
+def framed(name: bytes, key: int = PLAIN) -> bytes:
+    frame = bytes([0, key]) + bytes(8) + name
+    return len(frame).to_bytes(4) + frame
 
 
 class Scene:
@@ -130,13 +139,14 @@ class Scene:
 
     def receive(self, *names: bytes, key: int = PLAIN) -> None:
         for name in names:
-            frame = bytes([0, key]) + bytes(8) + name
-            data = len(frame).to_bytes(4) + frame
-            while data:
-                buffer = self.connection.get_buffer(-1)
-                part, data = data[: len(buffer)], data[len(buffer) :]
-                buffer[: len(part)] = part
-                self.connection.buffer_updated(len(part))
+            self.receive_bytes(framed(name, key))
+
+    def receive_bytes(self, data: bytes) -> None:
+        while data:
+            buffer = self.connection.get_buffer(-1)
+            part, data = data[: len(buffer)], data[len(buffer) :]
+            buffer[: len(part)] = part
+            self.connection.buffer_updated(len(part))
 
     async def answer(self, name: bytes) -> None:
         self.host.dispatcher.waiting[name].set_result(None)
@@ -168,10 +178,7 @@ async def test_request_that_is_done_at_once_is_answered_at_once(scene: Scene) ->
 
 @story
 async def test_answers_to_pipelined_requests_leave_in_one_write(scene: Scene) -> None:
-    frames = b"".join(
-        len(frame).to_bytes(4) + frame
-        for frame in (bytes([0, 1]) + bytes(8) + b"%d" % n for n in range(5))
-    )
+    frames = b"".join(framed(b"%d" % n) for n in range(5))
     scene.connection.get_buffer(-1)[: len(frames)] = frames
     scene.connection.buffer_updated(len(frames))
     assert scene.transport.written == [b"01234"]
@@ -260,6 +267,33 @@ async def test_lost_connection_cancels_its_requests_and_gives_back_its_memory(sc
     assert scene.host.buffered_bytes == 0
     assert scene.host.lost_count == 1
     assert scene.transport.written == []
+
+
+@story
+async def test_host_hears_of_a_request_only_while_that_is_incomplete(scene: Scene) -> None:
+    scene.receive(b"whole", b"as well")
+    assert scene.host.incomplete_told == []
+    data = framed(b"cut")
+    scene.receive_bytes(data[:7])
+    scene.receive_bytes(data[7:9])
+    assert [is_new for size, is_new in scene.host.incomplete_told if size] == [False, False]
+    scene.receive_bytes(data[9:])
+    assert scene.host.incomplete_told[2:] == [(0, True)]
+    scene.receive(b"whole again")
+    assert len(scene.host.incomplete_told) == 3
+
+
+@story
+async def test_incomplete_request_behind_a_whole_one_is_a_new_one(scene: Scene) -> None:
+    """Also where what is left over has the same size as before."""
+    stream = framed(b"a") + framed(b"b") + framed(b"c")
+    step = len(framed(b"a"))
+    scene.receive_bytes(stream[:3])
+    scene.receive_bytes(stream[3 : 3 + step])
+    scene.receive_bytes(stream[3 + step : 3 + 2 * step])
+    assert scene.begun == [b"a", b"b"]
+    assert [is_new for _, is_new in scene.host.incomplete_told] == [False, True, True]
+    assert all(size_bytes > 0 for size_bytes, _ in scene.host.incomplete_told)
 
 
 @story

@@ -1,7 +1,8 @@
 """One broker for the whole session, and topics and groups with names of their own.
 
 `KAFKA=host:port` names a running broker; `KAFKA=apache` starts an Apache Kafka from Maven
-artefacts; otherwise our own broker is started as a process. No test may expect to be alone on it.
+artefacts; `KAFKA=cluster` three brokers of ours; otherwise our own broker is started as a process. No
+test may expect to be alone on it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytest
 
 from kafkaesque.testing.apache_kafka import ApacheKafka
 from kafkaesque.testing.broker_process import BrokerProcess
+from kafkaesque.testing.cluster_processes import ClusterProcesses
 
 from .clients import CLIENTS, Client, Unavailable, open_client
 from .raw import RawClient
@@ -61,6 +63,12 @@ def bootstrap() -> Iterator[str]:
     if given == "apache":
         with ApacheKafka(settings=SETTINGS) as kafka:
             yield kafka.bootstrap_servers
+    elif given == "cluster":
+        with (
+            tempfile.TemporaryDirectory(prefix="kafkaesque-conformance-") as directory,
+            ClusterProcesses(3, Path(directory), settings=SETTINGS) as cluster,
+        ):
+            yield cluster.bootstrap_servers
     elif given:
         yield given
     else:

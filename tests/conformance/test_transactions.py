@@ -11,11 +11,10 @@ from .clients import Client, ClientFailure, Message
 from .clients.java import JavaClient
 from .conftest import Topics
 from .raw import RawClient
-from .transactional import CLIENTS, Transactional, open_transactional, read_committed
+from .transactional import CLIENTS, Transactional, finish, open_transactional
 from .waiting import eventually
 
 pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
-END = b"end"
 Open = Callable[..., Transactional]
 
 
@@ -33,12 +32,6 @@ def opened(client: Client) -> Iterator[Open]:
     yield make
     for one in made:
         one.close()
-
-
-def finish(client: Client, topic: str, partition: int = 0) -> list[bytes]:
-    """Write a last record outside of any transaction; all that a reader gets before it."""
-    client.produce(topic, [Message(END, partition=partition)])
-    return read_committed(client, topic, END, partition)[:-1]
 
 
 def test_committed_transactions_are_read_and_aborted_ones_are_not(

@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from pathlib import Path
 
+from kafkaesque.model.ids import Offset
 from kafkaesque.model.settings import BrokerConfig, TopicConfig
 from kafkaesque.partitions.cleaning import LogCleaner
 from kafkaesque.partitions.loading import load_producers
 from kafkaesque.partitions.open_transactions import AbortedIndex
 from kafkaesque.records.batch import iter_batches
-from kafkaesque.records.codec import decode_batch
+from kafkaesque.records.codec import Record, decode_batch, encode_batch
 
 from .rig import ME, OTHER, PEER, Rig, acknowledge, batch, open_rig
 
@@ -126,3 +127,68 @@ def test_aborted_transactions_whose_markers_go_are_forgotten() -> None:
     assert [one.first_offset for one in index.between(0, 100)] == [10, 30]  # type: ignore[arg-type]
     index.forget([15, 35])  # type: ignore[list-item]
     assert len(index) == 0
+
+
+BOTH = TopicConfig(
+    cleanup_policy=("compact", "delete"),
+    segment_bytes=300,
+    min_cleanable_dirty_ratio=0.1,
+    retention_ms=10_000,
+)
+
+
+async def write(rig: Rig, *pairs: tuple[bytes, bytes]) -> None:
+    """Keys and values, each a batch of now."""
+    for key, value in pairs:
+        record = Record(Offset(0), rig.clock.wall_ms(), key, value)
+        done = rig.partition.append(memoryview(encode_batch([record])), all_replicas=True)
+        committed = rig.partition.commit(
+            await done if isinstance(done, asyncio.Task) else done, all_replicas=True
+        )
+        if committed is not None:
+            await committed
+
+
+def updates(count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"k%d" % (number % 3), b"v%d" % number) for number in range(count)]
+
+
+@on_a_loop
+async def test_log_that_compacts_and_deletes_loses_old_keys_and_of_young_ones_old_values(
+    tmp_path: Path,
+) -> None:
+    async with open_rig(tmp_path, BOTH) as rig:
+        cleaner = cleaner_of(rig)
+        await write(rig, *((b"old%d" % number, b"old%d" % number) for number in range(20)))
+        rig.clock.advance(6_000)
+        await write(rig, *updates(30))
+        await cleaner.round()
+        cleaned = values(rig)
+        assert cleaned[:20] == [b"old%d" % number for number in range(20)]
+        assert len(cleaned) < 40
+        rig.clock.advance(6_000)
+        await rig.partition.expire(rig.clock.wall_ms())
+        left = values(rig)
+        assert rig.partition.log_start_offset > 0
+        assert b"old0" not in left
+        assert left[-3:] == [b"v27", b"v28", b"v29"]
+        assert left == cleaned[-len(left) :]
+        await cleaner.round()
+        assert values(rig) == left
+        rig.clock.advance(10_001)
+        await rig.partition.expire(rig.clock.wall_ms())
+        assert values(rig) == []
+        await write(rig, *updates(30))
+        await cleaner.round()
+        assert len(values(rig)) < 20
+        assert values(rig)[-3:] == [b"v27", b"v28", b"v29"]
+
+
+@on_a_loop
+async def test_log_that_only_compacts_loses_nothing_by_age(tmp_path: Path) -> None:
+    config = TopicConfig(cleanup_policy=("compact",), segment_bytes=300, retention_ms=10_000)
+    async with open_rig(tmp_path, config) as rig:
+        await write(rig, *updates(20))
+        rig.clock.advance(10**9)
+        await rig.partition.expire(rig.clock.wall_ms())
+        assert len(values(rig)) == 20

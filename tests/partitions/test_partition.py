@@ -24,6 +24,7 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions.partition import Appended, Partition
+from kafkaesque.partitions.producers import PIPELINE_SECONDS
 from kafkaesque.partitions.waiting import BytesAwaited
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import decode_batch
@@ -429,5 +430,27 @@ def test_gap_behind_a_change_of_leaders_sends_the_producer_back_to_its_first_bat
             assert append(partition, of_producer(1)).base_offset == 1
             with pytest.raises(OutOfOrderSequence):
                 append(partition, of_producer(3))
+
+    run(story())
+
+
+def test_what_a_producer_sent_behind_a_refused_batch_is_no_gap(tmp_path: Path) -> None:
+    """A leader that hands over refuses a batch, and the next ones are on their way already. Told of
+    a gap librdkafka sends all anew under a new epoch (found by `fault run rolling-restart`)."""
+
+    async def story() -> None:
+        async with open_rig(tmp_path, members=(ME, PEER, OTHER), flush_always=False) as rig:
+            partition = rig.partition
+            assert append(partition, batch(b"v", producer=7, sequence=0)).base_offset == 0
+            with pytest.raises(OutOfOrderSequence):
+                append(partition, batch(b"v", producer=7, sequence=2))
+            partition.replica.transfer_leadership(PEER)
+            for producer, sequence in ((7, 1), (7, 2), (7, 3), (8, 0), (8, 1)):
+                with pytest.raises(NotLeaderOrFollower):
+                    append(partition, batch(b"v", producer=producer, sequence=sequence))
+            assert append(partition, batch(b"v", producer=7, sequence=0)).base_offset == 0
+            rig.clock.advance(int(PIPELINE_SECONDS * 1000))
+            with pytest.raises(OutOfOrderSequence):
+                append(partition, batch(b"v", producer=7, sequence=2))
 
     run(story())

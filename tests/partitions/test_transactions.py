@@ -209,13 +209,13 @@ def test_silent_producer_with_an_open_transaction_is_not_forgotten(tmp_path: Pat
             await append(rig.partition, transactional(), guard(rig.partition))
             producers = rig.partition.producers
             for after_ms in (0, 10_000):
-                producers.expire(type(START_MS)(START_MS + after_ms), 1000)
+                producers.expire(after_ms, 1000)
             assert producers.get(ME) is not None
             await mark(rig.partition, commit=True)
             for after_ms in (20_000, 21_000):
-                producers.expire(type(START_MS)(START_MS + after_ms), 1000)
+                producers.expire(after_ms, 1000)
             assert producers.get(ME) is not None
-            producers.expire(type(START_MS)(START_MS + 21_001), 1000)
+            producers.expire(21_001, 1000)
             assert producers.get(ME) is None
 
     run(story())

@@ -22,7 +22,7 @@ from kafkaesque.model import limits
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
 from kafkaesque.replication.peer_hello import is_peer_hello
 from kafkaesque.wire.codec import Buffers
-from kafkaesque.wire.frames import BufferPool, FrameReader
+from kafkaesque.wire.frames import LENGTH_BYTES, BufferPool, FrameReader
 
 logger = logging.getLogger("kafkaesque.connection")
 
@@ -54,6 +54,11 @@ class Host(Protocol):
         """More, or fewer, bytes of requests are held in memory."""
         ...
 
+    def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
+        """So much is held of a request that has not come in whole, 0 if of none; `is_new` if of
+        another one than at the last time."""
+        ...
+
     def unsent(self, difference_bytes: int) -> None:
         """More, or fewer, bytes of answers wait for their reader."""
         ...
@@ -69,13 +74,14 @@ class Host(Protocol):
 class _Exchange:
     """A request that was begun; `output` is its answer's bytes once it has one."""
 
-    __slots__ = ("frame_size_bytes", "output", "output_bytes", "overlaps", "started")
+    __slots__ = ("frame_size_bytes", "later", "output", "output_bytes", "overlaps", "started")
 
     def __init__(self, started: float, overlaps: bool) -> None:
         self.started = started
         self.overlaps = overlaps
         self.frame_size_bytes = 0
         """What a request that waits holds in memory."""
+        self.later: asyncio.Future[Answer | Forwarded] | None = None
         self.output: Buffers | None = None
         self.output_bytes = 0
 
@@ -93,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         "_outbox_bytes",
         "_paused_reading",
         "_paused_writing",
-        "_tasks",
+        "_rest_bytes",
         "_transport",
         "_unsent_bytes",
         "_waiting",
@@ -113,13 +119,14 @@ class Connection(asyncio.BufferedProtocol):
         self._address = "?"
         self._waiting: deque[memoryview] = deque()
         self._begun: deque[_Exchange] = deque()
-        self._tasks: set[asyncio.Future[Answer | Forwarded]] = set()
         self._outbox: Buffers = []
         self._outbox_bytes = 0
         self._held = False
         self._paused_reading = False
         self._paused_writing = False
         self._unsent_bytes = 0
+        self._rest_bytes = 0
+        """Received of a request that is not complete."""
         self.last_heard = monotonic()
 
     # -- called by the transport ----------------------------------------------------------------
@@ -141,7 +148,9 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._refuse(error)
             return
+        rest_bytes = self._rest_bytes + nbytes
         for frame in frames:
+            rest_bytes -= len(frame) + LENGTH_BYTES
             if self._begun or self._waiting or self._paused_writing:
                 self._host.buffered(len(frame))
                 self._waiting.append(frame)
@@ -151,6 +160,10 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
         if self._waiting:
             self._begin_waiting()
+        if rest_bytes or self._rest_bytes:
+            self._rest_bytes = rest_bytes
+            if self._transport is not None:
+                self._host.incomplete(self, self._frames.held_bytes, is_new=bool(frames))
 
     def pause_writing(self) -> None:
         self._paused_writing = True
@@ -163,8 +176,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        for task in self._tasks:
-            task.cancel()
+        for exchange in self._begun:
+            if exchange.later is not None:
+                exchange.later.cancel()
         held = sum(map(len, self._waiting)) + sum(e.frame_size_bytes for e in self._begun)
         self._waiting.clear()
         self._begun.clear()
@@ -178,6 +192,11 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def evict(self, reason: str) -> None:
+        """Close at once for what all connections together hold."""
+        logger.warning("closing connection from %s: %s", self._address, reason)
+        self.abort()
 
     def close(self) -> None:
         """Close once what was written is sent."""
@@ -263,9 +282,8 @@ class Connection(asyncio.BufferedProtocol):
         exchange.frame_size_bytes = frame_size_bytes
         self._begun.append(exchange)
         self._host.buffered(frame_size_bytes)
-        task = asyncio.ensure_future(begun.later)
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._answered, exchange, begun))
+        exchange.later = asyncio.ensure_future(begun.later)
+        exchange.later.add_done_callback(partial(self._answered, exchange, begun))
 
     def _hand_over(self, hello: memoryview) -> None:
         """A broker, not a client: from here on the connection is a link."""
@@ -277,7 +295,6 @@ class Connection(asyncio.BufferedProtocol):
     def _answered(
         self, exchange: _Exchange, begun: Begun, task: asyncio.Future[Answer | Forwarded]
     ) -> None:
-        self._tasks.discard(task)
         if task.cancelled() or self._transport is None:
             return
         error = task.exception()

@@ -118,7 +118,7 @@ class Node:
         self.failed: asyncio.Future[BaseException] = loop.create_future()
         async with AsyncExitStack() as undo:
             stats = BrokerStats()
-            await self._bind(loop, stats, undo)
+            await self._bind(stats, undo)
             seeds = Seeds(self.config.join)
             incarnation = await self._own_data(seeds, loop, undo)
             cluster, transactions = await self._build(incarnation, loop, undo)
@@ -136,11 +136,9 @@ class Node:
             undo.pop_all()
         self._start_background()
 
-    async def _bind(
-        self, loop: asyncio.AbstractEventLoop, stats: BrokerStats, undo: AsyncExitStack
-    ) -> None:
+    async def _bind(self, stats: BrokerStats, undo: AsyncExitStack) -> None:
         wanted = listen_address(self.config)
-        self._listener = Listener(self.config, stats, loop, self._fail)
+        self._listener = Listener(self.config, stats, self._fail)
         bound = Address(*await self._listener.bind(wanted.host, wanted.port))
         undo.push_async_callback(self._listener.close, 0)
         self.kafka_address = advertised_address(self.config, bound)
@@ -338,13 +336,13 @@ class Node:
             self.http_address = Address(*await self._http.open(wanted.host, wanted.port))
             undo.push_async_callback(self._http.close)
 
-    def _metrics(self) -> Page:
+    async def _metrics(self) -> Page:
         # Imported when first asked for: a broker that nobody watches starts faster without it.
-        from kafkaesque.broker.metrics import CONTENT_TYPE, BrokerCollector, expose
+        from kafkaesque.broker.metrics import CONTENT_TYPE, metrics_text
         from kafkaesque.broker.side_metrics import SideCollector
 
-        collector = BrokerCollector(self.context, self._listener, self._flusher, self._raft)
-        return Page(200, CONTENT_TYPE, expose(collector, SideCollector(self.services)))
+        sources = self.context, self._listener, self._flusher, self._raft
+        return Page(200, CONTENT_TYPE, await metrics_text(*sources, SideCollector(self.services)))
 
     def _health(self) -> Page:
         if self.failed.done():

@@ -8,7 +8,7 @@ that a producer sends to that partition meanwhile waits behind it, so that order
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from kafkaesque.model.errors import ErrorCode
@@ -60,7 +60,15 @@ class AsksCoordinator(Protocol):
 class TransactionalRequest:
     """The batches of one Produce request that has a transactional id."""
 
-    __slots__ = ("_answers", "_calls", "_loop", "_names", "_transactional_id", "_version")
+    __slots__ = (
+        "_answers",
+        "_calls",
+        "_check_writer",
+        "_loop",
+        "_names",
+        "_transactional_id",
+        "_version",
+    )
 
     def __init__(
         self,
@@ -68,7 +76,10 @@ class TransactionalRequest:
         transactional_id: str,
         version: int,
         loop: asyncio.AbstractEventLoop,
+        check_writer: Callable[[ProducerIdentity], None] | None = None,
     ) -> None:
+        """`check_writer` turns away what may be late, where the epoch does not: in the old flow."""
+        self._check_writer = check_writer if version < ADDS_SINCE else None
         self._calls = calls
         self._transactional_id = transactional_id
         self._version = version
@@ -83,6 +94,9 @@ class TransactionalRequest:
         header = read_header(records)
         if not header.is_transactional:
             return partition.append(records, all_replicas=all_replicas)
+        producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+        if self._check_writer is not None:
+            self._check_writer(producer)
         key = (partition, header.producer_id)
         waiting = self._calls.waiting
         previous = waiting.get(key)
@@ -91,7 +105,6 @@ class TransactionalRequest:
         if producers.is_repeated(header) or (previous is None and not must_ask):
             return partition.append(records, all_replicas=all_replicas)
         if previous is None:
-            producer = ProducerIdentity(header.producer_id, header.producer_epoch)
             self._names.setdefault(producer, []).append(partition.name)
         work = self._append_later(partition, records, header, previous, all_replicas)
         task = waiting[key] = self._loop.create_task(work)

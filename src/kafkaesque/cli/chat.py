@@ -106,13 +106,19 @@ def backend(connection: Connection, screen: Screen, **options: Any) -> None:
         "kafkaesque chat client --name ann --register",
         "KAFKAESQUE_CHAT_PASSWORD=... kafkaesque chat client -g 127.0.0.1:7000 -n ann",
         "printf '/to bob\\nhello\\n' | kafkaesque chat client -n ann --plain",
+        "kafkaesque chat client -n bot --json < commands | jq -r .text",
     )
 )
 @edge_options
 @click.option("--app-version", default="", help="Application version, which chooses the back ends.")
 @click.option("--plain", is_flag=True, help="Lines in and lines out instead of a screen.")
+@click.option("--json", "as_json", is_flag=True, help="As --plain, each line out a JSON object.")
 def client(
-    gateways: tuple[str, ...], credentials: Credentials, app_version: str, plain: bool
+    gateways: tuple[str, ...],
+    credentials: Credentials,
+    app_version: str,
+    plain: bool,
+    as_json: bool,
 ) -> None:
     """Chat in the terminal. /help shows what can be typed.
 
@@ -120,7 +126,7 @@ def client(
     """
     from kafkaesque.cli.chat_client import ClientWanted, run_client
 
-    run_client(ClientWanted(gateways, credentials, app_version, plain))
+    run_client(ClientWanted(gateways, credentials, app_version, plain, as_json))
 
 
 @chat.command(
@@ -178,7 +184,7 @@ def list_accounts(
 @chat.command(
     epilog=examples(
         "kafkaesque chat web                          # then open http://127.0.0.1:8090",
-        "kafkaesque chat web --listen 127.0.0.1:0 -g wss://chat.example.org/",
+        "kafkaesque chat web --listen 127.0.0.1:0 -g wss://chat.example.org/ --json",
         "kafkaesque gateway --set ws.origins=http://127.0.0.1:8090   # the page's address",
     )
 )
@@ -190,11 +196,14 @@ def list_accounts(
               default=Path("kafkaesque-data") / "chat-web", show_default=True,
               help="Directory of web.json.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
-def web(gateways: tuple[str, ...], listen: str, data: Path, end_with_stdin: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Say `ready` as one JSON object.")
+def web(
+    gateways: tuple[str, ...], listen: str, data: Path, end_with_stdin: bool, as_json: bool
+) -> None:
     """Serve the web chat page. Gateways must allow it: `ws.origins` of theirs has its address."""
     from kafkaesque.cli.chat_web import run_web
 
-    run_web(gateways, listen, data, end_with_stdin)
+    run_web(gateways, listen, data, end_with_stdin, as_json)
 
 
 @chat.command("settings", epilog=examples("kafkaesque chat settings --json"))

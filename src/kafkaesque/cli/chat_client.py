@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import click
 
@@ -35,10 +37,11 @@ class ClientWanted:
     credentials: Credentials
     app_version: str
     plain: bool
+    as_json: bool
 
 
 def run_client(wanted: ClientWanted) -> None:
-    plain = wanted.plain or not (sys.stdin.isatty() and sys.stdout.isatty())
+    plain = wanted.plain or wanted.as_json or not (sys.stdin.isatty() and sys.stdout.isatty())
     try:
         ended = asyncio.run(_client(wanted, plain))
     except RequestFailed as failed:
@@ -62,7 +65,7 @@ async def _client(wanted: ClientWanted, plain: bool) -> str | None:
         await session.start()
         try:
             if plain:
-                await PlainClient(session).run()
+                await PlainClient(session, _json_line if wanted.as_json else _text_line).run()
             else:
                 await TerminalClient(session, states).run()
         finally:
@@ -217,11 +220,33 @@ class TerminalClient:
             sys.stdout.flush()
 
 
+class Said(NamedTuple):
+    """A message that came, or with no sender what the client has to say itself."""
+
+    text: str
+    sender: str | None = None
+    room: str | None = None
+
+
+def _text_line(said: Said) -> str:
+    if said.sender is None:
+        return f"-- {printable(said.text)}"
+    where = "" if said.room is None else f"{said.room} "
+    return f"{where}{said.sender}: {printable(said.text)}"
+
+
+def _json_line(said: Said) -> str:
+    if said.sender is None:
+        return json.dumps({"notice": said.text})
+    return json.dumps({"from": said.sender, "room": said.room, "text": said.text})
+
+
 class PlainClient:
     """Lines in, lines out: for scripts and for terminals that can do nothing else."""
 
-    def __init__(self, session: ChatSession) -> None:
+    def __init__(self, session: ChatSession, show: Callable[[Said], str]) -> None:
         self._session = session
+        self._show = show
         self._doer = Doer(session)
         self._told = 0
         self._seen: set[str] = set()
@@ -253,10 +278,10 @@ class PlainClient:
                 if line.message_id not in self._seen:
                     self._seen.add(line.message_id)
                     if line.sender != view.me:
-                        where = f"{thread.name} " if thread.is_room else ""
-                        click.echo(f"{where}{line.sender}: {printable(line.text)}")
+                        room = thread.name if thread.is_room else None
+                        click.echo(self._show(Said(line.text, line.sender, room)))
         for notice in view.notices[self._told :]:
-            click.echo(f"-- {printable(notice)}")
+            click.echo(self._show(Said(notice)))
         self._told = len(view.notices)
         sys.stdout.flush()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import click
 
 from kafkaesque.chat.web_server import WebServer
 from kafkaesque.cli.failures import usage
@@ -17,8 +21,17 @@ from kafkaesque.cli.service_process import (
 )
 
 
-def run_web(gateways: Sequence[str], listen: str, data: Path, end_with_stdin: bool) -> None:
-    run_service(_serve([web_socket_url(one) for one in gateways], listen, data, end_with_stdin))
+def run_web(
+    gateways: Sequence[str], listen: str, data: Path, end_with_stdin: bool, as_json: bool
+) -> None:
+    urls = [web_socket_url(one) for one in gateways]
+    tell = _say_ready_in_json if as_json else say_ready
+    run_service(_serve(urls, listen, data, end_with_stdin, tell))
+
+
+def _say_ready_in_json(facts: Mapping[str, str]) -> None:
+    click.echo(json.dumps(facts))
+    sys.stdout.flush()
 
 
 def web_socket_url(address: str) -> str:
@@ -31,14 +44,20 @@ def web_socket_url(address: str) -> str:
     return address
 
 
-async def _serve(gateways: Sequence[str], listen: str, data: Path, end_with_stdin: bool) -> None:
+async def _serve(
+    gateways: Sequence[str],
+    listen: str,
+    data: Path,
+    end_with_stdin: bool,
+    tell: Callable[[Mapping[str, str]], None],
+) -> None:
     stopping = stop_signals(end_with_stdin)
     server = WebServer(gateways)
     http = await server.start(*host_port(listen))
     facts = {"http": http, "gateways": ",".join(gateways), "pid": str(os.getpid())}
     try:
         with facts_file(data / "web.json", facts):
-            say_ready(facts)
+            tell(facts)
             await stopping.wait()
     finally:
         await server.stop()

@@ -298,7 +298,12 @@ def _finish(side: SideTables, context: Context, swap: bool, screen: Screen) -> N
     screen.document(document, show)
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=examples(
+        "kafkaesque pipeline status",
+        "kafkaesque pipeline status --lag --json | jq '.queries[] | {query, lag_records}'",
+    )
+)
 @data_option
 @click.option("--lag", is_flag=True, help="Ask the broker for the lag as of now.")
 @client_options()
@@ -327,21 +332,34 @@ def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> Non
     screen.document({"queries": rows}, lambda: screen.table(columns, rows, "no query ran here yet"))
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=examples(
+        "kafkaesque pipeline stop trends",
+        "kafkaesque pipeline stop posts trends --timeout 300 --json",
+    )
+)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @data_option
 @click.option("--timeout", "timeout_s", default=STOP_TIMEOUT_S, show_default=True)
-def stop(names: tuple[str, ...], data: Path, timeout_s: float) -> None:
+@json_option
+def stop(names: tuple[str, ...], data: Path, timeout_s: float, screen: Screen) -> None:
     """Stop queries between two batches, and wait until they have stopped."""
     from kafkaesque.pipeline.operate.control import request_stop
 
     for name in names:
         with told():
             request_stop(Places(data), name, timeout_s)
-        click.echo(f"{name}: stopped")
+        screen.line(f"{name}: stopped")
+    screen.document({"stopped": names}, lambda: None)
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=examples(
+        "kafkaesque pipeline jars --fetch",
+        "kafkaesque pipeline jars --fetch --repo https://maven.example.org/maven2",
+        "kafkaesque pipeline jars --json | jq -r '.jars[]'",
+    )
+)
 @click.option("--fetch", is_flag=True, help="Download what is missing, and check it.")
 @click.option("--repo", help="Maven repository. [default: Maven Central]")
 @json_option
@@ -361,7 +379,9 @@ def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
     screen.document(document, lambda: screen.line("\n".join(listed)))
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=examples("kafkaesque pipeline doctor", "kafkaesque pipeline doctor --json")
+)
 @json_option
 def doctor(screen: Screen) -> int:
     """Say what the pipeline finds on this machine, and what is missing."""

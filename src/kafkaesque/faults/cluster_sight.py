@@ -92,14 +92,17 @@ class Asker(Line):
             topic_ids={topic.name or "": topic.topic_id for topic in answer.topics},
         )
 
-    def watermarks(self, places: Iterable[Place]) -> dict[Place, Watermark]:
-        """Of those that this broker leads and may serve."""
+    def watermarks(
+        self, places: Iterable[Place], *, read_committed: bool = False
+    ) -> dict[Place, Watermark]:
+        """Of those that this broker leads and may serve; `read_committed` for the last stable offset."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for topic, index in places:
             asked = ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
             topics.setdefault(topic, []).append(asked)
         request = ListOffsetsRequest(
             replica_id=-1,
+            isolation_level=int(read_committed),
             topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
         )
         answer = self.ask(request, 7, ListOffsetsResponse)

@@ -251,8 +251,8 @@ class BrokerConfig:
         at_least=14,
     )  # fmt: skip
     max_connections: int = setting(
-        "max.connections", INT, INT32_MAX, "Most connections at once; further ones are closed.",
-        at_least=0,
+        "max.connections", INT, limits.CONNECTIONS_DEFAULT,
+        "Most connections at once; further ones are closed (Kafka's default is no bound).", at_least=0,
     )  # fmt: skip
     max_connections_per_ip: int = setting(
         "max.connections.per.ip", INT, INT32_MAX, "Most connections at once from one address.",
@@ -319,8 +319,9 @@ class BrokerConfig:
     )  # fmt: skip
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes", LONG, 256 * limits.MIB,
-        "Bytes of requests held in memory over all connections before sockets are no longer read "
-        "(Kafka's default is no bound).", at_least=limits.MIB, scope=READ_ONLY,
+        "Bytes of requests held in memory over all connections before sockets are no longer read; as "
+        "many of incomplete requests, then those that hold most are closed (Kafka's default is no "
+        "bound).", at_least=limits.MIB, scope=READ_ONLY,
     )  # fmt: skip
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes", INT, limits.REQUEST_SIZE_BYTES_DEFAULT,

@@ -50,7 +50,7 @@ from kafkaesque.partitions.loading import load_producers, log_config, read_marke
 from kafkaesque.partitions.markers import decode_marker
 from kafkaesque.partitions.open_transactions import Guard
 from kafkaesque.partitions.producers import ProducerTable
-from kafkaesque.partitions.waiting import BytesAwaited, tell_watchers
+from kafkaesque.partitions.waiting import BytesAwaited, held_by, tell_watchers
 from kafkaesque.raft.ready import Standing
 from kafkaesque.raft.types import LogIndex, Snapshot
 from kafkaesque.records.batch import BatchHeader, read_header, stamp, stamp_append_time
@@ -66,8 +66,6 @@ SNAPSHOTS_KEPT = 2
 
 _NO_RECORDS = memoryview(b"")
 _make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
-WIDE_CHECK_SECONDS = 0.005
-"""How often it is looked whether more than a majority have a record, where that is asked for."""
 
 
 class Partition:
@@ -161,7 +159,7 @@ class Partition:
         if self.closed is not None:
             raise self.closed
         if not self.replica.leads_alone and not self._env.replicas.may_serve(self.replica):
-            raise NotLeaderOrFollower(f"{self.name} is not led by this node")
+            raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
 
     # -- append ---------------------------------------------------------------------------------
 
@@ -193,15 +191,19 @@ class Partition:
         if self.closed is not None:
             raise self.closed
         if not self.replica.is_leader:
-            raise NotLeaderOrFollower(f"{self.name} is not led by this node")
+            raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
+
+    def _sends_away(self, error: KafkaError) -> KafkaError:
+        """`error`, which makes a producer send its batch again, here or elsewhere."""
+        self.producers.sent_away_s = self._env.clock.monotonic()
+        return error
 
     def _check_in_sync(self) -> None:
         count = len(self.replica.in_sync())
         if count < self.config.min_insync_replicas:
-            raise NotEnoughReplicas(
-                f"{self.name} has {count} replica(s) in sync, min.insync.replicas is "
-                f"{self.config.min_insync_replicas}"
-            )
+            needed = self.config.min_insync_replicas
+            few = f"{self.name} has {count} replica(s) in sync, min.insync.replicas is {needed}"
+            raise self._sends_away(NotEnoughReplicas(few))
 
     def _append_inspected(self, records: memoryview, guard: Guard | None) -> Appended:
         self._check_leads()
@@ -211,18 +213,19 @@ class Partition:
 
     def _judge(self, header: BatchHeader, guard: Guard | None) -> Appended | None:
         """Where the batch stands if it is a retry; None if it is to be stored."""
+        producers, clock = self.producers, self._env.clock
         try:
-            earlier = self.producers.judge(header, guard)
+            earlier = producers.judge(header, guard)
         except OutOfOrderSequence as gap:
-            last_offset = self.producers.last_offset(header.producer_id)
+            last_offset = producers.last_offset(header.producer_id)
             is_own = last_offset is None or self.log.epoch_at(last_offset) == self.leader_epoch
-            if is_own or self.producers.is_repeated(header):
+            was_refused = not is_own or producers.was_sent_away(clock.monotonic())
+            if producers.is_repeated(header) or not was_refused:
                 raise
-            # Perhaps somebody refused the missing batch who did not lead. Told of a gap, a client
-            # takes a new epoch and sends all anew, also what the last leader appended and could not
-            # acknowledge any more. Sent elsewhere, it goes back to what failed first.
-            raise NotLeaderOrFollower(f"{self.name} has changed its leader: {gap}") from None
+            raise NotLeaderOrFollower(f"{self.name} refused a batch before this: {gap}") from None
         if earlier is None:
+            if producers.sent_away_s and producers.overtakes(header, clock.monotonic()):
+                raise NotLeaderOrFollower(f"{self.name} refused this producer's first batch")
             return None
         end_offset = Offset(earlier.base_offset + header.record_count)
         append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
@@ -245,7 +248,11 @@ class Partition:
         # Alone, nothing is held back: the log's end is where the batch goes.
         base_offset = log.log_end_offset if replica.leads_alone else replica.next_offset
         header = stamp(records, header, base_offset, self.leader_epoch)
-        is_committed = replica.append(records, header, now_ms)
+        try:
+            is_committed = replica.append(records, header, now_ms)
+        except KafkaError as error:
+            self._sends_away(error)
+            raise
         if header.producer_id != NO_PRODUCER:
             self.producers.apply(header, decode_marker(records) if header.is_control else None)
         end_offset = Offset(base_offset + header.last_offset_delta + 1)
@@ -289,9 +296,7 @@ class Partition:
         if end_offset > self.high_watermark:
             await self._committed_to(end_offset)
         index = self.replica.entries.index_at(Offset(end_offset - 1))
-        while not self.replica.is_held_by(index, self.config.min_insync_replicas):
-            self._check_leads()
-            await asyncio.sleep(WIDE_CHECK_SECONDS)
+        await held_by(self.replica, index, self.config.min_insync_replicas, self._check_leads)
 
     # -- what the replica tells -------------------------------------------------------------------
 

@@ -299,6 +299,7 @@ class PartitionTable:
     async def maintain(self, producer_id_expiration_ms: int) -> None:
         """Drop what retention lets go, forget silent producers, save producer snapshots."""
         now_ms = self._env.clock.wall_ms()
+        monotonic_ms = int(self._env.clock.monotonic() * 1000)
         for partition in self:
             if partition.closed is not None:
                 continue
@@ -306,7 +307,7 @@ class PartitionTable:
                 await partition.expire(now_ms)
             except KafkaError as error:
                 logger.error("retention of %s is tried again later: %s", partition.name, error)
-            partition.producers.expire(now_ms, producer_id_expiration_ms)
+            partition.producers.expire(monotonic_ms, producer_id_expiration_ms)
             grown = partition.log_end_offset - partition.producers.saved_offset
             if grown >= PRODUCER_SNAPSHOT_RECORDS and len(partition.producers):
                 partition.save_producers()

@@ -108,6 +108,14 @@ class FrameReader:
         """Bytes received of frames that are not complete."""
         return self._filled - self._start
 
+    @property
+    def held_bytes(self) -> int:
+        """Size of the buffer that an incomplete frame is received into; 0 between frames."""
+        if self._view is None or not (self._own_frame_bytes or self._filled > self._start):
+            return 0
+        buffer = self._view.obj
+        return len(buffer) if isinstance(buffer, bytearray) else 0
+
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where to receive next; never empty. (`size_hint` is asyncio's and says nothing.)"""
         view = self._view

@@ -88,7 +88,7 @@ async def _commit(
     guard = await _verify(context, request, call, producer, host)
     if call.version < _ADDS_SINCE:
         # Offsets have no sequence numbers: what comes late would replace what came after it.
-        context.transactions.check_committer(request.transactional_id, call)
+        context.transactions.check_committer(producer, host, call)
     commit = CommitRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
