@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -127,3 +129,32 @@ def test_what_a_service_cannot_do_is_told_to_the_user(error: Exception, told: ty
 
     with pytest.raises(told, match=str(error)):
         run_service(work())
+
+
+def test_orphan_that_cannot_stop_in_order_ends_all_the_same() -> None:
+    """As a gateway whose broker was killed with the supervisor of both."""
+    program = """
+import asyncio
+from kafkaesque.cli.service_process import stop_signals
+
+async def main():
+    stopping = stop_signals(True, orphan_seconds_max=0.05)
+    print("ready", flush=True)
+    await stopping.wait()
+    print("stopping", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        said, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert said == b"stopping\n"
+    assert process.returncode == 1

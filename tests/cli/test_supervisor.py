@@ -29,6 +29,16 @@ if not mark.exists():
 print("ready", flush=True)
 sys.stdin.read()
 """
+TELLING = """
+import signal, sys
+def end(*_):
+    with open(sys.argv[1], "a") as file:
+        print(sys.argv[2], file=file)
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+sys.stdin.read()
+"""
 
 
 def child(tmp_path: Path, name: str = "one", program: str = STEADY, *arguments: str) -> Service:
@@ -97,6 +107,20 @@ def test_what_does_not_start_says_why_and_is_tried_again(tmp_path: Path) -> None
         service = child(tmp_path, "late", FAILING_ONCE, str(tmp_path / "mark"))
         assert isinstance(await supervisor.try_start(service), StartFailed)
         await until(lambda: service.state is State.RUNNING)
+
+    run(story)
+
+
+def test_later_stages_are_stopped_before_earlier_ones(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+
+    async def story(supervisor: Supervisor) -> None:
+        for stage, name in enumerate(("broker", "back-end", "gateway")):
+            service = child(tmp_path, name, TELLING, str(ended), name)
+            service.stage = stage
+            await supervisor.start(service)
+        await supervisor.stop()
+        assert ended.read_text().split() == ["gateway", "back-end", "broker"]
 
     run(story)
 

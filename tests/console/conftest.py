@@ -14,6 +14,19 @@ import kafkaesque.broker.node  # noqa: F401  loaded before the clock of `Broker.
 from kafkaesque.console.web.config import ConsoleConfig
 from kafkaesque.testing import Broker
 
+SPARK_PROGRESS = {
+    "name": "posts",
+    "batchId": 3,
+    "timestamp": "2026-11-16T05:00:00.000Z",
+    "numInputRows": 50,
+    "processedRowsPerSecond": 12.5,
+    "durationMs": {"triggerExecution": 800},
+    "eventTime": {"watermark": "2026-11-16T04:58:00.000Z"},
+    "stateOperators": [{"numRowsTotal": 9, "numRowsDroppedByWatermark": 0}],
+    "sources": [
+        {"endOffset": {"social.posts": {"0": 96}}, "latestOffset": {"social.posts": {"0": 100}}}
+    ],
+}
 ORDERS = 300
 READ = 120
 
@@ -44,17 +57,15 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def pipeline_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = tmp_path_factory.mktemp("pipeline")
-    home = data / "queries" / "posts"
-    home.mkdir(parents=True)
-    batch = {"batch": 3, "at": "2026-11-16T05:00:00Z", "input_rows": 50, "rows_per_s": 12.5,
-             "duration_ms": 800, "lag_records": 4, "late_rows": 0, "state_rows": 9,
-             "watermark": "2026-11-16T04:58:00Z"}  # fmt: skip
-    (home / "status.json").write_text(
-        json.dumps({"query": "posts", "state": "running", "failure": None, **batch})
-    )
-    (home / "progress.jsonl").write_text(json.dumps(batch) + "\n")
-    return data
+    """A batch as Spark tells of it, written down by what the pipeline writes it down with."""
+    from kafkaesque.pipeline.operate.progress import append_feed, summarize, write_status
+    from kafkaesque.pipeline.places import Places
+
+    places = Places(tmp_path_factory.mktemp("pipeline"))
+    batch = summarize("posts", SPARK_PROGRESS).as_json()
+    write_status(places.status("posts"), {"state": "running", "failure": None, **batch})
+    append_feed(places.feed("posts"), batch)
+    return places.root
 
 
 @pytest.fixture(scope="session")

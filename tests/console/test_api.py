@@ -356,3 +356,9 @@ def test_group_that_has_read_every_committed_record_has_no_lag(
     assert found["lag"] == 0
     write(servers, "ledger", [b"one more"])
     assert console.wait_for_group("auditors", status="stopped")["lag"] == 2
+
+
+def test_browsers_find_the_icon_where_no_page_names_it(console: RunningConsole) -> None:
+    status, body = console.ask("/favicon.ico")[:2]
+    assert status == 200
+    assert b"<svg" in body

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from kafkaesque.console.documents.state import NotThere, State
 from kafkaesque.console.rules.changes import Change
 from kafkaesque.console.rules.exposition import read_exposition
 from kafkaesque.console.rules.lag import Status, TimeLag
+from kafkaesque.console.rules.paging import PAGE_SIZE, PAGE_SIZE_MAX
 from kafkaesque.console.rules.view import (
     BrokerView,
     ClusterView,
@@ -31,6 +34,7 @@ from kafkaesque.console.web.rendering import Rendering
 from kafkaesque.console.web.serving import build_state
 
 HOSTILE = "<script>alert(1)</script>"
+LARGE = 10_000
 NAMES = {"/topics/{name}": "orders", "/groups/{name:path}": HOSTILE, "/tasks/{name}": "shop"}
 
 
@@ -79,8 +83,10 @@ def fill(state: State) -> None:
     state.trends.board.add({"window_start_ms": 1000, "hashtag": HOSTILE, "posts": 3})
 
 
-async def render(state: State, path: str, is_operator: bool) -> tuple[str, dict[str, str]]:
-    visit = find_visit(path, {}, is_operator)
+async def render(
+    state: State, path: str, is_operator: bool, query: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, str]]:
+    visit = find_visit(path, query or {}, is_operator)
     assert visit is not None
     rendering = Rendering()
     try:
@@ -134,6 +140,57 @@ def test_the_hostile_group_is_there_as_text() -> None:
     html, _ = asyncio.run(main())
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "%3Cscript%3E" in html
+
+
+@functools.cache
+def large_view() -> ClusterView:
+    """Ten thousand topics of three partitions, and as many groups."""
+    view = ClusterView("cluster", 0, sampled_s=time.time())
+    view.brokers = {0: BrokerView(0, "localhost", 9092)}
+    for n in range(LARGE):
+        partitions = [
+            PartitionView(index, 0, 1, (0,), (0,), start=0, end=n, size_bytes=n)
+            for index in range(3)
+        ]
+        name, group = f"topic-{n:05}", f"group-{n:05}"
+        view.topics[name] = TopicView(name, str(n), False, partitions, float(n), 604_800_000)
+        view.topics[name].groups = {group: n}
+        offsets = [GroupOffset(name, 0, 0, n, Status.OK, TimeLag(0.0, True))]
+        view.groups[group] = GroupView(
+            group, "Empty", "classic", "consumer", 0, 0, offsets, Status.OK
+        )
+    return view
+
+
+@pytest.mark.parametrize("path", ["/topics", "/groups", "/raft"])
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [({}, PAGE_SIZE), ({"size": "100000"}, PAGE_SIZE_MAX), ({"page": "200"}, PAGE_SIZE),
+     ({"q": "-00042"}, None)],
+)  # fmt: skip
+def test_list_of_ten_thousand_is_one_page_of_rows(
+    path: str, query: dict[str, str], rows: int | None
+) -> None:
+    async def main() -> Any:
+        made = state()
+        made.sampler.view = large_view()
+        return await render(made, path, is_operator=False, query=query)
+
+    html, parts = asyncio.run(main())
+    shown = len(set(re.findall(r'data-key="[^"]*(?:topic|group)-\d{5}[^"]*"', html)))
+    assert shown == (rows if rows is not None else 3 if path == "/raft" else 1)
+    assert sum(map(len, parts.values())) <= len(html)
+
+
+def test_overview_of_ten_thousand_shows_the_busiest_only() -> None:
+    async def main() -> Any:
+        made = state()
+        made.sampler.view = large_view()
+        return await render(made, "/", is_operator=False)
+
+    html, _ = asyncio.run(main())
+    assert "topic-09999" in html
+    assert len(set(re.findall(r"(?:topic|group)-\d{5}", html))) <= PAGE_SIZE
 
 
 def test_pages_that_have_nothing_to_show_are_not_in_the_menu() -> None:

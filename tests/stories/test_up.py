@@ -35,6 +35,13 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def type_in(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, timeout=180, check=False,
+        input="", env=os.environ | environment,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
@@ -103,35 +110,29 @@ def test_killed_broker_is_started_again_with_its_data(
 
 def test_port_in_use_is_explained(broker: BrokerProcess, tmp_path: Path) -> None:
     port = broker.bootstrap_servers.rsplit(":", 1)[1]
-    done = subprocess.run(
-        [
-            *COMMAND,
-            "up",
-            "--data",
-            str(tmp_path / "up"),
-            "--port",
-            port,
-            "--http-port",
-            "0",
-            "--only-brokers",
-        ],
-        capture_output=True,
-        timeout=60,
-        check=False,
-        text=True,
-    )
+    done = type_in("up", "--data", str(tmp_path / "up"), "--port", port, "--http-port", "0",
+                   "--only-brokers")  # fmt: skip
     assert done.returncode == 1
-    assert "address is in use" in done.stderr
-    assert "doctor" in done.stderr
+    assert f"127.0.0.1:{port} (broker-0, Kafka) is in use" in done.stderr
+    assert "`--port PORT`" in done.stderr
+
+
+def test_second_up_on_the_same_data_leaves_the_first_alone(
+    platform: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    broker = services(platform)["broker-0"]
+    control = (tmp_path / "control.json").read_bytes()
+    for _ in range(2):
+        done = type_in("up", "--data", str(tmp_path), "--port", "0", "--only-brokers")
+        assert done.returncode == 1
+        assert f"process {platform.pid}" in done.stderr
+        assert f"kafkaesque status --data {tmp_path}" in done.stderr
+    assert (tmp_path / "control.json").read_bytes() == control
+    told = json.loads(type_in("status", "--json", "--data", str(tmp_path)).stdout)
+    assert [item["pid"] for item in told["processes"]] == [int(broker["pid"])]
 
 
 def test_broker_command_explains_a_bad_setting() -> None:
-    done = subprocess.run(
-        [*COMMAND, "broker", "--set", "num.partition=4"],
-        capture_output=True,
-        timeout=60,
-        check=False,
-        text=True,
-    )
+    done = type_in("broker", "--set", "num.partition=4")
     assert done.returncode == 2
     assert "did you mean num.partitions?" in done.stderr

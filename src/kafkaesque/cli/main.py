@@ -34,6 +34,9 @@ class Lazy(NamedTuple):
 COMMANDS: dict[str, Lazy] = {
     "up": Lazy("Run", "kafkaesque.cli.up", "Start everything on this machine; Ctrl-C stops it."),
     "status": Lazy("Run", "kafkaesque.cli.status", "Show the processes of a running `up`."),
+    "ctl": Lazy(
+        "Run", "kafkaesque.cli.control_actions", "Kill, pause or restart a process of `up`."
+    ),
     "broker": Lazy("Run", "kafkaesque.cli.broker", "Run one broker."),
     "cluster": Lazy("Run", "kafkaesque.cli.cluster", "Run several brokers on this machine."),
     "source": Lazy("Run", "kafkaesque.cli.source", "Follow hashtags into a topic."),
@@ -67,6 +70,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "coord": Lazy("Operate", "kafkaesque.cli.coord", "Look into and change the coordination tree."),
     "top": Lazy("Explain", "kafkaesque.cli.top", "Watch a cluster in the terminal."),
+    "show": Lazy("Explain", "kafkaesque.cli.show", "Show trends, gateways and the event log."),
     "doctor": Lazy("Explain", "kafkaesque.cli.doctor", "Find out what is wrong and how to fix it."),
     "compat": Lazy("Explain", "kafkaesque.cli.compat", "Tell what a move to another Kafka needs."),
     "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker, beside others."),

@@ -15,7 +15,12 @@ from typing import Any
 
 from kafkaesque.cli.failures import CannotConnect, ExitCode
 from kafkaesque.cli.render import Column, Screen
-from kafkaesque.cli.service_process import facts_file, host_port, say_ready
+from kafkaesque.cli.service_process import (
+    end_orphan_after,
+    facts_file,
+    host_port,
+    say_ready,
+)
 from kafkaesque.pipeline.operate.catalog import SETS, catalog, expand, find
 from kafkaesque.pipeline.operate.context import KNOBS, Context
 from kafkaesque.pipeline.operate.progress import Metrics
@@ -135,6 +140,7 @@ def _signals(stop: Callable[[], None], end_with_stdin: bool) -> Iterator[None]:
         def watch() -> None:
             sys.stdin.buffer.read()
             stop()
+            end_orphan_after()
 
         threading.Thread(target=watch, daemon=True).start()
     try:

@@ -7,20 +7,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from kafkaesque.cli.failures import CannotConnect, Failure, usage
+from kafkaesque.cli.failures import CannotConnect, ExitCode, Failure, usage
 from kafkaesque.client.ports import LogError
 
 T = TypeVar("T")
 
 READY_POLL_SECONDS = 0.02
+ORPHAN_SECONDS_MAX = 30.0
+"""For an orderly stop after the supervisor's end."""
 
 
 def host_port(text: str) -> tuple[str, int]:
@@ -62,15 +66,32 @@ def read_facts(path: Path) -> dict[str, str]:
     return {}
 
 
-def stop_signals(end_with_stdin: bool) -> asyncio.Event:
+def stop_signals(
+    end_with_stdin: bool, orphan_seconds_max: float = ORPHAN_SECONDS_MAX
+) -> asyncio.Event:
     """Set by SIGTERM, by Ctrl-C, and by the end of a supervisor's pipe."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+
+    def orphaned() -> None:
+        # The end of a pipe can be read for ever.
+        loop.remove_reader(sys.stdin.fileno())
+        stopping.set()
+        end_orphan_after(orphan_seconds_max)
+
     if end_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), stopping.set)
+        loop.add_reader(sys.stdin.fileno(), orphaned)
     return stopping
+
+
+def end_orphan_after(seconds: float = ORPHAN_SECONDS_MAX) -> None:
+    """Nobody is left who would lose patience with this process: what its orderly stop waits for, a
+    broker above all, may have gone with its supervisor."""
+    timer = threading.Timer(seconds, os._exit, (int(ExitCode.FAILED),))
+    timer.daemon = True
+    timer.start()
 
 
 async def serve_until_stopped(

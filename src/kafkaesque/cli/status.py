@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Any
 
 import click
 
 from kafkaesque.cli.broker_services import data_option
-from kafkaesque.cli.control import control_file
+from kafkaesque.cli.control_client import running_processes
 from kafkaesque.cli.failures import ExitCode
 from kafkaesque.cli.options import examples
 from kafkaesque.cli.render import Column, Screen
 
-_TIMEOUT_S = 5
 _COLUMNS = (
     Column("name", "process"),
     Column("state", "state", "state"),
@@ -32,6 +27,7 @@ _COLUMNS = (
     epilog=examples(
         "kafkaesque status",
         "kafkaesque status --data ./data",
+        "kafkaesque status --json | jq .memory_bytes            # of all together",
         "kafkaesque status --json | jq '.processes[] | select(.state != \"running\")'",
     )
 )
@@ -42,30 +38,19 @@ def status(data: Path, as_json: bool) -> None:
 
     Exits with 1 if nothing runs there, or if a process is not running.
     """
-    processes = _ask(data)
+    processes = running_processes(data)
     if processes is None:
         click.echo(f"nothing runs with {data}; `kafkaesque up --data {data}` starts it", err=True)
         sys.exit(int(ExitCode.FAILED))
     screen = Screen(as_json)
     rows = [{**process, "addresses": _addresses(process["facts"])} for process in processes]
-    screen.document({"processes": processes}, lambda: screen.table(_COLUMNS, rows))
+    total_bytes = sum(process["memory_bytes"] for process in processes)
+    rows.append({"name": "total", "memory_bytes": total_bytes})
+    content = {"processes": processes, "memory_bytes": total_bytes}
+    screen.document(content, lambda: screen.table(_COLUMNS, rows))
     is_well = all(process["state"] == "running" for process in processes)
     sys.exit(int(ExitCode.OK if is_well else ExitCode.FAILED))
 
 
 def _addresses(facts: dict[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in facts.items() if ":" in value)
-
-
-def _ask(data: Path) -> list[dict[str, Any]] | None:
-    """None if nobody answers."""
-    try:
-        control = json.loads(control_file(data).read_text())
-        request = urllib.request.Request(  # noqa: S310 - our own file, our own loopback address
-            f"{control['url']}/processes", headers={"Authorization": f"Bearer {control['token']}"}
-        )
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-            processes: list[dict[str, Any]] = json.load(answer)["processes"]
-            return processes
-    except (OSError, ValueError, KeyError, urllib.error.URLError):
-        return None

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from kafkaesque.cli import up_welcome
+from kafkaesque.cli import up_lock, up_welcome
 from kafkaesque.cli.broker_services import (
     HOST,
     bootstrap_servers,
@@ -28,10 +30,24 @@ from kafkaesque.cli.control import ControlServer
 from kafkaesque.cli.failures import usage
 from kafkaesque.cli.options import examples, read_pair
 from kafkaesque.cli.server_settings import read_broker_settings
+from kafkaesque.cli.side_ports import shifted
 from kafkaesque.cli.supervisor import Service, StartFailed, Supervisor
-from kafkaesque.cli.up_plan import Surroundings, choose_ports, pipeline, stages
+from kafkaesque.cli.up_plan import (
+    CHAT_WEB_PORT,
+    CONSOLE_PORT,
+    GATEWAY_PORTS,
+    SMTP_PORT,
+    Surroundings,
+    choose_ports,
+    spark_jobs,
+    stages,
+)
+from kafkaesque.cli.up_ports import broker_ports, require_free, service_ports
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_FAILED = 1
+HTTP_PORT = 9644
 ENGINES = ("kafka", "zookeeper", "spark")
 
 
@@ -43,11 +59,40 @@ class Wanted:
     brokers: int
     port: int
     http_port: int
+    asked_ports: Mapping[str, int | None]
+    """By option."""
     engines: Mapping[str, str]
     has_services: bool
     has_source: bool
     has_spark: bool
+    has_all_jobs: bool
     as_json: bool
+
+
+def port_options(function: F) -> F:
+    """Where the services listen; `asked_ports` has them by option."""
+
+    @functools.wraps(function)
+    def wrapper(**options: Any) -> Any:
+        asked = {f"--{name}-port": options.pop(f"{name}_port") for name in _SERVICES}
+        return function(asked_ports=asked, **options)
+
+    for name, (default, what) in reversed(_SERVICES.items()):
+        wrapper = click.option(
+            f"--{name}-port",
+            type=click.IntRange(0, 65535 - _GATEWAY_SPREAD),
+            help=f"Port of {what}; 0 takes a free one.  [default: {default}, moved as --port is]",
+        )(wrapper)
+    return wrapper  # type: ignore[return-value]
+
+
+_GATEWAY_SPREAD = max(GATEWAY_PORTS) - min(GATEWAY_PORTS)
+_SERVICES = {
+    "gateway": (min(GATEWAY_PORTS), f"the first gateway, the second is {_GATEWAY_SPREAD} further"),
+    "console": (CONSOLE_PORT, "the console"),
+    "chat": (CHAT_WEB_PORT, "the chat page"),
+    "mail": (SMTP_PORT, "the mail catcher"),
+}
 
 
 @click.command(
@@ -56,6 +101,8 @@ class Wanted:
         "kafkaesque up --no-spark                     # without the JVM",
         "kafkaesque up --brokers 1 --only-brokers     # one broker and nothing else",
         "kafkaesque up --data ./data --port 19092     # all ports are 10,000 higher",
+        "kafkaesque up --console-port 8081            # if another has 8080",
+        "kafkaesque up --all-jobs                     # every Spark job, for larger machines",
         "kafkaesque up --engine kafka=kafka1:9092 --engine zookeeper=zk1:2181",
         "kafkaesque up --json | jq .services",
     )
@@ -72,10 +119,10 @@ class Wanted:
 @click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
-    default=9644,
-    show_default=True,
-    help="Port of the first broker's metrics and health pages, the next follow; 0 takes free ones.",
+    help="Port of the first broker's metrics and health pages, the next follow; 0 takes free ones."
+    f"  [default: {HTTP_PORT}, moved as --port is]",
 )
+@port_options
 @click.option(
     "--engine",
     "engines",
@@ -85,16 +132,24 @@ class Wanted:
 )
 @click.option("--no-source", is_flag=True, help="Without the stream of synthetic social posts.")
 @click.option("--no-spark", is_flag=True, help="Without the Spark jobs, and so without a JVM.")
+@click.option(
+    "--all-jobs",
+    is_flag=True,
+    help="Every Spark job: also archive, trends as a table, all of chat, and the quality report "
+    "every few minutes. Without it those that a laptop carries: posts, trends-live, chat-stages.",
+)
 @click.option("--only-brokers", is_flag=True, help="Without everything that is above the brokers.")
 @click.option("--json", "as_json", is_flag=True, help="Print the addresses as one JSON object.")
 def up(
     data: Path,
     brokers: int,
     port: int,
-    http_port: int,
+    http_port: int | None,
+    asked_ports: Mapping[str, int | None],
     engines: tuple[str, ...],
     no_source: bool,
     no_spark: bool,
+    all_jobs: bool,
     only_brokers: bool,
     as_json: bool,
 ) -> None:
@@ -110,14 +165,21 @@ def up(
         data=data.absolute(),
         brokers=brokers,
         port=port,
-        http_port=http_port,
+        http_port=shifted(HTTP_PORT, port) if http_port is None else http_port,
+        asked_ports=asked_ports,
         engines=_read_engines(engines),
         has_services=not only_brokers,
         has_source=not no_source,
         has_spark=not no_spark,
+        has_all_jobs=all_jobs,
         as_json=as_json,
     )
-    sys.exit(asyncio.run(_up(wanted)))
+    with up_lock.held(wanted.data):
+        brokers_wanted = planned_brokers(wanted)
+        ports = choose_ports(port, asked_ports)
+        services = service_ports(ports) if wanted.has_services else []
+        require_free([*broker_ports(brokers_wanted), *services])
+        sys.exit(asyncio.run(_up(wanted, brokers_wanted, ports)))
 
 
 def _read_engines(given: Sequence[str]) -> dict[str, str]:
@@ -128,7 +190,7 @@ def _read_engines(given: Sequence[str]) -> dict[str, str]:
     return engines
 
 
-async def _up(wanted: Wanted) -> int:
+async def _up(wanted: Wanted, brokers: Sequence[Service], ports: Mapping[int, int]) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -137,7 +199,7 @@ async def _up(wanted: Wanted) -> int:
     control = ControlServer(supervisor, wanted.data)
     try:
         await control.open(HOST)
-        around = await _start(supervisor, wanted, stopping)
+        around = await _start(supervisor, wanted, brokers, ports, stopping)
         if around is not None:
             spark = wanted.has_services and wanted.has_spark
             services = supervisor.services
@@ -148,7 +210,8 @@ async def _up(wanted: Wanted) -> int:
             )
             sys.stdout.flush()
             if spark:
-                await _start_stage(supervisor, [pipeline(around)], stopping, _teller(wanted))
+                jobs = spark_jobs(around, all_jobs=wanted.has_all_jobs)
+                await _start_stage(supervisor, jobs, stopping, _teller(wanted))
             await stopping.wait()
     except StartFailed as error:
         click.echo(f"kafkaesque up: {error}", err=True)
@@ -164,16 +227,19 @@ async def _up(wanted: Wanted) -> int:
 
 
 async def _start(
-    supervisor: Supervisor, wanted: Wanted, stopping: asyncio.Event
+    supervisor: Supervisor,
+    wanted: Wanted,
+    brokers: Sequence[Service],
+    ports: Mapping[int, int],
+    stopping: asyncio.Event,
 ) -> Surroundings | None:
     """What the services stand on; None if it is to stop before everything is up."""
     tell = _teller(wanted)
-    brokers = _brokers(wanted)
     if brokers and not await start_brokers(supervisor, brokers, stopping, tell):
         return None
     around = Surroundings(
         data=wanted.data,
-        ports=choose_ports(wanted.port),
+        ports=ports,
         bootstrap=wanted.engines.get("kafka") or bootstrap_servers(brokers),
         zookeeper=wanted.engines.get("zookeeper")
         or ",".join(broker.facts["coordination"] for broker in brokers),
@@ -197,7 +263,7 @@ def _teller(wanted: Wanted) -> up_welcome.Tell:
     return tell
 
 
-def _brokers(wanted: Wanted) -> list[Service]:
+def planned_brokers(wanted: Wanted) -> list[Service]:
     """Beside another Kafka one is enough, for coordination, and none beside another ZooKeeper."""
     count = wanted.brokers
     if "kafka" in wanted.engines:

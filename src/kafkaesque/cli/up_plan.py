@@ -7,10 +7,12 @@ them whose Kafka and whose ZooKeeper these are.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kafkaesque.cli.broker_services import HOST, consecutive_ports
 from kafkaesque.cli.control import control_file
@@ -30,11 +32,31 @@ SPARK_READY_SECONDS = 300.0
 """Spark's first start unpacks, compiles and warms up, on a busy machine for minutes."""
 SPARK_STOP_SECONDS = 30.0
 """It ends between two batches."""
-QUERIES = "light"
-"""The set of queries that a laptop carries."""
+SPARK_MASTER = "local[2]"
+LIGHT_STREAMS, LIGHT_EVERY_S = ("light",), 2
+"""The set of queries that two cores carry beside a dozen other processes."""
+ALL_STREAMS, ALL_EVERY_S = ("social", "chat"), 5
+ARCHIVE_EVERY_S = 300
+"""Between two runs of the archive and of the report that compares it with the log."""
 
 
-_PORTS = (*GATEWAY_PORTS, CONSOLE_PORT, CHAT_WEB_PORT, SMTP_PORT)
+class ServicePort(NamedTuple):
+    """Who listens on a port, and the option of `up` that moves it."""
+
+    what: str
+    option: str
+
+
+SERVICE_PORTS: Mapping[int, ServicePort] = {
+    **{
+        port: ServicePort(f"gateway-{number}", "--gateway-port")
+        for number, port in enumerate(GATEWAY_PORTS)
+    },
+    CONSOLE_PORT: ServicePort("console", "--console-port"),
+    CHAT_WEB_PORT: ServicePort("chat page", "--chat-port"),
+    SMTP_PORT: ServicePort("mail catcher", "--mail-port"),
+}
+"""By their defaults. The source, the workers and the back ends take free ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +74,24 @@ class Surroundings:
         return f"{HOST}:{self.ports[default_port]}"
 
 
-def choose_ports(kafka_port: int) -> Mapping[int, int]:
-    """As far from their defaults as the first broker's is from 9092; free ones where that is 0.
-    Known before anything starts, because the services tell each other."""
-    free = iter(consecutive_ports(0, len(_PORTS)))
-    return {default: shifted(default, kafka_port) or next(free) for default in _PORTS}
+def choose_ports(kafka_port: int, asked: Mapping[str, int | None]) -> Mapping[int, int]:
+    """By their defaults. As `asked` for by option, else as far from the default as the first
+    broker's is from 9092; free ones where that is 0. Known before anything starts, because the
+    services tell each other."""
+    free = iter(consecutive_ports(0, len(SERVICE_PORTS)))
+    chosen = {}
+    for default, (_, option) in SERVICE_PORTS.items():
+        first = asked.get(option)
+        port = shifted(default, kafka_port)
+        if first is not None:
+            # The second gateway is as far from the first as by default.
+            port = first and first + default - min(_defaults(option))
+        chosen[default] = port or next(free)
+    return chosen
+
+
+def _defaults(option: str) -> list[int]:
+    return [port for port, service in SERVICE_PORTS.items() if service.option == option]
 
 
 def stages(around: Surroundings, *, source: bool) -> list[list[Service]]:
@@ -150,16 +185,39 @@ def _chat_web(around: Surroundings) -> Service:
     )
 
 
-def pipeline(around: Surroundings) -> Service:
-    """The Spark jobs, which nothing else waits for."""
+def spark_jobs(around: Surroundings, *, all_jobs: bool) -> list[Service]:
+    """What nothing else waits for."""
+    if all_jobs:
+        return [_pipeline(around, ALL_STREAMS, ALL_EVERY_S), _archive(around)]
+    return [_pipeline(around, LIGHT_STREAMS, LIGHT_EVERY_S)]
+
+
+def _pipeline(around: Surroundings, queries: Sequence[str], every_s: int) -> Service:
     service = _service(
-        around, "pipeline", "pipeline", "run", QUERIES, "--every", "2",
-        "--bootstrap-server", around.bootstrap, "--master", around.spark_master or "local[2]",
+        around, "pipeline", "pipeline", "run", *queries, "--every", str(every_s),
+        "--bootstrap-server", around.bootstrap, "--master", around.spark_master or SPARK_MASTER,
     )  # fmt: skip
     service.stage = 3
     service.ready_seconds_max = SPARK_READY_SECONDS
     service.stop_seconds_max = SPARK_STOP_SECONDS
     return service
+
+
+def _archive(around: Surroundings) -> Service:
+    """In a Spark of its own that ends each time, and so in a directory of its own."""
+    common = shlex.join(
+        (
+            *("--data", str(around.data / "archive"), "--bootstrap-server", around.bootstrap),
+            *("--master", around.spark_master or SPARK_MASTER),
+        )
+    )
+    jobs = (
+        f"pipeline run archive --once --end-with-stdin {common}",
+        f"pipeline run quality {common}",
+    )
+    command = [sys.executable, "-m", "kafkaesque.cli.up_periodic", str(ARCHIVE_EVERY_S), *jobs]
+    log = around.data / "logs" / "archive.log"
+    return Service("archive", command, log, stage=3, stop_seconds_max=SPARK_STOP_SECONDS)
 
 
 def _set(assignments: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kafkaesque.cli.broker_services import HOST
-from kafkaesque.cli.supervisor import Service
+from kafkaesque.cli.supervisor import Service, State
 from kafkaesque.cli.up_plan import CHAT_WEB_PORT, CONSOLE_PORT, GATEWAY_PORTS, Surroundings
 
 Tell = Callable[[Service], None]
@@ -31,23 +31,29 @@ def as_json(services: Sequence[Service], around: Surroundings) -> str:
             "bootstrap_servers": around.bootstrap,
             "zookeeper_connect": around.zookeeper,
             "services": [
-                {**item.facts, "name": item.name, "pid": item.pid, "log": str(item.log)}
+                {**item.facts, "name": item.name, "state": item.state.value, "pid": item.pid,
+                 "log": str(item.log)}
                 for item in services
             ],
         }
-    )
+    )  # fmt: skip
 
 
 def as_text(services: Sequence[Service], around: Surroundings, *, spark_follows: bool) -> str:
-    names = {service.name for service in services}
-    lines = ["", "Kafkaesque is up.", ""]
+    """Of those that run: an address where nobody listens helps nobody."""
+    names = {service.name for service in services if service.state is State.RUNNING}
+    lines = ["", *_sentences(services), ""]
     if "console" in names:
         lines.append(f"  console             http://{around.address(CONSOLE_PORT)}")
     if "chat-web" in names:
         lines.append(f"  chat                http://{around.address(CHAT_WEB_PORT)}")
-    if "gateway-0" in names:
-        gateways = ",".join(around.address(port) for port in GATEWAY_PORTS)
-        lines.append(f"  gateways            {gateways}")
+    gateways = [
+        around.address(port)
+        for number, port in enumerate(GATEWAY_PORTS)
+        if f"gateway-{number}" in names
+    ]
+    if gateways:
+        lines.append(f"  gateways            {','.join(gateways)}")
     lines += [
         f"  bootstrap.servers   {around.bootstrap}",
         f"  zookeeper.connect   {around.zookeeper}",
@@ -71,6 +77,18 @@ def as_text(services: Sequence[Service], around: Surroundings, *, spark_follows:
     return "\n".join(lines)
 
 
+def _sentences(services: Sequence[Service]) -> list[str]:
+    missing = [service for service in services if service.state is not State.RUNNING]
+    if not missing:
+        return ["Kafkaesque is up."]
+    names = ", ".join(service.name for service in missing)
+    logs = [f"  {service.name:<19} {service.log}" for service in missing]
+    return [
+        f"Kafkaesque is up, but not {names}: tried again until it runs. Why, say the logs:",
+        *logs,
+    ]
+
+
 def _commands(names: set[str], around: Surroundings) -> list[str]:
     first = around.bootstrap.split(",")[0]
     option = "" if first == f"{HOST}:9092" else f" -b {first}"
@@ -81,7 +99,7 @@ def _commands(names: set[str], around: Surroundings) -> list[str]:
     ]
     if "source" in names:
         commands.append(f"  {command} consume social.posts --follow{option}")
-    if "gateway-0" in names:
+    if "gateway-0" in names and "chat-0" in names:
         gateway = around.address(GATEWAY_PORTS[0])
         where = "" if gateway == f"{HOST}:7000" else f" -g {gateway}"
         commands.append(f"  {command} chat client --name gregor --register{where}")

@@ -33,6 +33,7 @@ class Chart {
     this.place = place;
     this.names = place.dataset.series ? place.dataset.series.split(",") : [];
     this.unit = place.dataset.unit || "";
+    this.title = place.getAttribute("aria-label") || "";
     this.window = 600;
     this.rows = [];
     this.marks = [];
@@ -132,9 +133,11 @@ class Chart {
     ctx.font = "11px system-ui";
     ctx.textAlign = "left";
     let lastEnd = -1e9;
+    const seen = [];
     for (const mark of this.marks) {
       const x = plot.valToPos(mark.at_s, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      seen.push(mark.text);
       ctx.strokeStyle = ctx.fillStyle = color(LEVELS[mark.level] || "--soft");
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
@@ -149,6 +152,8 @@ class Chart {
       }
     }
     ctx.restore();
+    // A canvas says nothing to a screen reader.
+    this.place.setAttribute("aria-label", [this.title, ...seen.slice(-5)].join("; "));
   }
 
   resize() {

@@ -142,6 +142,7 @@ class Site:
             Route("/api/session", self.sign_in, methods=["POST"]),
             Route("/api/session", self.sign_out, methods=["DELETE"]),
             Route("/static/{version}/{file}", self.asset),
+            Route("/favicon.ico", self.icon),
             *(Route(page.pattern, self.page) for page in PAGES),
         ]
 
@@ -162,8 +163,10 @@ class Site:
         except tuple(STATUSES) as error:
             frame = {**frame_of(self._state, visit), "error": str(error)}
             html, status = self._rendering.page("error.html", frame), STATUSES[type(error)]
-        self.timings.observe(visit.page.template, time.perf_counter() - began)
-        return Response(html, status, media_type="text/html; charset=utf-8")
+        seconds = time.perf_counter() - began
+        self.timings.observe(visit.page.template, seconds)
+        headers = {"Server-Timing": f"page;dur={seconds * 1000:.2f}"}
+        return Response(html, status, headers, media_type="text/html; charset=utf-8")
 
     async def live(self, request: Request) -> Response:
         require_reader(request, self.access, self._is_private)
@@ -196,6 +199,11 @@ class Site:
             headers["Content-Encoding"] = "gzip"
             plain = packed
         return Response(plain, media_type=media, headers=headers)
+
+    async def icon(self, request: Request) -> Response:
+        """Browsers ask for it by this name where no page told them another: with JSON, say."""
+        _, plain, _ = self._assets["icon.svg"]
+        return Response(plain, media_type="image/svg+xml")
 
     async def session(self, request: Request) -> Response:
         found = session_of(request, self.access)
