@@ -68,6 +68,9 @@ conformance: setup clients ## Real clients against our broker, or make conforman
 conformance-cluster: setup clients ## Real clients against three brokers of ours
 	KAFKA=cluster $(BIN)/python -m pytest $(addprefix tests/conformance/test_,round_trips.py groups.py transactions.py copy_loop.py) -q
 
+conformance-services: setup clients ## Gateway and chat against KAFKA=host:port
+	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/gateway tests/chat tests/edge -q -n $(WORKERS) --dist loadfile
+
 apache-kafka: setup ## Run a real Apache Kafka from Maven artefacts on PORT (19092), for conformance
 	$(BIN)/python -m kafkaesque.testing.apache_kafka --port $(or $(PORT),19092) \
 	  --set group.initial.rebalance.delay.ms=0 --set group.min.session.timeout.ms=1000

@@ -1,20 +1,21 @@
 from __future__ import annotations
 
-import os
+import asyncio
 from collections.abc import Iterator
 
 import pytest
-
-from kafkaesque.testing import Broker
+from tests.gateway.logs import Place, running_kafka
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[str]:
-    """Bootstrap servers: ours, or the Kafka that KAFKA names. A topic's state is shared by all tests
-    of a session, so each test has users of its own."""
-    if given := os.environ.get("KAFKA"):
-        yield given
-        return
-    settings = {"group.min.session.timeout.ms": 1000}
-    with Broker(settings=settings) as broker:
-        yield broker.bootstrap_servers
+    with running_kafka() as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture
+def place(kafka: str) -> Iterator[Place]:
+    """Topics of this test alone."""
+    own = Place(kafka)
+    yield own
+    asyncio.run(own.log().remove())

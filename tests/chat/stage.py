@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Assignment, Log, Received, Record, WriterOptions
 from kafkaesque.events.gateway import (
     INBOX,
@@ -37,8 +36,8 @@ SLOT = PartitionIndex(5)
 class Stand:
     """Made by `open`. What it has read stays in `inbox`, `rooms` and `answers`."""
 
-    def __init__(self, log: Log | str, version: str = "v1") -> None:
-        self.log: Log = KafkaLog(log) if isinstance(log, str) else log
+    def __init__(self, log: Log, version: str = "v1") -> None:
+        self.log = log
         self._topic = command_topic(version).name
         self.inbox: list[tuple[str, dict[str, Any]]] = []
         self.rooms: list[tuple[str, dict[str, Any]]] = []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.chat import test_backend
+from tests.gateway.logs import Place
 
 from kafkaesque.testing.apache_kafka import ApacheKafka
 from kafkaesque.testing.maven import JavaUnavailable
@@ -36,5 +37,5 @@ def apache_kafka() -> Iterator[str]:
         test_backend.test_two_back_ends_share_the_partitions_and_one_takes_over,
     ],
 )
-def test_back_end_tells_the_same_story(apache_kafka: str, story: Callable[[str], None]) -> None:
-    story(apache_kafka)
+def test_back_end_tells_the_same_story(apache_kafka: str, story: Callable[[Place], None]) -> None:
+    story(Place(apache_kafka))

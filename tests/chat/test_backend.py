@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.chat.stage import Stand, poll
+from tests.gateway.logs import Place
 
 from kafkaesque.chat.backend import Backend, TopicsDiffer
 from kafkaesque.chat.config import BackendConfig
-from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.memory import MemoryLog
 from kafkaesque.events.topics import TopicSpec
 
@@ -24,8 +24,8 @@ def fresh() -> str:
 
 
 @asynccontextmanager
-async def running(bootstrap: str, name: str, config: BackendConfig) -> AsyncIterator[Backend]:
-    backend = Backend(KafkaLog(bootstrap, config.log_properties()), name, config)
+async def running(place: Place, name: str, config: BackendConfig) -> AsyncIterator[Backend]:
+    backend = Backend(place.log(config.log_properties()), name, config)
     task = asyncio.create_task(backend.run())
     try:
         await poll(lambda: backend.state.ready or task.done())
@@ -36,8 +36,8 @@ async def running(bootstrap: str, name: str, config: BackendConfig) -> AsyncIter
 
 
 @asynccontextmanager
-async def stand(bootstrap: str) -> AsyncIterator[Stand]:
-    one = Stand(bootstrap)
+async def stand(place: Place) -> AsyncIterator[Stand]:
+    one = Stand(place.log())
     await one.open()
     try:
         yield one
@@ -48,11 +48,11 @@ async def stand(bootstrap: str) -> AsyncIterator[Stand]:
 CONFIG = BackendConfig(snapshot_facts=7, poll_wait_ms=50)
 
 
-def test_accounts_messages_receipts_and_deletion_on_a_real_log(kafka: str) -> None:
+def test_accounts_messages_receipts_and_deletion_on_a_real_log(place: Place) -> None:
     ann, bob = fresh(), fresh()
 
     async def story() -> None:
-        async with running(kafka, "b1", CONFIG) as backend, stand(kafka) as clients:
+        async with running(place, "b1", CONFIG) as backend, stand(place) as clients:
             made = await clients.ask(
                 ann, "account.create", anonymous=True, name=ann, password_hash="$argon2id$x"
             )
@@ -76,19 +76,19 @@ def test_accounts_messages_receipts_and_deletion_on_a_real_log(kafka: str) -> No
     asyncio.run(story())
 
 
-def test_successor_knows_everything_and_repeats_take_no_effect(kafka: str) -> None:
+def test_successor_knows_everything_and_repeats_take_no_effect(place: Place) -> None:
     ann, bob = fresh(), fresh()
 
     async def story() -> None:
-        async with stand_after_topics(kafka) as clients:
-            async with running(kafka, "b1", CONFIG):
+        async with stand_after_topics(place) as clients:
+            async with running(place, "b1", CONFIG):
                 await clients.open_accounts(ann, bob)
                 for number in range(12):
                     sent = await clients.send(
                         ann, "message.send", f"m{number}", to=bob, text=f"{number}"
                     )
                     await clients.result(ann, sent)
-            async with running(kafka, "b2", CONFIG) as successor:
+            async with running(place, "b2", CONFIG) as successor:
                 for number in range(12):
                     await clients.send(ann, "message.send", f"m{number}", to=bob, text=f"{number}")
                 sent = await clients.send(ann, "message.send", to=bob, text="12")
@@ -104,21 +104,21 @@ def test_successor_knows_everything_and_repeats_take_no_effect(kafka: str) -> No
 
 
 @asynccontextmanager
-async def stand_after_topics(bootstrap: str) -> AsyncIterator[Stand]:
+async def stand_after_topics(place: Place) -> AsyncIterator[Stand]:
     """The topics are made by a back end."""
-    async with running(bootstrap, "b0", CONFIG):
+    async with running(place, "b0", CONFIG):
         pass
-    async with stand(bootstrap) as one:
+    async with stand(place) as one:
         yield one
 
 
-def test_two_back_ends_share_the_partitions_and_one_takes_over(kafka: str) -> None:
+def test_two_back_ends_share_the_partitions_and_one_takes_over(place: Place) -> None:
     users = [fresh() for _ in range(6)]
 
     async def story() -> None:
-        async with stand_after_topics(kafka) as clients, running(kafka, "b1", CONFIG) as first:
+        async with stand_after_topics(place) as clients, running(place, "b1", CONFIG) as first:
             await clients.open_accounts(*users)
-            async with running(kafka, "b2", CONFIG) as second:
+            async with running(place, "b2", CONFIG) as second:
                 await poll(
                     lambda: len(first.state.partitions) == 8 and len(second.state.partitions) == 8
                 )

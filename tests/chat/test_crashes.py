@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.chat.stage import Stand
+from tests.gateway.logs import memory_only
 
 from kafkaesque.chat.backend import Backend
 from kafkaesque.chat.config import BackendConfig
@@ -34,7 +35,10 @@ from kafkaesque.model.ids import Offset, TopicPartition
 CONFIG = BackendConfig(poll_wait_ms=5, snapshot_facts=9, batch_records_max=20)
 USERS = ("ann", "bob", "cat", "dan")
 KILLS = 25
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [
+    memory_only("a death between any two calls to the log"),
+    pytest.mark.timeout(400),
+]
 
 
 class Killed(BaseException):

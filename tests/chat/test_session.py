@@ -28,8 +28,8 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform(os.environ.get("KAFKA"), tmp_path_factory.mktemp("gateway")) as running:
+def stack(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform(kafka, tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
 

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import asyncio
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.chat.stage import poll
+from tests.gateway.logs import with_log
 
 from kafkaesque.chat.live_gateways import LiveGateways
 from kafkaesque.chat.tables import NameList, Tables
-from kafkaesque.client.memory import MemoryLog
-from kafkaesque.client.ports import Record, WriterOptions
+from kafkaesque.client.ports import Log, Record, WriterOptions
 from kafkaesque.events.chat import CHAT_TOPICS
 from kafkaesque.events.gateway import GATEWAY_TOPICS, PRESENCE, Presence, encode_value
 
@@ -35,9 +33,8 @@ def test_page_of_names_is_what_a_plain_search_finds(
 
 
 def test_user_is_online_while_the_gateway_of_the_last_record_lives() -> None:
-    async def story() -> None:
-        log = MemoryLog()
-        await log.ensure_topics([*GATEWAY_TOPICS, *CHAT_TOPICS])
+    async def story(log: Log) -> None:
+        await log.admin.ensure_topics([*GATEWAY_TOPICS, *CHAT_TOPICS])
         writer = await log.open_writer(WriterOptions())
 
         async def connect(user: str, gateway: str) -> None:
@@ -58,5 +55,6 @@ def test_user_is_online_while_the_gateway_of_the_last_record_lives() -> None:
         await poll(lambda: tables.is_online("bob"))
         tables.check()
         await tables.stop()
+        await writer.close()
 
-    asyncio.run(story())
+    with_log(story)

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from tests.chat.stage import poll
 from tests.chat.world import World
+from tests.gateway.logs import records_of, with_log
 
 from kafkaesque.chat.config import BackendConfig
 from kafkaesque.chat.translator import Translator
 from kafkaesque.chat.versions import to_home
-from kafkaesque.client.memory import MemoryLog
-from kafkaesque.client.ports import Record, WriterOptions
+from kafkaesque.client.ports import Log, Record, WriterOptions
 from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
 
 
@@ -50,9 +50,8 @@ def test_homes_do_not_know_the_words_of_the_second_version() -> None:
 
 
 def test_translator_passes_commands_on_once_in_order_with_their_headers() -> None:
-    async def story() -> None:
-        log = MemoryLog()
-        await log.ensure_topics([*GATEWAY_TOPICS, command_topic("v2")])
+    async def story(log: Log) -> None:
+        await log.admin.ensure_topics([*GATEWAY_TOPICS, command_topic("v2")])
         writer = await log.open_writer(WriterOptions())
         config = BackendConfig(poll_wait_ms=10)
         translator = Translator(log, "t1", "v2", config)
@@ -64,9 +63,10 @@ def test_translator_passes_commands_on_once_in_order_with_their_headers() -> Non
         await poll(lambda: translator.counts.commands == 5)
         translator.stop()
         await task
-        passed = log.records("gw.cmd.v1")
+        await writer.close()
+        passed = await records_of(log, "gw.cmd.v1")
         assert [dict(one.headers)["id"] for one in passed] == [b"c%d" % n for n in range(5)]
         assert {one.key for one in passed} == {b"ann"}
         assert b"message.send" in (passed[0].value or b"")
 
-    asyncio.run(story())
+    with_log(story)

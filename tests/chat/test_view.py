@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaesque.chat.view import TYPING_MS, Say, View
+from kafkaesque.chat.view import FRESH_MS, TYPING_MS, Say, View
 
 NOW_MS = 1_790_000_000_000
 
@@ -37,6 +37,20 @@ def test_message_of_the_conversation_looked_at_is_read_at_once() -> None:
     says = take(view, "message.new", new("bob", 1))
     assert [say.op for say in says] == ["message.received", "message.read"]
     assert view.unread == 0
+
+
+def test_notification_calls_who_looks_elsewhere_and_is_no_second_message() -> None:
+    view = View("ann")
+    notice = {"message_id": "bob/1", "conversation_id": "x", "from": "bob", "sent_ms": NOW_MS}
+    take(view, "message.new", new("bob", 1))
+    assert take(view, "notification", notice) == []
+    assert view.notices == ["bob wrote to you"]
+    assert (len(view.threads["bob"].lines), view.unread) == (1, 1)
+    view.choose("bob")
+    take(view, "notification", notice)
+    view.choose("eve")
+    take(view, "notification", {**notice, "sent_ms": NOW_MS - FRESH_MS})
+    assert view.notices == ["bob wrote to you"]
 
 
 def test_message_seen_twice_is_shown_and_counted_once() -> None:

@@ -12,6 +12,8 @@ import pytest
 from tests.chat.platform import Platform, platform
 
 from kafkaesque.chat.web_server import policy
+from kafkaesque.edge.client import EdgeClient, Happening
+from kafkaesque.edge.client_state import Credentials
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is missing: make setup")
 CHROMIUM = shutil.which("chromium")
@@ -24,8 +26,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    with platform(os.environ.get("KAFKA"), tmp_path_factory.mktemp("gateway")) as running:
+def stack(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform(kafka, tmp_path_factory.mktemp("gateway")) as running:
         yield running
 
 
@@ -114,6 +116,78 @@ def test_two_people_talk_while_the_back_end_goes_and_comes(
     ann.sees("#lines li", "hi ann")
     bob.page.screenshot(path=shots / "bob.png")
     assert ann.wrong == bob.wrong == []
+
+
+def test_page_outlives_its_gateway_and_misses_nothing(
+    stack: Platform, browser: sync_api.Browser
+) -> None:
+    ann, bob = Person(browser, stack.page), Person(browser, stack.page)
+    ann.enter("kill-ann")
+    bob.enter("kill-bob")
+    ann.find("kill-bob")
+    ann.write("before")
+    bob.page.click('#threads li[data-name="kill-ann"]')
+    bob.sees("#lines li", "before")
+    other = stack.run(stack.start_gateway("g2"))
+    stack.run(stack.kill_gateway("g1"))
+    for person in (ann, bob):
+        person.sees("#state", "connecting")
+    ann.write("into the dark")
+    ann.sees("#lines .at[data-stage=sending]", "\u2026")
+    stack.run(write_from("kill-cat", other, "kill-bob", "you missed this"))
+    stack.run(stack.start_gateway("g1", int(stack.gateway.rpartition(":")[2])))
+    for person in (ann, bob):
+        person.sees("#state", "online")
+    bob.sees("#lines li", "into the dark")
+    ann.sees("#lines .at[data-stage=read]", "read")
+    ann.write("after")
+    bob.sees("#lines li", "after")
+    assert texts(bob) == texts(ann) == ["before", "into the dark", "after"]
+    bob.page.click('#threads li[data-name="kill-cat"]')
+    bob.sees("#lines li", "you missed this")
+    assert texts(bob) == ["you missed this"]
+    # A browser says by itself, and in red, that it could not connect.
+    assert [
+        text for text in (*ann.wrong, *bob.wrong) if "WebSocket connection to" not in text
+    ] == []
+
+
+def texts(person: Person) -> list[str]:
+    """Of the lines, without who wrote them and when."""
+    shown: list[str] = person.page.locator("#lines li").evaluate_all(
+        """lines => lines.map(line => Array.from(line.childNodes)
+            .filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data).join(""))"""
+    )
+    return shown
+
+
+async def write_from(name: str, gateway: str, to: str, text: str) -> None:
+    """By somebody at another gateway; returns when it stands in the inbox."""
+    credentials = Credentials(name=name, password="correct horse", register=True)
+    async with EdgeClient([gateway], credentials) as client:
+        command = await client.send("message.send", {"to": to, "text": text})
+        async for event in client.events():
+            if isinstance(event, Happening) and event.re == command:
+                assert event.body["ok"] is True
+                return
+
+
+def test_notification_calls_who_looks_elsewhere_and_is_no_second_message(
+    stack: Platform, browser: sync_api.Browser
+) -> None:
+    bob = Person(browser, stack.page)
+    bob.enter("told-bob")
+    stack.run(write_from("told-ann", stack.gateway, "told-bob", "hello"))
+    bob.sees("#threads .badge", "1")
+    stack.run(stack.notify("told-bob", "told-ann"))
+    # Its text stays when it is hidden after a while.
+    toast = bob.page.locator("#toast")
+    sync_api.expect(toast).to_have_text("told-ann wrote to you.", timeout=MS_MAX)
+    bob.sees("#threads .badge", "1")
+    bob.page.click('#threads li[data-name="told-ann"]')
+    bob.sees("#lines li", "hello")
+    assert texts(bob) == ["hello"]
+    assert bob.wrong == []
 
 
 def test_room_is_made_joined_and_talked_in(stack: Platform, browser: sync_api.Browser) -> None:

@@ -1,4 +1,6 @@
-"""A gateway with all that it needs, in one process: a log, an echoing back end, clients."""
+"""A gateway with all that it needs, in one process: a log, an echoing back end, clients.
+
+`run` tells a story over the log that `tests.gateway.logs` chooses."""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from typing import Any
 
 import msgspec
 import uvloop
+from tests.gateway.logs import log_of_a_test
 
 from kafkaesque.broker.system_clock import SystemClock
-from kafkaesque.client.memory import MemoryLog
-from kafkaesque.client.ports import Log, LogUnavailable, Received, Record, Subscription
+from kafkaesque.client.ports import Log, LogError, Received, Record, Subscription
 from kafkaesque.edge.client import EdgeClient, Happening, SnapshotNeeded
 from kafkaesque.edge.client_state import Credentials
 from kafkaesque.events.gateway import (
@@ -35,6 +37,8 @@ from kafkaesque.gateway.config import gateway_config
 from kafkaesque.gateway.gateway import Gateway
 
 CLOCK = SystemClock()
+SECONDS_MAX = 110.0
+"""Of a story: below what pytest gives a test, so that it is cleaned up behind it."""
 
 
 class EchoBackEnd:
@@ -54,9 +58,12 @@ class EchoBackEnd:
         while True:
             try:
                 await self._log.admin.ensure_topics(topics)
+                for topic in topics:
+                    await self._log.admin.spans(topic.name)
                 break
-            except LogUnavailable:
-                continue
+            except LogError:
+                # Slow to answer, or topics that a broker of Kafka has not heard of yet.
+                await asyncio.sleep(0.1)
         self._task = asyncio.create_task(self._run())
         return self
 
@@ -177,8 +184,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(log: Log | None = None) -> AsyncIterator[Stage]:
-    log = log or MemoryLog()
+async def stage(log: Log) -> AsyncIterator[Stage]:
     with tempfile.TemporaryDirectory() as data:
         play = Stage(log, Path(data))
         async with EchoBackEnd(log) as play.back_end:
@@ -191,9 +197,9 @@ async def stage(log: Log | None = None) -> AsyncIterator[Stage]:
                     await gateway.stop()
 
 
-def run(story: Callable[[Stage], Awaitable[None]], log: Log | None = None) -> None:
+def run(story: Callable[[Stage], Awaitable[None]]) -> None:
     async def play() -> None:
-        async with asyncio.timeout(60), stage(log) as set_up:
+        async with asyncio.timeout(SECONDS_MAX), log_of_a_test() as log, stage(log) as set_up:
             await story(set_up)
 
     # The loop that gateways run on: it reads from sockets in an order of its own.
@@ -204,7 +210,7 @@ def run(story: Callable[[Stage], Awaitable[None]], log: Log | None = None) -> No
 async def take(client: EdgeClient, count: int) -> list[Happening]:
     """The next events, which must be nothing else."""
     found: list[Happening] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for event in client.events():
             assert not isinstance(event, SnapshotNeeded), event
             found.append(event)
@@ -213,7 +219,7 @@ async def take(client: EdgeClient, count: int) -> list[Happening]:
     return found
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.005)

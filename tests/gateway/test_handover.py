@@ -55,6 +55,7 @@ def test_clients_are_handed_over_without_noticing() -> None:
         late = await on.connected("dave", address)
         assert (await late.ask("who"))["user"] == "dave"
         assert new.services.counters.handed_over == 3
+        assert old.services.counters.drained == 0
 
     run(story)
 

@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.conformance_zookeeper.opened import opened
+from tests.gateway.logs import KAFKA
 from tests.gateway.stage import EchoBackEnd, take
 
 from kafkaesque.client.kafka import KafkaLog
@@ -24,8 +26,8 @@ from kafkaesque.testing.broker_process import BrokerProcess
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """bootstrap.servers and zookeeper.connect."""
-    if "KAFKA" in os.environ:
-        yield os.environ["KAFKA"], os.environ.get("ZOOKEEPER", "")
+    if KAFKA is not None:
+        yield KAFKA, os.environ.get("ZOOKEEPER", "")
         return
     settings = {"coordination.listener": "127.0.0.1:0"}
     with BrokerProcess(tmp_path_factory.mktemp("broker"), settings) as broker:
@@ -78,7 +80,7 @@ def test_story_of_two_gateways(places: tuple[str, str], tmp_path: Path) -> None:
         async with EchoBackEnd(log), EchoBackEnd(log, "v2") as newer:
             first = await asyncio.to_thread(Process, places, tmp_path, "gw-1")
             second = await asyncio.to_thread(Process, places, tmp_path, "gw-2")
-            both = [first.address, second.address]
+            started, both = [first, second], [first.address, second.address]
             suffix = os.urandom(3).hex()
             a, b = f"alice-{suffix}", f"bob-{suffix}"
             alice = EdgeClient([first.address], new_user(a))
@@ -86,11 +88,13 @@ def test_story_of_two_gateways(places: tuple[str, str], tmp_path: Path) -> None:
             try:
                 await asyncio.gather(alice.start(), bob.start())
                 await say(alice, bob, b, "hello")
-                assert sorted(alice.welcome.targets) == sorted(both)  # type: ignore[union-attr]
+                if places[1]:
+                    assert sorted(alice.welcome.targets) == sorted(both)  # type: ignore[union-attr]
 
                 successor = await asyncio.to_thread(
                     Process, places, tmp_path, "gw-1", "--take-over"
                 )
+                started.append(successor)
                 assert await asyncio.to_thread(first.process.wait, 60) == 0
                 assert successor.address == first.address
                 await say(alice, bob, b, "after the hand-over")
@@ -102,7 +106,7 @@ def test_story_of_two_gateways(places: tuple[str, str], tmp_path: Path) -> None:
                 assert alice.counts.disconnects == 1
 
                 if places[1]:
-                    await asyncio.to_thread(set_routes, places[1])
+                    await asyncio.to_thread(set_routes, places[1], BOTH)
                     carol = EdgeClient([second.address], new_user(f"c-{suffix}"),
                                        app_version="v2")  # fmt: skip
                     await carol.start()
@@ -111,13 +115,12 @@ def test_story_of_two_gateways(places: tuple[str, str], tmp_path: Path) -> None:
                     await carol.close()
 
                 third = await asyncio.to_thread(Process, places, tmp_path, "gw-3")
+                started.append(third)
                 second.process.terminate()
                 alice.addresses.known[:] = [third.address]
                 bob.addresses.known[:] = ["ws://" + third.address]
                 await say(alice, bob, b, "after the drain")
                 assert await asyncio.to_thread(second.process.wait, 60) == 0
-                for process in (first, second, successor):
-                    process.end()
                 await alice.close()
                 await bob.close()
                 assert third.end() == 0
@@ -125,6 +128,8 @@ def test_story_of_two_gateways(places: tuple[str, str], tmp_path: Path) -> None:
             finally:
                 await alice.close()
                 await bob.close()
+                for process in started:
+                    await asyncio.to_thread(process.end)
 
     asyncio.run(asyncio.wait_for(story(), 300))
 
@@ -136,7 +141,60 @@ async def say(sender: EdgeClient, receiver: EdgeClient, name: str, text: str) ->
     await take(sender, 1)
 
 
-def set_routes(zookeeper: str) -> None:
-    table = {"v1": "gw.cmd.v1", "v2": "gw.cmd.v2", "default": "v1"}
+BOTH = {"v1": "gw.cmd.v1", "v2": "gw.cmd.v2", "default": "v1"}
+
+
+def set_routes(zookeeper: str, table: Mapping[str, str]) -> None:
     with opened(zookeeper, timeout_s=30) as client:
+        client.ensure_path(ROUTES_NODE)
         client.set(ROUTES_NODE, json.dumps(table).encode())
+
+
+async def reroute(zookeeper: str, gateway: Process, table: Mapping[str, str]) -> None:
+    """Returns when the gateway has heard of it."""
+    await asyncio.to_thread(set_routes, zookeeper, table)
+    topics = {version: topic for version, topic in table.items() if version != "default"}
+    async with httpx.AsyncClient(base_url=f"http://{gateway.facts['http']}") as http:
+        async with asyncio.timeout(60):
+            while (await http.get("/status")).json()["routes"] != topics:
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.timeout(400)
+def test_connected_clients_follow_the_routes_from_their_next_command_on(
+    places: tuple[str, str], tmp_path: Path
+) -> None:
+    if not places[1]:
+        pytest.skip("the routes stand in ZooKeeper: name one with ZOOKEEPER=host:port")
+    suffix = os.urandom(3).hex()
+
+    async def story() -> None:
+        log = KafkaLog(places[0])
+        async with EchoBackEnd(log) as older, EchoBackEnd(log, "v2") as newer:
+            await asyncio.to_thread(set_routes, places[1], {"v1": "gw.cmd.v1", "default": "v1"})
+            gateway = await asyncio.to_thread(Process, places, tmp_path, "gw-r")
+            plain = EdgeClient([gateway.address], new_user(f"plain-{suffix}"))
+            built = EdgeClient([gateway.address], new_user(f"built-{suffix}"), app_version="v1")
+            clients = (plain, built)
+            try:
+                await asyncio.gather(*(client.start() for client in clients))
+                for table, served in (
+                    (None, (older, older)),
+                    ({**BOTH, "default": "v2"}, (newer, older)),
+                    ({"v1": "gw.cmd.v2", "v2": "gw.cmd.v2", "default": "v1"}, (newer, newer)),
+                    (BOTH, (older, older)),
+                ):
+                    if table is not None:
+                        await reroute(places[1], gateway, table)
+                    for client, back_end in zip(clients, served, strict=True):
+                        command = await client.send("echo")
+                        assert [event.re for event in await take(client, 1)] == [command]
+                        assert command in {headers.id for _, headers, _, _ in back_end.commands}
+                assert [client.counts.disconnects for client in clients] == [0, 0]
+                assert [client.counts.connects for client in clients] == [1, 1]
+            finally:
+                for client in clients:
+                    await client.close()
+                await asyncio.to_thread(gateway.end)
+
+    asyncio.run(asyncio.wait_for(story(), 300))

@@ -1,14 +1,16 @@
-"""Clients, gateway and back end together, over the log in memory: what each message does."""
+"""Clients, gateway and back end together, over the log of `logs`: what each message does."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
-from tests.gateway.stage import Stage, run, take, until
+from tests.gateway.logs import memory_only, records_of, trim
+from tests.gateway.stage import EchoBackEnd, Stage, run, take, until
 
 from kafkaesque.client.memory import MemoryLog
-from kafkaesque.client.ports import Record
+from kafkaesque.client.ports import DeliveryFailed, Record
 from kafkaesque.edge.client import ClientClosed, EdgeClient, RequestFailed, SnapshotNeeded
 from kafkaesque.edge.client_state import Credentials
 from kafkaesque.edge.codec import Encoding
@@ -24,15 +26,33 @@ from kafkaesque.events.gateway import (
     partition_of,
     raw,
 )
+from kafkaesque.gateway.routes import parse_routes
 from kafkaesque.model.ids import Offset, TopicPartition
 
 
 async def events_for(on: Stage, user: str, count: int, size: int = 1) -> None:
     writer = await on.log.open_writer()
-    await writer.send(
-        Record(INBOX.name, user.encode(), encode_value(Event("n", raw({"n": n, "x": "y" * size}))))
-        for n in range(count)
-    )
+    try:
+        await writer.send(
+            Record(
+                INBOX.name, user.encode(), encode_value(Event("n", raw({"n": n, "x": "y" * size})))
+            )
+            for n in range(count)
+        )
+    finally:
+        await writer.close()
+
+
+async def presence_until(on: Stage, fits: Callable[[bytes | None], bool]) -> bytes | None:
+    """The newest record of alice's presence, once it is as wanted; empty if there is none."""
+    while True:
+        found = [
+            one.value for one in await records_of(on.log, PRESENCE.name) if one.key == b"alice"
+        ]
+        newest = found[-1] if found else b""
+        if fits(newest):
+            return newest
+        await asyncio.sleep(0.01)
 
 
 def numbers(events: list[object]) -> list[int]:
@@ -130,8 +150,6 @@ def test_first_login_can_ask_for_all_that_there_is() -> None:
 
 
 def test_position_that_the_log_no_longer_has_is_told_plainly() -> None:
-    log = MemoryLog()
-
     async def story(on: Stage) -> None:
         await on.gateway()
         alice = await on.connected("alice")
@@ -139,7 +157,7 @@ def test_position_that_the_log_no_longer_has_is_told_plainly() -> None:
         first = (await take(alice, 3))[0].position
         await alice.close()
         place = TopicPartition(INBOX.name, partition_of("alice", INBOX.partitions))
-        log.trim(place, Offset(2))
+        await trim(on.log, place, Offset(2))
         # Another gateway: this one still knows the log's old beginning, and finds out by reading.
         for name in ("gw-2", None):
             gateway = on.gateways[0] if name is None else await on.gateway(name)
@@ -150,7 +168,7 @@ def test_position_that_the_log_no_longer_has_is_told_plainly() -> None:
             assert len(await take(alice, 1)) == 1
             await alice.close()
 
-    run(story, log)
+    run(story)
 
 
 @pytest.mark.parametrize(
@@ -359,50 +377,38 @@ def test_user_has_so_many_connections_and_no_more() -> None:
 
 
 def test_presence_follows_the_last_connection() -> None:
-    log = MemoryLog()
-
     async def story(on: Stage) -> None:
         await on.gateway()
 
-        def newest() -> bytes | None:
-            found = [r for r in log.records(PRESENCE.name) if r.key == b"alice"]
-            return found[-1].value if found else b""
-
         one, two = await on.connected("alice"), await on.connected("alice")
-        await until(lambda: b'"connections":2' in (newest() or b""))
-        assert decode_presence(newest() or b"").gateway == "gw-1"
+        newest = await presence_until(on, lambda value: b'"connections":2' in (value or b""))
+        assert decode_presence(newest or b"").gateway == "gw-1"
         await one.close()
-        await until(lambda: b'"connections":1' in (newest() or b""))
+        await presence_until(on, lambda value: b'"connections":1' in (value or b""))
         await two.close()
-        await until(lambda: newest() is None)
+        await presence_until(on, lambda value: value is None)
 
-    run(story, log)
+    run(story)
 
 
 def test_user_on_two_gateways_is_present_until_both_connections_went() -> None:
-    log = MemoryLog()
-
     async def story(on: Stage) -> None:
         first, second = await on.gateway("gw-1"), await on.gateway("gw-2")
         one = await on.connected("alice", first.address)
         two = await on.connected("alice", second.address)
-
-        def newest() -> bytes | None:
-            return [r.value for r in log.records(PRESENCE.name) if r.key == b"alice"][-1]
-
-        await until(lambda: b"gw-2" in (newest() or b""))
+        await presence_until(on, lambda value: b"gw-2" in (value or b""))
         await two.close()
-        await until(lambda: b"gw-1" in (newest() or b""))
+        await presence_until(on, lambda value: b"gw-1" in (value or b""))
         await one.close()
-        await until(lambda: newest() is None)
+        await presence_until(on, lambda value: value is None)
 
-    run(story, log)
+    run(story)
 
 
 def test_drain_sends_clients_to_other_gateways_and_nothing_is_missed() -> None:
     async def story(on: Stage) -> None:
-        first = await on.gateway("gw-1", drain_interval_ms="10", drain_grace_ms="2000")
-        second = await on.gateway("gw-2")
+        pace = {"drain_interval_ms": "10", "drain_grace_ms": "60000"}
+        first, second = await on.gateway("gw-1", **pace), await on.gateway("gw-2", **pace)
         alice = await on.connected("alice", first.address, second.address)
         home = first if len(first.doors.connections) else second
         assert home.not_ready() is None
@@ -412,18 +418,19 @@ def test_drain_sends_clients_to_other_gateways_and_nothing_is_missed() -> None:
         await draining
         assert numbers(list(await take(alice, 10))) == list(range(10))
         assert home.services.counters.closes["going-away"] == 0
+        assert home.services.counters.drained == 1
+        assert [gateway.services.counters.handed_over for gateway in (first, second)] == [0, 0]
 
     run(story)
 
 
+@memory_only("a log that fails on cue")
 def test_log_that_fails_is_an_error_that_may_be_repeated_and_takes_effect_once() -> None:
-    from kafkaesque.client.ports import DeliveryFailed
-
-    log = MemoryLog()
-
     async def story(on: Stage) -> None:
         await on.gateway()
         alice = await on.connected("alice")
+        log = on.log
+        assert isinstance(log, MemoryLog)
         log.failure = DeliveryFailed("on cue")
         sending = asyncio.create_task(alice.send("echo", {"n": 1}))
         await until(lambda: on.gateways[0].services.counters.command_failures > 0)
@@ -432,14 +439,10 @@ def test_log_that_fails_is_an_error_that_may_be_repeated_and_takes_effect_once()
         [event] = await take(alice, 1)
         assert event.re == command
 
-    run(story, log)
+    run(story)
 
 
 def test_unknown_version_is_refused_and_a_known_one_has_its_own_back_ends() -> None:
-    from tests.gateway.stage import EchoBackEnd
-
-    from kafkaesque.gateway.routes import parse_routes
-
     async def story(on: Stage) -> None:
         gateway = await on.gateway()
         alice = await on.connected("alice", app_version="v2")

@@ -17,6 +17,9 @@ class Counters:
     accepted: int = 0
     welcomed: int = 0
     handed_over: int = 0
+    """Connections taken over from the process before this one, at a planned restart."""
+    drained: int = 0
+    """Connections told to go to another gateway, because this one stops."""
     commands: int = 0
     command_failures: int = 0
     asks: int = 0
@@ -44,7 +47,7 @@ class Counters:
 
 
 _SINGLE = (
-    "accepted", "welcomed", "handed_over", "commands", "command_failures", "asks", "ask_timeouts",
+    "accepted", "welcomed", "handed_over", "drained", "commands", "command_failures", "asks", "ask_timeouts",
     "events", "events_malformed", "resumes", "resumes_refused", "events_replayed", "rate_limited",
 )  # fmt: skip
 

@@ -8,11 +8,12 @@ import logging
 import random
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kafkaesque.client.ports import Log, LogUnavailable
+from kafkaesque.client.ports import Log, LogError
 from kafkaesque.edge.codes import CloseCode
 from kafkaesque.edge.messages import GoAway
 from kafkaesque.events.gateway import (
@@ -47,7 +48,8 @@ from kafkaesque.model.errors import InvalidConfig, check
 logger = logging.getLogger(__name__)
 
 ASKS_MAX = 20_000
-START_ATTEMPTS = 4
+START_SECONDS_MAX = 60.0
+START_RETRY_SECONDS = 0.2
 LAST_WORDS_SECONDS = 0.5
 OWN_KEY_NAME = "gateway.key"
 
@@ -242,6 +244,7 @@ class Gateway:
         count = self.services.inbox.partition_count
         partition = partition_of(client.session.user.name, count)
         client.send(GoAway(after_ms, self._coordination.targets(partition, without_self=True)))
+        self.services.counters.drained += 1
 
     def _stop_listening(self) -> None:
         if self._server is not None:
@@ -329,14 +332,18 @@ class Gateway:
 
 
 async def _patiently(step: Callable[[], Awaitable[object]]) -> None:
-    """A log that is slow to answer while everything starts at once is given time."""
-    for _ in range(START_ATTEMPTS - 1):
+    """A log that is slow to answer while everything starts at once is given time. So is one that does
+    not know a topic which it has just made: brokers of Kafka hear of it after their controller."""
+    deadline_s = time.monotonic() + START_SECONDS_MAX
+    while True:
         try:
             await step()
             return
-        except LogUnavailable as error:
+        except LogError as error:
+            if time.monotonic() >= deadline_s:
+                raise
             logger.warning("trying again: %s", error)
-    await step()
+        await asyncio.sleep(START_RETRY_SECONDS)
 
 
 def _tls(config: GatewayConfig) -> ssl.SSLContext | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import logging
 import os
 import urllib.request
@@ -27,6 +28,14 @@ FETCH_SECONDS_MAX = 5.0
 JWKS_SIZE_BYTES_MAX = 256 * 1024
 REFRESH_SECONDS_MIN = 10.0
 """Tokens that name keys of their own invention must not make us fetch all the time."""
+_NO_KEY_SET = (
+    OSError,
+    http.client.HTTPException,
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+    TokenRefused,
+)
+"""What comes of asking for one in vain."""
 
 
 def load_secret(path: Path) -> bytes:
@@ -89,7 +98,7 @@ class Keys:
             try:
                 data = await asyncio.to_thread(_fetch, self._where)
                 self._tokens.key_set = KeySet.parse(msgspec.json.decode(data, type=dict))
-            except (OSError, msgspec.DecodeError, UnicodeDecodeError, TokenRefused) as error:
+            except _NO_KEY_SET as error:
                 logger.warning("no key set from %s: %s", self._where, error)
                 return False
             return True

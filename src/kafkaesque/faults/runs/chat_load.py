@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import click
 import jwt
+import msgspec
 
 from kafkaesque.edge.client import (
     ClientClosed,
@@ -36,6 +37,8 @@ _CONNECTING: Final = 50
 """Connections begun at once; a storm is another run's matter."""
 _RECEIPTS_EVERY_S: Final = 5.0
 _DRAIN_S: Final = 90.0
+_SAYING: Final = {"v2": "say"}
+"""What a version calls `message.send`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class LoadSettings:
     seed: int = 1
     receipts: bool = True
     prefix: str = "c"
+    versions: tuple[str, ...] = ("",)
+    """Of the application, dealt out in turn; empty is whatever the routes call the default."""
 
 
 @dataclass(slots=True)
@@ -91,9 +96,12 @@ class Talker:
         # Every other client begins at every other gateway; after that it goes where it can.
         gateways = [*settings.gateways]
         turn = number // 2 % len(gateways)
+        version = settings.versions[number % len(settings.versions)]
+        self._saying = _SAYING.get(version, "message.send")
         self.client = EdgeClient(
             gateways[turn:] + gateways[:turn],
             Credentials(token=token),
+            app_version=version,
             on_state=self._state_changed,
         )
         self._gone_s: float | None = None
@@ -133,7 +141,7 @@ class Talker:
         text = f"{number} {time.monotonic_ns()}"
         try:
             command_id = await self.client.send(
-                "message.send", {"to": self.peer, "text": text}, id=f"m{number}"
+                self._saying, {"to": self.peer, "text": text}, id=f"m{number}"
             )
         except (RequestFailed, ClientClosed) as failed:
             self._tally.failures.append(str(failed))
@@ -286,5 +294,4 @@ async def _main(settings: LoadSettings) -> None:
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    asyncio.run(_main(LoadSettings(**{**given, "gateways": tuple(given["gateways"])})))
+    asyncio.run(_main(msgspec.json.decode(sys.argv[1], type=LoadSettings)))

@@ -47,8 +47,9 @@ class LoadProcess(ServiceProcess):
     def __init__(self, settings: LoadSettings, directory: Path) -> None:
         command = [sys.executable, "-m", "kafkaesque.faults.runs.chat_load"]
         super().__init__(
-            "load", [*command, json.dumps(asdict(settings))], directory, ready_s=READY_S
-        )
+            f"load-{settings.prefix}", [*command, json.dumps(asdict(settings))], directory,
+            ready_s=READY_S,
+        )  # fmt: skip
 
     def finish(self, seconds: float) -> dict[str, Any]:
         """Stop talking, and wait for what is under way."""

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -27,8 +27,6 @@ from kafkaesque.faults.stage import FaultRun, RunOptions, Stage
 from kafkaesque.faults.workload import WorkloadSettings
 from kafkaesque.testing.cluster_layout import ReservedPorts
 
-CLIENTS: Final = int(os.environ.get("KAFKAESQUE_CHAT_CLIENTS", "1000"))
-MESSAGES_PER_S: Final = float(os.environ.get("KAFKAESQUE_CHAT_RATE", "100"))
 BACKENDS: Final = 2
 GATEWAYS: Final = 2
 _FINISH_S: Final = 300.0
@@ -36,7 +34,7 @@ _ZEROS: Final = ("lost", "twice", "reordered", "results_missing", "results_twice
 
 
 class ChatRun(FaultRun):
-    """`backends`, `gateways` and `load` are there from `begin` on."""
+    """`backends`, `gateways` and a load are there from `begin` on."""
 
     keeps_connections: bool = True
     """Whether the run promises that no client is disconnected."""
@@ -47,7 +45,10 @@ class ChatRun(FaultRun):
         self.directory = Path()
         self.backends: list[ServiceProcess] = []
         self.gateways: list[ServiceProcess] = []
-        self.load: LoadProcess | None = None
+        self.loads: list[LoadProcess] = []
+        self.clients = int(os.environ.get("KAFKAESQUE_CHAT_CLIENTS", "1000"))
+        self.messages_per_s = float(os.environ.get("KAFKAESQUE_CHAT_RATE", "100"))
+        self._secret = secrets.token_hex(32)
         self._faults_ns: list[int] = []
         self._ports: ReservedPorts | None = None
 
@@ -74,8 +75,7 @@ class ChatRun(FaultRun):
     def begin(self, stage: Stage) -> None:
         self.directory = stage.target.data(0).parent
         bootstrap = stage.target.bootstrap_servers
-        secret = secrets.token_hex(32)
-        (self.directory / "jwt.key").write_text(secret)
+        (self.directory / "jwt.key").write_text(self._secret)
         self._ports = ReservedPorts(GATEWAYS)
         self.backends = [
             backend_process(bootstrap, name, self.directory, *self.backend_settings(name))
@@ -92,15 +92,28 @@ class ChatRun(FaultRun):
             service.launch()
         for service in (*self.backends, *self.gateways):
             service.wait_ready()
-        addresses = tuple(f"127.0.0.1:{port}" for port in self._ports.numbers)
-        self.load = LoadProcess(
-            LoadSettings(
-                addresses, secret, CLIENTS, MESSAGES_PER_S, stage.random.randrange(1 << 30)
-            ),
-            self.directory,
+        self.begin_load(stage)
+
+    def begin_load(self, stage: Stage) -> None:
+        self.start_load(stage, self.clients)
+
+    def start_load(
+        self, stage: Stage, clients: int, prefix: str = "c", versions: tuple[str, ...] = ("",)
+    ) -> None:
+        """Returns when all of these clients are connected."""
+        ports = () if self._ports is None else self._ports.numbers
+        settings = LoadSettings(
+            tuple(f"127.0.0.1:{port}" for port in ports),
+            self._secret,
+            clients,
+            self.messages_per_s * clients / self.clients,
+            stage.random.randrange(1 << 30),
+            prefix=prefix,
+            versions=versions,
         )
-        self.load.start()
-        stage.say(f"{CLIENTS} clients are connected")
+        self.loads.append(LoadProcess(settings, self.directory))
+        self.loads[-1].start()
+        stage.say(f"{clients} clients are connected")
 
     def note_fault(self, stage: Stage, text: str) -> None:
         self._faults_ns.append(time.monotonic_ns())
@@ -109,12 +122,10 @@ class ChatRun(FaultRun):
     # -- at the end -------------------------------------------------------------------------------
 
     def complaints(self, stage: Stage) -> list[str]:
-        if self.load is None:
-            return ["no load was run"]
         try:
-            tally = self.load.finish(_FINISH_S)
+            tally = _sum_of([load.finish(_FINISH_S) for load in self.loads])
         finally:
-            for service in (*self.gateways, *self.backends, self.load):
+            for service in (*self.gateways, *self.backends, *self.loads):
                 service.kill()
             if self._ports is not None:
                 self._ports.close()
@@ -138,8 +149,8 @@ class ChatRun(FaultRun):
         latencies = [took for _, took in deliveries]
         stalls = self._stalls_ms(deliveries)
         stage.notes |= {
-            "clients": CLIENTS,
-            "messages_per_s_wanted": MESSAGES_PER_S,
+            "clients": self.clients,
+            "messages_per_s_wanted": self.messages_per_s,
             **{f"messages_{name}": tally[name] for name in ("acknowledged", "received", "lost")},
             **{name: tally[name] for name in ("twice", "reordered", "refused", "disconnects")},
             **{name: tally[name] for name in ("results_missing", "results_twice", "resumed")},
@@ -161,3 +172,12 @@ class ChatRun(FaultRun):
             hit = [took for sent, took in deliveries if sent + took * 1e6 >= begun and sent < ended]
             stalls.append(max(hit, default=0.0))
         return stalls
+
+
+def _sum_of(tallies: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Numbers are added, lists are put together."""
+    total = dict(tallies[0])
+    for tally in tallies[1:]:
+        for name, value in tally.items():
+            total[name] += value
+    return total
