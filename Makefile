@@ -8,7 +8,7 @@ STAMP := $(VENV)/.setup-done
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup clients up check format lint types imports unit test conformance apache-kafka \
+.PHONY: help setup clients up check format lint types imports unit test conformance conformance-cluster conformance-services pipeline-slow kazoo-suite apache-kafka \
         zookeeper fuzz sim bench faults site lock clean
 
 help: ## List the targets
@@ -70,6 +70,9 @@ conformance-cluster: setup clients ## Real clients against three brokers of ours
 
 conformance-services: setup clients ## Gateway and chat against KAFKA=host:port
 	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/gateway tests/chat tests/edge -q -n $(WORKERS) --dist loadfile
+
+pipeline-slow: setup ## What of the pipeline takes minutes: kills, a Spark cluster, Apache Kafka
+	$(BIN)/python -m pytest tests/pipeline -m slow_spark -q --durations=0
 
 apache-kafka: setup ## Run a real Apache Kafka from Maven artefacts on PORT (19092), for conformance
 	$(BIN)/python -m kafkaesque.testing.apache_kafka --port $(or $(PORT),19092) \

@@ -22,9 +22,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkaesque.pipeline.driver_kill import POINTS, RANDOM, KillSettings, run_kills
-from kafkaesque.pipeline.killed_driver import SINKS
+from kafkaesque.pipeline.killed_driver import ARCHIVE, SINKS
 
-pytestmark = [pytest.mark.slow_spark, pytest.mark.timeout(3600)]
+pytestmark = pytest.mark.timeout(3600)
 
 
 def fill(bootstrap: str, count: int) -> None:
@@ -47,6 +47,18 @@ def settings(broker: BrokerProcess, data: Path, **more: object) -> KillSettings:
     return KillSettings(broker.bootstrap_servers, "t", data, **more)  # type: ignore[arg-type]
 
 
+def test_driver_killed_in_its_first_batch_leaves_the_table_whole(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
+    """Files are written, no commit names them, and Spark asks the source anew where it began."""
+    fill(broker_process.bootstrap_servers, 600)
+    wanted = settings(broker_process, tmp_path / "p", rows_max=200, sinks=(ARCHIVE,))
+    report = run_kills(wanted, ["before-commit"], random.Random(1))
+    assert [(sink.rows, sink.missing, sink.doubled) for sink in report.sinks] == [(600, 0, 0)]
+    assert wanted.places.checkpoint(ARCHIVE).joinpath("commits", "0").exists()
+
+
+@pytest.mark.slow_spark
 def test_kill_at_each_point_around_a_commit_loses_and_doubles_nothing_in_any_sink(
     broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -58,6 +70,7 @@ def test_kill_at_each_point_around_a_commit_loses_and_doubles_nothing_in_any_sin
     assert all(sink.is_whole and sink.rows == 6000 for sink in report.sinks), report
 
 
+@pytest.mark.slow_spark
 def test_kill_at_random_moments_loses_and_doubles_nothing(
     broker_process: BrokerProcess, tmp_path: Path
 ) -> None:

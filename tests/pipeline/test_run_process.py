@@ -19,9 +19,12 @@ pytest.importorskip(
     "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from kafkaesque.testing.broker_process import BrokerProcess
 
-pytestmark = [pytest.mark.slow_spark, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 WAIT_S = 300.0
@@ -45,7 +48,10 @@ def started(log: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], d
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def fetch(facts: dict[str, str], path: str) -> str:
@@ -60,6 +66,32 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.2)
 
 
+def test_archive_as_a_process_reads_what_is_there_and_ends(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    data = tmp_path / "pipeline"
+    with BrokerProcess(tmp_path / "broker") as broker:
+        bootstrap = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", 2)])["t"].result()
+        producer = Producer({"bootstrap.servers": bootstrap})
+        try:
+            for number in range(100):
+                producer.produce("t", b"%d" % number, partition=number % 2)
+            assert producer.flush(60) == 0
+        finally:
+            producer.close()
+        words = ("pipeline", "run", "archive", "--once", "-b", bootstrap, "--data", str(data),
+                 "--master", "local[2]", "--set", "archive.topics=t")  # fmt: skip
+        with started(tmp_path / "log", *words) as (process, facts):
+            assert facts["queries"] == "archive"
+            assert process.wait(WAIT_S) == 0, (tmp_path / "log").read_text()
+    rows = DeltaTable(data / "tables" / "archive").to_pyarrow_table(columns=["partition", "offset"])
+    found = sorted((row["partition"], row["offset"]) for row in rows.to_pylist())
+    assert found == [(index, offset) for index in range(2) for offset in range(50)]
+
+
+@pytest.mark.slow_spark
 def test_light_set_starts_on_a_fresh_broker_is_seen_and_stops_in_order(tmp_path: Path) -> None:
     data = tmp_path / "pipeline"
     with BrokerProcess(tmp_path / "broker") as broker:

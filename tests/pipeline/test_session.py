@@ -42,6 +42,14 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     assert configuration(settings, [])["spark.sql.shuffle.partitions"] == "77"
 
 
+def test_only_a_brief_session_gives_up_on_the_slow_compiler(tmp_path: Path) -> None:
+    def options(**more: bool) -> str:
+        chosen = configuration(SessionSettings(tmp_path, **more), [])  # type: ignore[arg-type]
+        return chosen["spark.driver.extraJavaOptions"]
+
+    assert options(is_brief=True) == f"{options()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
 def test_driver_of_a_remote_master_is_reachable_by_its_workers(tmp_path: Path) -> None:
     remote = configuration(SessionSettings(tmp_path, master="spark://far:7077"), [])
     assert "spark.driver.host" not in remote

@@ -57,14 +57,15 @@ def _die() -> None:
 
 
 def queries(wanted: Sequence[str], point: str, relay_topic: str) -> list[Query]:
-    """Those of `wanted` that are foreachBatch queries, armed with `point`."""
+    """Those of `wanted` that are foreachBatch queries, the one that is armed with `point` first: it
+    need not wait until the sources of the others have started."""
     made: dict[str, Callable[[], Query]] = {
         ARCHIVE: _archive,
         LETTERS: _letters,
         RELAY: lambda: _relay(relay_topic),
     }
     found = []
-    for name in wanted:
+    for name in sorted(wanted, key=lambda name: SELF_POINTS.get(point) != name):
         if name in made:
             query = made[name]()
             armed = SELF_POINTS.get(point) == name
@@ -221,6 +222,8 @@ def main(
         places.scratch,
         master=master,
         shuffle_partitions=2,
+        with_jars=engine != "python",
+        is_brief=True,
         extra={"spark.executor.memory": "512m"},
     )
     kafka = {"bootstrap.servers": bootstrap}

@@ -37,6 +37,7 @@ _WORKER_MEMORY = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
 }
+_BRIEF_JAVA = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -58,6 +59,9 @@ class SessionSettings:
     local_checkpoints: bool = True
     """Checkpoints lie on a local disk: saves forks of `readlink` and `chmod` in each
     batch. Off for any other file system, whose rename may need Spark's own manager."""
+    is_brief: bool = False
+    """It runs for minutes at most: the JVM compiles with its quick compiler only and collects garbage
+    with its simplest collector, which makes a start cheaper and a long run slower."""
     ui_port: int | None = None
     extra: Mapping[str, str] = field(default_factory=dict)
 
@@ -161,7 +165,8 @@ def configuration(settings: SessionSettings, jar_paths: Sequence[Path]) -> dict[
         "spark.ui.showConsoleProgress": "false",
         # Spark looks for an interruption in a Python error by a pattern that recurses for each
         # character (StreamExecution.PROXY_ERROR): a long traceback overflows the usual stack.
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING} -Xss4m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING} -Xss4m"
+        + (_BRIEF_JAVA if settings.is_brief else ""),
         # A batch that found no data must not write two files and a state of every partition.
         "spark.sql.streaming.noDataMicroBatches.enabled": "true",
         # Client properties are options of a source, and options stand in plans.

@@ -50,7 +50,8 @@ def check_sinks(
 ) -> list[SinkReport]:
     """Of every sink named; each began at the beginning of the log, or where its checkpoint says."""
     places = Places(data)
-    read = ReadSettings(read_cluster({"bootstrap.servers": bootstrap}), with_headers=True)
+    cluster = read_cluster({"bootstrap.servers": bootstrap})
+    read = ReadSettings(cluster, with_headers=True, committed_only=True)
     in_log = list(_log_places(read, pattern))
     found: Mapping[str, Callable[[], list[Place]]] = {
         ARCHIVE: lambda: _delta_places(places.table("archive")),
@@ -106,7 +107,7 @@ def _records(
     """Where each record stands, its value and headers."""
     known = list(cluster.topology(topics).leaders)
     starts = cluster.list_offsets(dict.fromkeys(known, EARLIEST))
-    ends = cluster.list_offsets(dict.fromkeys(known, LATEST))
+    ends = cluster.list_offsets(dict.fromkeys(known, LATEST), committed_only=True)
     for topic, partition in known:
         start, end = starts[topic, partition], ends[topic, partition]
         for batch in read_range(Range(topic, partition, start, end), read):

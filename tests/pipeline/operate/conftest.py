@@ -29,7 +29,8 @@ def bench(spark, broker, topic, tmp_path: Path) -> SimpleNamespace:
         return found if found.is_pattern else replace(found, topics=topic)
 
     def run(*names: str) -> None:
-        supervisor = Supervisor(context, Trigger(once=True), Metrics())
+        # Spark gives a Python process ten seconds to start; on a busy machine one needs more.
+        supervisor = Supervisor(context, Trigger(once=True, restarts_max=5), Metrics())
         outcomes = supervisor.run([query(name) for name in names])
         assert [outcome.failure for outcome in outcomes] == [None] * len(names)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from confluent_kafka import Producer
+
 from kafkaesque.events.envelope import encode
 from kafkaesque.events.social import Post, PostDeleted, post_envelope
 
@@ -40,3 +42,22 @@ def table(bench: SimpleNamespace, name: str) -> Any:
 
 def ids(frame: Any) -> list[str]:
     return sorted(row["id"] for row in frame.select("id").collect())
+
+
+def transactions(bootstrap: str, topic: str, *, commits: str) -> None:
+    """A transaction of three records in partition 0 for each letter: c is committed, a aborted."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0})
+    try:
+        producer.init_transactions(60)
+        for number, letter in enumerate(commits):
+            producer.begin_transaction()
+            for row in range(3):
+                value = f"{letter}{number} {row}".encode()
+                producer.produce(topic, value, partition=0, timestamp=NOON_MS)
+            assert producer.flush(60) == 0
+            if letter == "c":
+                producer.commit_transaction(60)
+            else:
+                producer.abort_transaction(60)
+    finally:
+        producer.close()

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkaesque.pipeline.errors import CheckpointInUse, CheckpointLost
 
-from .stage import MINUTE_MS, NOON_MS, deletion, ids, post, table
+from .stage import MINUTE_MS, NOON_MS, deletion, ids, post, table, transactions
 
 
 def test_posts_arrive_once_repeats_and_deletions_and_rubbish_included(
@@ -28,6 +28,24 @@ def test_posts_arrive_once_repeats_and_deletions_and_rubbish_included(
     letters = table(bench, "posts_dead").collect()
     assert [(row["partition"], row["reason"]) for row in letters] == [(0, "not JSON of an event")]
     assert bytes(letters[0]["value"]) == b"rubbish"
+
+
+@pytest.mark.parametrize("engine", ["python", "jvm"])
+def test_aborted_records_come_into_no_table(bench, broker, request, engine: str) -> None:
+    from dataclasses import replace
+
+    from kafkaesque.pipeline.operate.progress import Metrics
+    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
+
+    if engine == "jvm":
+        request.getfixturevalue("connector")
+    transactions(broker.bootstrap_servers, bench.topic, commits="cac")
+    context = replace(bench.context, engine=engine)
+    supervisor = Supervisor(context, Trigger(once=True, restarts_max=5), Metrics())
+    (outcome,) = supervisor.run([bench.query("archive")])
+    assert outcome.failure is None
+    values = sorted(bytes(row["value"]) for row in table(bench, "archive").collect())
+    assert values == [b"c0 0", b"c0 1", b"c0 2", b"c2 0", b"c2 1", b"c2 2"]
 
 
 def committed(broker, group: str, topic: str) -> dict[int, int]:
@@ -183,83 +201,6 @@ def test_replay_gives_what_the_live_query_gave(bench, produce) -> None:
     assert side.rows()["posts"] == 8
     swap(side, bench.context)
     assert ids(table(bench, "posts")) == live
-
-
-def test_quality_finds_the_archive_whole_and_then_a_row_missing(bench, produce, broker) -> None:
-    from datetime import UTC, datetime
-
-    from deltalake import DeltaTable
-
-    from kafkaesque.pipeline.operate.reports import quality
-
-    produce(bench.topic, [post(i) for i in range(6)])
-    bench.run("archive")
-    now = datetime(2026, 11, 16, tzinfo=UTC)
-    report = quality(bench.context, now)
-    assert report.alerts == []
-    assert [(row["partition"], row["rows"], row["verdict"]) for row in report.rows] == [
-        (0, 3, "ok"),
-        (1, 3, "ok"),
-    ]
-    DeltaTable(bench.context.table("archive")).delete("partition = 0 AND offset = 1")
-    report = quality(bench.context, now)
-    assert [(row["partition"], row["verdict"]) for row in report.alerts] == [
-        (0, "rows are missing")
-    ]
-    kept = table(bench, "quality")
-    assert kept.where("verdict = 'rows are missing'").count() == 1
-    alerts = [json.loads(item.value()) for item in read_all(bench, broker) if item.key()]
-    assert [(item["alert"], item["partition"], item["lost"]) for item in alerts] == [
-        ("quality", 0, 1)
-    ]
-
-
-def read_all(bench: Any, broker: Any) -> list[Any]:
-    """Every record of the test's topic, which is its alerts topic too."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "reader",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "fetch.queue.backoff.ms": 1,
-        }
-    )
-    consumer.subscribe([bench.topic])
-    found, ended = [], 0
-    while ended < 2:
-        for message in consumer.consume(100, 1.0):
-            if message.error() is not None:
-                ended += 1
-            else:
-                found.append(message)
-    consumer.close()
-    return found
-
-
-def test_upkeep_merges_small_files_and_deletes_what_is_too_old(bench, produce) -> None:
-    from dataclasses import replace
-    from datetime import UTC, datetime
-
-    from kafkaesque.pipeline.operate.context import Knobs
-    from kafkaesque.pipeline.operate.reports import upkeep
-
-    day_ms = 24 * 60 * MINUTE_MS
-    for day in range(3):
-        for _ in range(2):
-            at_ms = NOON_MS + day * day_ms
-            rows = [{**post(number), "timestamp": at_ms} for number in (0, 1)]
-            produce(bench.topic, rows)
-            bench.run("archive")
-    now = datetime.fromtimestamp((NOON_MS + 3 * day_ms) / 1000, tz=UTC)
-    knobs = Knobs(archive_keep_days=2, archive_pattern=bench.topic)
-    report = upkeep(replace(bench.context, knobs=knobs), now)
-    (row,) = [row for row in report.rows if row["table"] == "archive"]
-    assert row["rows_expired"] == 4
-    assert row["files_after"] == 2 < row["files_before"]
-    assert table(bench, "archive").count() == 8
-    bench.run("archive")
-    assert table(bench, "archive").count() == 8
 
 
 def test_chat_backlog_is_told_as_of_now(bench, produce) -> None:

@@ -161,6 +161,41 @@ def test_partitions_added_between_runs_are_read_from_their_beginning(
     assert places(spark, tmp_path / "t") == [(0, 0), (2, 0), (2, 1), (2, 2)]
 
 
+@engines
+def test_partitions_added_while_a_query_runs_are_read_from_their_beginning(
+    spark, topic, produce, options, tmp_path, broker, engine
+) -> None:
+    produce(topic, [{"value": b"x", "partition": 0}])
+    frame = read_stream(spark, options(topic), checkpoint=tmp_path / "c", engine=engine)
+    seen: set[tuple[int, int]] = set()
+
+    def collect(rows, _number: int) -> None:
+        seen.update((row["partition"], row["offset"]) for row in rows.collect())
+
+    query = (
+        frame.select("partition", "offset")
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    try:
+        await_rows(query, seen, 1)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result()
+        produce(topic, [{"value": b"y", "partition": index} for index in (2, 0, 2)])
+        await_rows(query, seen, 4)
+    finally:
+        query.stop()
+    assert seen == {(0, 0), (0, 1), (2, 0), (2, 1)}
+
+
+def await_rows(query, seen: set, count: int) -> None:
+    """The test's own time limit ends it; a query that has failed says why."""
+    while len(seen) < count:
+        # Returns at once, or raises, where the query has ended.
+        assert not query.awaitTermination(1), "the query has ended"
+
+
 def recreate(broker, topic: str) -> None:
     broker.delete_topics([topic])
     broker.create_topic(topic, 2)

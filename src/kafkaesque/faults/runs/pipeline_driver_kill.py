@@ -91,6 +91,12 @@ class Run(FaultRun):
             return [f"the last driver failed: {error}"]
         stage.notes |= {"rows_missing": report.missing, "rows_doubled": report.doubled}
         for sink in report.sinks:
+            # A batch that was cut off is sent to the topic again under the same identity: these
+            # records are there, and a reader drops them by their headers before it counts.
+            stage.say(
+                f"sink {sink.sink}: {sink.rows} rows, {sink.missing} missing, {sink.doubled} doubled"
+                + (f"; {sink.repeats} repeats dropped by their headers" if sink.repeats else "")
+            )
             stage.notes[f"rows_in_{sink.sink}"] = sink.rows
             stage.count("topic_repeats_dropped", sink.repeats)
         return [

@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError
 
 from kafkaesque.pipeline.errors import InvalidOption, PipelineError
 from kafkaesque.pipeline.kafka.cluster import Partition
-from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, read_range
+from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings
 from kafkaesque.pipeline.operate.catalog import Query
 from kafkaesque.pipeline.operate.context import Context
 from kafkaesque.pipeline.operate.coverage import (
@@ -35,6 +35,7 @@ from kafkaesque.pipeline.operate.coverage import (
     live_frontier_ms,
     read_range_ms,
 )
+from kafkaesque.pipeline.operate.log_bounds import first_time
 from kafkaesque.pipeline.operate.running import Trigger, start_query
 from kafkaesque.pipeline.operate.watching import Watch, await_end, nobody, watched_job
 from kafkaesque.pipeline.places import Places
@@ -98,12 +99,13 @@ class SideTables:
 
 
 def resolve(query: Query, context: Context, span: Span) -> Resolved:
-    """The offsets that the span means now; what is not named reaches to the log's own ends."""
+    """The offsets that the span means now; what is not named reaches to the log's own ends.
+
+    For tables of windows they are those of the time that the span is about, and some around it.
+    """
     windows = [table.windows for table in query.tables if table.windows is not None]
     if windows and (span.start_offsets is not None or span.end_offsets is not None):
-        raise InvalidOption(
-            f"'{query.name}' computes windows of time", "name the range by --from and --to"
-        )
+        span = _in_time(query, context, span)
     start_ms, end_ms = span.start_ms, span.end_ms
     if windows:
         start_ms, end_ms = read_range_ms(windows[0], context.knobs, start_ms, end_ms)
@@ -114,6 +116,29 @@ def resolve(query: Query, context: Context, span: Span) -> Resolved:
     finally:
         planner.close()
     return Resolved(start, end, span)
+
+
+def _in_time(query: Query, context: Context, span: Span) -> Span:
+    """From the first to the last record of a range of offsets: windows are of time, and those at
+    its edges need records of before and after it."""
+    from pyspark.sql import functions as F
+
+    planner = _planner(query, context)
+    try:
+        start = planner.resolve(_bound(None, span.start_offsets, "earliest"))
+        end = planner.resolve(_bound(None, span.end_offsets, "latest"))
+    finally:
+        planner.close()
+    at = F.unix_millis("timestamp")
+    (row,) = _read(query, context, start, end).agg(F.min(at), F.max(at)).collect()
+    if row[0] is None:
+        raise InvalidOption(
+            "there is no record between these offsets", "name the range by --from and --to"
+        )
+    return Span(
+        None if span.start_offsets is None else row[0],
+        None if span.end_offsets is None else row[1] + 1,
+    )
 
 
 def _planner(query: Query, context: Context) -> Planner:
@@ -274,15 +299,13 @@ def _log_begins_ms(side: SideTables, context: Context) -> int | None:
         first = planner.resolve(Bound(word="earliest"))
     finally:
         planner.close()
-    read = ReadSettings(read_cluster(context.kafka))
-    times = []
+    read = ReadSettings(read_cluster(context.kafka), committed_only=True)
+    times: list[int] = []
     for (topic, index), start in side.resolved.start.items():
         end = side.resolved.end[topic, index]
         if 0 < first.get((topic, index), 0) == start < end:
-            for batch in read_range(Range(topic, index, start, start + 1), read):
-                times += [
-                    int(at.timestamp() * 1000) for at in batch.column("timestamp").to_pylist()
-                ]
+            at = first_time(read, Range(topic, index, start, end))
+            times += [] if at is None else [int(at.timestamp() * 1000)]
     return max(times, default=None)
 
 

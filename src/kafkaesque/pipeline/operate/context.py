@@ -61,6 +61,16 @@ class Knobs:
         "table.keep.hours", _INT, 168, "How long `upkeep` leaves past versions of tables readable.",
         at_least=0, ours=True,
     )  # fmt: skip
+    upkeep_every_batches: int = setting(
+        "upkeep.every.batches", _INT, 500,
+        "A query keeps its tables in shape after so many batches, as `upkeep` does; 0: never.",
+        at_least=0, ours=True,
+    )  # fmt: skip
+    quality_behind_s: int = setting(
+        "quality.behind.s", _INT, 3600,
+        "`quality` alerts where the archive lacks a record that is older than this.",
+        at_least=0, ours=True,
+    )  # fmt: skip
     alerts_topic: str = setting(
         "alerts.topic", _STRING, "pipeline.alerts", "Where reports write what must be looked at.",
         ours=True,
@@ -113,4 +123,6 @@ class Context:
         return self.places.table(name) if self.tables is None else self.tables / name
 
     def source_options(self, **options: str) -> dict[str, str]:
-        return {**{f"kafka.{name}": value for name, value in self.kafka.items()}, **options}
+        """Of a read by a job: what was aborted is not seen, unless `kafka` says otherwise."""
+        given = {f"kafka.{name}": value for name, value in self.kafka.items()}
+        return {"kafka.isolation.level": "read_committed", **given, **options}

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kafkaesque.pipeline.kafka.cluster import Partition
 from kafkaesque.pipeline.operate.context import Knobs
+from kafkaesque.pipeline.source.offsets import from_spark
 
 READ_BEFORE_MS = 5 * 60_000
 """How far before the range records may lie that belong into it: the clock skew that is believed."""
@@ -100,11 +102,24 @@ def live_frontier_ms(checkpoint: Path) -> int | None:
     In append mode a batch tells the windows that its own watermark has passed, and the watermark of a
     batch stands in the second line of its entry in the offset log (OffsetSeqMetadata).
     """
+    lines = _last_done(checkpoint)
+    if lines is None:
+        return 0 if (checkpoint / "offsets").exists() else None
+    return int(json.loads(lines[1]).get("batchWatermarkMs", 0))
+
+
+def reached_offsets(checkpoint: Path) -> dict[Partition, int]:
+    """Up to where a query of one source has finished its batches; empty for one that has none."""
+    lines = _last_done(checkpoint)
+    return {} if lines is None else from_spark(json.loads(lines[2]))
+
+
+def _last_done(checkpoint: Path) -> list[str] | None:
+    """The entry of the last finished batch in the offset log: version, metadata, offsets."""
     done = [int(path.name) for path in checkpoint.glob("commits/*") if path.name.isdigit()]
     if not done:
-        return 0 if (checkpoint / "offsets").exists() else None
-    lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
-    return int(json.loads(lines[1]).get("batchWatermarkMs", 0))
+        return None
+    return (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
 
 
 def _timestamp(time_ms: int) -> str:

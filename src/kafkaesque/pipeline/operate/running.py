@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kafkaesque.pipeline.errors import PipelineError
@@ -21,6 +22,7 @@ from kafkaesque.pipeline.operate.catalog import Query
 from kafkaesque.pipeline.operate.context import Context
 from kafkaesque.pipeline.operate.progress import Metrics, ProgressBook
 from kafkaesque.pipeline.operate.restarting import Restarts
+from kafkaesque.pipeline.operate.upkeep import is_due, keep_own_tables
 from kafkaesque.pipeline.sinks.delta_table import BatchIdentity, refuse_other_checkpoint
 from kafkaesque.pipeline.source.durable_start import CheckpointLock, identity
 from kafkaesque.pipeline.source.options import read_cluster
@@ -166,6 +168,8 @@ def _each_batch(
     def write(rows: DataFrame, batch: int) -> None:
         gate.pass_through()
         query.write(rows, BatchIdentity(query.name, checkpoint_id, batch), context)
+        if is_due(context.knobs, batch) and context.tables is None:
+            keep_own_tables(query.tables, context, datetime.now(tz=UTC))
 
     return write
 
