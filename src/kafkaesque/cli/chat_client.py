@@ -21,6 +21,7 @@ from kafkaesque.chat.commands_typed import VERBS, Keyboard, Typed, parse_line
 from kafkaesque.chat.screen import HELP, Frame, draw, printable
 from kafkaesque.chat.session import ChatSession, now_ms
 from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.lines_in import lines_of
 from kafkaesque.edge.client import ClientClosed, EdgeClient, RequestFailed
 from kafkaesque.edge.client_state import Credentials
 
@@ -252,13 +253,10 @@ class PlainClient:
         self._seen: set[str] = set()
 
     async def run(self) -> None:
-        reader = asyncio.StreamReader()
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         telling = asyncio.create_task(self._tell_always())
         try:
-            while line := await reader.readline():
-                if not await self._doer.do(line.decode(errors="replace")):
+            async for line in lines_of(sys.stdin.buffer):
+                if not await self._doer.do(line):
                     return
                 self._session.changed.set()
         finally:
