@@ -14,6 +14,7 @@ from tests.gateway.logs import Place
 from kafkaesque.chat.backend import Backend, TopicsDiffer
 from kafkaesque.chat.config import BackendConfig
 from kafkaesque.client.memory import MemoryLog
+from kafkaesque.events.chat import COMMAND_PARTITIONS
 from kafkaesque.events.topics import TopicSpec
 
 _names = (f"u{number}" for number in itertools.count())
@@ -119,13 +120,16 @@ def test_two_back_ends_share_the_partitions_and_one_takes_over(place: Place) -> 
         async with stand_after_topics(place) as clients, running(place, "b1", CONFIG) as first:
             await clients.open_accounts(*users)
             async with running(place, "b2", CONFIG) as second:
+                half = COMMAND_PARTITIONS // 2
                 await poll(
-                    lambda: len(first.state.partitions) == 8 and len(second.state.partitions) == 8
+                    lambda: (
+                        len(first.state.partitions) == half == len(second.state.partitions)
+                        and set(first.state.partitions).isdisjoint(second.state.partitions)
+                    )
                 )
-                assert set(first.state.partitions) & set(second.state.partitions) == set()
                 await talk(clients, users, "both")
                 assert second.counts.handovers > 0
-            await poll(lambda: len(first.state.partitions) == 16)
+            await poll(lambda: len(first.state.partitions) == COMMAND_PARTITIONS)
             await talk(clients, users, "one")
 
     asyncio.run(story())

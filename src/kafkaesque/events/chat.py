@@ -19,12 +19,12 @@ from kafkaesque.model.ids import TimestampMs
 SOURCE = "chat"
 _DAY_MS = 24 * 3_600_000
 _COMPACTED = {"cleanup.policy": "compact"}
-COMMAND_PARTITIONS = 16
+COMMAND_PARTITIONS = 8
 """Of gw.cmd.*, and so of every topic that keeps a user's home beside the user's commands."""
 
 CHAT_EVENTS = TopicSpec(
     name="chat.events",
-    partitions=8,
+    partitions=4,
     key="CONVERSATION ID",
     doc="What happened to messages: sent, queued, delivered, read, deleted. No text.",
     configs={"retention.ms": str(30 * _DAY_MS)},

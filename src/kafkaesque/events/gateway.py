@@ -24,7 +24,9 @@ from kafkaesque.model.ids import PartitionIndex, TimestampMs
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
-COMMAND_PARTITIONS = 16
+COMMAND_PARTITIONS = 8
+"""Few: a transaction syncs every partition that it touches, twice. Whoever wants more makes the topics
+with more before the first start; all that is served asks the log how many there are."""
 DEFAULT_VERSION = "v1"
 ANONYMOUS_OPS = frozenset({"account.create", "account.credentials"})
 """The gateway asks these on behalf of a connection that has not authenticated; no client may."""
@@ -49,14 +51,14 @@ def command_topic(version: str = DEFAULT_VERSION) -> TopicSpec:
 COMMANDS = command_topic()
 INBOX = TopicSpec(
     name="gw.inbox",
-    partitions=32,
+    partitions=8,
     key="USER",
     doc="Every durable event for a user. How long it is kept is how long a client may be away.",
     configs={"retention.ms": str(7 * _DAY_MS)},
 )
 ROOMS = TopicSpec(
     name="gw.rooms",
-    partitions=32,
+    partitions=8,
     key="ROOM",
     doc="Events of rooms: written once, fanned out by the gateways to connections that subscribed.",
     configs={"retention.ms": str(7 * _DAY_MS)},
