@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.settled_coordinator import ELECTION_SECONDS
 from kafkaesque.cluster.operations import WantedTopic
 from kafkaesque.model.errors import (
     CoordinatorNotAvailable,
@@ -38,8 +39,6 @@ from kafkaesque.wire.messages.find_coordinator import (
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 _KEYS_SINCE = 4
-ELECTION_SECONDS: Final = 2.0
-"""How long an answer waits for an election: longer than one takes, and shorter than clients wait."""
 _LOOK_SECONDS: Final = 0.02
 
 
