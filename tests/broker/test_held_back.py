@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from time import monotonic
 
 import pytest
+from tests.waiting import until
 
 from kafkaesque.broker.handler import CloseConnection
 from kafkaesque.model.errors import ErrorCode, NotCoordinator
@@ -112,8 +112,7 @@ def take_over(broker: LocalBroker, *topics: CoordinatorHosts) -> None:  # type: 
             for host in hosts:
                 hosts._hosts.clear()
                 host.close(NotCoordinator("elsewhere"))
-            while hosts.at(0).registry is None:  # type: ignore[arg-type]
-                await asyncio.sleep(0)
+            await until(lambda hosts=hosts: hosts.at(0).registry is not None)
 
     broker.run(work())
 

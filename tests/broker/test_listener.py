@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
+from tests.waiting import until
 
 from kafkaesque.broker.dispatch import Begun, Dispatcher, Served
 from kafkaesque.broker.handler import Answer
@@ -97,12 +98,6 @@ async def serving(**settings: int) -> AsyncIterator[Stage]:
 
 def framed(name: bytes, size_bytes: int = 11) -> bytes:
     return size_bytes.to_bytes(4) + (bytes(10) + name).ljust(size_bytes, b"\0")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def is_closed(reader: asyncio.StreamReader) -> bool:

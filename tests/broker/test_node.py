@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from kafkaesque.broker.node import Node
 from kafkaesque.cluster.operations import WantedTopic
@@ -79,9 +80,7 @@ def test_broker_that_still_loads_groups_is_healthy_and_not_ready(tmp_path: Path)
         await node.start()
         try:
             await node.context.cluster.create_topics([WantedTopic(GROUP_TOPIC)])
-            async with asyncio.timeout(60):
-                while not any(host.registry for host in node.context.groups):
-                    await asyncio.sleep(0.01)
+            await until(lambda: any(host.registry for host in node.context.groups))
             assert node._ready().status == 200
             (host,) = node.context.groups
             registry, host.registry = host.registry, None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from kafkaesque.groups.registry import GroupRegistry
 from kafkaesque.transactions.registry import TransactionRegistry
@@ -77,8 +77,7 @@ async def work(broker: LocalBroker) -> None:
 
 async def loaded(broker: LocalBroker) -> None:
     hosts: list[Any] = [*broker.context.groups, *broker.context.transactions.hosts]
-    while any(host.registry is None for host in hosts):
-        await asyncio.sleep(0.01)
+    await until(lambda: all(host.registry is not None for host in hosts))
 
 
 def test_start_reads_what_is_in_force_and_not_what_ever_was(

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.chat.stage import poll
 from tests.gateway.logs import Place
+from tests.waiting import until
 
 from kafkaesque.chat.backend import Backend
 from kafkaesque.chat.config import BackendConfig
@@ -72,7 +72,7 @@ class Platform:
         backend = Backend(self._place.log(config.log_properties()), "b1", config)
         self._task = asyncio.create_task(backend.run())
         self.backend = backend
-        await poll(lambda: backend.state.ready or self._task.done())
+        await until(lambda: backend.state.ready or self._task.done())
 
     async def stop_backend(self) -> None:
         if self.backend is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import signal
@@ -113,13 +112,6 @@ class Stand:
 
     def bodies(self, user: str, kind: str) -> list[dict[str, Any]]:
         return [event["body"] for key, event in self.inbox if key == user and event["type"] == kind]
-
-
-async def poll(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        await asyncio.sleep(0.02)
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.chat.stage import Stand, poll
+from tests.chat.stage import Stand
 from tests.gateway.logs import Place
+from tests.waiting import until
 
 from kafkaesque.chat.backend import Backend, TopicsDiffer
 from kafkaesque.chat.config import BackendConfig
@@ -29,7 +30,7 @@ async def running(place: Place, name: str, config: BackendConfig) -> AsyncIterat
     backend = Backend(place.log(config.log_properties()), name, config)
     task = asyncio.create_task(backend.run())
     try:
-        await poll(lambda: backend.state.ready or task.done())
+        await until(lambda: backend.state.ready or task.done())
         yield backend
     finally:
         backend.stop()
@@ -121,7 +122,7 @@ def test_two_back_ends_share_the_partitions_and_one_takes_over(place: Place) -> 
             await clients.open_accounts(*users)
             async with running(place, "b2", CONFIG) as second:
                 half = COMMAND_PARTITIONS // 2
-                await poll(
+                await until(
                     lambda: (
                         len(first.state.partitions) == half == len(second.state.partitions)
                         and set(first.state.partitions).isdisjoint(second.state.partitions)
@@ -129,7 +130,7 @@ def test_two_back_ends_share_the_partitions_and_one_takes_over(place: Place) -> 
                 )
                 await talk(clients, users, "both")
                 assert second.counts.handovers > 0
-            await poll(lambda: len(first.state.partitions) == COMMAND_PARTITIONS)
+            await until(lambda: len(first.state.partitions) == COMMAND_PARTITIONS)
             await talk(clients, users, "one")
 
     asyncio.run(story())

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.chat.platform import Platform, platform
-from tests.chat.stage import poll
+from tests.waiting import until
 
 from kafkaesque.chat.session import ChatSession
 from kafkaesque.cli.chat_client import Doer
@@ -52,16 +52,16 @@ def test_two_sessions_talk_and_see_how_far_it_came(stack: Platform) -> None:
         async with session_of(stack, "s-ann") as ann, session_of(stack, "s-bob") as bob:
             assert await Doer(ann).do("/to s-bob")
             assert await Doer(ann).do("hello")
-            await poll(lambda: bob.view.unread == 1)
+            await until(lambda: bob.view.unread == 1)
             line = next(iter(ann.view.threads["s-bob"].lines.values()))
-            await poll(lambda: line.stage == "delivered")
+            await until(lambda: line.stage == "delivered")
             await bob.choose("s-ann")
-            await poll(lambda: line.stage == "read")
+            await until(lambda: line.stage == "read")
             bob.typing()
-            await poll(lambda: ann.view.threads["s-bob"].typing_ms > 0)
+            await until(lambda: ann.view.threads["s-bob"].typing_ms > 0)
             await Doer(ann).do("/to s-nobody")
             await Doer(ann).do("is there anybody?")
-            await poll(lambda: "there is no account s-nobody" in ann.view.notices)
+            await until(lambda: "there is no account s-nobody" in ann.view.notices)
             await Doer(ann).do("/list s-*")
             assert "s-ann" in ann.view.notices[-1]
 
@@ -75,10 +75,10 @@ def test_what_came_while_nobody_was_there_is_delivered_at_the_next_login(stack: 
                 pass
             await ann.write("q-bob", "while you were out")
             line = next(iter(ann.view.threads["q-bob"].lines.values()))
-            await poll(lambda: line.stage == "queued")
+            await until(lambda: line.stage == "queued")
             async with session_of(stack, "q-bob", register=False) as bob:
                 assert bob.view.threads["q-ann"].unread == 1
-                await poll(lambda: line.stage == "delivered")
+                await until(lambda: line.stage == "delivered")
                 await bob.choose("q-ann")
                 texts = [one.text for one in bob.view.threads["q-ann"].lines.values()]
                 assert texts == ["while you were out"]
@@ -92,14 +92,14 @@ def test_rooms_by_typed_lines_and_deletion_of_an_account(stack: Platform) -> Non
             await Doer(ann).do("/create den")
             await Doer(bob).do("/join den")
             await Doer(bob).do("hello, den")
-            await poll(lambda: len(ann.view.threads["#den"].lines) == 1)
+            await until(lambda: len(ann.view.threads["#den"].lines) == 1)
             await Doer(bob).do("/leave den")
-            await poll(lambda: "r-bob left #den" in ann.view.notices)
+            await until(lambda: "r-bob left #den" in ann.view.notices)
             assert "#den" not in bob.view.threads
             await Doer(bob).do("/nonsense")
             assert "/nonsense is not known" in bob.view.notices[-1]
             await Doer(bob).do("/delete")
-            await poll(lambda: bob.view.ended is not None)
+            await until(lambda: bob.view.ended is not None)
             assert not await Doer(ann).do("/quit")
 
     asyncio.run(story())
@@ -177,7 +177,7 @@ def test_screen_in_a_terminal_shows_messages_and_gives_the_terminal_back(stack: 
             terminal = Terminal("-g", stack.gateway, "-n", "t-ann", "--register")
             await asyncio.to_thread(terminal.until, lambda seen: "kafkaesque chat   t-ann" in seen)
             terminal.type("/to t-bob\rhello from the terminal\r")
-            await poll(lambda: bob.view.unread == 1)
+            await until(lambda: bob.view.unread == 1)
             await bob.write("t-ann", "hello back")
             await asyncio.to_thread(terminal.until, lambda seen: "t-bob: hello back" in seen)
             terminal.type("\x03")

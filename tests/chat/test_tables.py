@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.chat.stage import poll
 from tests.gateway.logs import with_log
+from tests.waiting import until
 
 from kafkaesque.chat.live_gateways import LiveGateways
 from kafkaesque.chat.tables import NameList, Tables
@@ -52,7 +52,7 @@ def test_user_is_online_while_the_gateway_of_the_last_record_lives() -> None:
         gateways.names = frozenset({"g1"})
         assert [tables.is_online(user) for user in ("ann", "bob")] == [True, False]
         await connect("bob", "g1")
-        await poll(lambda: tables.is_online("bob"))
+        await until(lambda: tables.is_online("bob"))
         tables.check()
         await tables.stop()
         await writer.close()

@@ -4,9 +4,9 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.chat.stage import poll
 from tests.chat.world import World
 from tests.gateway.logs import records_of, with_log
+from tests.waiting import until
 
 from kafkaesque.chat.config import BackendConfig
 from kafkaesque.chat.translator import Translator
@@ -60,7 +60,7 @@ def test_translator_passes_commands_on_once_in_order_with_their_headers() -> Non
             value = msgspec.json.encode({"op": "say", "body": {"to": "bob", "text": f"{number}"}})
             headers = (("id", b"c%d" % number),)
             await writer.send([Record("gw.cmd.v2", b"ann", value, headers)])
-        await poll(lambda: translator.counts.commands == 5)
+        await until(lambda: translator.counts.commands == 5)
         translator.stop()
         await task
         await writer.close()

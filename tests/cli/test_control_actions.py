@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.test_supervisor import child, until
+from tests.cli.test_supervisor import child
+from tests.waiting import until
 
 from kafkaesque.cli.control import ControlServer
 from kafkaesque.cli.main import run

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.waiting import until
 
 from kafkaesque.cli.control import ControlServer, control_file
 from kafkaesque.cli.supervisor import NotRunning, Service, StartFailed, State, Supervisor
@@ -56,11 +57,6 @@ def run(story: Callable[[Supervisor], Coroutine[Any, Any, None]]) -> None:
             await supervisor.stop()
 
     asyncio.run(whole())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def test_killed_process_is_started_again(tmp_path: Path) -> None:

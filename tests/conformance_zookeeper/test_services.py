@@ -6,13 +6,13 @@ Needs Java. The log is the one in memory: only coordination is under test here.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from tests import waiting
 
 from kafkaesque.chat.live_gateways import LiveGateways
 from kafkaesque.client.memory import MemoryLog
@@ -63,10 +63,8 @@ def connect(real_address: str) -> Iterator[str]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WITHIN_S
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        await asyncio.sleep(0.05)
+    """`condition` asks a ZooKeeper, which blocks."""
+    await waiting.until(lambda: asyncio.to_thread(condition), within_s=WITHIN_S)
 
 
 @asynccontextmanager

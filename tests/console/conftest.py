@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.console.stage import HOSTILE, PASSWORD, RunningConsole, read_as_group, until, write
+from tests.console.stage import HOSTILE, PASSWORD, RunningConsole, read_as_group, write
+from tests.waiting import eventually
 
 import kafkaesque.broker.node  # noqa: F401  loaded before the clock of `Broker.start` runs
 from kafkaesque.console.web.config import ConsoleConfig
@@ -80,5 +81,5 @@ def console(broker: Broker, pipeline_data: Path) -> Iterator[RunningConsole]:
     with RunningConsole(config) as running:
         running.wait_for_topics("orders", "hostile", "copies", "trends")
         running.wait_for_group("billing", lag=ORDERS - READ)
-        until(lambda: running.get("/api/brokers")["metrics"], "metrics are scraped")
+        eventually(lambda: running.get("/api/brokers")["metrics"], "metrics are scraped")
         yield running

@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Self
 
 from tests.console import chores
-from tests.console.stage import POLL_S, WITHIN_S
+from tests.console.stage import WITHIN_S
+from tests.waiting import until
 
 from kafkaesque.cli.broker_services import broker_services
 from kafkaesque.cli.control import ControlServer, control_file
@@ -107,8 +108,7 @@ class LivingPlatform:
             service.ready_seconds_max = START_SECONDS_MAX
             # As `up` does it: on a busy machine one may need its second attempt.
             await supervisor.try_start(service)
-            while service.state is not State.RUNNING:
-                await asyncio.sleep(POLL_S)
+            await until(lambda service=service: service.state is State.RUNNING)
 
     def _worker(self) -> Service:
         words = (

@@ -8,11 +8,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import Consumer, Producer
+from tests.waiting import eventually
 
 from kafkaesque.console.web.config import ConsoleConfig
 from kafkaesque.console.web.running import run_console
@@ -31,17 +32,6 @@ HOSTILE = [
     b"\xff\xfe\x00\x01",
     b"javascript:alert(5)",
 ]
-
-
-def until(condition: Callable[[], Any], what: str, within_s: float = WITHIN_S) -> Any:
-    """The first true value of `condition`."""
-    ends = time.monotonic() + within_s
-    while time.monotonic() < ends:
-        found = condition()
-        if found:
-            return found
-        time.sleep(POLL_S)
-    raise AssertionError(f"{what}: not within {within_s:.0f} s")
 
 
 class RunningConsole:
@@ -126,7 +116,7 @@ class RunningConsole:
         return status, json.loads(answer)
 
     def wait_for_topics(self, *names: str) -> None:
-        until(
+        eventually(
             lambda: (
                 set(names) <= {row["name"] for row in self.get("/api/topics?size=500")["items"]}
             ),
@@ -141,7 +131,7 @@ class RunningConsole:
             fits = rows and all(rows[0][key] == value for key, value in wanted.items())
             return rows[0] if fits else None
 
-        return until(seen, f"group {name} with {wanted}")
+        return eventually(seen, f"group {name} with {wanted}")
 
 
 def write(bootstrap: str, topic: str, values: list[bytes | None], **options: Any) -> None:

@@ -17,9 +17,9 @@ from tests.console.stage import (
     WITHIN_S,
     RunningConsole,
     read_as_group,
-    until,
     write,
 )
+from tests.waiting import eventually
 
 from kafkaesque.console.rules.exposition import read_exposition
 from kafkaesque.testing import Broker
@@ -41,7 +41,7 @@ def test_topics_have_counts_sizes_and_groups(console: RunningConsole) -> None:
         found: dict[str, object] = console.get("/api/topics?q=orders")["items"][0]
         return found if found["size_bytes"] and found["retention_ms"] else None
 
-    found = until(row, "sizes are known")
+    found = eventually(row, "sizes are known")
     assert found["records"] == ORDERS
     assert found["groups"] == [{"group": "billing", "lag": ORDERS - READ}]
     assert found["retention_ms"] == 604_800_000
@@ -141,7 +141,7 @@ def test_the_histogram_counts_without_reading(console: RunningConsole) -> None:
 
 
 def test_history_events_raft_and_services_answer(console: RunningConsole) -> None:
-    history = until(
+    history = eventually(
         lambda: (
             (h := console.get("/api/history?series=records_in,lag&window=60"))["series"]["lag"]
             and h
@@ -157,7 +157,7 @@ def test_history_events_raft_and_services_answer(console: RunningConsole) -> Non
     assert console.get("/api/gateways")["registered"] == []
     assert not console.get("/api/coordination")["is_present"]
     assert not console.get("/api/processes")["is_present"]
-    tags = until(lambda: console.get("/api/trends")["tags"], "trends are folded")
+    tags = eventually(lambda: console.get("/api/trends")["tags"], "trends are folded")
     assert [row["hashtag"] for row in tags] == ["kafka", "raft", "<b>bold</b>"]
 
 
@@ -250,7 +250,7 @@ def test_an_operator_creates_alters_and_deletes_a_topic(console: RunningConsole)
         True,
     )
     assert console.act("/api/topics/shortlived", method="DELETE")[0] == 200
-    until(lambda: console.ask("/api/topics/shortlived")[0] == 404, "the topic is gone")
+    eventually(lambda: console.ask("/api/topics/shortlived")[0] == 404, "the topic is gone")
     texts = [event["text"] for event in console.get("/api/events")["events"]]
     assert "an operator deleted topic shortlived" in texts
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from tests.console.living import CHORES, USER, LivingPlatform
-from tests.console.stage import PASSWORD, RunningConsole, until
+from tests.console.stage import PASSWORD, RunningConsole
 from tests.console.test_pages import CHROMIUM, TIMEOUT_MS, Watched
 from tests.console.test_pages import browser as browser
 from tests.console.test_pages import shots as shots
+from tests.waiting import eventually
 
 from kafkaesque.console.web.config import ConsoleConfig
 from kafkaesque.pipeline.errors import PipelineError
@@ -51,9 +52,9 @@ def console(platform: LivingPlatform) -> Iterator[RunningConsole]:
     )
     with RunningConsole(config) as running:
         wait_for_client(running)
-        until(lambda: figure(running, "dead") == 1, "a task was given up", SLOW_S)
-        until(lambda: figure(running, "retried") >= 1, "a task was tried again", SLOW_S)
-        until(lambda: figure(running, "done") > CHORES, "tasks are done", SLOW_S)
+        eventually(lambda: figure(running, "dead") == 1, "a task was given up", SLOW_S)
+        eventually(lambda: figure(running, "retried") >= 1, "a task was tried again", SLOW_S)
+        eventually(lambda: figure(running, "done") > CHORES, "tasks are done", SLOW_S)
         yield running
 
 
@@ -97,7 +98,7 @@ def figure(console: RunningConsole, name: str) -> float:
 
 
 def wait_for_client(console: RunningConsole) -> None:
-    until(
+    eventually(
         lambda: console.get("/api/gateways")["figures"]["connections"] == 1,
         f"{USER} is connected",
         SLOW_S,
@@ -112,7 +113,7 @@ def wait_for_another(console: RunningConsole, before: Any) -> None:
         is_new = now["restarts"] > before["restarts"] and now["pid"] != before["pid"]
         return is_new and now["state"] == "running"
 
-    until(runs_anew, f"another {before['name']} runs", SLOW_S)
+    eventually(runs_anew, f"another {before['name']} runs", SLOW_S)
 
 
 def process(console: RunningConsole, name: str) -> Any:
@@ -184,7 +185,7 @@ def test_dead_letter_is_read_and_sent_back(watched: Watched, console: RunningCon
         found = console.get("/api/tasks/chores/dead")["letters"]
         return [letter["id"] for letter in found] not in ([], [first])
 
-    until(came_back_as_another, "the call was tried again")
+    eventually(came_back_as_another, "the call was tried again")
     expect(watched.open("/events").locator("main")).to_contain_text(
         "sent back 1 dead letters of queue chores", timeout=TIMEOUT_MS
     )

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.console.stage import RunningConsole, until, write
+from tests.console.stage import RunningConsole, write
+from tests.waiting import eventually
 
 from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
 from kafkaesque.cli.main import run
@@ -17,7 +18,7 @@ from kafkaesque.testing import Broker
 def test_trends_are_a_table_and_a_document(
     console: RunningConsole, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    until(lambda: console.get("/api/trends")["tags"], "trends are read")
+    eventually(lambda: console.get("/api/trends")["tags"], "trends are read")
     assert run(["show", "trends", "--console", console.url, "--rows", "2"]) == 0
     title, *rows = capsys.readouterr().out.splitlines()
     assert title.split()[:2] == ["HASHTAG", "POSTS"]
@@ -42,7 +43,7 @@ def test_events_are_listed_by_kind(
 ) -> None:
     write(broker.bootstrap_servers, "shown-by-command", [b"x"])
     console.wait_for_topics("shown-by-command")
-    until(
+    eventually(
         lambda: "shown-by-command" in str(console.get("/api/events?kind=topic")), "it is an event"
     )
     assert (

@@ -217,9 +217,3 @@ async def take(client: EdgeClient, count: int) -> list[Happening]:
             if len(found) == count:
                 break
     return found
-
-
-async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)

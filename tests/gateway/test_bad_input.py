@@ -8,7 +8,8 @@ import socket
 import struct
 
 import pytest
-from tests.gateway.stage import Stage, run, take, until
+from tests.gateway.stage import Stage, run, take
+from tests.waiting import until
 
 from kafkaesque.edge.codec import Encoding, decode_payload, encode_payload
 from kafkaesque.edge.codes import CloseCode

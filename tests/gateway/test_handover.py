@@ -6,7 +6,8 @@ import asyncio
 import socket
 
 import pytest
-from tests.gateway.stage import Stage, run, take, until
+from tests.gateway.stage import Stage, run, take
+from tests.waiting import until
 
 from kafkaesque.edge.client import EdgeClient
 from kafkaesque.edge.codec import Encoding

@@ -15,6 +15,7 @@ import pytest
 from tests.conformance_zookeeper.opened import opened
 from tests.gateway.logs import KAFKA
 from tests.gateway.stage import EchoBackEnd, take
+from tests.waiting import until
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.edge.client import EdgeClient
@@ -155,9 +156,11 @@ async def reroute(zookeeper: str, gateway: Process, table: Mapping[str, str]) ->
     await asyncio.to_thread(set_routes, zookeeper, table)
     topics = {version: topic for version, topic in table.items() if version != "default"}
     async with httpx.AsyncClient(base_url=f"http://{gateway.facts['http']}") as http:
-        async with asyncio.timeout(60):
-            while (await http.get("/status")).json()["routes"] != topics:
-                await asyncio.sleep(0.02)
+
+        async def is_heard_of() -> bool:
+            return (await http.get("/status")).json()["routes"] == topics
+
+        await until(is_heard_of)
 
 
 @pytest.mark.timeout(400)

@@ -9,7 +9,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from tests.gateway.stage import Stage, run, until
+from tests.gateway.stage import Stage, run
+from tests.waiting import until
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from tests.gateway.logs import memory_only, records_of, trim
-from tests.gateway.stage import EchoBackEnd, Stage, run, take, until
+from tests.gateway.stage import EchoBackEnd, Stage, run, take
+from tests.waiting import until
 
 from kafkaesque.client.memory import MemoryLog
 from kafkaesque.client.ports import DeliveryFailed, Record

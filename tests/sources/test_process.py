@@ -9,14 +9,14 @@ import select
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.sources.stage import SEED, Arrived, arrived, deleted_by_the_end, expected
+from tests.waiting import eventually
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.testing import Broker
@@ -76,13 +76,6 @@ def in_log(broker: Broker) -> Arrived:
     return asyncio.run(arrived(KafkaLog(broker.bootstrap_servers)))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
 def test_source_killed_again_and_again_loses_nothing_and_doubles_nothing(
     network: str, tmp_path: Path
@@ -98,11 +91,11 @@ def test_source_killed_again_and_again_loses_nothing_and_doubles_nothing(
         reached = 0
         for _ in range(3):
             with started(tmp_path, *run) as source:
-                wait_until(lambda least=reached: len(in_log(broker).posts) > least)
+                eventually(lambda least=reached: len(in_log(broker).posts) > least)
                 source.kill()
             reached = min(len(in_log(broker).posts) + 100, len(posts) - len(gone) - 1)
         with started(tmp_path, *run):
-            wait_until(lambda: set(posts) - gone <= set(in_log(broker).posts))
+            eventually(lambda: set(posts) - gone <= set(in_log(broker).posts))
         found = in_log(broker)
     assert set(posts) - set(found.posts) <= (set() if network == "bluesky" else gone)
     assert set(found.posts) <= set(posts)
@@ -119,7 +112,7 @@ def test_source_without_a_server_starts_its_own_and_stops_in_order(tmp_path: Pat
             kept = json.loads((data / "source.json").read_text())
             assert (kept["pid"], kept["http"]) == (source.facts["pid"], source.facts["http"])
             base = f"http://{source.facts['http']}"
-            wait_until(lambda: fetch(f"{base}/status")["posts"] > 50)
+            eventually(lambda: fetch(f"{base}/status")["posts"] > 50)
             metrics = urllib.request.urlopen(f"{base}/metrics").read().decode()
             assert 'kafkaesque_source_posts_total{network="bluesky"}' in metrics
             summary = json.loads(source.stop().splitlines()[-1])
@@ -128,7 +121,7 @@ def test_source_without_a_server_starts_its_own_and_stops_in_order(tmp_path: Pat
         # The timeline is kept: the next run goes on with it, and doubles nothing.
         with started(tmp_path, *arguments) as source:
             assert source.facts["seed"] == summary["seed"]
-            wait_until(lambda: len(in_log(broker).posts) > summary["posts"] + 50)
+            eventually(lambda: len(in_log(broker).posts) > summary["posts"] + 50)
             source.stop()
         assert set(in_log(broker).posts.values()) == {1}
 

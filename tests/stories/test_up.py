@@ -7,25 +7,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
 from kafkaesque.testing.broker_process import BrokerProcess
 
 from .wire_client import WireClient
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
 
 
 def is_running(pid: int) -> bool:
@@ -86,7 +79,7 @@ def test_up_serves_and_ctrl_c_leaves_no_process(platform: subprocess.Popen[bytes
 def test_killed_supervisor_takes_its_children_along(platform: subprocess.Popen[bytes]) -> None:
     broker = services(platform)["broker-0"]
     platform.kill()
-    until(lambda: not is_running(int(broker["pid"])), "the broker ended")
+    eventually(lambda: not is_running(int(broker["pid"])), "the broker ended")
 
 
 def test_killed_broker_is_started_again_with_its_data(
@@ -103,7 +96,7 @@ def test_killed_broker_is_started_again_with_its_data(
         facts = json.loads(address_file.read_text() or "{}")
         return bool(facts) and facts["pid"] != int(broker["pid"])
 
-    until(restarted, "another broker serves")
+    eventually(restarted, "another broker serves")
     with WireClient(json.loads(address_file.read_text())["kafka"]) as client:
         assert [record.value for record in client.read_all("t")] == [b"kept"]
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
 from kafkaesque.testing import Broker
 
-from .test_up import COMMAND, is_running, type_in, until
+from .test_up import COMMAND, is_running, type_in
 
 START_SECONDS_MAX = 240
 PASSWORD = {"KAFKAESQUE_CHAT_PASSWORD": "metamorphosis"}
@@ -37,13 +37,12 @@ class Up:
 
     def wait_until_running(self) -> dict[str, Any]:
         """On a busy machine a service may need its second attempt."""
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while True:
+
+        def all_of_them() -> dict[str, Any]:
             found = self.processes
-            if found and all(item["state"] == "running" for item in found.values()):
-                return found
-            assert time.monotonic() < deadline, found
-            time.sleep(0.2)
+            return found if all(item["state"] == "running" for item in found.values()) else {}
+
+        return eventually(all_of_them, "every service runs", START_SECONDS_MAX)
 
 
 @contextmanager
@@ -73,7 +72,7 @@ def log_in(gateway: str, *words: str) -> None:
                        **PASSWORD)  # fmt: skip
         return done.returncode == 0
 
-    until(is_in, "gregor is in", 120)
+    eventually(is_in, "gregor is in", 120)
 
 
 def test_account_of_before_a_restart_can_log_in(tmp_path: Path) -> None:
@@ -100,4 +99,4 @@ def test_services_stand_on_another_kafka_and_none_outlives_a_killed_up(tmp_path:
             assert "gw.cmd.v1" not in own.stdout
             up.process.kill()
             pids = [item["pid"] for item in found.values()]
-            until(lambda: not any(map(is_running, pids)), "every process ended", 120)
+            eventually(lambda: not any(map(is_running, pids)), "every process ended", 120)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
@@ -43,13 +42,6 @@ def bootstrap() -> Iterator[str]:
         yield kafka.bootstrap_servers
     finally:
         kafka.stop()
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    deadline_s = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        await asyncio.sleep(0.05)
 
 
 def test_order_retries_transactions_timers_and_dead_letters_on_apache_kafka(

@@ -7,11 +7,11 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record, WriterOptions
@@ -35,13 +35,6 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 "group.initial.rebalance.delay.ms": 0}  # fmt: skip
     with BrokerProcess(tmp_path_factory.mktemp("broker"), settings) as broker:
         yield broker.bootstrap_servers
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    deadline_s = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

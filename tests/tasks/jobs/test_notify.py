@@ -6,6 +6,7 @@ import asyncio
 
 from tests.gateway.logs import records_of
 from tests.gateway.stage import CLOCK, Stage, run, take
+from tests.waiting import until
 
 from kafkaesque.client.ports import Record
 from kafkaesque.events.chat import CHAT_EVENTS, MessageSent, stage_envelope
@@ -27,8 +28,11 @@ def test_who_is_connected_is_notified_through_the_gateway_and_once() -> None:
     async def story(play: Stage) -> None:
         await play.gateway()
         bob = await play.connected("bob")
-        while not any(one.key == b"bob" for one in await records_of(play.log, PRESENCE.name)):
-            await asyncio.sleep(0.01)
+
+        async def is_present() -> bool:
+            return any(one.key == b"bob" for one in await records_of(play.log, PRESENCE.name))
+
+        await until(is_present)
         await play.log.admin.ensure_topics([CHAT_EVENTS])
         jobs = ChatJobs(jobs_config({}))
         crew = Crew(jobs.app, play.log, TasksConfig(), "jobs")

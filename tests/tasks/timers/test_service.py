@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.reading import read_stretch
@@ -31,13 +31,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
                 "coordination.listener": "127.0.0.1:0"}  # fmt: skip
     with BrokerProcess(tmp_path_factory.mktemp("broker"), settings) as running:
         yield running
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    deadline_s = time.monotonic() + SECONDS
-    while not await condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        await asyncio.sleep(0.05)
 
 
 def service(broker: BrokerProcess, name: str, directory: Path) -> TimerService:
