@@ -53,7 +53,9 @@ def running_kafka() -> Iterator[str]:
 
 def memory_only(reason: str) -> pytest.MarkDecorator:
     """For a test that asks of the log what only the one in memory can do."""
-    return pytest.mark.skipif(KAFKA is not None, reason=f"only in memory: {reason}")
+    return pytest.mark.skipif(
+        KAFKA is not None, reason=f"only in memory, so run without KAFKA: {reason}"
+    )
 
 
 @contextmanager
