@@ -12,8 +12,8 @@ from tests.sources.stage import (
     expected,
     local_server,
     running_pump,
-    until,
 )
+from tests.waiting import until
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.memory import MemoryLog
