@@ -5,7 +5,7 @@
 - `broker`, the default: a broker of ours as a process, over its own Raft;
 - `brokers`: the second of three brokers of ours;
 - `journal`: our server alone in a thread, with a journal of its own and short sessions;
-- `apache`: a real ZooKeeper from Maven artefacts;
+- `apache`: a real ZooKeeper from Maven artefacts; `debian`: the one of Debian's package;
 - `host:port`: one that runs already (`python -m kafkaesque.testing.zookeeper --port N`).
 
 An expectation that the real one does not meet is a wrong expectation.
@@ -25,7 +25,7 @@ from kazoo.exceptions import NoAuthError
 
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.cluster_layout import HOST
-from kafkaesque.testing.zookeeper import ZooKeeper
+from kafkaesque.testing.zookeeper import DEBIAN, DEFAULT_VERSION, ZooKeeper
 
 from .brokers import Brokers
 from .opened import opened
@@ -36,6 +36,7 @@ GIVEN = os.environ.get("ZOOKEEPER", "") or "broker"
 IS_BROKER = GIVEN in ("broker", "brokers")
 """With ZooKeeper's own bounds of sessions and its own patience with empty containers."""
 IS_OURS = IS_BROKER or GIVEN == "journal"
+REAL_VERSIONS = {"apache": DEFAULT_VERSION, "debian": DEBIAN}
 WHITELIST = "ruok,srvr,mntr,dump"
 
 
@@ -62,9 +63,9 @@ def address(
     elif GIVEN == "journal":
         with ServerThread(tmp_path_factory.mktemp("coordination")) as server:
             yield server.address
-    elif GIVEN == "apache":
+    elif GIVEN in REAL_VERSIONS:
         settings = {"maxClientCnxns": "60", "4lw.commands.whitelist": WHITELIST}
-        with ZooKeeper(settings=settings) as zookeeper:
+        with ZooKeeper(REAL_VERSIONS[GIVEN], settings) as zookeeper:
             yield zookeeper.connect_string
     else:
         yield GIVEN

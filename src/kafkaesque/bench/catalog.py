@@ -41,8 +41,8 @@ CATALOG: dict[str, Entry] = {
         "a compacted topic: cleaning speed, size before and after, p99 meanwhile", ("ours",)
     ),
     "coordination": Entry(
-        "znodes read and written by kazoo, three servers beside Apache ZooKeeper's",
-        ("ours", "zookeeper"),
+        "znodes read and written by kazoo, three servers beside ZooKeeper's: Maven's and Debian's",
+        ("ours", "zookeeper", "zookeeper-debian"),
     ),
     "sync-methods": Entry("ways to make appends to many files durable", ("ours",)),
     "tasks": Entry(

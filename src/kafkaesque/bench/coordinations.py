@@ -1,4 +1,7 @@
-"""Three coordination servers as one server under test: ours and Apache ZooKeeper."""
+"""Three coordination servers as one server under test: ours and Apache ZooKeeper's.
+
+ZooKeeper comes twice: the release of Maven Central and the one that Debian ships.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,12 @@ class ZooKeeperPeer(CoordinationPeer):
         super().__init__(options)
         from kafkaesque.testing.zookeeper_ensemble import ZooKeeperEnsemble
 
-        self._ensemble = ZooKeeperEnsemble()
+        self._ensemble = ZooKeeperEnsemble(self._version())
+
+    def _version(self) -> str:
+        from kafkaesque.testing.zookeeper import DEFAULT_VERSION
+
+        return DEFAULT_VERSION
 
     def start(self) -> None:
         from kafkaesque.testing.java_server import JavaServerFailed
@@ -103,7 +111,20 @@ class ZooKeeperPeer(CoordinationPeer):
         return f"Apache ZooKeeper {self._ensemble.version}, {BROKERS} servers, its defaults"
 
 
-_KINDS: dict[str, type[CoordinationPeer]] = {"ours": OurCoordination, "zookeeper": ZooKeeperPeer}
+class DebianZooKeeperPeer(ZooKeeperPeer):
+    """The same from Debian's package."""
+
+    name = "zookeeper-debian"
+
+    def _version(self) -> str:
+        from kafkaesque.testing.zookeeper import DEBIAN
+
+        return DEBIAN
+
+
+_KINDS: dict[str, type[CoordinationPeer]] = {
+    peer.name: peer for peer in (OurCoordination, ZooKeeperPeer, DebianZooKeeperPeer)
+}
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A real Apache ZooKeeper on this machine, from Maven artefacts: the oracle of our coordination.
+"""A real Apache ZooKeeper on this machine, from Maven or Debian: the oracle of our coordination.
 
 Lives here: what one standalone server is started with and when it is ready (`java_server` has the
 rest). No expectation about its behaviour lives here (tests/conformance_zookeeper does that).
@@ -7,6 +7,7 @@ rest). No expectation about its behaviour lives here (tests/conformance_zookeepe
         KazooClient(hosts=zookeeper.connect_string)
 
     python -m kafkaesque.testing.zookeeper --port 21810
+    python -m kafkaesque.testing.zookeeper --version debian
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ from kafkaesque.testing.java_server import (
     wait_until_serving,
     write_properties,
 )
-from kafkaesque.testing.maven import classpath
+from kafkaesque.testing.maven import JavaUnavailable, classpath
 
 DEFAULT_VERSION = "3.9.3"
+DEBIAN = "debian"
+"""As a version: whichever one Debian's package has installed, with Debian's own jars."""
+DEBIAN_JAR = Path("/usr/share/java/zookeeper.jar")
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 
@@ -120,7 +124,11 @@ def srvr(port: int) -> bytes:
 
 
 def resolve(version: str) -> str:
-    """The classpath of that ZooKeeper, fetched if it is not here yet."""
+    """The classpath of that ZooKeeper; one of Maven's is fetched if it is not here yet."""
+    if version == DEBIAN:
+        if not DEBIAN_JAR.exists():
+            raise JavaUnavailable(f"{DEBIAN_JAR} is not there: apt install zookeeper")
+        return str(DEBIAN_JAR)  # its manifest names what it needs
     return classpath(
         (
             f"org.apache.zookeeper:zookeeper:{version}",
@@ -132,7 +140,9 @@ def resolve(version: str) -> str:
 
 
 @click.command(help="Run an Apache ZooKeeper in the foreground until Ctrl-C.")
-@click.option("--version", default=DEFAULT_VERSION, show_default=True)
+@click.option(
+    "--version", default=DEFAULT_VERSION, show_default=True, help="One of Maven's, or `debian`."
+)
 @click.option("--port", default=0, help="Client port; 0 takes a free one.")
 @click.option("--heap", default="256m", show_default=True, help="Heap of the JVM.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A line of zoo.cfg.")
