@@ -185,6 +185,7 @@ class PartitionTable:
         directory = self._data.log_path(hosted.topic_id, place.index)
         is_clean = self._clean or is_new
         log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
+        self._env.replicas.attach(place.group, log)
         journal = self._env.replicas.journal
         entries = EntryLog.open(place.group, log, journal, is_clean=is_clean)
         sync_found(entries, journal)
@@ -280,12 +281,15 @@ class PartitionTable:
     ) -> _Opened:
         """What a failed sync left in the page cache looks sound and may never reach the disk: only
         what was synced before counts. It is all that this replica ever acknowledged."""
-        synced_offset, failure = partition.log.synced_offset, partition.log.failure
+        # Of the log's own files; what a journal has of it beyond that is taken from there.
+        synced_offset, failure = partition.log.file_synced_offset, partition.log.failure
         partition.log.close(clean=False)
         if failure is not None:
             directory = self._data.log_path(hosted.topic_id, place.index)
             log = Log.open(directory, log_config(hosted.config), self._files, clean=False)
             log.truncate_to(max(synced_offset, log.log_start_offset))
+            if self._env.replicas.batch_journal is not None:
+                self._env.replicas.batch_journal.restore(place.group, log)
             log.close(clean=False)
         return self._open_one(hosted, place, is_new=False)
 

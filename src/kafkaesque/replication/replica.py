@@ -43,6 +43,7 @@ from kafkaesque.replication.entry_log import BatchPayload, BatchRef, EntryLog
 from kafkaesque.replication.owner import Owner
 from kafkaesque.replication.raft_journal import RaftJournal
 from kafkaesque.replication.sync_tokens import SyncTokens
+from kafkaesque.storage.unsynced_tail import Share
 
 logger = logging.getLogger(__name__)
 
@@ -460,6 +461,9 @@ class Replica:
     def sync(self) -> Offset:
         """Blocking: the log's records become durable."""
         return self.entries.log.sync()
+
+    def share(self) -> Share | None:
+        return self.entries.log.share()
 
     def synced(self, _: Offset) -> None:
         if self._failure is None:

@@ -7,7 +7,7 @@ together are written, sent and synced together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,9 +17,12 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId, Offset, node_of
 from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.messages import Message, PreVote
 from kafkaesque.raft.types import Role
-from kafkaesque.replication.flusher import Syncable
 from kafkaesque.replication.raft_journal import RaftJournal
 from kafkaesque.replication.replica import Blob, Replica
+from kafkaesque.replication.sync_journal import LogLost, SyncJournal
+from kafkaesque.replication.sync_rounds import Syncable
+from kafkaesque.storage.log import Log
+from kafkaesque.storage.unsynced_tail import Share
 
 TICK_SECONDS = 0.1
 RAFT_CONFIG = RaftConfig(
@@ -49,6 +52,10 @@ class Outbox(Protocol):
 
 
 class Syncer(Protocol):
+    @property
+    def journal(self) -> SyncJournal | None:
+        """Where many logs are synced at once; None if each syncs its own file."""
+
     def ask(self, log: Syncable) -> None: ...
 
 
@@ -121,6 +128,22 @@ class ReplicaSet:
         if replica is not None:
             for replicas in (self._awake, self._marked, self._waiting):
                 replicas.pop(replica, None)
+
+    @property
+    def batch_journal(self) -> SyncJournal | None:
+        return self._syncer.journal
+
+    def attach(self, group: GroupId, log: Log) -> None:
+        """A log that was just opened may be synced with others, and what it loses is noted."""
+        if self.batch_journal is not None:
+            self.batch_journal.attach(group, log)
+
+    def logs_lost(self, lost: Iterable[LogLost]) -> None:
+        """Their own files could not be synced."""
+        for group, error in lost:
+            replica = self._replicas.get(group)
+            if replica is not None:
+                replica.sync_failed(error)
 
     def get(self, group: GroupId) -> Replica | None:
         return self._replicas.get(group)
@@ -223,9 +246,10 @@ class ReplicaSet:
         """Process whatever was marked, and what that marks in turn."""
         try:
             while self._marked:
-                replica = next(iter(self._marked))
-                del self._marked[replica]
-                replica.process()
+                marked, self._marked = self._marked, {}
+                for replica in marked:
+                    if self._replicas.get(replica.group) is replica:
+                        replica.process()
         except Exception as error:  # noqa: BLE001 - the supervisor: a rule was broken, the node stops
             self._fail(error)
         finally:
@@ -273,6 +297,9 @@ class _JournalSync:
 
     def sync(self) -> Offset:
         return Offset(self._replicas.journal.sync())
+
+    def share(self) -> Share | None:
+        return None
 
     def synced(self, _: Offset) -> None:
         self._replicas.journal_synced()

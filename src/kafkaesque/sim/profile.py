@@ -32,6 +32,8 @@ class Profile:
     quiesce_after_ticks: int = 0
     uses_codec: bool = False
     segment_bytes: int = 1_500
+    journal_logs_min: int = 100
+    """A round with as many logs to sync goes by the sync journal; 100 is never."""
 
 
 _NETWORK = {"cut_one_way": 3, "cut_pair": 3, "isolate": 4, "ring": 2, "heal": 8}
@@ -67,4 +69,5 @@ def profile_of(seed: int) -> Profile:
         quiesce_after_ticks=random.choice((0, 8)),
         uses_codec=random.random() < 0.1,
         segment_bytes=random.choice((700, 1_500, 100_000)),
+        journal_logs_min=random.choice((1, 1, 2, 100)),
     )

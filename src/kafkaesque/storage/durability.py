@@ -45,10 +45,21 @@ class SyncWork(NamedTuple):
 class Durability:
     """The durable end of one log. One thread at a time may `perform` or `lower`."""
 
-    __slots__ = ("_directory", "_files", "_is_lagging", "_point_file", "failure", "synced_offset")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_is_lagging",
+        "_point_file",
+        "failure",
+        "file_synced_offset",
+        "synced_offset",
+    )
 
     def __init__(self, directory: str, files: OpenFiles, synced_offset: Offset) -> None:
         self.synced_offset = synced_offset
+        """Everything before it is durable, if not in the files then in a journal of the node."""
+        self.file_synced_offset = synced_offset
+        """Of this alone the sync point speaks."""
         self.failure: str | None = None
         self._directory = directory
         self._files = files
@@ -62,7 +73,9 @@ class Durability:
     def perform(self, work: SyncWork, lock: threading.Lock) -> bool:
         """Make it durable and move the sync point; False if a small file could not be written."""
         self._sync_data(work)
-        self.synced_offset = work.point.end_offset
+        with lock:
+            self.file_synced_offset = work.point.end_offset
+            self.synced_offset = max(self.synced_offset, work.point.end_offset)
         try:
             for segment in work.segments:
                 segment.index.flush(self._files, lock)
@@ -86,7 +99,12 @@ class Durability:
             self._files.calls.sync_directory(self._directory)
         except OSError as error:
             raise StorageFailed(f"cannot write {self._point_file.path}: {error}") from error
+        self.file_synced_offset = min(self.file_synced_offset, point.end_offset)
         self.synced_offset = min(self.synced_offset, point.end_offset)
+
+    def note_empty(self, offset: Offset) -> None:
+        """The log begins and ends at `offset`."""
+        self.synced_offset = self.file_synced_offset = offset
 
     def forget(self) -> None:
         """Give back the descriptor."""

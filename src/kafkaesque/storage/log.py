@@ -29,6 +29,7 @@ from kafkaesque.storage.open_files import OpenFiles
 from kafkaesque.storage.recovery import Recovered, recover
 from kafkaesque.storage.retention import choose_expired
 from kafkaesque.storage.segment import Segment, SegmentFacts
+from kafkaesque.storage.unsynced_tail import Share, UnsyncedTail
 
 _NEW_DIRECTORY_LEVELS: Final = 3
 """The log's directory, the topic's, and the one of all topics, whose names may all be new."""
@@ -57,6 +58,7 @@ class Log:
         "_slow",
         "log_end_offset",
         "log_start_offset",
+        "tail",
     )
 
     def __init__(
@@ -75,6 +77,8 @@ class Log:
         self._slow = threading.Lock()
         self.log_start_offset = found.log_start_offset
         self.log_end_offset = found.log_end_offset
+        self.tail: UnsyncedTail | None = None
+        """Set if a journal may hold what is appended; it hears of every cut before the file does."""
 
     @classmethod
     def open(
@@ -108,8 +112,13 @@ class Log:
 
     @property
     def synced_offset(self) -> Offset:
-        """Everything before it is durable."""
+        """Everything before it is durable, in the files or in a journal."""
         return self._durability.synced_offset
+
+    @property
+    def file_synced_offset(self) -> Offset:
+        """Everything before it is durable in the files. file_synced_offset <= synced_offset"""
+        return self._durability.file_synced_offset
 
     @property
     def failure(self) -> str | None:
@@ -157,6 +166,19 @@ class Log:
                 self._epochs.assign(header.leader_epoch, header.base_offset)
                 self._is_saved &= self._epochs.is_told_by_latest
             self.log_end_offset = Offset(header.base_offset + header.last_offset_delta + 1)
+            if self.tail is not None:
+                base_offset = self._chain.segments[-1].base_offset
+                self.tail.append(buffer, base_offset, self.log_end_offset)
+
+    def restore(
+        self, buffer: bytes | memoryview, header: BatchHeader, segment_base_offset: Offset
+    ) -> None:
+        """Append a batch that stood in the segment named before a crash took it."""
+        with self._lock:
+            if segment_base_offset > self._chain.active.base_offset:
+                self._chain.roll(segment_base_offset)
+        modified_ms = self._files.modified_ms(self._chain.active.file)
+        self.append(buffer, header, modified_ms)
 
     def read(
         self, offset: Offset, max_bytes: int, *, limit_offset: Offset, at_least_one: bool = True
@@ -272,6 +294,26 @@ class Log:
             self._sync()
             return self._durability.synced_offset
 
+    def sync_if_open(self) -> None:
+        """As `sync`, for whoever cannot know whether the log was closed meanwhile."""
+        with self._slow:
+            if self.tail is not None:
+                self._sync()
+
+    def share(self) -> Share | None:
+        """What a journal has to hold so that all of the log is durable; None if that is too much."""
+        if self.tail is None or self._durability.failure is not None:
+            return None
+        return self.tail.take(self._durability.synced_offset)
+
+    def note_durable(self, share: Share) -> None:
+        """A journal holds what `share` gave."""
+        with self._lock:
+            if share.is_current:
+                self._durability.synced_offset = max(
+                    self._durability.synced_offset, share.end_offset
+                )
+
     def _sync(self) -> None:
         """With `_slow` held."""
         with self._lock:
@@ -323,12 +365,18 @@ class Log:
         A batch that begins before `offset` and ends behind it goes as a whole.
         """
         with self._slow:
+            if offset >= self.log_end_offset:
+                return
+            check(offset >= self.log_start_offset, f"cannot cut {self._directory} at {offset}")
+            self._tell_cut(offset)
             with self._lock:
-                if offset >= self.log_end_offset:
-                    return
-                check(offset >= self.log_start_offset, f"cannot cut {self._directory} at {offset}")
                 self._cut(self._chain.number_of(offset), offset)
             self._sync()
+
+    def _tell_cut(self, offset: Offset) -> None:
+        """With `_slow` held: a recovery must not bring back what is cut. Raises StorageFailed."""
+        if self.tail is not None:
+            self.tail.cut(offset)
 
     def _cut(self, number: int, offset: Offset) -> None:
         """With both locks held: whoever reads must not see it half done."""
@@ -340,7 +388,8 @@ class Log:
                 position = at
                 end_offset = max(self.log_start_offset, min(offset, header.base_offset))
                 break
-        if end_offset < self._durability.synced_offset:
+        self._durability.synced_offset = min(self._durability.synced_offset, end_offset)
+        if end_offset < self._durability.file_synced_offset:
             # Until the next sync point the whole segment counts as not durable: recovery reads it.
             base = segment.base_offset
             self._durability.lower(SyncPoint(base, SegmentFacts(base), NO_EPOCH_START))
@@ -431,6 +480,7 @@ class Log:
         Of a log without batches nothing on disk is changed until it has one.
         """
         with self._slow:
+            self._tell_cut(_FIRST_OFFSET)
             with self._lock:
                 self._durability.refuse_if_failed()
                 is_empty = all(segment.size_bytes == 0 for segment in self._chain.segments)
@@ -441,7 +491,7 @@ class Log:
                 self._chain.reset(offset)
                 self._epochs = LeaderEpochs()
                 self.log_start_offset = self.log_end_offset = offset
-                self._durability.synced_offset = offset
+                self._durability.note_empty(offset)
             snapshots.delete_snapshots(
                 self._directory, before=offset, behind=offset, calls=self._files.calls
             )
@@ -488,8 +538,13 @@ class Log:
             with self._lock:
                 self._chain.forget()
                 self._durability.forget()
+            if self.tail is not None:
+                self.tail.close()
+                self.tail = None
 
     def delete(self) -> None:
         """Remove the log with its directory."""
+        with self._slow:
+            self._tell_cut(_FIRST_OFFSET)
         self.close(clean=False)
         self._files.calls.remove_tree(self._directory)
