@@ -8,8 +8,9 @@ STAMP := $(VENV)/.setup-done
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup clients up check format lint types imports unit test conformance apache-kafka \
-        zookeeper fuzz sim bench faults lock clean
+.PHONY: help setup clients up check format format-check lint types imports collect unit test \
+        conformance conformance-cluster conformance-services pipeline-slow kazoo-suite apache-kafka \
+        zookeeper fuzz sim bench faults site lock clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,19 +26,18 @@ $(STAMP): pyproject.toml requirements/dev.lock hatch_build.py $(wildcard src/kaf
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
-clients: setup ## Fetch the other clients of the conformance tests (kcat, Java, Go, Node)
+clients: setup ## Fetch what tests use beside Python (kcat, Java, Go, Node, a browser, balancers)
 	tools/setup-clients
 
 up: setup ## Run the whole platform on this machine; Ctrl-C stops it (UP="--port 19092" for options)
 	@$(BIN)/kafkaesque up $(UP)
 
-check: format-check lint types imports unit ## Format, lint, types, imports, unit and script tests
+check: format-check lint types imports collect unit ## Format, lint, types, imports, unit and script tests
 
 format: setup ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix --quiet .
 
-.PHONY: format-check
 format-check: setup
 	$(BIN)/ruff format --check --quiet .
 
@@ -50,9 +50,15 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports --no-cache --config .importlinter | tail -2
 
-# Tests with clients, processes or Java of their own; `make test` runs them after the quick ones.
-REAL := tests/stories tests/cli tests/conformance tests/conformance_zookeeper tests/pipeline
+# Tests with brokers, clients, browsers, processes or many seeds of their own: `make test` runs them after
+# the quick ones, so that `make check` takes about a minute.
+REAL := $(addprefix tests/,stories cli conformance conformance_zookeeper pipeline sources client gateway \
+          chat tasks console testing sim faults)
 UNIT := tests $(REAL:%=--ignore=%)
+# A test module that no longer imports is told here, in seconds, not after the twenty minutes of the others.
+collect: setup
+	@$(BIN)/python -m pytest $(REAL) --collect-only -qq >$(VENV)/collect.log 2>&1 || { cat $(VENV)/collect.log; exit 1; }
+
 unit: setup
 	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"
 
@@ -62,6 +68,15 @@ test: check clients ## All that CI runs: check, stories, and conformance with ev
 
 conformance: setup clients ## Real clients against our broker, or make conformance KAFKA=host:port
 	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/conformance -q -n $(WORKERS)
+
+conformance-cluster: setup clients ## Real clients against three brokers of ours
+	KAFKA=cluster $(BIN)/python -m pytest $(addprefix tests/conformance/test_,round_trips.py groups.py transactions.py copy_loop.py) -q
+
+conformance-services: setup clients ## Gateway and chat against KAFKA=host:port
+	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/gateway tests/chat tests/edge -q -n $(WORKERS) --dist loadfile
+
+pipeline-slow: setup ## What of the pipeline takes minutes: kills, a Spark cluster, Apache Kafka
+	$(BIN)/python -m pytest tests/pipeline -m slow_spark -q --durations=0
 
 apache-kafka: setup ## Run a real Apache Kafka from Maven artefacts on PORT (19092), for conformance
 	$(BIN)/python -m kafkaesque.testing.apache_kafka --port $(or $(PORT),19092) \
@@ -73,17 +88,24 @@ fuzz: setup ## Feed mutated requests to the decoder for SECONDS (60)
 bench: setup ## Measure, beside the floor and Apache Kafka; results in benchmarks/results/
 	$(BIN)/kafkaesque bench all
 
+kazoo-suite: setup ## kazoo's own tests against our coordination
+	$(BIN)/python -m pytest -p tests.conformance_zookeeper.kazoo_suite -c /dev/null --pyargs kazoo.tests
+
 zookeeper: setup ## Run a real Apache ZooKeeper from Maven artefacts on PORT (12181), for conformance
 	$(BIN)/python -m kafkaesque.testing.zookeeper --port $(or $(PORT),12181)
 
-sim: setup ## Simulate clusters from SEEDS (20000) seeds, on all cores
-	$(BIN)/kafkaesque sim --seeds $(or $(SEEDS),20000) --jobs $$(nproc)
+sim: setup ## Simulate clusters from SEEDS (20000) seeds, on all cores; then find every planted bug
+	$(BIN)/kafkaesque sim --seeds $(or $(SEEDS),20000) --jobs $$(nproc) --keep tests/sim/regression_seeds.txt
+	$(BIN)/kafkaesque sim --planted
 
 faults: setup ## Break real brokers in every way there is, under load
 	$(BIN)/kafkaesque fault run all
+
+site: setup ## Make HTML of the documents into site/
+	$(BIN)/python tools/site.py
 
 lock: setup ## Resolve the dependencies anew into requirements/*.lock
 	$(BIN)/python tools/lock.py
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache build dist site

@@ -30,7 +30,7 @@ def test_first_extensions_are_those_of_records_and_wire(hook: ModuleType) -> Non
 
 def test_compiled_module_can_be_imported(hook: ModuleType, tmp_path: Path) -> None:
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        pytest.skip("needs Python.h (python3-dev)")
+        pytest.skip("Python.h is missing: apt install python3-dev")
     source = tmp_path / "_tiny.c"
     source.write_text(
         "#include <Python.h>\n"
@@ -40,7 +40,7 @@ def test_compiled_module_can_be_imported(hook: ModuleType, tmp_path: Path) -> No
     target = tmp_path / "out" / f"_tiny{sysconfig.get_config_var('EXT_SUFFIX')}"
     failure = hook.compile_extension(source, target)
     if failure is not None and "No such file" in failure:
-        pytest.skip(f"needs a C compiler: {failure}")
+        pytest.skip(f"a C compiler is missing: apt install gcc ({failure})")
     assert failure is None
     spec = importlib.util.spec_from_file_location("_tiny", target)
     assert spec is not None

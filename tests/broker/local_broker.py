@@ -12,10 +12,12 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kafkaesque.broker.call import ClientHost
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.node import Node
+from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.model.settings import broker_config
 from kafkaesque.partitions.partition import Appended, Partition
@@ -35,7 +37,9 @@ HANDLERS = load_handlers()
 class LocalBroker:
     """Node 1, started, on a directory of its own; `settings` by their Kafka names."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], clock: Clock | None = None
+    ) -> None:
         self._runner = asyncio.Runner()
         values = {
             "node.id": "1",
@@ -44,7 +48,7 @@ class LocalBroker:
             "http.listener": "",
             "flush": "never",
         }
-        self._node = Node(broker_config({**values, **settings}))
+        self._node = Node(broker_config({**values, **settings}), clock)
         self._runner.run(self._node.start())
         self._is_stopped = False
 
@@ -67,9 +71,10 @@ class LocalBroker:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    def ask(self, request: Request, version: int) -> Any:
-        """The answer to `request`, as it stands on the wire of `version`."""
-        return self.run(self.answer(request, version))
+    def ask(self, request: Request, version: int, connected_at: float | None = None) -> Any:
+        """The answer to `request`, as it stands on the wire of `version`; `connected_at` for one
+        that comes over a connection made then (monotonic)."""
+        return self.run(self.answer(request, version, connected_at))
 
     def ask_together(self, *requests: Request, version: int) -> list[Any]:
         """Answers to requests that are under way at the same time."""
@@ -79,13 +84,18 @@ class LocalBroker:
 
         return self.run(together())
 
-    async def answer(self, request: Request, version: int) -> Any:
+    async def answer(
+        self, request: Request, version: int, connected_at: float | None = None
+    ) -> Any:
         handler = HANDLERS[request.API_KEY]
         assert handler.versions[0] <= version <= handler.versions[1]
         sent = decode(
             type(request), memoryview(bytearray().join(encode(request, version))), version
         )
-        answer = handler.handle(self.context, sent, Call(version, "test", "/127.0.0.1"))
+        host = "/127.0.0.1"
+        if connected_at is not None:
+            host = ClientHost.at(host, connected_at)
+        answer = handler.handle(self.context, sent, Call(version, "test", host))
         response: Response = await answer if isawaitable(answer) else answer
         return decode(type(response), memoryview(b"".join(encode(response, version))), version)
 

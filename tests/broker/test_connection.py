@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from kafkaesque.broker.connection import Connection
+from kafkaesque.broker.dispatch import Begun, Served
 from kafkaesque.broker.handler import Answer, CloseConnection
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
 from kafkaesque.wire.api import RequestHeader
@@ -18,7 +19,8 @@ PLAIN, OVERLAPPING = 1, 0
 class Transport:
     def __init__(self) -> None:
         self.written: list[bytes] = []
-        self.write_count = 0
+        self.pieces: list[int] = []
+        """Of each write that was handed over in several."""
         self.is_reading = True
         self.end: str | None = None
         self.unsent_bytes = 0
@@ -31,9 +33,12 @@ class Transport:
     def get_write_buffer_size(self) -> int:
         return self.unsent_bytes
 
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
     def writelines(self, buffers: list[bytes]) -> None:
-        self.write_count += 1
-        self.written += buffers
+        self.pieces.append(len(buffers))
+        self.written.append(b"".join(buffers))
 
     def pause_reading(self) -> None:
         assert self.is_reading
@@ -61,7 +66,7 @@ class Dispatcher:
     def overlaps(self, frame: memoryview) -> bool:
         return frame[1] == OVERLAPPING
 
-    def begin(self, frame: memoryview, client_host: str) -> tuple[RequestHeader, bool, Any]:
+    def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
         name = bytes(frame[10:])
         self.begun.append(name)
         if name in self.failures:
@@ -69,17 +74,17 @@ class Dispatcher:
         header = RequestHeader(frame[1], 0, 0, name.decode(), 10)
         if name.startswith(b"slow"):
             self.waiting[name] = asyncio.get_running_loop().create_future()
-            return header, self.overlaps(frame), self._wait(name)
-        return header, self.overlaps(frame), None
+            return [], 0, Begun(header, self.overlaps(frame), self._wait(name))
+        return [name], len(name), None
 
     async def _wait(self, name: bytes) -> Answer:
         await self.waiting[name]
         return None
 
     def finish(
-        self, header: RequestHeader, answer: Answer, frame_size_bytes: int, started: float
+        self, begun: Begun, answer: Answer, frame_size_bytes: int, started: float
     ) -> tuple[list[bytes], int]:
-        output = (header.client_id or "").encode()
+        output = (begun.header.client_id or "").encode()
         return [output], len(output)
 
 
@@ -91,6 +96,7 @@ class Host:
         self.dispatcher: Any = Dispatcher()
         self.pool = BufferPool()
         self.buffered_bytes = 0
+        self.incomplete_told: list[tuple[int, bool]] = []
         self.unsent_bytes = 0
         self.refusal: str | None = None
         self.lost_count = 0
@@ -106,6 +112,9 @@ class Host:
     def buffered(self, difference_bytes: int) -> None:
         self.buffered_bytes += difference_bytes
 
+    def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
+        self.incomplete_told.append((size_bytes, is_new))
+
     def unsent(self, difference_bytes: int) -> None:
         self.unsent_bytes += difference_bytes
 
@@ -116,22 +125,28 @@ class Host:
         self.stopped = error
 
 
+def framed(name: bytes, key: int = PLAIN) -> bytes:
+    frame = bytes([0, key]) + bytes(8) + name
+    return len(frame).to_bytes(4) + frame
+
+
 class Scene:
     def __init__(self) -> None:
         self.host = Host()
         self.transport = Transport()
-        self.connection = Connection(self.host, asyncio.get_running_loop())
+        self.connection = Connection(self.host)
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
 
     def receive(self, *names: bytes, key: int = PLAIN) -> None:
         for name in names:
-            frame = bytes([0, key]) + bytes(8) + name
-            data = len(frame).to_bytes(4) + frame
-            while data:
-                buffer = self.connection.get_buffer(-1)
-                part, data = data[: len(buffer)], data[len(buffer) :]
-                buffer[: len(part)] = part
-                self.connection.buffer_updated(len(part))
+            self.receive_bytes(framed(name, key))
+
+    def receive_bytes(self, data: bytes) -> None:
+        while data:
+            buffer = self.connection.get_buffer(-1)
+            part, data = data[: len(buffer)], data[len(buffer) :]
+            buffer[: len(part)] = part
+            self.connection.buffer_updated(len(part))
 
     async def answer(self, name: bytes) -> None:
         self.host.dispatcher.waiting[name].set_result(None)
@@ -163,14 +178,21 @@ async def test_request_that_is_done_at_once_is_answered_at_once(scene: Scene) ->
 
 @story
 async def test_answers_to_pipelined_requests_leave_in_one_write(scene: Scene) -> None:
-    frames = b"".join(
-        len(frame).to_bytes(4) + frame
-        for frame in (bytes([0, 1]) + bytes(8) + b"%d" % n for n in range(5))
-    )
+    frames = b"".join(framed(b"%d" % n) for n in range(5))
     scene.connection.get_buffer(-1)[: len(frames)] = frames
     scene.connection.buffer_updated(len(frames))
-    assert scene.transport.written == [b"0", b"1", b"2", b"3", b"4"]
-    assert scene.transport.write_count == 1
+    assert scene.transport.written == [b"01234"]
+    assert scene.transport.pieces == []
+
+
+@story
+async def test_large_answers_leave_in_one_write_without_being_copied_together(scene: Scene) -> None:
+    names = [b"%d" % n * 900 for n in range(5)]
+    scene.receive(b"slow", *names[:3], key=OVERLAPPING)
+    scene.receive(*names[3:], key=OVERLAPPING)
+    await scene.answer(b"slow")
+    assert scene.transport.written == [b"slow" + b"".join(names)]
+    assert scene.transport.pieces == [6]
 
 
 @story
@@ -178,7 +200,7 @@ async def test_request_behind_a_waiting_one_is_not_begun(scene: Scene) -> None:
     scene.receive(b"slow", b"b")
     assert scene.begun == [b"slow"]
     await scene.answer(b"slow")
-    assert scene.transport.written == [b"slow", b"b"]
+    assert scene.transport.written == [b"slowb"]
     assert scene.host.buffered_bytes == 0
 
 
@@ -189,7 +211,7 @@ async def test_overlapping_requests_are_begun_together_and_answered_in_order(sce
     await scene.answer(b"slow2")
     assert scene.transport.written == []
     await scene.answer(b"slow1")
-    assert scene.transport.written == [b"slow1", b"slow2", b"quick"]
+    assert scene.transport.written == [b"slow1slow2quick"]
 
 
 @story
@@ -199,7 +221,7 @@ async def test_plain_request_waits_for_overlapping_ones_before_it(scene: Scene) 
     scene.receive(b"quick", key=OVERLAPPING)
     assert scene.begun == [b"slow1"]
     await scene.answer(b"slow1")
-    assert scene.transport.written == [b"slow1", b"plain", b"quick"]
+    assert scene.transport.written == [b"slow1plainquick"]
 
 
 @story
@@ -248,6 +270,33 @@ async def test_lost_connection_cancels_its_requests_and_gives_back_its_memory(sc
 
 
 @story
+async def test_host_hears_of_a_request_only_while_that_is_incomplete(scene: Scene) -> None:
+    scene.receive(b"whole", b"as well")
+    assert scene.host.incomplete_told == []
+    data = framed(b"cut")
+    scene.receive_bytes(data[:7])
+    scene.receive_bytes(data[7:9])
+    assert [is_new for size, is_new in scene.host.incomplete_told if size] == [False, False]
+    scene.receive_bytes(data[9:])
+    assert scene.host.incomplete_told[2:] == [(0, True)]
+    scene.receive(b"whole again")
+    assert len(scene.host.incomplete_told) == 3
+
+
+@story
+async def test_incomplete_request_behind_a_whole_one_is_a_new_one(scene: Scene) -> None:
+    """Also where what is left over has the same size as before."""
+    stream = framed(b"a") + framed(b"b") + framed(b"c")
+    step = len(framed(b"a"))
+    scene.receive_bytes(stream[:3])
+    scene.receive_bytes(stream[3 : 3 + step])
+    scene.receive_bytes(stream[3 + step : 3 + 2 * step])
+    assert scene.begun == [b"a", b"b"]
+    assert [is_new for _, is_new in scene.host.incomplete_told] == [False, True, True]
+    assert all(size_bytes > 0 for size_bytes, _ in scene.host.incomplete_told)
+
+
+@story
 async def test_protocol_error_closes_without_an_answer(scene: Scene) -> None:
     scene.host.dispatcher.failures[b"bad"] = ProtocolError("no")
     scene.receive(b"a", b"bad")
@@ -290,7 +339,7 @@ def test_refused_connection_is_aborted() -> None:
     async def play() -> None:
         host, transport = Host(), Transport()
         host.refusal = "full"
-        connection = Connection(host, asyncio.get_running_loop())
+        connection = Connection(host)
         connection.connection_made(cast(asyncio.Transport, transport))
         assert transport.end == "aborted"
 

@@ -8,10 +8,13 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from kafkaesque.broker.node import Node
+from kafkaesque.cluster.operations import WantedTopic
 from kafkaesque.model.errors import DataDirectoryInUse
 from kafkaesque.model.settings import broker_config
+from kafkaesque.partitions.group_hosts import GROUP_TOPIC
 
 
 def new_node(directory: Path, **settings: str) -> Node:
@@ -69,3 +72,39 @@ def test_stop_and_start_leave_no_descriptor_and_no_thread(tmp_path: Path) -> Non
         asyncio.run(start_and_stop(new_node(tmp_path)))
     assert open_descriptors() == before
     assert threading.active_count() == threads
+
+
+def test_broker_that_still_loads_groups_is_healthy_and_not_ready(tmp_path: Path) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path, offsets_topic_num_partitions="1")
+        await node.start()
+        try:
+            await node.context.cluster.create_topics([WantedTopic(GROUP_TOPIC)])
+            await until(lambda: any(host.registry for host in node.context.groups))
+            assert node._ready().status == 200
+            (host,) = node.context.groups
+            registry, host.registry = host.registry, None
+            assert node._health().status == 200
+            page = node._ready()
+            assert page.status == 503
+            assert page.body == b"loading the groups of 1 coordinator partition(s)\n"
+            host.registry = registry
+        finally:
+            await node.stop()
+
+    asyncio.run(story())
+
+
+def test_broker_that_gave_up_is_neither_healthy_nor_ready(tmp_path: Path) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path)
+        await node.start()
+        try:
+            node._fail(OSError("the disk is gone"))
+            for page in (node._health(), node._ready()):
+                assert page.status == 503
+                assert page.body == b"failed: the disk is gone\n"
+        finally:
+            await node.stop()
+
+    asyncio.run(story())

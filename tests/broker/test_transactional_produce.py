@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from broker.local_broker import LocalBroker
-from kafkaesque.broker.transactional_produce import ADDS_SINCE
+from kafkaesque.broker.transactional_produce import ADDS_SINCE, TransactionalRequest, Waiting
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
+from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from kafkaesque.partitions.appended import Appended
 from kafkaesque.records.codec import Record, encode_batch
+from kafkaesque.transactions.types import ProducerIdentity
 from kafkaesque.wire.messages.end_txn import EndTxnRequest
 from kafkaesque.wire.messages.find_coordinator import FindCoordinatorRequest
 from kafkaesque.wire.messages.init_producer_id import InitProducerIdRequest
@@ -83,3 +88,63 @@ def test_next_transaction_waits_for_the_markers_of_the_last_one(topic: LocalBrok
     answer = topic.ask(produce(0, 0, 1, epoch=1), ADDS_SINCE)
     rows = answer.responses[0].partition_responses
     assert [(row.error_code, row.base_offset) for row in rows] == [(0, 2), (0, 2)]
+
+
+class Coordinator:
+    """Lets every partition in; `interrupt` happens while it is asked for the first time."""
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        self.waiting: Waiting = {}
+        self.asked = 0
+        self._interrupt = interrupt
+
+    async def put_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: list[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        self.asked += 1
+        if self.asked == 1:
+            self._interrupt()
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+def append_asking(topic: LocalBroker, coordinator: Coordinator, sequence: int) -> Appended:
+    partition = topic.partition("a")
+    records = produce(sequence, 0).topic_data[0].partition_data[0].records
+
+    async def append() -> Appended:
+        loop = asyncio.get_running_loop()
+        request = TransactionalRequest(coordinator, "tx", ADDS_SINCE, loop)
+        assert records is not None
+        appended = request.append(partition, records, all_replicas=True)
+        return appended if isinstance(appended, Appended) else await appended
+
+    return topic.run(append())
+
+
+def test_marker_of_the_last_transaction_makes_the_coordinator_be_asked_again(
+    topic: LocalBroker,
+) -> None:
+    """Its end is written while the first batch of the next transaction waits."""
+    transactions = topic.partition("a").producers.transactions
+    coordinator = Coordinator(lambda: transactions.ended(ProducerId(0), Offset(0), is_commit=True))
+    assert append_asking(topic, coordinator, 0).base_offset == 0
+    assert coordinator.asked == 2
+
+
+def test_late_repetition_is_answered_without_asking_and_does_not_hold_up_the_next(
+    topic: LocalBroker,
+) -> None:
+    coordinator = Coordinator(lambda: None)
+    assert append_asking(topic, coordinator, 0).base_offset == 0
+    assert append_asking(topic, coordinator, 1).base_offset == 1
+    transactions = topic.partition("a").producers.transactions
+    transactions.ended(ProducerId(0), Offset(2), is_commit=True)
+    assert append_asking(topic, coordinator, 0).base_offset == 0
+    assert coordinator.asked == 1
+    assert append_asking(topic, coordinator, 2).base_offset == 2
+    assert coordinator.asked == 2

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 
@@ -15,6 +16,16 @@ def test_a_script_with_its_install_hint(shell: str) -> None:
     assert result.exit_code == 0
     assert "_KAFKAESQUE_COMPLETE" in result.output
     assert f"# To install: kafkaesque completion {shell}" in result.output
+
+
+def test_json_has_the_same_script() -> None:
+    words = ["completion", "fish"]
+    plain = CliRunner().invoke(cli, words, prog_name="kafkaesque").output
+    result = CliRunner().invoke(cli, [*words, "--json"], prog_name="kafkaesque")
+    document = json.loads(result.output)
+    assert document["shell"] == "fish"
+    assert document["script"] + "\n" == plain
+    assert document["install"].startswith("kafkaesque completion fish > ")
 
 
 def test_zsh_keeps_its_marker_in_the_first_line() -> None:

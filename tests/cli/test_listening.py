@@ -25,7 +25,7 @@ def test_without_proc_nothing_is_known(tmp_path: Path) -> None:
     assert process_listening_on(9092, tmp_path) is None
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc: run it on Linux")
 def test_our_own_listener_is_found_by_pid() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = process_listening_on(server.getsockname()[1])

@@ -35,6 +35,8 @@ def test_transactions_are_listed_and_shown(
     shown = run("transaction", "show", name, "--json").json
     assert (shown["state"], shown["partitions"]) == ("Ongoing", [f"{topic}-0"])
     assert "Ongoing" in run("transaction", "show", name).out
+    found = run("transaction", "ls", "--hanging", "--topic", topic, "--json")
+    assert found.json == {"hanging": []}, "its coordinator knows it"
     place = run("transaction", "show", "--topic", topic, "--partition", "0", "--json").json
     assert [row["start_offset"] for row in place["open"]] == [0]
 
@@ -65,4 +67,6 @@ def test_what_is_not_there_is_not_found_and_wrong_usage_is_told(run: Run, name: 
     assert run("transaction", "abort", name, "--yes").code == 4
     assert run("transaction", "show", "--topic", name, "--partition", "0").code == 4
     assert run("transaction", "show").code == 2
+    assert run("transaction", "ls", "--topic", name).code == 2
+    assert run("transaction", "ls", "--hanging", "--topic", name).code == 4
     assert run("transaction", "show", name, "--topic", name, "--partition", "0").code == 2

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from kafkaesque.client.ports import (
     Assignment,
+    CommitPoint,
     DeliveryFailed,
     Log,
     LogError,
     LogReader,
+    LogWriter,
     Received,
     Record,
     Span,
@@ -232,5 +234,269 @@ def test_last_records_of_one_partition_are_exactly_those(make_log: MakeLog) -> N
         await writer.close()
         stretch = await last_records_stretch(log, topic, 10)
         assert stretch == {place(topic): Span(Offset(20), Offset(30))}
+
+    asyncio.run(story())
+
+
+# -- what readers can be told ---------------------------------------------------------------------
+
+
+class Told:
+    """A listener that keeps what it heard, and does what it was asked to."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.reader: LogReader | None = None
+        self.begin_at: Offset | None = None
+        self.commit_at: CommitPoint | None = None
+
+    async def assigned(self, places: frozenset[TopicPartition]) -> None:
+        self.heard.append(("assigned", places))
+        if self.begin_at is not None and self.reader is not None:
+            for each in places:
+                await self.reader.seek(each, self.begin_at)
+
+    async def revoked(self, places: frozenset[TopicPartition]) -> None:
+        self.heard.append(("revoked", places))
+        if self.commit_at is not None and self.reader is not None:
+            await self.reader.commit(dict.fromkeys(places, self.commit_at))
+
+    async def lost(self, places: frozenset[TopicPartition]) -> None:
+        self.heard.append(("lost", places))
+
+    def words(self) -> list[str]:
+        return [word for word, _ in self.heard]
+
+
+async def numbers(log: Log, topic: str, count: int, partition: int = 0) -> None:
+    writer = await log.open_writer()
+    await writer.send(
+        Record(topic, None, b"%d" % n, partition=PartitionIndex(partition)) for n in range(count)
+    )
+    await writer.close()
+
+
+def test_listener_hears_of_places_before_their_first_record_and_when_they_go(
+    make_log: MakeLog,
+) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log, 2)
+        await numbers(log, topic, 3)
+        told = Told()
+        reader = await log.open_reader(Subscription([topic], f"g-{topic}", listener=told))
+        assert len(await read_count(reader, 3)) == 3
+        both = frozenset({place(topic, 0), place(topic, 1)})
+        assert told.heard == [("assigned", both)]
+        assert reader.assignment() == both
+        await reader.close()
+        assert told.heard == [("assigned", both), ("revoked", both)]
+
+    asyncio.run(story())
+
+
+def test_listener_that_seeks_says_where_its_places_begin(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        await numbers(log, topic, 10)
+        told = Told()
+        told.begin_at = Offset(7)
+        told.reader = reader = await log.open_reader(
+            Subscription([topic], f"g-{topic}", listener=told)
+        )
+        assert [record.value for record in await read_count(reader, 3)] == [b"7", b"8", b"9"]
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_commit_while_places_are_revoked_counts_and_keeps_its_metadata(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        await numbers(log, topic, 10)
+        told = Told()
+        told.commit_at = CommitPoint(Offset(4), "so far")
+        what = Subscription([topic], f"g-{topic}", listener=told)
+        told.reader = reader = await log.open_reader(what)
+        await read_count(reader, 10)
+        assert await reader.committed([place(topic)]) == {}
+        await reader.close()
+        told.commit_at = None
+        after = await log.open_reader(what)
+        assert [record.offset for record in await read_count(after, 6)] == [4, 5, 6, 7, 8, 9]
+        assert await after.committed([place(topic)]) == {place(topic): told_point()}
+        await after.close()
+
+    def told_point() -> CommitPoint:
+        return CommitPoint(Offset(4), "so far")
+
+    asyncio.run(story())
+
+
+def test_places_move_to_a_new_member_only_when_the_old_has_let_go(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log, 2)
+        told = [Told(), Told()]
+        group = f"g-{topic}"
+        readers = [await log.open_reader(Subscription([topic], group, listener=told[0]))]
+        async with asyncio.timeout(30):
+            while not told[0].heard:
+                await readers[0].read(wait_s=0.1)
+            readers.append(await log.open_reader(Subscription([topic], group, listener=told[1])))
+            while not (len(readers[0].assignment()) == 1 == len(readers[1].assignment())):
+                for reader in readers:
+                    await reader.read(wait_s=0.1)
+        assert readers[0].assignment().isdisjoint(readers[1].assignment())
+        assert told[0].words()[:2] == ["assigned", "revoked"]
+        for reader in readers:
+            await reader.close()
+
+    asyncio.run(story())
+
+
+def test_paused_places_hand_out_nothing_until_resumed(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log, 2)
+        await numbers(log, topic, 3, 0)
+        await numbers(log, topic, 3, 1)
+        reader = await log.open_reader(
+            Assignment({place(topic, 0): Offset(0), place(topic, 1): Offset(0)})
+        )
+        await reader.pause([place(topic, 0)])
+        assert {record.partition for record in await read_count(reader, 3)} == {1}
+        await reader.resume([place(topic, 0)])
+        assert {record.partition for record in await read_count(reader, 3)} == {0}
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_seek_reads_again(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        await numbers(log, topic, 5)
+        reader = await log.open_reader(Assignment({place(topic): Offset(0)}))
+        await read_count(reader, 5)
+        await reader.seek(place(topic), Offset(3))
+        assert [record.offset for record in await read_count(reader, 2)] == [3, 4]
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_added_places_are_read_and_dropped_ones_are_not(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log, 3)
+        for partition in range(3):
+            await numbers(log, topic, 4, partition)
+        reader = await log.open_reader(Assignment({}))
+        assert await reader.read(wait_s=0) == []
+        await reader.add({place(topic, 0): Offset(2), place(topic, 1): Offset(0)})
+        assert len(await read_count(reader, 6)) == 6
+        await reader.drop([place(topic, 0)])
+        assert reader.assignment() == {place(topic, 1)}
+        await reader.add({place(topic, 2): Offset(3)})
+        assert [(record.partition, record.offset) for record in await read_count(reader, 1)] == [
+            (2, 3)
+        ]
+        assert set(await reader.positions()) == {place(topic, 1), place(topic, 2)}
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_cancelled_read_loses_no_record(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        reader = await log.open_reader(Assignment({place(topic): Offset(0)}))
+        reading = asyncio.create_task(reader.read(wait_s=5))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        await numbers(log, topic, 3)
+        assert len(await read_count(reader, 3)) == 3
+        await reader.close()
+
+    asyncio.run(story())
+
+
+def test_topic_ids_and_partition_counts_are_told(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        first, second = await new_topic(log, 2), await new_topic(log, 5)
+        ids = await log.admin.topic_ids([first, second])
+        assert len(set(ids.values())) == 2
+        assert ids == await log.admin.topic_ids([first, second])
+        assert await log.admin.partition_count(second) == 5
+        with pytest.raises(TopicUnknown):
+            await log.admin.topic_ids(["there-is-none"])
+        with pytest.raises(TopicUnknown):
+            await log.admin.partition_count("there-is-none")
+
+    asyncio.run(story())
+
+
+def test_points_are_committed_with_a_transaction(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        await numbers(log, topic, 10)
+        what = Subscription([topic], f"g-{topic}")
+        reader = await log.open_reader(what)
+        await read_count(reader, 10)
+        writer = await log.open_writer(WriterOptions(transactional_id=f"w-{topic}"))
+        point = CommitPoint(Offset(6), "with it")
+        async with writer.transaction():
+            await writer.send([Record(topic, b"k", b"v")])
+            await writer.send_offsets(reader, {place(topic): point})
+        assert await reader.committed([place(topic)]) == {place(topic): point}
+        await reader.close()
+        await writer.close()
+
+    asyncio.run(story())
+
+
+async def fail_in_transaction(writer: LogWriter, work: Awaitable[object]) -> None:
+    async with writer.transaction():
+        await work
+        raise ZeroDivisionError
+
+
+def test_records_of_a_transaction_have_their_offsets_before_it_ends(make_log: MakeLog) -> None:
+    async def story() -> None:
+        log = make_log()
+        topic = await new_topic(log)
+        writer = await log.open_writer(WriterOptions(transactional_id=f"w-{topic}"))
+        async with writer.transaction():
+            assert await writer.send([Record(topic, b"k", b"1"), Record(topic, b"k", b"2")]) == [
+                0,
+                1,
+            ]
+            assert await writer.send([Record(topic, b"k", b"3")]) == [2]
+            assert (await log.admin.spans(topic))[place(topic)].end == 0
+        # The marker that ends a transaction takes an offset, committed or not.
+        assert (await log.admin.spans(topic))[place(topic)].end == 4
+        with pytest.raises(ZeroDivisionError):
+            await fail_in_transaction(writer, writer.send([Record(topic, b"k", b"taken back")]))
+        async with writer.transaction():
+            assert await writer.send([Record(topic, b"k", b"4")]) == [6]
+        await writer.close()
+        reader = await log.open_reader(Assignment({place(topic): Offset(0)}))
+        records = await read_count(reader, 4)
+        assert [(record.offset, record.value) for record in records] == [
+            (0, b"1"),
+            (1, b"2"),
+            (2, b"3"),
+            (6, b"4"),
+        ]
+        await reader.close()
 
     asyncio.run(story())

@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
+from collections.abc import Sequence
 
 import pytest
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import (
+    Assignment,
     DeliveryFailed,
     LogError,
+    LogReader,
+    OffsetGone,
+    Received,
     Record,
+    Subscription,
     TransactionsUnsupported,
     WriterOptions,
 )
 from kafkaesque.events.topics import SOCIAL_TOPICS, TopicSpec
+from kafkaesque.model.ids import Offset, PartitionIndex, TopicPartition
 from kafkaesque.testing import Broker
 
 
@@ -24,6 +33,13 @@ def unused_address() -> str:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+async def first_records(reader: LogReader) -> Sequence[Received]:
+    async with asyncio.timeout(30):
+        while not (found := await reader.read(wait_s=0.1)):
+            pass
+        return found
 
 
 def test_writer_of_a_broker_without_transactions_says_so_and_leaves_nothing(
@@ -72,7 +88,8 @@ def test_cancelled_send_leaves_the_writer_usable(broker: Broker) -> None:
         await log.admin.ensure_topics([spec])
         writer = await log.open_writer(WriterOptions(linger_ms=200))
         sending = asyncio.create_task(writer.send([Record(spec.name, b"k", b"1")]))
-        await asyncio.sleep(0.01)
+        while not len(writer._producer):  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
@@ -88,5 +105,50 @@ def test_topics_of_the_services_are_legal_on_a_real_broker(broker: Broker) -> No
         await log.admin.ensure_topics(SOCIAL_TOPICS)
         for spec in SOCIAL_TOPICS:
             assert len(await log.admin.spans(spec.name)) == spec.partitions
+
+    asyncio.run(story())
+
+
+def test_strict_reader_below_the_log_start_is_told(broker: Broker) -> None:
+    async def story() -> None:
+        log = KafkaLog(broker.bootstrap_servers)
+        spec = TopicSpec(f"t-{uuid.uuid4().hex}", 1, "k", "d")
+        await log.admin.ensure_topics([spec])
+        writer = await log.open_writer()
+        await writer.send(Record(spec.name, b"k", b"v") for _ in range(5))
+        await writer.close()
+        first = TopicPartition(spec.name, PartitionIndex(0))
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        until = KafkaTopicPartition(spec.name, 0, 3)
+        for future in admin.delete_records([until]).values():
+            await asyncio.to_thread(future.result)
+        lenient = await log.open_reader(Assignment({first: Offset(1)}))
+        assert (await first_records(lenient))[0].offset == 3
+        await lenient.close()
+        strict = await log.open_reader(Assignment({first: Offset(1)}, strict=True))
+        with pytest.raises(OffsetGone):
+            await first_records(strict)
+        await strict.close()
+
+    asyncio.run(story())
+
+
+def test_rebalance_listener_that_raises_is_heard_by_the_reader(broker: Broker) -> None:
+    class Listener:
+        async def assigned(self, places: frozenset[TopicPartition]) -> None:
+            raise ZeroDivisionError
+
+        async def revoked(self, places: frozenset[TopicPartition]) -> None: ...
+
+        async def lost(self, places: frozenset[TopicPartition]) -> None: ...
+
+    async def story() -> None:
+        log = KafkaLog(broker.bootstrap_servers)
+        spec = TopicSpec(f"t-{uuid.uuid4().hex}", 1, "k", "d")
+        await log.admin.ensure_topics([spec])
+        reader = await log.open_reader(Subscription([spec.name], spec.name, listener=Listener()))
+        with pytest.raises(ZeroDivisionError):
+            await first_records(reader)
+        await reader.close()
 
     asyncio.run(story())

@@ -8,10 +8,13 @@ from collections.abc import Awaitable
 import pytest
 
 from kafkaesque.client.memory import MemoryLog
+from kafkaesque.client.memory_reader import MemoryReader
 from kafkaesque.client.ports import (
+    Assignment,
     DeliveryFailed,
     LogError,
     LogWriter,
+    OffsetGone,
     Record,
     Subscription,
     TransactionsUnsupported,
@@ -19,6 +22,7 @@ from kafkaesque.client.ports import (
     WriterOptions,
 )
 from kafkaesque.events.topics import TopicSpec
+from kafkaesque.model.ids import Offset, PartitionIndex, TopicPartition
 
 TOPIC = TopicSpec("t", 2, "k", "d")
 TRANSACTIONAL = WriterOptions(transactional_id="w")
@@ -54,6 +58,38 @@ def test_transaction_whose_block_raises_leaves_nothing() -> None:
         assert log.records("t") == []
         with pytest.raises(LogError):
             await writer.send([Record("t", b"a", b"1")])
+
+    asyncio.run(story())
+
+
+def test_records_behind_an_open_transaction_wait_for_its_end() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TopicSpec("t", 1, "k", "d")])
+        plain, writer = await log.open_writer(), await log.open_writer(TRANSACTIONAL)
+        reader = await log.open_reader(
+            Assignment({TopicPartition("t", PartitionIndex(0)): Offset(0)})
+        )
+        async with writer.transaction():
+            await writer.send([Record("t", b"a", b"1")])
+            assert await plain.send([Record("t", b"a", b"2")]) == [1]
+            assert await reader.read(wait_s=0) == []
+        assert [record.value for record in await reader.read()] == [b"1", b"2"]
+
+    asyncio.run(story())
+
+
+def test_what_the_fenced_writer_had_begun_is_taken_back_at_once() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TopicSpec("t", 1, "k", "d")])
+        old, plain = await log.open_writer(TRANSACTIONAL), await log.open_writer()
+        begun = old.transaction()
+        await begun.__aenter__()
+        await old.send([Record("t", b"a", b"lost")])
+        await log.open_writer(TRANSACTIONAL)
+        await plain.send([Record("t", b"a", b"1")])
+        assert [(record.offset, record.value) for record in log.records("t")] == [(2, b"1")]
 
     asyncio.run(story())
 
@@ -110,6 +146,75 @@ def test_members_of_a_group_share_the_partitions() -> None:
         shares = [await reader.read() for reader in readers]
         assert all(shares)
         assert sum(map(len, shares)) == 100
+
+    asyncio.run(story())
+
+
+def test_member_that_the_group_went_on_without_has_lost_its_places() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        heard: list[str] = []
+
+        class Listener:
+            async def assigned(self, places: frozenset[TopicPartition]) -> None:
+                heard.append(f"assigned {len(places)}")
+
+            async def revoked(self, places: frozenset[TopicPartition]) -> None:
+                heard.append(f"revoked {len(places)}")
+
+            async def lost(self, places: frozenset[TopicPartition]) -> None:
+                heard.append(f"lost {len(places)}")
+
+        reader = await log.open_reader(Subscription(["t"], "g", listener=Listener()))
+        await reader.read(wait_s=0)
+        assert isinstance(reader, MemoryReader)
+        reader.expel()
+        with pytest.raises(LogError):
+            await reader.commit()
+        await reader.read(wait_s=0)
+        assert heard == ["assigned 2", "lost 2", "assigned 2"]
+
+    asyncio.run(story())
+
+
+def test_member_whose_listener_fails_at_the_end_leaves_its_group_all_the_same() -> None:
+    async def story() -> None:
+        class Sullen:
+            async def assigned(self, places: frozenset[TopicPartition]) -> None: ...
+
+            async def revoked(self, places: frozenset[TopicPartition]) -> None:
+                raise LogError("not now")
+
+            async def lost(self, places: frozenset[TopicPartition]) -> None: ...
+
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        first = await log.open_reader(Subscription([TOPIC.name], "g", listener=Sullen()))
+        await first.read(wait_s=0)
+        with pytest.raises(LogError, match="not now"):
+            await first.close()
+        second = await log.open_reader(Subscription([TOPIC.name], "g"))
+        await second.read(wait_s=0)
+        assert len(second.assignment()) == TOPIC.partitions
+
+    asyncio.run(story())
+
+
+def test_strict_reader_below_the_log_start_is_told_and_another_goes_on_from_there() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        await log.ensure_topics([TOPIC])
+        writer = await log.open_writer()
+        first = TopicPartition("t", PartitionIndex(0))
+        await writer.send(Record("t", None, b"v", partition=first.partition) for _ in range(5))
+        log.trim(first, Offset(3))
+        assert (await log.spans("t"))[first].start == 3
+        lenient = await log.open_reader(Assignment({first: Offset(1)}))
+        assert [record.offset for record in await lenient.read()] == [3, 4]
+        strict = await log.open_reader(Assignment({first: Offset(1)}, strict=True))
+        with pytest.raises(OffsetGone):
+            await strict.read()
 
     asyncio.run(story())
 

@@ -168,7 +168,9 @@ def test_offsets_are_listed_by_every_spec(library: Admin, topic: str, bystander:
 
 def test_log_dirs_count_bytes(library: Admin, topics: Topics, raw: RawClient) -> None:
     if "log dirs" in library.lacks:
-        pytest.skip(f"{library.name} has no DescribeLogDirs")
+        pytest.skip(
+            f"{library.name} has no DescribeLogDirs: a limit of the library, nothing to install"
+        )
     topic = topics.create(partitions=2)
     batch = encode([Record(b"k", b"v" * 100)])
     produce(raw, topic, batch, partition=1)
@@ -210,7 +212,9 @@ def test_group_offsets_are_altered_and_deleted(
     finally:
         consumer.close()
     if "delete group offsets" in library.lacks:
-        pytest.skip(f"{library.name} has no OffsetDelete")
+        pytest.skip(
+            f"{library.name} has no OffsetDelete: a limit of the library, nothing to install"
+        )
     eventually(lambda: _is(library.describe_group(group), ("empty", [])))
     library.delete_group_offset(group, topic)
     assert library.group_offsets(group) == {}
@@ -220,7 +224,9 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted(
     library: Admin, topic: str, group: str, bystander: Client
 ) -> None:
     if "delete group offsets" in library.lacks:
-        pytest.skip(f"{library.name} has no OffsetDelete")
+        pytest.skip(
+            f"{library.name} has no OffsetDelete: a limit of the library, nothing to install"
+        )
     bystander.produce(topic, [Message(b"x")])
     consumer = bystander.subscribe([topic], ConsumerOptions(group=group))
     try:

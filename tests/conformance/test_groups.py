@@ -171,7 +171,9 @@ def test_records_flowing_through_rebalances_are_never_skipped(crew: Crew) -> Non
 
 def test_cooperative_members_share_without_reading_twice(crew: Crew) -> None:
     if "cooperative-sticky" in crew.client.lacks:
-        pytest.skip(f"{crew.client.name} has no cooperative-sticky assignor")
+        pytest.skip(
+            f"{crew.client.name} has no cooperative-sticky assignor: a limit of the library, nothing to install"
+        )
     first = crew.join(strategy="cooperative-sticky")
     crew.settle()
     crew.client.produce(crew.topic, values("alone"))
@@ -199,7 +201,9 @@ def describe(raw: RawClient, group: str) -> dict[str, Any]:
 
 def test_static_member_restarts_without_a_rebalance(crew: Crew, raw: RawClient) -> None:
     if "static membership" in crew.client.lacks:
-        pytest.skip(f"{crew.client.name} has no static membership")
+        pytest.skip(
+            f"{crew.client.name} has no static membership: a limit of the library, nothing to install"
+        )
     stays = crew.join(instance_id="stays")
     restarts = crew.join(instance_id="restarts")
     crew.settle()

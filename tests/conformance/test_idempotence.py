@@ -17,7 +17,7 @@ from .waiting import eventually
 def direct(bootstrap: str) -> str:
     """The address, if a relay can stand in for it."""
     if not bootstrap.startswith("127.0.0.1:") or "," in bootstrap:
-        pytest.skip("the relay needs a single broker that advertises 127.0.0.1")
+        pytest.skip("the relay needs a single broker on 127.0.0.1: run without KAFKA")
     return bootstrap
 
 

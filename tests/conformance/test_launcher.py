@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.testing.apache_kafka import ApacheKafkaFailed, _require_free
+from kafkaesque.testing.java_server import JavaServerFailed, take_port
 from kafkaesque.testing.maven import JavaUnavailable, classpath, require_tool
 
 from .waiting import eventually
@@ -18,7 +18,7 @@ from .waiting import eventually
 ORPHANS = """
 import os, subprocess, sys
 from pathlib import Path
-from kafkaesque.testing.apache_kafka import start_guard
+from kafkaesque.testing.java_server import start_guard
 child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)
 start_guard(Path(sys.argv[1]), [child.pid])
 print(child.pid, flush=True)
@@ -80,6 +80,6 @@ def test_port_that_somebody_else_has_is_refused() -> None:
     """A stranger's Kafka there would answer in ours' place."""
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(ApacheKafkaFailed, match="is in use"),
+        pytest.raises(JavaServerFailed, match="is in use"),
     ):
-        _require_free(taken.getsockname()[1])
+        take_port(taken.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Transactions with real clients: librdkafka, aiokafka and Java speak the old flow, Java 4 the new one."""
+"""Transactions with real clients: librdkafka, aiokafka and Java 3 speak the old flow, Java 4 the new one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from .clients import Client, ClientFailure, Message
-from .clients.program import ProgramClient
+from .clients.java import JavaClient
 from .conftest import Topics
 from .raw import RawClient
-from .transactional import CLIENTS, Transactional, open_transactional, read_committed
+from .transactional import CLIENTS, Transactional, finish, open_transactional
 from .waiting import eventually
 
 pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
-END = b"end"
 Open = Callable[..., Transactional]
 
 
@@ -33,12 +32,6 @@ def opened(client: Client) -> Iterator[Open]:
     yield make
     for one in made:
         one.close()
-
-
-def finish(client: Client, topic: str, partition: int = 0) -> list[bytes]:
-    """Write a last record outside of any transaction; all that a reader gets before it."""
-    client.produce(topic, [Message(END, partition=partition)])
-    return read_committed(client, topic, END, partition)[:-1]
 
 
 def test_committed_transactions_are_read_and_aborted_ones_are_not(
@@ -126,13 +119,15 @@ def test_consumed_offsets_are_committed_with_what_was_made_of_them(
         producer.abort()
 
     def committed() -> None:
-        answer = raw.call(
-            "offset_fetch",
-            7,
-            group_id=group,
-            topics=[{"name": source, "partition_indexes": [0]}],
-            require_stable=True,
-        )
+        (found,) = raw.call("find_coordinator", 4, coordinator_keys=[group])["coordinators"]
+        with RawClient(f"{found['host']}:{found['port']}") as coordinator:
+            answer = coordinator.call(
+                "offset_fetch",
+                7,
+                group_id=group,
+                topics=[{"name": source, "partition_indexes": [0]}],
+                require_stable=True,
+            )
         row = answer["topics"][0]["partitions"][0]
         assert (row["error_code"], row["committed_offset"]) == (0, 10 if commit else -1)
 
@@ -144,8 +139,8 @@ def test_consumed_offsets_are_committed_with_what_was_made_of_them(
 def test_administrator_sees_and_aborts_an_open_transaction(
     client: Client, opened: Open, topic: str
 ) -> None:
-    if not isinstance(client, ProgramClient):
-        pytest.skip("only Java's administrator knows transactions")
+    if not isinstance(client, JavaClient):
+        pytest.skip("only Java's administrator knows transactions: -k java")
     name = f"tx-{uuid.uuid4().hex}"
     producer = opened(name)
     producer.begin()

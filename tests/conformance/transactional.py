@@ -13,14 +13,15 @@ import aiokafka
 import confluent_kafka as ck
 from aiokafka.errors import KafkaError as AioError
 
-from .clients import Client, ClientFailure
+from .clients import Client, ClientFailure, Message
 from .clients.aio import AioKafka
 from .clients.confluent import Confluent, failure
 from .clients.kafka_python import failure as python_failure
 from .clients.program import ProgramClient
 
 TIMEOUT_S = 30
-CLIENTS = ("confluent-kafka", "aiokafka", "java-4.3.0", "java-3.9.0")
+CLIENTS = ("confluent-kafka", "aiokafka", "java-4.3.0", "java-3.9.0", "franz-go")
+END = b"end"
 _names = itertools.count()
 
 
@@ -226,6 +227,12 @@ def read_committed(client: Client, topic: str, last: bytes, partition: int = 0) 
     return values
 
 
+def finish(client: Client, topic: str, partition: int = 0) -> list[bytes]:
+    """Write a last record outside of any transaction; all that a reader gets before it."""
+    client.produce(topic, [Message(END, partition=partition)])
+    return read_committed(client, topic, END, partition)[:-1]
+
+
 def _read_confluent(client: Confluent, topic: str, last: bytes, partition: int) -> list[bytes]:
     settings = {
         "bootstrap.servers": client.bootstrap,
@@ -265,4 +272,11 @@ async def _read_aio(client: AioKafka, topic: str, last: bytes, partition: int) -
         await consumer.stop()
 
 
-__all__ = ["CLIENTS", "ClientFailure", "Transactional", "open_transactional", "read_committed"]
+__all__ = [
+    "CLIENTS",
+    "ClientFailure",
+    "Transactional",
+    "finish",
+    "open_transactional",
+    "read_committed",
+]

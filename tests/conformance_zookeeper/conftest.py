@@ -1,8 +1,14 @@
 """One server for the whole session, and a node of its own for each test.
 
-`ZOOKEEPER=host:port` names a running ZooKeeper (`python -m kafkaesque.testing.zookeeper --port N`),
-`ZOOKEEPER=apache` starts one from Maven artefacts, `ZOOKEEPER=brokers` three brokers of ours;
-otherwise our server is started with a journal of its own and short sessions. An expectation that the real one does not meet is a wrong expectation.
+`ZOOKEEPER` says which:
+
+- `broker`, the default: a broker of ours as a process, over its own Raft;
+- `brokers`: the second of three brokers of ours;
+- `journal`: our server alone in a thread, with a journal of its own and short sessions;
+- `apache`: a real ZooKeeper from Maven artefacts;
+- `host:port`: one that runs already (`python -m kafkaesque.testing.zookeeper --port N`).
+
+An expectation that the real one does not meet is a wrong expectation.
 """
 
 from __future__ import annotations
@@ -17,13 +23,20 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from kafkaesque.testing.broker_process import BrokerProcess
+from kafkaesque.testing.cluster_layout import HOST
 from kafkaesque.testing.zookeeper import ZooKeeper
 
 from .brokers import Brokers
+from .opened import opened
 from .raw import RawClient
 from .serving import ServerThread
 
-GIVEN = os.environ.get("ZOOKEEPER", "")
+GIVEN = os.environ.get("ZOOKEEPER", "") or "broker"
+IS_BROKER = GIVEN in ("broker", "brokers")
+"""With ZooKeeper's own bounds of sessions and its own patience with empty containers."""
+IS_OURS = IS_BROKER or GIVEN == "journal"
+WHITELIST = "ruok,srvr,mntr,dump"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,19 +49,49 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The server under test."""
-    if GIVEN == "apache":
-        with ZooKeeper(settings={"maxClientCnxns": "60"}) as zookeeper:
-            yield zookeeper.connect_string
+    if GIVEN == "broker":
+        settings = {"coordination.listener": f"{HOST}:0"}
+        with BrokerProcess(tmp_path_factory.mktemp("broker"), settings) as broker:
+            yield broker.facts["coordination"]
     elif GIVEN == "brokers":
-        with Brokers(tmp_path_factory.mktemp("brokers")) as brokers:
-            yield brokers.address(1)
-    elif GIVEN:
-        yield GIVEN
-    else:
+        yield request.getfixturevalue("running_brokers").address(1)
+    elif GIVEN == "journal":
         with ServerThread(tmp_path_factory.mktemp("coordination")) as server:
             yield server.address
+    elif GIVEN == "apache":
+        settings = {"maxClientCnxns": "60", "4lw.commands.whitelist": WHITELIST}
+        with ZooKeeper(settings=settings) as zookeeper:
+            yield zookeeper.connect_string
+    else:
+        yield GIVEN
+
+
+@pytest.fixture(scope="session")
+def running_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with Brokers(tmp_path_factory.mktemp("brokers")) as running:
+        yield running
+
+
+@pytest.fixture
+def brokers(running_brokers: Brokers) -> Iterator[Brokers]:
+    """Three that a test may break: afterwards they run, and all of them vote."""
+    yield running_brokers
+    running_brokers.target.heal()
+    running_brokers.wait_until_all_vote()
+
+
+@pytest.fixture(scope="session")
+def reaping_address(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The server under test, or our own alone: brokers look for empty containers once a minute."""
+    if not IS_BROKER:
+        yield address
+        return
+    with ServerThread(tmp_path_factory.mktemp("reaping")) as server:
+        yield server.address
 
 
 NewClient = Callable[..., KazooClient]
@@ -76,30 +119,39 @@ def client(new_client: NewClient) -> KazooClient:
     return new_client()
 
 
-@pytest.fixture
-def path(address: str) -> Iterator[str]:
+@contextlib.contextmanager
+def own_node(address: str) -> Iterator[str]:
     """A node that only this test has; all below it goes afterwards."""
     own = f"/test-{uuid.uuid4().hex[:12]}"
-    keeper = KazooClient(hosts=address)
-    keeper.start(timeout=10)
-    keeper.create(own)
-    yield own
-    with contextlib.suppress(NoAuthError):
-        # A test of access may leave what only its own user could remove.
-        keeper.delete(own, recursive=True)
-    keeper.stop()
-    keeper.close()
+    with opened(address) as keeper:
+        keeper.create(own)
+        yield own
+        with contextlib.suppress(NoAuthError):
+            # A test of access may leave what only its own user could remove.
+            keeper.delete(own, recursive=True)
+
+
+@pytest.fixture
+def path(address: str) -> Iterator[str]:
+    with own_node(address) as own:
+        yield own
+
+
+@pytest.fixture
+def reaping_path(reaping_address: str) -> Iterator[str]:
+    with own_node(reaping_address) as own:
+        yield own
 
 
 @pytest.fixture
 def raw(address: str) -> Iterator[Callable[[], RawClient]]:
     """Makes raw connections that are closed after the test."""
-    opened: list[RawClient] = []
+    made: list[RawClient] = []
 
     def make() -> RawClient:
-        opened.append(RawClient(address))
-        return opened[-1]
+        made.append(RawClient(address))
+        return made[-1]
 
     yield make
-    for connection in opened:
+    for connection in made:
         connection.close()

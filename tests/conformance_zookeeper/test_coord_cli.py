@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
 
+from kafkaesque.cli import coord_sessions
 from kafkaesque.cli.coord import coord
 
 from .conftest import NewClient
@@ -76,12 +77,43 @@ def test_server_that_is_not_there_is_named() -> None:
     assert "no ZooKeeper answers at 127.0.0.1:1" in result.stderr
 
 
-def test_sessions_are_those_that_hold_nodes(run: Run, client: KazooClient, path: str) -> None:
-    client.create(path + "/mine", ephemeral=True)
-    rows = json.loads(run("sessions", "--json").stdout)["sessions"]
-    (mine,) = [row for row in rows if row["session"] == f"{client.client_id[0]:#x}"]
+def test_sessions_are_shown_with_what_they_hold_and_without(
+    run: Run, new_client: NewClient, path: str
+) -> None:
+    holder, idle = new_client(), new_client()
+    holder.create(path + "/mine", ephemeral=True)
+    result = run("sessions", "--json")
+    document = json.loads(result.stdout)
+    rows = {row["session"]: row for row in document["sessions"]}
+    mine = rows[f"{holder.client_id[0]:#x}"]
     assert (mine["count"], mine["paths"]) == (1, [path + "/mine"])
+    if document["complete"]:
+        quiet = rows[f"{idle.client_id[0]:#x}"]
+        host, port = idle._connection._socket.getsockname()
+        assert (quiet["count"], quiet["paths"]) == (0, [])
+        assert (quiet["client"], quiet["server"]) == (f"{host}:{port}", ",".join(server_of(idle)))
+    else:
+        # A server of somebody's own, which does not permit `dump`.
+        assert "only those that own ephemeral nodes" in result.stderr
     assert path + "/mine" in run("sessions").stdout
+
+
+def test_sessions_that_no_server_tells_are_said_to_be_missing(
+    run: Run, client: KazooClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.create(path + "/mine", ephemeral=True)
+    # What a ZooKeeper says whose 4lw.commands.whitelist lacks `dump`.
+    refusal = "dump is not executed because it is not in the whitelist.\n"
+    monkeypatch.setattr(coord_sessions, "_ask", lambda *_: refusal)
+    result = run("sessions", "--json")
+    document = json.loads(result.stdout)
+    assert document["complete"] is False
+    assert [path + "/mine"] in [row["paths"] for row in document["sessions"]]
+    assert "4lw.commands.whitelist" in result.stderr
+
+
+def server_of(client: KazooClient) -> list[str]:
+    return [f"{host}:{port}" for host, port in client.hosts]
 
 
 def test_watch_reports_data_and_children_as_they_change(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,18 +14,13 @@ from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 
 from .brokers import Brokers
+from .conftest import IS_BROKER
+from .opened import opened
 from .waiting import Collected, eventually
 
 pytestmark = pytest.mark.skipif(
-    os.environ.get("ZOOKEEPER", "brokers") != "brokers",
-    reason="about brokers of ours; run without ZOOKEEPER",
+    not IS_BROKER, reason="about brokers of ours; run without ZOOKEEPER"
 )
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    with Brokers(tmp_path_factory.mktemp("brokers")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -97,35 +92,40 @@ def test_consumer_group_is_seen_on_every_broker(brokers: Brokers) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": brokers.target.bootstrap_servers,
-            "group.id": "registered",
+            "group.id": "team/registered",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         }
     )
-    consumer.subscribe(["read-by-group"])
-    read = 0
-    while read < 5:
-        message = consumer.poll(30)
-        assert message is not None
-        read += message.error() is None
-    consumer.commit(asynchronous=False)
-    for node in range(3):
-        client = KazooClient(hosts=brokers.address(node))
-        client.start(timeout=15)
-        (member,) = client.get_children("/consumers/registered/ids")
-        shown = json.loads(client.get(f"/consumers/registered/ids/{member}")[0])
-        assert shown["subscription"] == {"read-by-group": 1}
-        owner = client.get("/consumers/registered/owners/read-by-group/0")[0]
-        assert owner.decode() == member
-        assert client.get("/consumers/registered/offsets/read-by-group/0")[0] == b"5"
-        if node == 2:
-            gone: Collected[WatchedEvent] = Collected()
-            client.get_children("/consumers/registered/ids", watch=gone)
+    try:
+        consumer.subscribe(["read-by-group"])
+        read = 0
+        while read < 5:
+            message = consumer.poll(30)
+            assert message is not None
+            read += message.error() is None
+        consumer.commit(asynchronous=False)
+        at = "/consumers/team%2Fregistered"
+        owners = set()
+        for node in range(3):
+            with opened(brokers.address(node)) as client:
+                (member,) = client.get_children(f"{at}/ids")
+                shown = json.loads(client.get(f"{at}/ids/{member}")[0])
+                assert shown["subscription"] == {"read-by-group": 1}
+                owner, stat = client.get(f"{at}/owners/read-by-group/0")
+                assert owner.decode() == member
+                owners.add(stat.ephemeralOwner)
+                assert client.get(f"{at}/offsets/read-by-group/0")[0] == b"5"
+                if node == 2:
+                    gone: Collected[WatchedEvent] = Collected()
+                    client.get_children(f"{at}/ids", watch=gone)
+                    consumer.close()
+                    gone.wait(1)
+                    assert client.get_children(f"{at}/ids") == []
+        assert len(owners) == 1, "every broker names the same owner"
+    finally:
+        with contextlib.suppress(RuntimeError):  # closed already
             consumer.close()
-            gone.wait(1)
-            assert client.get_children("/consumers/registered/ids") == []
-        client.stop()
-        client.close()
 
 
 def test_broker_that_dies_leaves_the_registry(brokers: Brokers, client: KazooClient) -> None:

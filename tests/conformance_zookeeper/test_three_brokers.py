@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,30 +14,16 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
 from .brokers import Brokers
+from .conftest import IS_BROKER
 from .raw import Closed, RawClient, body, create_body
 from .waiting import Collected, eventually
 
 pytestmark = pytest.mark.skipif(
-    os.environ.get("ZOOKEEPER", "brokers") != "brokers",
-    reason="about brokers of ours; run without ZOOKEEPER",
+    not IS_BROKER, reason="about brokers of ours; run without ZOOKEEPER"
 )
 
 CREATE, GET, SET = 1, 4, 5
 SESSION_S = 10.0
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    with Brokers(tmp_path_factory.mktemp("brokers")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def whole(brokers: Brokers) -> Iterator[None]:
-    """Every test leaves all three running."""
-    yield
-    brokers.target.heal()
-    brokers.wait_until_all_vote()
 
 
 NewClient = Callable[..., KazooClient]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from .conftest import GIVEN
 from .raw import OPEN, Closed, Long, RawClient, Reply, body, create_body, multi_body
 from .waiting import eventually
 
@@ -32,6 +31,14 @@ def wire(raw: NewRaw) -> RawClient:
     client = raw()
     client.connect()
     return client
+
+
+@pytest.fixture
+def reaping(reaping_address: str) -> Iterator[RawClient]:
+    """Of a server that looks for empty containers and TTLs often enough for a test."""
+    with RawClient(reaping_address) as client:
+        client.connect()
+        yield client
 
 
 def stat(data: bytes) -> tuple[int, ...]:
@@ -195,7 +202,8 @@ def test_empty_path_reads_the_root(wire: RawClient) -> None:
     assert wire.ask(EXISTS, body("", False)).code == 0
 
 
-def test_container_goes_when_its_last_child_went(wire: RawClient, path: str) -> None:
+def test_container_goes_when_its_last_child_went(reaping: RawClient, reaping_path: str) -> None:
+    wire, path = reaping, reaping_path
     box = path + "/box"
     reply = wire.ask(CREATE_CONTAINER, create_body(box, flags=4))
     assert stat(reply.body[-68:])[7] == 0
@@ -207,8 +215,10 @@ def test_container_goes_when_its_last_child_went(wire: RawClient, path: str) -> 
     assert wire.ask(EXISTS, body(path + "/plain", False)).code == 0
 
 
-@pytest.mark.skipif(GIVEN == "brokers", reason="a broker looks for them once a minute only")
-def test_node_with_a_ttl_goes_when_it_was_not_touched(wire: RawClient, path: str) -> None:
+def test_node_with_a_ttl_goes_when_it_was_not_touched(
+    reaping: RawClient, reaping_path: str
+) -> None:
+    wire, path = reaping, reaping_path
     reply = wire.ask(CREATE_TTL, body(path + "/short", b"", OPEN, 5, Long(200)))
     assert stat(reply.body[-68:])[7] == 0
     name = wire.ask(

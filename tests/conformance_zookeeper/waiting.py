@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from tests import waiting
 
 T = TypeVar("T")
 
 
 def eventually(condition: Callable[[], T], timeout_s: float = 15.0) -> T:
-    """The first true result of `condition`."""
-    deadline = time.monotonic() + timeout_s
-    while not (result := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
-    return result
+    """The first true result of `condition`, within what a session may take to end."""
+    return waiting.eventually(condition, within_s=timeout_s)
 
 
 class Collected(Generic[T]):

@@ -18,6 +18,8 @@ from kafkaesque.broker.coordination.replicated import NotCommitted
 from kafkaesque.broker.coordination.server import CoordinationServer
 from kafkaesque.broker.system_clock import SystemClock
 from kafkaesque.coordination.machine import Machine, Outcome
+from kafkaesque.model.clock import Clock
+from kafkaesque.testing.clock import ManualClock
 
 T = TypeVar("T")
 
@@ -33,14 +35,18 @@ class Replica:
         self._waiting: dict[int, asyncio.Future[Outcome]] = {}
         self.applied = 0
         self.is_held = False
-        self.coordinator = Coordinator(Machine(), SystemClock(), expiry_slack_s=0.1)
+        self.coordinator = Coordinator(Machine(), cluster.clock, expiry_slack_s=0.1)
         self.server = CoordinationServer(
-            self.coordinator, self, SystemClock(), cluster.config, cluster.failures.append
+            self.coordinator, self, cluster.clock, cluster.config, cluster.failures.append
         )
 
     @property
     def is_leader(self) -> bool:
         return self._cluster.leader == self._number
+
+    @property
+    def is_voter(self) -> bool:
+        return True
 
     @property
     def term(self) -> int:
@@ -80,8 +86,11 @@ class Replica:
 class Cluster:
     """`size` servers between `with` and its end."""
 
-    def __init__(self, size: int, config: CoordinationConfig = CONFIG) -> None:
+    def __init__(
+        self, size: int, config: CoordinationConfig = CONFIG, clock: Clock | None = None
+    ) -> None:
         self.config = config
+        self.clock = clock or SystemClock()
         self.log: list[bytes] = []
         self.leader = 0
         self.term = 1
@@ -157,6 +166,24 @@ class Cluster:
             self.spread()
 
         self.run(change)
+
+    def outstanding(self, number: int) -> int:
+        """Requests that this server has taken in and not answered yet."""
+        connections = self.replicas[number].server._connections
+        return self.run(lambda: sum(one.outstanding for one in connections))
+
+    def pass_time(self, seconds: float) -> None:
+        """On a manual clock: tick by tick, and every server sees every tick, the leader last."""
+        asyncio.run_coroutine_threadsafe(self._pass_time(seconds), self._loop).result(30)
+
+    async def _pass_time(self, seconds: float) -> None:
+        assert isinstance(self.clock, ManualClock)
+        tick_s = self.config.tick_interval_ms / 1000
+        for _ in range(round(seconds / tick_s)):
+            await asyncio.sleep(0)  # what has come in by now is read
+            self.clock.advance(tick_s)
+            for replica in sorted(self.replicas, key=lambda replica: replica.is_leader):
+                await replica.server.tick()
 
     def elect(self, number: int) -> None:
         def change() -> None:

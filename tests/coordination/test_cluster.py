@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +9,8 @@ import pytest
 from kazoo.client import KazooClient
 from tests.conformance_zookeeper.raw import Closed, RawClient, body, create_body
 from tests.conformance_zookeeper.waiting import eventually
+
+from kafkaesque.testing.clock import ManualClock
 
 from .cluster import CONFIG, Cluster
 
@@ -20,6 +21,13 @@ NO_NODE = -101
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def timeless() -> Iterator[Cluster]:
+    """Its time passes when a test says so."""
+    with Cluster(3, clock=ManualClock()) as cluster:
         yield cluster
 
 
@@ -86,47 +94,49 @@ def test_sync_on_a_server_behind_waits_for_what_was_committed(cluster: Cluster) 
         ]
 
 
-def test_pings_on_a_follower_keep_the_session_alive_on_the_leader(cluster: Cluster) -> None:
-    with RawClient(cluster.address(2)) as client, opened(cluster, 0) as other:
+def test_pings_on_a_follower_keep_the_session_alive_on_the_leader(timeless: Cluster) -> None:
+    with RawClient(timeless.address(2)) as client, opened(timeless, 0) as other:
         client.connect(timeout_ms=400)
         client.ask(CREATE, create_body("/e", flags=1))
         for _ in range(12):
-            time.sleep(0.1)  # the ping interval of a client with such a timeout
+            timeless.pass_time(0.1)  # the ping interval of a client with such a timeout
             assert client.ask(PING, b"", -2).code == 0
             assert other.ask(PING, b"", -2).code == 0
+        timeless.pass_time(0.35)
         assert other.ask(EXISTS, body("/e", False)).code == 0
-        silent_since = time.monotonic()
-        eventually(lambda: other.ask(EXISTS, body("/e", False)).code == NO_NODE)
-        assert time.monotonic() - silent_since > 0.3
+        timeless.pass_time(0.3)
+        assert other.ask(EXISTS, body("/e", False)).code == NO_NODE
         assert client.is_closed()
 
 
 def test_client_whose_socket_is_not_read_is_not_taken_for_silent() -> None:
     """Its pings wait in the socket behind requests that this server cannot finish."""
     config = replace(CONFIG, max_outstanding_requests=4)
-    with Cluster(2, config) as cluster, RawClient(cluster.address(1)) as busy:
+    with Cluster(2, config, ManualClock()) as cluster, RawClient(cluster.address(1)) as busy:
         busy.connect(timeout_ms=400)
         busy.ask(CREATE, create_body("/e", flags=1))
         cluster.hold(1, True)
         sent = [busy.send(SET, body("/e", b"x", -1)) for _ in range(10)]
-        time.sleep(0.9)  # more than the timeout and its slack
+        eventually(lambda: cluster.outstanding(1) >= config.max_outstanding_requests)
+        cluster.pass_time(0.9)  # more than the timeout and its slack
         cluster.hold(1, False)
         assert [busy.receive()[::2] for _ in sent] == [(xid, 0) for xid in sent]
 
 
 @pytest.mark.parametrize("elected_number", [0, 2])
 def test_new_leader_gives_every_session_its_whole_timeout(
-    cluster: Cluster, elected_number: int
+    timeless: Cluster, elected_number: int
 ) -> None:
     """Also the old one if it is elected again: it may have been another for a while."""
-    with RawClient(cluster.address(1)) as client, opened(cluster, 0) as other:
+    with RawClient(timeless.address(1)) as client, opened(timeless, 0) as other:
         client.connect(timeout_ms=800)
         client.ask(CREATE, create_body("/e", flags=1))
-        time.sleep(0.5)
-        cluster.elect(elected_number)
-        elected = time.monotonic()
-        eventually(lambda: other.ask(EXISTS, body("/e", False)).code == NO_NODE)
-        assert time.monotonic() - elected > 0.8 - 0.05
+        timeless.pass_time(0.5)
+        timeless.elect(elected_number)
+        timeless.pass_time(0.75)
+        assert other.ask(EXISTS, body("/e", False)).code == 0
+        timeless.pass_time(0.4)
+        assert other.ask(EXISTS, body("/e", False)).code == NO_NODE
 
 
 def test_server_without_a_quorum_lets_its_clients_go_and_takes_none(cluster: Cluster) -> None:

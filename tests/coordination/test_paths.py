@@ -1,8 +1,18 @@
 from __future__ import annotations
 
-import pytest
+from urllib.parse import unquote
 
-from kafkaesque.coordination.paths import check_parent_of, check_path, name_of, parent_of
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkaesque.coordination.paths import (
+    check_parent_of,
+    check_path,
+    name_for,
+    name_of,
+    parent_of,
+)
 from kafkaesque.coordination.vocabulary import Code, CoordinationError
 
 
@@ -33,3 +43,30 @@ def test_parent_of_what_may_be_no_path() -> None:
     for path in ("", "a", "/\x00"):
         with pytest.raises(CoordinationError):
             check_parent_of(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("billing", "billing"),
+        ("a.b-c_d e", "a.b-c_d e"),
+        ("team/billing", "team%2Fbilling"),
+        ("50%", "50%25"),
+        (".", "%2E"),
+        ("..", "%2E%2E"),
+        ("...", "..."),
+        ("tab\t\U0001f600", "tab%09%F0%9F%98%80"),
+        ("ä", "ä"),
+    ],
+)
+def test_name_for_a_text_that_may_be_no_name(text: str, name: str) -> None:
+    assert name_for(text) == name
+
+
+@settings(deadline=None)
+@given(st.text(min_size=1))
+def test_every_text_has_a_name_of_its_own_that_can_be_read_back(text: str) -> None:
+    name = name_for(text)
+    check_path(f"/{name}")
+    assert "/" not in name
+    assert unquote(name) == text

@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
+from tests.conformance_zookeeper.opened import opened
 from tests.conformance_zookeeper.raw import RawClient, create_body
 from tests.conformance_zookeeper.waiting import eventually
 
@@ -35,26 +35,19 @@ def test_listeners_are_told_and_counted_and_the_tree_survives(tmp_path: Path) ->
         told = json.loads((broker.data / "broker.json").read_text())
         assert told["coordination"] == broker.facts["coordination"]
         assert told["text"] == broker.facts["text"]
-        client = KazooClient(hosts=broker.facts["coordination"])
-        client.start(timeout=15)
-        client.create("/kept", b"x")
-        client.create("/mine", b"", ephemeral=True)
-        shown = metrics(broker)
+        with opened(broker.facts["coordination"]) as client:
+            client.create("/kept", b"x")
+            client.create("/mine", b"", ephemeral=True)
+            shown = metrics(broker)
         assert shown["kafkaesque_coordination_sessions"] == 1
         assert shown["kafkaesque_coordination_connections"] == 1
         assert shown["kafkaesque_coordination_ephemeral_nodes"] == 1
         assert shown["kafkaesque_coordination_is_leader"] == 1
         assert shown["kafkaesque_coordination_packets_received_total"] > 0
         assert shown["kafkaesque_text_connections"] == 0
-        client.stop()
-        client.close()
-    with BrokerProcess(tmp_path, BOTH) as again:
-        client = KazooClient(hosts=again.facts["coordination"])
-        client.start(timeout=15)
+    with BrokerProcess(tmp_path, BOTH) as again, opened(again.facts["coordination"]) as client:
         assert client.get("/kept")[0] == b"x"
         assert client.exists("/mine") is None
-        client.stop()
-        client.close()
 
 
 def test_without_listeners_there_are_none_and_the_figures_are_there(tmp_path: Path) -> None:
@@ -95,13 +88,11 @@ def test_sessions_end_also_when_the_leader_has_no_listener(tmp_path: Path) -> No
         with RawClient(address) as silent:
             silent.connect(4000)
             assert silent.ask(1, create_body("/brief", b"", flags=1)).code == 0
-        client = KazooClient(hosts=address)
-        client.start(timeout=15)
-        assert b"Mode: follower" in client.command(b"srvr").encode()
-        assert client.exists("/brief") is not None
-        eventually(lambda: client.exists("/brief") is None, timeout_s=20)
-        client.stop()
-        client.close()
+        with opened(address) as client:
+            # A follower, or an observer as long as the cluster has not given it a vote.
+            assert "Mode: leader" not in client.command(b"srvr")
+            assert client.exists("/brief") is not None
+            eventually(lambda: client.exists("/brief") is None, timeout_s=20)
     finally:
         target.close()
         ports.close()

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kafkaesque.broker.coordination.words import ServerCounts, ServerView, answer_word
+from kafkaesque.broker.coordination.words import ClientView, ServerCounts, ServerView, answer_word
+from kafkaesque.cli.coord_sessions import read_dump
 from kafkaesque.coordination.machine import Machine
+from kafkaesque.coordination.vocabulary import CreateMode
 from kafkaesque.coordination.watches import WatchCounts
 
-VIEW = ServerView(Machine(), ServerCounts(7, 8), WatchCounts(2, 1), 3, 4, "follower")
-ALL = frozenset(("ruok", "srvr", "mntr", "envi", "conf"))
+from .rig import ALICE, Rig, create
+
+CLIENTS = (ClientView("h:1", 0xA1), ClientView("h:2", 0), ClientView("h:3", 0xB2))
+VIEW = ServerView(Machine(), ServerCounts(7, 8), WatchCounts(2, 1), CLIENTS, 4, "follower")
+ALL = frozenset(("ruok", "srvr", "mntr", "envi", "dump", "conf"))
 
 
 def test_each_word_has_its_answer() -> None:
@@ -18,6 +25,20 @@ def test_each_word_has_its_answer() -> None:
     assert figures["zk_znode_count"] == "4"
     assert figures["zk_num_alive_connections"] == "3"
     assert figures["zk_watch_count"] == "2"
+
+
+def test_dump_tells_all_sessions_and_this_servers_connections_and_no_paths() -> None:
+    rig = Rig()
+    rig.write(create("/secret-name", mode=CreateMode.EPHEMERAL), ALICE)
+    answer = answer_word("dump", replace(VIEW, machine=rig.machine), ALL)
+    assert "Global Sessions(2):\n0x65\t10000ms\n0x66\t10000ms\n" in answer
+    assert "\tip: /h:1 sessionId: 0xa1\n" in answer
+    assert "secret-name" not in answer
+    # As `kafkaesque coord sessions` reads it.
+    dump = read_dump(answer)
+    assert dump is not None
+    assert dump.timeouts_ms == {"0x65": 10_000, "0x66": 10_000}
+    assert dump.clients == {"0xa1": "h:1", "0x0": "h:2", "0xb2": "h:3"}
 
 
 @pytest.mark.parametrize("word", ["conf", "dump", "wchp"])

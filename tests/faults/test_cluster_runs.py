@@ -1,4 +1,4 @@
-"""Three runs against a real cluster, short ones: the others are for `make faults`."""
+"""A few runs against a real cluster, short ones: the others are for `make faults`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kafkaesque.faults.stage import RunOptions
 pytestmark = pytest.mark.story
 
 
-def perform(name: str, keep: Path) -> Report:
+def perform(name: str, keep: Path, amount: int | None = None) -> Report:
     said: list[str] = []
-    options = RunOptions(records_per_s=300, rounds=1)
+    options = RunOptions(records_per_s=300, rounds=1, amount=amount)
     report, history = run_by_name(name, options, said.append, keep)
     assert report.passed, "\n".join([*said, *report.lines(history)])
     assert report.verdict.lost == report.verdict.duplicated == report.verdict.reordered == 0
@@ -40,3 +40,14 @@ def test_rolling_restart_shows_no_application_an_error(tmp_path: Path) -> None:
     assert report.notes["restarts"] == 3
     assert report.notes["application_errors_send"] == 0
     assert report.notes["application_errors_poll"] == 0
+
+
+def test_copy_in_transactions_is_the_original_whoever_dies(tmp_path: Path) -> None:
+    notes = perform("transactions-copy", tmp_path, amount=12_000).notes
+    assert (notes["copied"], notes["missing"], notes["duplicate"]) == (12_000, 0, 0)
+
+
+def test_requests_that_are_late_tear_no_transaction(tmp_path: Path) -> None:
+    notes = perform("transactions-delayed", tmp_path, amount=40).notes
+    assert int(notes["arrived_late"]) >= 20
+    assert int(notes["committed"]) > 0

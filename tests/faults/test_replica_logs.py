@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kafkaesque.faults.replica_logs import compare_replicas, read_replica
 from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
-from kafkaesque.records.batch import stamp
+from kafkaesque.records.batch import read_header, stamp
 from kafkaesque.records.codec import Record, encode_batch
 
 
@@ -16,7 +16,7 @@ def write(directory: Path, *values: bytes, start: int = 0, segment: int | None =
     data = bytearray()
     for number, value in enumerate(values, start):
         batch = bytearray(encode_batch([Record(Offset(0), TimestampMs(7), None, value)]))
-        stamp(batch, 0, Offset(number), LeaderEpoch(1))
+        stamp(batch, read_header(batch), Offset(number), LeaderEpoch(1))
         data += batch
     name = start if segment is None else segment
     (directory / f"{name:020}.log").write_bytes(data)

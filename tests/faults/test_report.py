@@ -40,6 +40,13 @@ def test_clean_run_passes_and_says_so() -> None:
     assert list(report.lines())[-1].strip() == "passed"
 
 
+def test_reader_gets_every_figure_of_a_verdict_in_the_first_line() -> None:
+    assert next(report_of(LOSSY).lines()) == (
+        "by-hand: 3 acknowledged, 1 lost, 0 duplicated, 0 reordered, 4 anomalies, longest gap 1 ms"
+    )
+    assert " 0 anomalies, " in next(report_of(random_clean(1)).lines())
+
+
 def test_reader_gets_the_example_and_its_operations() -> None:
     text = "\n".join(report_of(LOSSY).lines(LOSSY))
     assert "ANOMALY lost-write: 1" in text

@@ -12,7 +12,7 @@ from kafkaesque.faults.runs.flipped_bit import flip
 from kafkaesque.faults.runs.torn_tail import tear
 from kafkaesque.faults.segments import segment_paths, stored_batches, synced_position
 from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
-from kafkaesque.records.batch import stamp
+from kafkaesque.records.batch import read_header, stamp
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.storage.checkpoint import SYNC_POINT_NAME, SyncPoint, encode_sync_point
 from kafkaesque.storage.segment import SegmentFacts
@@ -21,7 +21,7 @@ from kafkaesque.storage.segment import SegmentFacts
 def batch(base_offset: int, *values: bytes) -> bytes:
     records = [Record(Offset(i), TimestampMs(1), None, value) for i, value in enumerate(values)]
     data = bytearray(encode_batch(records))
-    stamp(data, 0, Offset(base_offset), LeaderEpoch(0))
+    stamp(data, read_header(data), Offset(base_offset), LeaderEpoch(0))
     return bytes(data)
 
 

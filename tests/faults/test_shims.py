@@ -13,7 +13,9 @@ import pytest
 from kafkaesque.faults import shims
 from kafkaesque.faults.power import PowerJournal
 
-pytestmark = pytest.mark.skipif(shims.impossible() is not None, reason=str(shims.impossible()))
+pytestmark = pytest.mark.skipif(
+    shims.impossible() is not None, reason=f"{shims.impossible()}: apt install gcc"
+)
 
 
 def run_python(code: str, environment: dict[str, str]) -> str:

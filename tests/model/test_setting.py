@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 import pytest
 
 from kafkaesque.model.errors import InvalidConfig
-from kafkaesque.model.setting import INT32_MAX, INT64_MAX, Setting, SettingType, SettingValue
+from kafkaesque.model.setting import (
+    INT32_MAX,
+    INT64_MAX,
+    Setting,
+    SettingType,
+    SettingValue,
+    environment_texts,
+    setting,
+    settings_of,
+    typed_settings,
+)
 
 
 def make(type_: SettingType, **more: object) -> Setting:
@@ -85,3 +98,32 @@ def test_list_of_choices_may_be_empty_but_a_string_may_not() -> None:
 )
 def test_value_is_shown_as_kafka_writes_it(value: SettingValue, text: str | None) -> None:
     assert make(SettingType.STRING).show(value) == text
+
+
+@dataclass(frozen=True)
+class Small:
+    size_max: int = setting("size.max", SettingType.INT, 7, "How large.", at_least=1)
+    label: str = setting("label", SettingType.STRING, "", "What it is called.")
+
+
+def test_texts_become_typed_settings_over_the_defaults() -> None:
+    assert typed_settings(Small, {}) == Small(7, "")
+    assert typed_settings(Small, {"size.max": "9", "label": "x"}) == Small(9, "x")
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ({"size.maxx": "1"}, "there is no setting 'size.maxx'; did you mean size.max?"),
+        ({"q": "1"}, "there is no setting 'q'; there are size.max, label"),
+        ({"size.max": "0"}, "Value must be at least 1"),
+    ],
+)
+def test_unknown_name_or_wrong_value_is_named(texts: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidConfig, match=re.escape(said)):
+        typed_settings(Small, texts)
+
+
+def test_variables_of_the_environment_stand_for_the_settings_they_name() -> None:
+    environment = {"APP_SIZE_MAX": "3", "APP_OTHER": "1", "LABEL": "not ours"}
+    assert environment_texts(settings_of(Small), environment, "APP_") == {"size.max": "3"}

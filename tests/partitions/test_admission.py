@@ -18,12 +18,16 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import Offset, ProducerId, TimestampMs
 from kafkaesque.model.settings import TopicConfig
-from kafkaesque.partitions.admission import admit, inspect, wants_inspection
-from kafkaesque.records.batch import Codec, read_header, reseal
+from kafkaesque.partitions.admission import Rules, inspect
+from kafkaesque.records.batch import BatchHeader, Codec, read_header, reseal
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
 
 NOW = TimestampMs(1_700_000_000_000)
 HOUR_MS = 3_600_000
+
+
+def admit(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> BatchHeader:
+    return Rules(config, "header").admit(records, now_ms)
 
 
 def sealed(
@@ -121,11 +125,13 @@ def test_append_time_topic_does_not_look_at_timestamps() -> None:
 
 def test_records_stay_opaque_unless_something_needs_a_look() -> None:
     header = read_header(sealed())
-    assert not wants_inspection(header, TopicConfig(), "header")
-    assert wants_inspection(header, TopicConfig(), "full")
-    assert wants_inspection(header, TopicConfig(cleanup_policy=("compact",)), "header")
-    assert wants_inspection(header, TopicConfig(compression_type="zstd"), "header")
-    assert not wants_inspection(header, TopicConfig(compression_type="uncompressed"), "header")
+    assert not Rules(TopicConfig(), "header").wants_inspection(header)
+    assert Rules(TopicConfig(), "full").wants_inspection(header)
+    assert Rules(TopicConfig(cleanup_policy=("compact",)), "header").wants_inspection(header)
+    assert Rules(TopicConfig(compression_type="zstd"), "header").wants_inspection(header)
+    assert not Rules(TopicConfig(compression_type="uncompressed"), "header").wants_inspection(
+        header
+    )
 
 
 def test_compacted_topic_refuses_keyless_records_and_names_them() -> None:

@@ -36,7 +36,7 @@ from kafkaesque.partitions.coordinator_host import BATCH_BYTES_MAX, parts_of
 from kafkaesque.partitions.coordinator_hosts import java_hash
 from kafkaesque.partitions.group_host import GroupHost
 
-from .rig import Rig, open_rig
+from .rig import ME, OTHER, PEER, Rig, open_rig
 
 JOIN = JoinRequest(
     group_id="g",
@@ -134,6 +134,22 @@ async def test_failed_disk_ends_the_coordination_and_everyone_is_told(
         await host.ask(commit(2), CommitAnswer)
     with pytest.raises(CoordinatorLoading):
         host.reading()
+
+
+def test_leader_that_hands_over_has_its_clients_ask_again_here(tmp_path: Path) -> None:
+    """Told that it is elsewhere, librdkafka looks once, finds the same and gives up."""
+
+    async def told() -> None:
+        async with open_rig(
+            tmp_path, COMPACTED, members=(ME, PEER, OTHER), flush_always=False
+        ) as rig:
+            host = new_host(rig)
+            rig.partition.replica.transfer_leadership(PEER)
+            with pytest.raises(CoordinatorLoading):
+                await host.ask(commit(1), CommitAnswer)
+            host.close(SHUT)
+
+    asyncio.run(told())
 
 
 @story

@@ -125,3 +125,12 @@ def test_snapshot_restores_all_that_the_log_told() -> None:
     assert restored.stable_offset(Offset(1)) == 0
     assert restored.stable_offset(Offset(3)) == 2
     assert restored.aborted.rows() == table.aborted.rows() == [(1, 0, 1, 2)]
+
+
+def test_guard_of_an_older_epoch_does_not_take_away_that_of_a_newer_one() -> None:
+    table = OpenTransactions()
+    newer = table.guard(ONE, ProducerEpoch(2), 0)
+    late = table.guard(ONE, ProducerEpoch(1), 5)
+    assert table.holds(ONE, newer)
+    assert not table.holds(ONE, late)
+    assert newer.lowest_sequence == 0

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from kafkaesque.model.errors import (
+    CorruptMessage,
     FencedLeaderEpoch,
+    MessageTooLarge,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     StorageFailed,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
@@ -20,6 +24,7 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions.partition import Appended, Partition
+from kafkaesque.partitions.producers import PIPELINE_SECONDS
 from kafkaesque.partitions.waiting import BytesAwaited
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import decode_batch
@@ -60,6 +65,23 @@ def test_record_is_invisible_and_unacknowledged_until_it_is_synced(tmp_path: Pat
             await commit
             assert rig.partition.high_watermark == 2
             assert rig.partition.read(Offset(0), 1000, at_least_one=True).records
+
+    run(story())
+
+
+def test_changed_settings_hold_for_the_next_batch(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            append(rig.partition, batch(b"a"))
+            rig.partition.set_config(TopicConfig(max_message_bytes=len(batch(b"a")) - 1))
+            with pytest.raises(MessageTooLarge):
+                append(rig.partition, batch(b"a"))
+            rig.partition.set_config(TopicConfig(message_timestamp_type="LogAppendTime"))
+            assert append(rig.partition, batch(b"a")).append_time_ms == START_MS
+            rig.partition.set_config(TopicConfig(cleanup_policy=("compact",)))
+            inspected = rig.partition.append(batch(b"a"), all_replicas=True)
+            assert isinstance(inspected, asyncio.Task)
+            assert (await inspected).base_offset == 2
 
     run(story())
 
@@ -135,11 +157,20 @@ def test_flush_never_shows_and_acknowledges_from_the_page_cache(tmp_path: Path) 
     async def story() -> None:
         async with open_rig(tmp_path, flush_always=False) as rig:
             appended = append(rig.partition, batch(b"a"))
-            commit = rig.partition.commit(appended, all_replicas=True)
-            assert commit is not None
-            await commit
             assert rig.partition.high_watermark == 1
+            assert rig.partition.commit(appended, all_replicas=True) is None
             assert rig.calls.count == 0
+
+    run(story())
+
+
+def test_readers_of_a_lone_broker_are_told_of_a_write_that_needs_no_sync(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            watcher = BytesAwaited(1, asyncio.get_running_loop())
+            rig.partition.watch(watcher)
+            append(rig.partition, batch(b"a"))
+            await watcher.done
 
     run(story())
 
@@ -148,9 +179,8 @@ def test_flush_messages_syncs_before_the_last_of_them_is_acknowledged(tmp_path: 
     async def story() -> None:
         config = TopicConfig(flush_messages=2)
         async with open_rig(tmp_path, config, flush_always=False) as rig:
-            first = rig.partition.commit(append(rig.partition, batch(b"a")), all_replicas=True)
-            assert first is not None
-            await first
+            first = append(rig.partition, batch(b"a"))
+            assert rig.partition.commit(first, all_replicas=True) is None
             assert rig.partition.log.synced_offset == 0
             second = append(rig.partition, batch(b"b"), all_replicas=False)
             commit = rig.partition.commit(second, all_replicas=False)
@@ -353,5 +383,74 @@ def test_closing_wakes_readers_and_fails_writers(tmp_path: Path) -> None:
                 await commit
             with pytest.raises(UnknownTopicOrPartition):
                 append(rig.partition, batch(b"b"))
+
+    run(story())
+
+
+def test_batch_behind_a_damaged_header_is_served_and_the_damaged_one_is_not(tmp_path: Path) -> None:
+    """A walk from the sparse index cannot pass a header whose length is wrong."""
+
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            partition = rig.partition
+            sizes = [len(batch(value)) for value in (b"a", b"b", b"c")]
+            for value in (b"a", b"b", b"c"):
+                append(partition, batch(value))
+            segment = partition.log.segment(Offset(0))
+            segment._recent = None
+            with open(segment.file.path, "r+b") as file:
+                file.seek(sizes[0] + 8)
+                file.write(b"\x7f")
+            with pytest.raises(CorruptMessage):
+                partition.read(Offset(1), 10_000, at_least_one=True)
+            behind = partition.read(Offset(2), 10_000, at_least_one=True)
+            assert len(behind.records) == sizes[2]
+            assert read_header(behind.records).base_offset == 2
+
+    run(story())
+
+
+def test_gap_behind_a_change_of_leaders_sends_the_producer_back_to_its_first_batch(
+    tmp_path: Path,
+) -> None:
+    """What the last leader refused is missing; a word of a gap would make the client send all anew,
+    also what was appended (found by `fault run rolling-restart`)."""
+
+    def of_producer(sequence: int) -> memoryview:
+        return batch(b"v", producer=7, sequence=sequence)
+
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as first:
+            append(first.partition, of_producer(0))
+        async with open_rig(tmp_path, flush_always=False) as second:
+            partition = second.partition
+            with pytest.raises(NotLeaderOrFollower):
+                append(partition, of_producer(2))
+            assert append(partition, of_producer(0)).base_offset == 0
+            assert append(partition, of_producer(1)).base_offset == 1
+            with pytest.raises(OutOfOrderSequence):
+                append(partition, of_producer(3))
+
+    run(story())
+
+
+def test_what_a_producer_sent_behind_a_refused_batch_is_no_gap(tmp_path: Path) -> None:
+    """A leader that hands over refuses a batch, and the next ones are on their way already. Told of
+    a gap librdkafka sends all anew under a new epoch (found by `fault run rolling-restart`)."""
+
+    async def story() -> None:
+        async with open_rig(tmp_path, members=(ME, PEER, OTHER), flush_always=False) as rig:
+            partition = rig.partition
+            assert append(partition, batch(b"v", producer=7, sequence=0)).base_offset == 0
+            with pytest.raises(OutOfOrderSequence):
+                append(partition, batch(b"v", producer=7, sequence=2))
+            partition.replica.transfer_leadership(PEER)
+            for producer, sequence in ((7, 1), (7, 2), (7, 3), (8, 0), (8, 1)):
+                with pytest.raises(NotLeaderOrFollower):
+                    append(partition, batch(b"v", producer=producer, sequence=sequence))
+            assert append(partition, batch(b"v", producer=7, sequence=0)).base_offset == 0
+            rig.clock.advance(int(PIPELINE_SECONDS * 1000))
+            with pytest.raises(OutOfOrderSequence):
+                append(partition, batch(b"v", producer=7, sequence=2))
 
     run(story())

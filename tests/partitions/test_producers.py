@@ -100,10 +100,46 @@ def test_new_epoch_forgets_the_batches_of_the_old_one(table: ProducerTable) -> N
 
 def test_silent_producer_expires_and_an_active_one_stays(table: ProducerTable) -> None:
     table.apply(batch(0, timestamp=1000))
-    table.expire(TimestampMs(1500), 500)
+    table.expire(1000, 500)
+    table.expire(1500, 500)
     assert len(table) == 1
-    table.expire(TimestampMs(1501), 500)
+    table.expire(1501, 500)
     assert len(table) == 0
+
+
+def test_producer_of_old_records_is_kept_as_long_as_any_other(table: ProducerTable) -> None:
+    table.apply(batch(0, timestamp=0))
+    table.expire(1_000_000, 500)
+    table.apply(batch(1, timestamp=0, base_offset=1))
+    table.expire(1_000_600, 500)
+    assert len(table) == 1
+    table.expire(1_001_101, 500)
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize(
+    ("sequence", "epoch", "is_repeated"),
+    [
+        (5, 1, False),
+        (4, 1, True),
+        (0, 1, True),
+        (7, 1, False),
+        (0, 2, False),
+        (0, 0, False),
+    ],
+)
+def test_batch_before_the_expected_one_is_a_retry_or_too_late(
+    table: ProducerTable, sequence: int, epoch: int, is_repeated: bool
+) -> None:
+    for number in range(5):
+        table.apply(batch(number, epoch=1, base_offset=number))
+    assert table.is_repeated(batch(sequence, epoch=epoch)) is is_repeated
+
+
+def test_first_sequence_after_the_last_is_no_retry(table: ProducerTable) -> None:
+    table.apply(batch(2**31 - 1, epoch=1))
+    assert not table.is_repeated(batch(0, epoch=1))
+    assert table.is_repeated(batch(2**31 - 1, epoch=1))
 
 
 @settings(max_examples=50, deadline=None)

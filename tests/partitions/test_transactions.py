@@ -25,6 +25,7 @@ from kafkaesque.model.ids import (
     ProducerId,
     TopicPartition,
 )
+from kafkaesque.partitions import transaction_host
 from kafkaesque.partitions.markers import Marker, encode_marker
 from kafkaesque.partitions.open_transactions import Guard
 from kafkaesque.partitions.partition import Appended, Partition
@@ -206,12 +207,16 @@ def test_silent_producer_with_an_open_transaction_is_not_forgotten(tmp_path: Pat
     async def story() -> None:
         async with open_rig(tmp_path) as rig:
             await append(rig.partition, transactional(), guard(rig.partition))
-            later = type(START_MS)(START_MS + 10_000)
-            rig.partition.producers.expire(later, 1000)
-            assert rig.partition.producers.get(ME) is not None
+            producers = rig.partition.producers
+            for after_ms in (0, 10_000):
+                producers.expire(after_ms, 1000)
+            assert producers.get(ME) is not None
             await mark(rig.partition, commit=True)
-            rig.partition.producers.expire(later, 1000)
-            assert rig.partition.producers.get(ME) is None
+            for after_ms in (20_000, 21_000):
+                producers.expire(after_ms, 1000)
+            assert producers.get(ME) is not None
+            producers.expire(21_001, 1000)
+            assert producers.get(ME) is None
 
     run(story())
 
@@ -267,9 +272,10 @@ def test_markers_leave_only_when_the_decision_is_durable(tmp_path: Path) -> None
             sink = Sink()
             host = new_host(rig, sink)
             producer = await begin(host)
+            rig.calls.entered.clear()
             rig.calls.gate.clear()
             ending = ask_to_end(host, producer)
-            await asyncio.sleep(0.02)
+            assert await asyncio.to_thread(rig.calls.entered.wait, 30)
             assert not sink.sent
             assert not ending.done()
             rig.calls.gate.set()
@@ -298,5 +304,48 @@ def test_new_coordinator_sends_the_markers_that_its_predecessor_owed(tmp_path: P
             assert second.sent[0].producer == ProducerIdentity(ME, ProducerEpoch(1))
             assert second.sent[0].is_commit
             successor.close(SHUT)
+
+    run(story())
+
+
+def ask_to_add(host: TransactionHost, producer: ProducerIdentity) -> asyncio.Task[AddAnswer]:
+    wanted = PartitionsRequest(
+        transactional_id="tx", producer=producer, partitions=frozenset([TARGET])
+    )
+    work = host.ask_when_ended(
+        "tx", lambda r, token, now: r.add_partitions(wanted, token, now), AddAnswer
+    )
+    return asyncio.get_running_loop().create_task(work)
+
+
+def test_next_transaction_waits_for_the_markers_of_the_last(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            sink = Sink()
+            host = new_host(rig, sink)
+            ended = await ask_to_end(host, await begin(host))
+            adding = ask_to_add(host, ended.producer)
+            while not sink.sent:
+                await asyncio.sleep(0.001)
+            assert not adding.done()
+            sink.open.set()
+            assert (await adding).error is ErrorCode.NONE
+            host.close(SHUT)
+
+    run(story())
+
+
+def test_next_transaction_is_told_when_the_markers_take_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_host, "ENDING_SECONDS_MAX", 0.01)
+
+    async def story() -> None:
+        async with open_rig(tmp_path) as rig:
+            host = new_host(rig, Sink())
+            ended = await ask_to_end(host, await begin(host))
+            added = await ask_to_add(host, ended.producer)
+            assert added.error is ErrorCode.CONCURRENT_TRANSACTIONS
+            host.close(SHUT)
 
     run(story())

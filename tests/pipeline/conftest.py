@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 Produce = Callable[..., None]
 
-TIMEOUT_S = 600
-"""A session starts in 6 s on a quiet machine and in a minute on a busy one; a test that is cut off
+TIMEOUT_S = 2400
+"""A session starts in 6 s on a quiet machine and in minutes on a very busy one; a test that is cut off
 in a call to the JVM takes all others of its process with it."""
 
 
@@ -54,7 +55,9 @@ def spark() -> Iterator[SparkSession]:
     scratch = Path(tempfile.mkdtemp(prefix="kafkaesque-spark-"))
     try:
         session = start_session(
-            SessionSettings(scratch, master="local[2]", shuffle_partitions=2, app_name="tests")
+            SessionSettings(
+                scratch, master="local[2]", shuffle_partitions=2, app_name="tests", is_brief=True
+            )
         )
     except PipelineError as error:
         pytest.skip(str(error))
@@ -74,6 +77,8 @@ def connector(spark: SparkSession) -> None:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
+    # The thread of the broker has half a minute to start, and would import all of it in that time.
+    import_module("kafkaesque.broker.node")
     with Broker(settings={"auto.create.topics.enable": False}) as running:
         yield running
 

@@ -1,9 +1,12 @@
-"""The commands that need no Spark; `run` itself is `operate/test_pipeline.py`'s."""
+"""The commands. What they do is `operate/test_pipeline.py`'s; here, that they reach it."""
 
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -38,7 +41,10 @@ def test_doctor_without_java_names_the_way_to_get_it(
 def test_jars_that_are_not_here_are_told_with_the_command_that_fetches_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+    pytest.importorskip(
+        "pyspark",
+        reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]",
+    )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(jars.JARS_VARIABLE, raising=False)
     code, output = invoke("jars")
@@ -54,6 +60,28 @@ def test_status_of_a_query_that_was_killed_is_shown(tmp_path: Path) -> None:
     assert code == 0
     (row,) = json.loads(output)["queries"]
     assert (row["query"], row["state"], row["batch"]) == ("posts", "killed", 4)
+
+
+def test_stop_tells_what_has_stopped_once_it_has(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    path = places.status("posts")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"state": "running", "pid": os.getpid()}))
+    ended = threading.Event()
+
+    def obey() -> None:
+        while not places.stop_request("posts").exists() and not ended.wait(0.01):
+            pass
+        path.write_text(json.dumps({"state": "stopped"}))
+
+    query = threading.Thread(target=obey)
+    query.start()
+    try:
+        code, output = invoke("stop", "posts", "--data", str(tmp_path), "--json")
+    finally:
+        ended.set()
+        query.join()
+    assert (code, json.loads(output)) == (0, {"stopped": ["posts"]})
 
 
 def test_stop_of_a_query_that_does_not_run_says_so(tmp_path: Path) -> None:
@@ -73,3 +101,47 @@ def test_kafka_out_of_reach_is_told_before_spark_starts(tmp_path: Path) -> None:
     code, output = invoke("run", "posts", "-b", "127.0.0.1:1", "--data", str(tmp_path))
     assert code == 3
     assert "cannot reach 127.0.0.1:1" in output
+
+
+@pytest.mark.usefixtures("spark")
+def test_range_is_backfilled_beside_the_table_and_replayed_into_it(
+    broker, topic, produce, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    common = ("-b", broker.bootstrap_servers, "--data", str(tmp_path), "--json")
+    common = (*common, "--set", f"archive.topics={topic}")
+    produce(topic, [{"value": b"x", "partition": i % 2} for i in range(8)])
+    code, output = invoke("run", "archive", "--once", *common)
+    assert code == 0, output
+    archive = Places(tmp_path).table("archive")
+    DeltaTable(archive).delete("offset = 2")
+
+    code, output = invoke(
+        *("backfill", "archive", "--from-offsets", json.dumps({topic: {"0": 1, "1": 1}})), *common
+    )
+    assert code == 0, output
+    answer = last_document(output)
+    assert (answer["rows"], answer["swapped"]) == ({"archive": 6}, False)
+    assert Path(answer["directory"]).is_dir()
+    assert offsets(archive) == [0, 0, 1, 1, 3, 3]
+
+    code, output = invoke(
+        *("replay", "archive", "--from", "2020-01-01", "--rows-max", "3", "--swap"), *common
+    )
+    assert code == 0, output
+    answer = last_document(output)
+    assert (answer["rows"], answer["swapped"]) == ({"archive": 8}, True)
+    assert offsets(archive) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def offsets(table: Path) -> list[int]:
+    from deltalake import DeltaTable
+
+    rows = DeltaTable(table).to_pyarrow_table(columns=["offset"]).to_pylist()
+    return sorted(row["offset"] for row in rows)
+
+
+def last_document(output: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return document

@@ -11,18 +11,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-pyspark = pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+pyspark = pytest.importorskip(
+    "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from confluent_kafka import Producer  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
 
-from kafkaesque.pipeline.driver_kill import KillSettings, run_kills  # noqa: E402
+from kafkaesque.pipeline.driver_kill import KillSettings, finish, run_kills  # noqa: E402
 from kafkaesque.pipeline.errors import PipelineError  # noqa: E402
 from kafkaesque.pipeline.java import find_java  # noqa: E402
+from kafkaesque.pipeline.killed_driver import ARCHIVE  # noqa: E402
 from kafkaesque.testing.broker_process import BrokerProcess  # noqa: E402
 
 pytestmark = [pytest.mark.slow_spark, pytest.mark.timeout(900)]
@@ -30,9 +34,29 @@ pytestmark = [pytest.mark.slow_spark, pytest.mark.timeout(900)]
 HOME = Path(pyspark.__file__).parent
 
 
+@dataclass(frozen=True)
+class Daemon:
+    """A daemon of Spark, with all that it starts in a process group of its own."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    told: str
+    """What the line that says it is ready tells."""
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    address: str
+    workers: list[Daemon]
+
+
 @contextlib.contextmanager
-def spark_class(log: Path, java: Path, *words: str, ready: str) -> Iterator[re.Match[str]]:
-    """A daemon of Spark as a child; yields the match of the line that says it is ready."""
+def spark_class(log: Path, java: Path, *words: str, ready: str) -> Iterator[Daemon]:
+    """A daemon of Spark as a child, once it is ready."""
     environment = {
         **os.environ,
         "JAVA_HOME": str(java),
@@ -55,7 +79,7 @@ def spark_class(log: Path, java: Path, *words: str, ready: str) -> Iterator[re.M
         while (found := re.search(ready, log.read_text())) is None:
             assert child.poll() is None, log.read_text()
             pause.wait(0.2)
-        yield found
+        yield Daemon(child, log, found[1])
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -63,7 +87,7 @@ def spark_class(log: Path, java: Path, *words: str, ready: str) -> Iterator[re.M
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     try:
         java = find_java(os.environ, tmp_path).home
     except PipelineError as error:
@@ -78,8 +102,8 @@ def master(tmp_path: Path) -> Iterator[str]:
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
                 ready=r"Starting Spark master at (spark://\S+)",
             )
-        )[1]
-        for number in range(2):
+        ).told
+        workers = [
             stack.enter_context(
                 spark_class(
                     tmp_path / f"worker{number}.log",
@@ -89,22 +113,74 @@ def master(tmp_path: Path) -> Iterator[str]:
                     ready=r"(Successfully registered with master)",
                 )
             )
-        yield address
+            for number in range(2)
+        ]
+        yield Cluster(address, workers)
 
 
-def test_archive_on_two_workers_is_whole(master: str, tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "broker") as broker:
-        bootstrap = broker.bootstrap_servers
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic("t", 2)])["t"].result()
-        producer = Producer({"bootstrap.servers": bootstrap})
-        for number in range(1000):
+def fill(bootstrap: str, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("t", 2)])["t"].result()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    try:
+        for number in range(count):
             producer.produce("t", b"%d" % number, partition=number % 2)
         assert producer.flush(30) == 0
-        settings = KillSettings(bootstrap, "t", tmp_path / "p", rows_max=400, master=master)
+    finally:
+        producer.close()
+
+
+def has_executor(worker: Daemon) -> bool:
+    return "Asked to launch executor" in worker.log.read_text()
+
+
+def test_archive_on_two_workers_is_whole(cluster: Cluster, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker") as broker:
+        fill(broker.bootstrap_servers, 1000)
+        settings = KillSettings(
+            broker.bootstrap_servers,
+            "t",
+            tmp_path / "p",
+            rows_max=400,
+            master=cluster.address,
+            sinks=(ARCHIVE,),
+        )
         report = run_kills(settings, ["after-commit"], random.Random(3))
-        assert (report.rows, report.missing, report.doubled) == (1000, 0, 0)
-    worked = [
-        log for log in tmp_path.glob("worker*.log") if "Asked to launch executor" in log.read_text()
-    ]
-    assert len(worked) == 2
+        assert [(sink.rows, sink.missing, sink.doubled) for sink in report.sinks] == [(1000, 0, 0)]
+    assert all(has_executor(worker) for worker in cluster.workers)
+
+
+def test_worker_killed_in_mid_stream_costs_no_row(cluster: Cluster, tmp_path: Path) -> None:
+    """kill -9 of one of two workers, its executor and its Python processes, after a few batches."""
+    with BrokerProcess(tmp_path / "broker") as broker:
+        fill(broker.bootstrap_servers, 2000)
+        settings = KillSettings(
+            broker.bootstrap_servers,
+            "t",
+            tmp_path / "p",
+            rows_max=100,
+            master=cluster.address,
+            sinks=(ARCHIVE,),
+        )
+        ended = threading.Event()
+        killed_after: list[int] = []
+        feed = settings.places.feed(ARCHIVE)
+
+        def kill() -> None:
+            while not ended.wait(0.05):
+                batches = feed.read_text().count("\n") if feed.exists() else 0
+                if batches >= 3 and all(has_executor(worker) for worker in cluster.workers):
+                    cluster.workers[0].kill()
+                    killed_after.append(batches)
+                    return
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            report = finish(settings, 1)
+        finally:
+            ended.set()
+            killer.join()
+        assert [(sink.rows, sink.missing, sink.doubled) for sink in report.sinks] == [(2000, 0, 0)]
+    assert killed_after
+    assert killed_after[0] < 20, "the stream was over before"

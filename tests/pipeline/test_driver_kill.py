@@ -1,23 +1,30 @@
-"""kill -9 of the driver, its JVM and its workers, then a look at the table. Real processes."""
+"""kill -9 of the driver, its JVM and its workers, then a look at every sink. Real processes."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkaesque.testing.broker_process import BrokerProcess
 
-pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
-pytest.importorskip("deltalake", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
+pytest.importorskip(
+    "deltalake",
+    reason="deltalake is missing: make setup, or pip install kafkaesque-platform[spark]",
+)
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkaesque.pipeline.driver_kill import POINTS, KillSettings, run_kills
+from kafkaesque.pipeline.driver_kill import POINTS, RANDOM, KillSettings, run_kills
+from kafkaesque.pipeline.killed_driver import ARCHIVE, SINKS
 
-pytestmark = [pytest.mark.slow_spark, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(3600)
 
 
 def fill(bootstrap: str, count: int) -> None:
@@ -28,24 +35,47 @@ def fill(bootstrap: str, count: int) -> None:
 
 
 @pytest.fixture
-def broker_process(tmp_path: Path):
+def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path / "broker") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        admin.create_topics([NewTopic("t", 2)])["t"].result()
+        for name in ("t", "relay.out"):
+            admin.create_topics([NewTopic(name, 2)])[name].result()
         yield broker
 
 
-def test_kill_at_each_point_around_a_commit_loses_and_doubles_nothing(
-    broker_process, tmp_path: Path
+def settings(broker: BrokerProcess, data: Path, **more: object) -> KillSettings:
+    return KillSettings(broker.bootstrap_servers, "t", data, **more)  # type: ignore[arg-type]
+
+
+def test_driver_killed_in_its_first_batch_leaves_the_table_whole(
+    broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
-    fill(broker_process.bootstrap_servers, 2000)
-    settings = KillSettings(broker_process.bootstrap_servers, "t", tmp_path / "p")
-    report = run_kills(settings, POINTS, random.Random(1))
-    assert (report.rows, report.missing, report.doubled) == (2000, 0, 0)
+    """Files are written, no commit names them, and Spark asks the source anew where it began."""
+    fill(broker_process.bootstrap_servers, 600)
+    wanted = settings(broker_process, tmp_path / "p", rows_max=200, sinks=(ARCHIVE,))
+    report = run_kills(wanted, ["before-commit"], random.Random(1))
+    assert [(sink.rows, sink.missing, sink.doubled) for sink in report.sinks] == [(600, 0, 0)]
+    assert wanted.places.checkpoint(ARCHIVE).joinpath("commits", "0").exists()
 
 
-def test_kill_at_random_moments_loses_and_doubles_nothing(broker_process, tmp_path: Path) -> None:
+@pytest.mark.slow_spark
+def test_kill_at_each_point_around_a_commit_loses_and_doubles_nothing_in_any_sink(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
+    fill(broker_process.bootstrap_servers, 6000)
+    report = run_kills(
+        settings(broker_process, tmp_path / "p", rows_max=200), POINTS, random.Random(1)
+    )
+    assert [sink.sink for sink in report.sinks] == list(SINKS)
+    assert all(sink.is_whole and sink.rows == 6000 for sink in report.sinks), report
+
+
+@pytest.mark.slow_spark
+def test_kill_at_random_moments_loses_and_doubles_nothing(
+    broker_process: BrokerProcess, tmp_path: Path
+) -> None:
     fill(broker_process.bootstrap_servers, 20_000)
-    settings = KillSettings(broker_process.bootstrap_servers, "t", tmp_path / "p", rows_max=300)
-    report = run_kills(settings, ["random"] * 4, random.Random(7))
-    assert (report.rows, report.missing, report.doubled) == (20_000, 0, 0)
+    report = run_kills(
+        settings(broker_process, tmp_path / "p", rows_max=300), [RANDOM] * 4, random.Random(7)
+    )
+    assert all(sink.is_whole and sink.rows == 20_000 for sink in report.sinks), report

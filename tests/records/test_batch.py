@@ -148,11 +148,10 @@ def test_batches_in_a_buffer_are_found_one_after_another() -> None:
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1))
 def test_stamping_places_a_batch_and_leaves_its_checksum(offset: int, epoch: int) -> None:
-    prefix = b"other"
-    buffer = bytearray(prefix) + encode_batch(_records())
-    stamp(memoryview(buffer), len(prefix), Offset(offset), LeaderEpoch(epoch))
-    header = read_header(buffer, len(prefix))
-    verify_crc(buffer, header, len(prefix))
+    batch = bytearray(encode_batch(_records()))
+    header = stamp(memoryview(batch), read_header(batch), Offset(offset), LeaderEpoch(epoch))
+    assert header == read_header(batch)
+    verify_crc(batch, header)
     assert (header.base_offset, header.leader_epoch) == (offset, epoch)
 
 

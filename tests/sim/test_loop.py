@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kafkaesque.model.errors import StorageFailed
+from kafkaesque.sim.clocks import NodeClock
 from kafkaesque.sim.loop import SimulatedFuture, SimulatedLoop
 from kafkaesque.sim.schedule import Action, Schedule
 
@@ -14,6 +15,7 @@ from kafkaesque.sim.schedule import Action, Schedule
 class Process:
     def __init__(self) -> None:
         self.schedule = Schedule()
+        self.clock = NodeClock(self.schedule, 0)
 
     def later(self, delay_us: int, action: Action) -> None:
         self.schedule.after(delay_us, action)
@@ -61,3 +63,43 @@ def test_callbacks_of_a_future_run_once_when_it_is_settled_or_at_once_behind_tha
     future.set_result(7)
     future.add_done_callback(lambda done: seen.append(done.exception()))
     assert seen == [7, None]
+
+
+def test_sleep_wait_and_shield_run_on_simulated_time() -> None:
+    process = Process()
+    loop = SimulatedLoop(process)
+    seen: list[tuple[str, float]] = []
+
+    async def answer() -> int:
+        await asyncio.sleep(0.2)
+        return 7
+
+    async def work() -> None:
+        asked = loop.create_task(answer())
+        await asyncio.wait([asked])  # type: ignore[type-var]
+        seen.append(("waited", round(loop.time(), 3)))
+        slow = loop.create_task(answer())
+        seen.append((f"got {await asyncio.shield(slow)}", round(loop.time(), 3)))  # type: ignore[arg-type]
+
+    loop.create_task(work())
+    process.schedule.run_until(1_000_000)
+    assert seen == [("waited", 0.2), ("got 7", 0.4)]
+
+
+def test_cancelled_task_and_timer_do_nothing_any_more() -> None:
+    process = Process()
+    loop = SimulatedLoop(process)
+    seen: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.1)
+        seen.append("task")
+
+    task = loop.create_task(work())
+    timer = loop.call_at(0.1, seen.append, "timer")
+    assert task.cancel()
+    timer.cancel()
+    process.schedule.run_until(1_000_000)
+    assert seen == []
+    assert task.cancelled()
+    assert not task.cancel()

@@ -74,3 +74,14 @@ def test_unreadable_cursor_is_as_good_as_none(text: str) -> None:
     kept = SourceCursor(network="x", source="s", stream="p", cursor=text, read_ms=NOW)
     assert cursors.position(kept) is None
     assert cursors.position(None) is None
+
+
+def test_x_without_enterprise_access_searches_the_gap_and_knows_what_is_lost() -> None:
+    assert cursors.plan_x_search(None, NOW, 5000) is None
+    plan = cursors.plan_x_search(TimestampMs(NOW - 90_000), NOW, 5000)
+    assert plan == cursors.XSearch("2026-09-21T14:11:45Z")
+    day_ms = 24 * 60 * MINUTE
+    plan = cursors.plan_x_search(TimestampMs(NOW - 9 * day_ms), NOW, 0)
+    assert plan is not None
+    assert plan.start_time == "2026-09-14T14:14:20Z"
+    assert plan.lost_ms == 2 * day_ms + MINUTE

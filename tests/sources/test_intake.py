@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -109,3 +110,16 @@ def test_notice_of_the_end_of_the_stream_is_kept(intake: Intake) -> None:
     ended = frame(MESSAGE, b'{"errors":[{"title":"operational-disconnect"}]}')
     assert take(intake, ended).records == []
     assert intake.notice == "operational-disconnect"
+
+
+def test_frames_that_fill_a_gap_do_not_count_as_read_up_to_now(intake: Intake) -> None:
+    """A connection that is cut in the middle of a gap must find all of the gap again."""
+    take(intake, line("1", "#raft"))
+    batch = Batch()
+    later = TimestampMs(READ + 60_000)
+    filling = dataclasses.replace(line("2", "#raft"), is_settled=False)
+    intake.take(batch, "posts", filling, later)
+    assert len(batch.records) == 1
+    assert intake.progress["posts"].read_ms == READ
+    intake.take(batch, "posts", frame(KEEPALIVE, b""), later)
+    assert intake.progress["posts"].read_ms == later

@@ -238,6 +238,16 @@ def test_x_line_is_a_post() -> None:
     assert parsed.cursor == 1900000000000000001
 
 
+def test_x_page_of_search_is_lines_of_the_stream() -> None:
+    page = {"data": [X_LINE["data"]], "meta": {"next_token": "b26v89"}}
+    (found,), token = x.page_lines(msgspec.json.encode(page))
+    assert token == "b26v89"
+    assert only_post(x.parse(frame(MESSAGE, found), READ)).id == "1900000000000000001"
+    assert x.page_lines(b'{"meta": {"result_count": 0}}') == ([], None)
+    with pytest.raises(FrameError):
+        x.page_lines(b'{"data": 3}')
+
+
 def test_x_deletion_comes_from_the_compliance_stream() -> None:
     line = {
         "data": {

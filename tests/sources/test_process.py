@@ -9,14 +9,14 @@ import select
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.sources.stage import SEED, Arrived, arrived, deleted_by_the_end, expected
+from tests.waiting import eventually
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.testing import Broker
@@ -76,13 +76,6 @@ def in_log(broker: Broker) -> Arrived:
     return asyncio.run(arrived(KafkaLog(broker.bootstrap_servers)))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
 def test_source_killed_again_and_again_loses_nothing_and_doubles_nothing(
     network: str, tmp_path: Path
@@ -98,11 +91,11 @@ def test_source_killed_again_and_again_loses_nothing_and_doubles_nothing(
         reached = 0
         for _ in range(3):
             with started(tmp_path, *run) as source:
-                wait_until(lambda least=reached: len(in_log(broker).posts) > least)
+                eventually(lambda least=reached: len(in_log(broker).posts) > least)
                 source.kill()
             reached = min(len(in_log(broker).posts) + 100, len(posts) - len(gone) - 1)
         with started(tmp_path, *run):
-            wait_until(lambda: set(posts) - gone <= set(in_log(broker).posts))
+            eventually(lambda: set(posts) - gone <= set(in_log(broker).posts))
         found = in_log(broker)
     assert set(posts) - set(found.posts) <= (set() if network == "bluesky" else gone)
     assert set(found.posts) <= set(posts)
@@ -119,7 +112,7 @@ def test_source_without_a_server_starts_its_own_and_stops_in_order(tmp_path: Pat
             kept = json.loads((data / "source.json").read_text())
             assert (kept["pid"], kept["http"]) == (source.facts["pid"], source.facts["http"])
             base = f"http://{source.facts['http']}"
-            wait_until(lambda: fetch(f"{base}/status")["posts"] > 50)
+            eventually(lambda: fetch(f"{base}/status")["posts"] > 50)
             metrics = urllib.request.urlopen(f"{base}/metrics").read().decode()
             assert 'kafkaesque_source_posts_total{network="bluesky"}' in metrics
             summary = json.loads(source.stop().splitlines()[-1])
@@ -128,9 +121,28 @@ def test_source_without_a_server_starts_its_own_and_stops_in_order(tmp_path: Pat
         # The timeline is kept: the next run goes on with it, and doubles nothing.
         with started(tmp_path, *arguments) as source:
             assert source.facts["seed"] == summary["seed"]
-            wait_until(lambda: len(in_log(broker).posts) > summary["posts"] + 50)
+            eventually(lambda: len(in_log(broker).posts) > summary["posts"] + 50)
             source.stop()
         assert set(in_log(broker).posts.values()) == {1}
+
+
+@pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
+def test_live_source_speaks_to_the_named_server_with_its_token(
+    network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--live with the network's own manners (token, access, waits); only the address is ours."""
+    monkeypatch.setenv("KAFKAESQUE_MASTODON_TOKEN", "secret")
+    monkeypatch.setenv("KAFKAESQUE_X_TOKEN", "secret")
+    serve = ("serve", "--seed", str(SEED), "--rate", "200", "--token", "secret")
+    with Broker() as broker, started(tmp_path, *serve) as server:
+        run = ("run", network, "--live", "-b", broker.bootstrap_servers, "--tag", TAGS[0],
+               "--url", f"http://{server.facts['http']}", "--limit", "20")  # fmt: skip
+        with started(tmp_path, *run) as source:
+            assert source.process.wait(60) == 0
+            source.output.close()
+        found = in_log(broker)
+        assert len(found.posts) >= 20
+        assert set(found.posts) <= set(expected(network, 5000, TAGS[:1]))
 
 
 def test_limit_ends_the_source(tmp_path: Path) -> None:

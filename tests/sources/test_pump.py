@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 import pytest
 from tests.sources.stage import (
@@ -11,11 +12,12 @@ from tests.sources.stage import (
     expected,
     local_server,
     running_pump,
-    until,
 )
+from tests.waiting import until
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.memory import MemoryLog
+from kafkaesque.client.memory_store import MemoryTransaction
 from kafkaesque.client.ports import DeliveryFailed, Log, TransactionsUnsupported, WriterFenced
 from kafkaesque.events.social import CURSORS, SourceCursor
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_REJECTED
@@ -87,6 +89,35 @@ def test_every_post_arrives_once_although_the_server_hangs_up_again_and_again(
     asyncio.run(story())
 
 
+def test_gap_of_x_is_filled_by_search_where_there_is_no_enterprise_access() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(COUNT, rate=300) as server:
+            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as first:
+                await until(lambda: first.counts.posts >= 50)
+            # Nobody follows for a while.
+            reached = server.feed.head() + 200
+            await until(lambda: server.feed.head() > reached)
+            await follow_to_the_end(log, server, "x", x_enterprise="false")
+            assert server.counts.pages > 0
+        await check_complete(log, "x")
+
+    asyncio.run(story())
+
+
+def test_source_that_may_not_search_goes_on_without() -> None:
+    async def story() -> None:
+        log = MemoryLog()
+        async with local_server(COUNT, Faults(search_status=403), rate=300) as server:
+            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as first:
+                await until(lambda: first.counts.posts >= 20)
+            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as second:
+                await until(lambda: second.counts.posts >= 20)
+        assert server.counts.pages == 0
+
+    asyncio.run(story())
+
+
 def test_every_post_arrives_once_on_a_real_broker() -> None:
     async def story(log: Log) -> None:
         async with local_server(COUNT, Faults(disconnect_every=300)) as server:
@@ -131,13 +162,13 @@ def test_crash_between_posts_and_cursor_doubles_nothing() -> None:
     as a kill in between would."""
 
     class Cut(MemoryLog):
-        async def append(self, placed):  # type: ignore[no-untyped-def]
+        async def append(self, placed, transaction=None):  # type: ignore[no-untyped-def]
             items = list(placed)
             if self.records("social.posts") and items[0][0].topic == SOCIAL_CURSORS.name:
                 self.cuts += 1
                 if self.cuts in (1, 3):
                     raise DeliveryFailed("cut between posts and cursor")
-            return await super().append(items)
+            return await super().append(items, transaction)
 
         cuts = 0
 
@@ -153,11 +184,18 @@ def test_crash_between_posts_and_cursor_doubles_nothing() -> None:
 
 def test_posts_and_cursor_are_seen_together_where_there_are_transactions() -> None:
     class Watched(MemoryLog):
-        async def append(self, placed):  # type: ignore[no-untyped-def]
+        topics: ClassVar[set[str]] = set()
+
+        async def append(self, placed, transaction=None):  # type: ignore[no-untyped-def]
             items = list(placed)
-            topics = {place.topic for place, _ in items}
-            assert "social.posts" not in topics or SOCIAL_CURSORS.name in topics
-            return await super().append(items)
+            self.topics |= {place.topic for place, _ in items}
+            assert transaction is not None or "social.posts" not in self.topics
+            return await super().append(items, transaction)
+
+        async def commit(self, transaction: MemoryTransaction) -> None:
+            assert "social.posts" not in self.topics or SOCIAL_CURSORS.name in self.topics
+            self.topics.clear()
+            await super().commit(transaction)
 
     async def story() -> None:
         log = Watched()

@@ -20,7 +20,9 @@ def small_disk(directory: Path) -> Iterator[Path]:
     command = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(mount)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
-        pytest.skip(f"needs the right to mount a tmpfs (root, CAP_SYS_ADMIN): {mounted.stderr}")
+        pytest.skip(
+            f"no tmpfs may be mounted: run as root with CAP_SYS_ADMIN ({mounted.stderr.strip()})"
+        )
     try:
         yield mount
     finally:
@@ -58,3 +60,7 @@ class FailingCalls(SystemCalls):
     def sync_directory(self, path: str) -> None:
         self._maybe_fail("sync_directory")
         super().sync_directory(path)
+
+    def rename(self, path: str, new_path: str) -> None:
+        self._maybe_fail("rename")
+        super().rename(path, new_path)

@@ -79,6 +79,18 @@ def test_batch_before_the_end_or_of_another_size_breaks_an_invariant(tmp_path: P
         log.append(data + b"x", read_header(data), 0)
 
 
+def test_append_tells_which_segment_has_the_batch(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(segment_bytes=300))
+    told = []
+    for offset in range(6):
+        data = make_batch(offset)
+        told.append(log.append(memoryview(data), read_header(data), 1000))
+    assert told == [
+        max(s.base_offset for s in log.segments if s.base_offset <= offset) for offset in range(6)
+    ]
+    assert len(set(told)) > 1
+
+
 def test_changed_settings_hold_for_the_next_append(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig())
     append(log)

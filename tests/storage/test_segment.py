@@ -125,7 +125,7 @@ def test_batches_are_whole_with_and_without_a_pinned_descriptor(
     segment = Segment(str(tmp_path), SegmentFacts(Offset(0)))
     batches = [make_batch(offset) for offset in range(4)]
     for batch in batches:
-        segment.append(files, batch, read_header(batch), 0, 4096)
+        segment.append(files, batch, read_header(batch), 0, LogConfig())
     assert (segment._pinned_fd >= 0) is (files_max > 1)
     assert Path(segment.file.path).read_bytes() == b"".join(batches)
     segment.forget(files)

@@ -312,6 +312,10 @@ def test_too_few_replicas_are_said_so_and_nothing_is_acknowledged(
         )
         assert client.produce("strict", [b"two"]).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert client.produce("strict", [b"two"], acks=1).error_code == ErrorCode.NONE
+        # acks=1 promises one disk: what is to outlive the next kill is on two.
+        poll_until(
+            lambda: len(client.read_all("strict")) == 2 or None, lambda: "committed", PATIENCE_S
+        )
         cluster.kill(1)
         refused = client.produce("strict", [b"one"]).error_code
         assert refused in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
-from .test_up import COMMAND, is_running, until
+from .test_up import COMMAND, is_running
 from .wire_client import WireClient
 
 START = [*COMMAND, "cluster", "-n", "3", "--port", "0"]
@@ -52,7 +53,7 @@ def test_three_brokers_serve_one_is_restarted_and_ctrl_c_leaves_no_process(
         facts = json.loads(address_file.read_text() or "{}")
         return bool(facts) and facts["pid"] != int(killed["pid"])
 
-    until(restarted, "another broker 1 serves")
+    eventually(restarted, "another broker 1 serves")
     restarted_pid = json.loads(address_file.read_text())["pid"]
     assert json.loads(address_file.read_text())["kafka"] == killed["kafka"]
     supervisor.send_signal(signal.SIGINT)
@@ -82,7 +83,7 @@ def test_cluster_comes_back_with_its_data_on_other_ports(tmp_path: Path) -> None
             if turn == 0:
                 client.create_topic("t", partitions=3)
             else:
-                until(lambda: _is_written(client), "a leader of t-0 is here or elsewhere")
+                eventually(lambda: _is_written(client), "a leader of t-0 is here or elsewhere")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         process.stdout.close()

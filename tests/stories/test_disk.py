@@ -29,7 +29,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(place)]
     done = subprocess.run(mount, capture_output=True, check=False)
     if done.returncode != 0:
-        pytest.skip(f"this machine permits no tmpfs mount: {done.stderr.decode().strip()}")
+        pytest.skip(
+            f"no tmpfs may be mounted: run with CAP_SYS_ADMIN ({done.stderr.decode().strip()})"
+        )
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
 

@@ -7,13 +7,14 @@ import random
 import socket
 import struct
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.wire.codec import encode_request_frame
+from kafkaesque.wire.messages.api_versions import ApiVersionsRequest
 
 from .conftest import StartBroker
 from .wire_client import WireClient, fetch_request, produce_request
@@ -94,6 +95,27 @@ def test_claimed_length_costs_no_memory_before_the_bytes_come(shared: BrokerProc
         with WireClient(shared.bootstrap_servers) as client:
             client.create_topic("bystander")
         assert rss_bytes(shared.pid) - before < 32 * MIB
+
+
+def test_large_requests_that_never_end_cost_bounded_memory_and_nobody_else(
+    start_broker: StartBroker,
+) -> None:
+    bound = {"queued.max.request.bytes": 16 * MIB, "socket.request.max.bytes": 16 * MIB}
+    broker = start_broker(bound)
+    with ExitStack() as stack:
+        good = stack.enter_context(WireClient(broker.bootstrap_servers, timeout_seconds=60))
+        good.create_topic("t")
+        before = rss_bytes(broker.pid)
+        for _ in range(30):
+            peer = stack.enter_context(WireClient(broker.bootstrap_servers, timeout_seconds=60))
+            peer.call(ApiVersionsRequest(), 0)
+            with suppress(ConnectionError):
+                peer.socket.sendall(struct.pack(">i", 12 * MIB) + HEADER + bytes(8 * MIB))
+            assert good.produce("t", [bytes(1000)]).error_code == ErrorCode.NONE
+        grown = rss_bytes(broker.pid) - before
+        assert grown < 100 * MIB, f"{grown / MIB:.0f} MiB of 240 that were sent"
+        assert len(good.read_all("t")) == 30
+    assert "incomplete requests hold more than 16777216 bytes" in broker.log.read_text()
 
 
 def test_slow_request_holds_up_no_other_connection(shared: BrokerProcess) -> None:

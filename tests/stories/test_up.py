@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 
 from kafkaesque.testing.broker_process import BrokerProcess
 
@@ -21,18 +21,18 @@ from .wire_client import WireClient
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-
-
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def type_in(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, timeout=180, check=False,
+        input="", env=os.environ | environment,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def platform(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
             "0",
             "--brokers",
             "1",
-            "--no-source",
+            "--only-brokers",
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -79,7 +79,7 @@ def test_up_serves_and_ctrl_c_leaves_no_process(platform: subprocess.Popen[bytes
 def test_killed_supervisor_takes_its_children_along(platform: subprocess.Popen[bytes]) -> None:
     broker = services(platform)["broker-0"]
     platform.kill()
-    until(lambda: not is_running(int(broker["pid"])), "the broker ended")
+    eventually(lambda: not is_running(int(broker["pid"])), "the broker ended")
 
 
 def test_killed_broker_is_started_again_with_its_data(
@@ -96,32 +96,36 @@ def test_killed_broker_is_started_again_with_its_data(
         facts = json.loads(address_file.read_text() or "{}")
         return bool(facts) and facts["pid"] != int(broker["pid"])
 
-    until(restarted, "another broker serves")
+    eventually(restarted, "another broker serves")
     with WireClient(json.loads(address_file.read_text())["kafka"]) as client:
         assert [record.value for record in client.read_all("t")] == [b"kept"]
 
 
 def test_port_in_use_is_explained(broker: BrokerProcess, tmp_path: Path) -> None:
     port = broker.bootstrap_servers.rsplit(":", 1)[1]
-    done = subprocess.run(
-        [*COMMAND, "up", "--data", str(tmp_path / "up"), "--port", port, "--http-port", "0"],
-        capture_output=True,
-        timeout=60,
-        check=False,
-        text=True,
-    )
+    done = type_in("up", "--data", str(tmp_path / "up"), "--port", port, "--http-port", "0",
+                   "--only-brokers")  # fmt: skip
     assert done.returncode == 1
-    assert "address is in use" in done.stderr
-    assert "doctor" in done.stderr
+    assert f"127.0.0.1:{port} (broker-0, Kafka) is in use" in done.stderr
+    assert "`--port PORT`" in done.stderr
+
+
+def test_second_up_on_the_same_data_leaves_the_first_alone(
+    platform: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    broker = services(platform)["broker-0"]
+    control = (tmp_path / "control.json").read_bytes()
+    for _ in range(2):
+        done = type_in("up", "--data", str(tmp_path), "--port", "0", "--only-brokers")
+        assert done.returncode == 1
+        assert f"process {platform.pid}" in done.stderr
+        assert f"kafkaesque status --data {tmp_path}" in done.stderr
+    assert (tmp_path / "control.json").read_bytes() == control
+    told = json.loads(type_in("status", "--json", "--data", str(tmp_path)).stdout)
+    assert [item["pid"] for item in told["processes"]] == [int(broker["pid"])]
 
 
 def test_broker_command_explains_a_bad_setting() -> None:
-    done = subprocess.run(
-        [*COMMAND, "broker", "--set", "num.partition=4"],
-        capture_output=True,
-        timeout=60,
-        check=False,
-        text=True,
-    )
+    done = type_in("broker", "--set", "num.partition=4")
     assert done.returncode == 2
     assert "did you mean num.partitions?" in done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import socket
 import subprocess
@@ -19,6 +18,9 @@ from kafkaesque.model.errors import InvalidConfig, TopicAlreadyExists
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.testing import Broker, BrokerFailed, Received
 from kafkaesque.testing.client import Client
+
+from . import leftovers
+from .leftovers import QUESTIONS
 
 
 def produce(broker: Broker, topic: str, *values: str) -> list[Received]:
@@ -38,16 +40,6 @@ def partition_count(broker: Broker, topic: str) -> int:
         return client.partition_count(topic)
 
 
-def descriptors() -> dict[str, str]:
-    found = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found[name] = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:
-            continue  # the listing's own
-    return found
-
-
 @pytest.fixture
 def taken_address() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -60,19 +52,12 @@ def test_client_can_use_it_as_soon_as_it_is_entered() -> None:
         assert values_in(broker, "created-on-first-use") == ["a", "b"]
 
 
-def test_stopped_broker_leaves_no_thread_no_descriptor_and_no_directory() -> None:
-    with Broker():
-        pass  # libuv opens a pipe for the life of the process with its first loop
-    threads, files = set(threading.enumerate()), descriptors()
-    broker = Broker().start()
-    produce(broker, "t", "a")
-    data = broker.data
-    assert data.is_dir()
-    broker.stop()
-    gc.collect()
-    assert set(threading.enumerate()) == threads
-    assert descriptors() == files
-    assert not data.exists()
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_thread_no_descriptor_and_no_directory_is_left(name: str) -> None:
+    run = subprocess.run(
+        [sys.executable, leftovers.__file__, name], capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_stop_with_a_consumer_in_a_long_poll_does_not_wait_for_it() -> None:
@@ -81,13 +66,6 @@ def test_stop_with_a_consumer_in_a_long_poll_does_not_wait_for_it() -> None:
         client.produce("t", [{"value": "a"}], within_s=10)
         assert client.read("t", {0: 0}, deadline=float("inf"), count=1)
         broker.stop()
-
-
-def test_collected_broker_leaves_no_thread() -> None:
-    threads = set(threading.enumerate())
-    Broker().start()
-    gc.collect()
-    assert set(threading.enumerate()) == threads
 
 
 def test_restart_keeps_records_and_addresses() -> None:
@@ -138,22 +116,6 @@ def test_async_with_lets_the_callers_loop_run() -> None:
         return happened
 
     assert asyncio.run(use()) == ["other work", "ready", "other work", "stopped"]
-
-
-def test_start_that_is_cancelled_leaves_no_broker() -> None:
-    async def cancel(broker: Broker) -> None:
-        entering = asyncio.create_task(broker.__aenter__())
-        await asyncio.sleep(0)
-        entering.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await entering
-
-    broker = Broker()
-    threads = set(threading.enumerate())
-    asyncio.run(cancel(broker))
-    assert set(threading.enumerate()) == threads
-    with pytest.raises(RuntimeError, match="not running"):
-        _ = broker.bootstrap_servers
 
 
 # -- settings -------------------------------------------------------------------------------------
@@ -223,21 +185,6 @@ def test_bad_setting_is_named(settings: dict[str, object], message: str) -> None
 def test_data_directory_in_use_is_named(tmp_path: Path) -> None:
     with Broker(data=tmp_path), pytest.raises(BrokerFailed, match=f"{tmp_path} is in use"):
         Broker(data=tmp_path).start()
-
-
-def test_failed_start_leaves_no_thread_no_descriptor_and_no_directory(
-    taken_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with Broker():
-        pass
-    threads, files = set(threading.enumerate()), descriptors()
-    with pytest.raises(BrokerFailed):
-        Broker(settings={"listeners": taken_address}).start()
-    gc.collect()
-    assert set(threading.enumerate()) == threads
-    assert descriptors() == files
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_use_before_start_and_second_start_are_refused() -> None:

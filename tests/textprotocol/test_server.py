@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import socket
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Self
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from tests.waiting import eventually
 
 from kafkaesque.testing.cluster_processes import ClusterProcesses
 from kafkaesque.textprotocol.commands import LINE_BYTES_MAX
@@ -104,13 +104,6 @@ def topic(cluster: ClusterProcesses) -> str:
 
 
 NewClient = Callable[..., TextClient]
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def consumer(cluster: ClusterProcesses, group: str, topic: str) -> Consumer:

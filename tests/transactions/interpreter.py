@@ -6,6 +6,7 @@ verify ID PID:EPOCH t/0 ...                  the same, verify only
 commit | abort ID PID:EPOCH [flow=new]       EndTxn
 written ID PID:EPOCH t/0 ...                 these partitions have their markers
 advance 5s                                   time passes; timers ring
+jump 5s | -5s                                the clock of the wall is set
 restart                                      a new coordinator reads the log
 expire                                       forget ids that nobody used
 describe ID
@@ -54,6 +55,7 @@ class Interpreter:
         self.config = config or TransactionConfig(id_expiration_ms=3_600_000)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.seconds = 0.0
+        self.jumped_ms = 0
         self.next_producer_id = 0
         self.next_token = 1
         self.registry = TransactionRegistry(self.config)
@@ -61,7 +63,8 @@ class Interpreter:
 
     @property
     def now(self) -> Moment:
-        return Moment(self.seconds, TimestampMs(START_MS + round(self.seconds * 1000)))
+        passed_ms = round(self.seconds * 1000)
+        return Moment(self.seconds, TimestampMs(START_MS + self.jumped_ms + passed_ms))
 
     def execute(self, command: Command) -> Iterator[str]:
         yield from getattr(self, f"_{command.name}")(command)
@@ -131,6 +134,10 @@ class Interpreter:
                 yield f"@{self.seconds:g}s {line}"
         self.seconds = end
 
+    def _jump(self, command: Command) -> Iterator[str]:
+        self.jumped_ms += round(seconds(command.arguments[0]) * 1000)
+        yield from ()
+
     def _restart(self, _: Command) -> Iterator[str]:
         self.registry = TransactionRegistry(self.config)
         for key, value in self.log:
@@ -152,7 +159,7 @@ class Interpreter:
         yield from self._restart(command)
 
     def _expire(self, _: Command) -> Iterator[str]:
-        yield from self._carry_out(self.registry.expire_ids(self.now.wall_ms))
+        yield from self._carry_out(self.registry.expire_ids(self.now))
 
     def _describe(self, command: Command) -> Iterator[str]:
         found = self.registry.describe(command.arguments[0])

@@ -13,13 +13,13 @@ from kafkaesque.testing import Cluster
 
 TIMEOUT_S = 40
 PARTITIONS = 6
-OFFSETS_PARTITIONS = 4
+STATE_PARTITIONS = 4
 END = b"end"
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Cluster]:
-    settings = {"offsets.topic.num.partitions": OFFSETS_PARTITIONS}
+    settings = {"transaction.state.log.num.partitions": STATE_PARTITIONS}
     with Cluster(3, settings=settings) as cluster:
         yield cluster
 
@@ -87,7 +87,7 @@ def read(cluster: Cluster, topic: str) -> list[list[bytes]]:
 
 
 def coordinator_of(cluster: Cluster, name: str) -> int:
-    return cluster.wait_until_leader("__transaction_state", java_hash(name) % OFFSETS_PARTITIONS)
+    return cluster.wait_until_leader("__transaction_state", java_hash(name) % STATE_PARTITIONS)
 
 
 def test_transaction_over_all_brokers_is_committed_or_aborted_everywhere(

@@ -1,9 +1,8 @@
 """Kafka's own copy test, small: consume, produce, note how far one is, all in transactions, while
 brokers die. Every message arrives once and in order.
 
-How far the copy is stands in a topic of its own and not in offsets of a group: librdkafka's
-send_offsets_to_transaction waits for ever, past its timeout, for a group coordinator that has gone
-(librdkafka issues 5456 and 5511). Offsets in transactions are tested in tests/conformance.
+How far the copy is stands in a topic of its own: what Kafka Streams calls a changelog. The same with
+offsets of a group, with copiers that die too, is `kafkaesque fault run transactions-copy`.
 """
 
 from __future__ import annotations

@@ -163,6 +163,19 @@ def test_claimed_length_is_not_allocated_before_its_bytes_arrive() -> None:
     assert reader.buffered_bytes == received
 
 
+def test_held_is_the_whole_buffer_of_an_incomplete_frame_and_nothing_between_frames() -> None:
+    reader = FrameReader(100 * MIB)
+    assert reader.held_bytes == 0
+    feed(reader, framed(b"x" * 20))
+    assert reader.held_bytes == 0
+    feed(reader, struct.pack(">i", 50_000))
+    assert reader.held_bytes == 16 * 1024  # not a byte of it has come
+    feed(reader, bytes(20_000))
+    assert reader.held_bytes == 50_000
+    feed(reader, bytes(30_000))
+    assert reader.held_bytes == 0
+
+
 def test_idle_connection_holds_no_large_buffer_even_after_a_burst() -> None:
     reader = FrameReader(1 * MIB)
     for last in (b"y" * 300_000, b"z" * 500):

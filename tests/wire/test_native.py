@@ -33,7 +33,7 @@ from kafkaesque.wire.writer import compile_writer
 
 compiled_only = pytest.mark.skipif(
     pure(decode_request_header) is decode_request_header,
-    reason="nothing is compiled: a C compiler and Python.h are needed",
+    reason="nothing is compiled: apt install gcc python3-dev, then make clean setup",
 )
 
 RESPONSE_PAIRS = [pair for pair in ALL_PAIRS if issubclass(pair[0], Response)]

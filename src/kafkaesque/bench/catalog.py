@@ -22,6 +22,9 @@ CATALOG: dict[str, Entry] = {
     "consume": Entry("consume throughput and cost from page cache, raw and with a real client"),
     "latency": Entry("one-at-a-time round trip of an acknowledged record, acks=1"),
     "durable": Entry("many producers at once, every record synced before acknowledged"),
+    "transactions": Entry(
+        "transactions of 1,000 records beside plain idempotent produce", ("ours", "kafka")
+    ),
     "idle": Entry("10,000 idle connections and 1,000 group members", ("ours",)),
     "partitions": Entry("5,000 partitions: creation, start-up, memory, open files", ("ours",)),
     "replicated": Entry(
@@ -34,7 +37,19 @@ CATALOG: dict[str, Entry] = {
     "failover": Entry("kill -9 of one of three brokers with 1,000 partitions", ("ours",)),
     "recover-all": Entry("kill -9 of all three brokers: first record after restart", ("ours",)),
     "wiped-replica": Entry("recovery of a wiped broker while producers go on", ("ours",)),
+    "compaction": Entry(
+        "a compacted topic: cleaning speed, size before and after, p99 meanwhile", ("ours",)
+    ),
+    "coordination": Entry(
+        "znodes read and written by kazoo, three servers beside Apache ZooKeeper's",
+        ("ours", "zookeeper"),
+    ),
     "sync-methods": Entry("ways to make appends to many files durable", ("ours",)),
+    "tasks": Entry(
+        "no-op and 1 ms tasks beside Celery, Dramatiq and taskiq on Redis",
+        ("ours", "celery", "dramatiq", "taskiq"),
+    ),
+    "pipeline": Entry("Spark's Python source beside its own connector; event to table", ("ours",)),
 }
 
 

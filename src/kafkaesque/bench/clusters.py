@@ -187,12 +187,12 @@ class KafkaCluster(ClusterPeer):
         self._kafka = ApacheKafka(kafka_version, settings, brokers=BROKERS)
 
     def start(self) -> None:
-        from kafkaesque.testing.apache_kafka import ApacheKafkaFailed
+        from kafkaesque.testing.java_server import JavaServerFailed
         from kafkaesque.testing.maven import JavaUnavailable
 
         try:
             self._kafka.start()
-        except (ApacheKafkaFailed, JavaUnavailable) as error:
+        except (JavaServerFailed, JavaUnavailable) as error:
             raise PeerFailed(str(error)) from error
         self.addresses = tuple(self._kafka.bootstrap_servers.split(","))
         self.host, _, port = self.addresses[0].rpartition(":")

@@ -112,6 +112,19 @@ def client_consume(spec: Mapping[str, Any]) -> Figures:
     return _with_client(clients.consume, spec)
 
 
+def client_idempotent(spec: Mapping[str, Any]) -> Figures:
+    from kafkaesque.bench import transactional_clients
+
+    return _with_client(transactional_clients.produce_idempotent, spec)
+
+
+def client_transactions(spec: Mapping[str, Any]) -> Figures:
+    from kafkaesque.bench import transactional_clients
+
+    work = transactional_clients.produce_transactions
+    return _with_client(partial(work, per_transaction=spec["per_transaction"]), spec)
+
+
 def _with_client(run: Callable[..., Figures], spec: Mapping[str, Any]) -> Figures:
     with Clock() as clock:
         figures = run(
@@ -128,6 +141,12 @@ def paced(spec: Mapping[str, Any]) -> Figures:
     from kafkaesque.bench.cluster_lanes import paced
 
     return paced(spec)
+
+
+def znodes(spec: Mapping[str, Any]) -> Figures:
+    from kafkaesque.bench.znode_load import operate
+
+    return operate(spec)
 
 
 def idle(spec: Mapping[str, Any]) -> Figures:
@@ -161,7 +180,10 @@ KINDS: dict[str, Callable[[Mapping[str, Any]], Figures]] = {
     "latency": latency,
     "client_produce": client_produce,
     "client_consume": client_consume,
+    "client_idempotent": client_idempotent,
+    "client_transactions": client_transactions,
     "paced": paced,
+    "znodes": znodes,
     "idle": idle,
     "members": members,
 }

@@ -28,8 +28,6 @@ STOP_TIMEOUT_S = 180.0
 FLOOR_SCRIPT = Path(__file__).resolve().parents[3] / "benchmarks" / "floor.py"
 KAFKA_VERSION_DEFAULT = "4.3.1"
 
-PEER_NAMES = ("ours", "floor", "kafka")
-
 
 class PeerFailed(Exception):
     """A server did not start or is not available; the text has its last words."""
@@ -236,12 +234,12 @@ class Kafka(Peer):
         self._kafka = ApacheKafka(kafka_version, settings, port=options.port)
 
     def start(self) -> None:
-        from kafkaesque.testing.apache_kafka import ApacheKafkaFailed
+        from kafkaesque.testing.java_server import JavaServerFailed
         from kafkaesque.testing.maven import JavaUnavailable
 
         try:
             self._kafka.start()
-        except (ApacheKafkaFailed, JavaUnavailable) as error:
+        except (JavaServerFailed, JavaUnavailable) as error:
             raise PeerFailed(str(error)) from error
         self.host, _, port = self._kafka.bootstrap_servers.rpartition(":")
         self.port = int(port)

@@ -1,4 +1,4 @@
-"""Who asks, as a handler is told."""
+"""Who asks, as a handler is told, and how one is turned away without an answer."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ class ClientHost(str):
         made = cls(address)
         made.connected_at = connected_at
         return made
+
+
+class CloseConnection(Exception):
+    """Raised by a handler where the protocol leaves no other way to tell of a failure."""
 
 
 class Call(NamedTuple):

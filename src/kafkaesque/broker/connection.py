@@ -10,20 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Protocol
 
 from kafkaesque.broker.call import ClientHost
-from kafkaesque.broker.dispatch import Dispatcher
+from kafkaesque.broker.dispatch import Begun, Dispatcher
 from kafkaesque.broker.handler import Answer, CloseConnection, Forwarded
 from kafkaesque.model import limits
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
 from kafkaesque.replication.peer_hello import is_peer_hello
-from kafkaesque.wire.api import RequestHeader
 from kafkaesque.wire.codec import Buffers
-from kafkaesque.wire.frames import BufferPool, FrameReader
-from kafkaesque.wire.table import Response
+from kafkaesque.wire.frames import LENGTH_BYTES, BufferPool, FrameReader
 
 logger = logging.getLogger("kafkaesque.connection")
 
@@ -32,6 +31,9 @@ WRITE_BUFFER_BYTES = 256 * limits.KIB
 
 OUTBOX_BYTES_MAX = 64 * limits.KIB
 """Answers to pipelined requests leave in one write, which is a system call each, up to this size."""
+
+JOINED_BYTES_MAX = 4 * limits.KIB
+"""Up to here the pieces of a write are joined: that costs less than to hand over several."""
 
 
 class Host(Protocol):
@@ -52,6 +54,11 @@ class Host(Protocol):
         """More, or fewer, bytes of requests are held in memory."""
         ...
 
+    def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
+        """So much is held of a request that has not come in whole, 0 if of none; `is_new` if of
+        another one than at the last time."""
+        ...
+
     def unsent(self, difference_bytes: int) -> None:
         """More, or fewer, bytes of answers wait for their reader."""
         ...
@@ -67,14 +74,14 @@ class Host(Protocol):
 class _Exchange:
     """A request that was begun; `output` is its answer's bytes once it has one."""
 
-    __slots__ = ("frame_size_bytes", "header", "output", "output_bytes", "overlaps", "started")
+    __slots__ = ("frame_size_bytes", "later", "output", "output_bytes", "overlaps", "started")
 
-    def __init__(self, header: RequestHeader, started: float, overlaps: bool) -> None:
-        self.header = header
+    def __init__(self, started: float, overlaps: bool) -> None:
         self.started = started
         self.overlaps = overlaps
         self.frame_size_bytes = 0
         """What a request that waits holds in memory."""
+        self.later: asyncio.Future[Answer | Forwarded] | None = None
         self.output: Buffers | None = None
         self.output_bytes = 0
 
@@ -88,34 +95,38 @@ class Connection(asyncio.BufferedProtocol):
         "_frames",
         "_held",
         "_host",
-        "_loop",
         "_outbox",
         "_outbox_bytes",
         "_paused_reading",
         "_paused_writing",
-        "_tasks",
+        "_rest_bytes",
         "_transport",
         "_unsent_bytes",
         "_waiting",
+        "get_buffer",
         "last_heard",
     )
 
-    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+    get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]  # called by position
+    """Of the frames' reader: nothing needs to stand in between."""
+
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._loop = loop
         first_limit = limits.REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER
         self._frames = FrameReader(min(first_limit, host.request_size_bytes_max), host.pool)
+        self.get_buffer = self._frames.get_buffer
         self._transport: asyncio.Transport | None = None
         self._address = "?"
         self._waiting: deque[memoryview] = deque()
         self._begun: deque[_Exchange] = deque()
-        self._tasks: set[asyncio.Future[Answer | Forwarded]] = set()
         self._outbox: Buffers = []
         self._outbox_bytes = 0
         self._held = False
         self._paused_reading = False
         self._paused_writing = False
         self._unsent_bytes = 0
+        self._rest_bytes = 0
+        """Received of a request that is not complete."""
         self.last_heard = monotonic()
 
     # -- called by the transport ----------------------------------------------------------------
@@ -130,9 +141,6 @@ class Connection(asyncio.BufferedProtocol):
             logger.warning("refused connection from %s: %s", self._address, refusal)
             transport.abort()  # type: ignore[attr-defined]
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.get_buffer(sizehint)
-
     def buffer_updated(self, nbytes: int) -> None:
         self.last_heard = monotonic()
         try:
@@ -140,7 +148,9 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._refuse(error)
             return
+        rest_bytes = self._rest_bytes + nbytes
         for frame in frames:
+            rest_bytes -= len(frame) + LENGTH_BYTES
             if self._begun or self._waiting or self._paused_writing:
                 self._host.buffered(len(frame))
                 self._waiting.append(frame)
@@ -150,6 +160,10 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
         if self._waiting:
             self._begin_waiting()
+        if rest_bytes or self._rest_bytes:
+            self._rest_bytes = rest_bytes
+            if self._transport is not None:
+                self._host.incomplete(self, self._frames.held_bytes, is_new=bool(frames))
 
     def pause_writing(self) -> None:
         self._paused_writing = True
@@ -162,8 +176,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        for task in self._tasks:
-            task.cancel()
+        for exchange in self._begun:
+            if exchange.later is not None:
+                exchange.later.cancel()
         held = sum(map(len, self._waiting)) + sum(e.frame_size_bytes for e in self._begun)
         self._waiting.clear()
         self._begun.clear()
@@ -177,6 +192,11 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def evict(self, reason: str) -> None:
+        """Close at once for what all connections together hold."""
+        logger.warning("closing connection from %s: %s", self._address, reason)
+        self.abort()
 
     def close(self) -> None:
         """Close once what was written is sent."""
@@ -230,13 +250,10 @@ class Connection(asyncio.BufferedProtocol):
         """Start a request, and answer it if it is done at once. False if the connection is over."""
         if self._transport is None:
             return False
-        started = self.last_heard
-        dispatcher = self._host.dispatcher
-        output: Buffers | None = None
         try:
-            header, overlaps, answer = dispatcher.begin(frame, self._address)
-            if answer is None or isinstance(answer, Response):
-                output, size_bytes = dispatcher.finish(header, answer, len(frame), started)
+            output, size_bytes, begun = self._host.dispatcher.serve(
+                frame, self._address, self.last_heard
+            )
         except ProtocolError as error:
             if is_peer_hello(frame):
                 self._hand_over(frame)
@@ -246,20 +263,27 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
             self._failed(error)
             return False
-        if output is not None and not self._begun:
-            self._put(output, size_bytes)
-            return True
-        exchange = _Exchange(header, started, overlaps)
-        self._begun.append(exchange)
-        if output is not None:
+        if begun is not None:
+            self._await(begun, len(frame))
+        elif self._begun:
+            # Only one that overlaps begins behind others.
+            exchange = _Exchange(self.last_heard, overlaps=True)
             exchange.output, exchange.output_bytes = output, size_bytes
-        elif answer is not None and not isinstance(answer, Response):
-            exchange.frame_size_bytes = len(frame)
-            self._host.buffered(len(frame))
-            task = asyncio.ensure_future(answer, loop=self._loop)
-            self._tasks.add(task)
-            task.add_done_callback(partial(self._answered, exchange))
+            self._begun.append(exchange)
+        else:
+            self._outbox += output
+            self._outbox_bytes += size_bytes
+            if self._outbox_bytes > OUTBOX_BYTES_MAX:
+                self._send()
         return True
+
+    def _await(self, begun: Begun, frame_size_bytes: int) -> None:
+        exchange = _Exchange(self.last_heard, begun.overlaps)
+        exchange.frame_size_bytes = frame_size_bytes
+        self._begun.append(exchange)
+        self._host.buffered(frame_size_bytes)
+        exchange.later = asyncio.ensure_future(begun.later)
+        exchange.later.add_done_callback(partial(self._answered, exchange, begun))
 
     def _hand_over(self, hello: memoryview) -> None:
         """A broker, not a client: from here on the connection is a link."""
@@ -268,8 +292,9 @@ class Connection(asyncio.BufferedProtocol):
         if transport is not None:
             self._host.adopt(transport, bytes(hello))
 
-    def _answered(self, exchange: _Exchange, task: asyncio.Future[Answer | Forwarded]) -> None:
-        self._tasks.discard(task)
+    def _answered(
+        self, exchange: _Exchange, begun: Begun, task: asyncio.Future[Answer | Forwarded]
+    ) -> None:
         if task.cancelled() or self._transport is None:
             return
         error = task.exception()
@@ -278,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             exchange.output, exchange.output_bytes = self._host.dispatcher.finish(
-                exchange.header, task.result(), exchange.frame_size_bytes, exchange.started
+                begun, task.result(), exchange.frame_size_bytes, exchange.started
             )
         except Exception as failure:  # noqa: BLE001 - supervisor, as above
             self._failed(failure)
@@ -286,20 +311,21 @@ class Connection(asyncio.BufferedProtocol):
         while self._begun and self._begun[0].output is not None:
             ready = self._begun.popleft()
             self._host.buffered(-ready.frame_size_bytes)
-            self._put(ready.output or [], ready.output_bytes)
+            self._outbox += ready.output or []
+            self._outbox_bytes += ready.output_bytes
+            if self._outbox_bytes > OUTBOX_BYTES_MAX:
+                self._send()
         self._begin_waiting()
-
-    def _put(self, output: Buffers, size_bytes: int) -> None:
-        self._outbox += output
-        self._outbox_bytes += size_bytes
-        if self._outbox_bytes > OUTBOX_BYTES_MAX:
-            self._send()
 
     def _send(self) -> None:
         """Hand what was answered to the socket."""
-        outbox, self._outbox, self._outbox_bytes = self._outbox, [], 0
-        if self._transport is not None:
-            self._transport.writelines(outbox)
+        outbox, size_bytes = self._outbox, self._outbox_bytes
+        self._outbox, self._outbox_bytes = [], 0
+        if outbox and self._transport is not None:
+            if size_bytes <= JOINED_BYTES_MAX:
+                self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+            else:
+                self._transport.writelines(outbox)
             self._frames.limit_bytes = self._host.request_size_bytes_max
 
     def _count_unsent(self) -> None:

@@ -13,6 +13,7 @@ from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import NodeId
 from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.partitions.cleaning import LogCleaner
 from kafkaesque.partitions.group_hosts import GroupHosts
 from kafkaesque.partitions.partition_table import PartitionTable
 
@@ -38,6 +39,7 @@ class Context:
     groups: GroupHosts
     transactions: TransactionCalls
     fetch_sessions: FetchSessions
+    cleaner: LogCleaner
     clock: Clock
     loop: asyncio.AbstractEventLoop
     stats: BrokerStats

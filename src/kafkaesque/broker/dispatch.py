@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import (
@@ -18,9 +18,17 @@ from kafkaesque.broker.handler import (
 )
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.handlers.api_versions import unsupported_version
+from kafkaesque.broker.stats import ApiStats
 from kafkaesque.model.errors import KafkaError, ProtocolError
 from kafkaesque.wire.api import ApiKey, RequestHeader, UnsupportedVersion, decode_request_header
-from kafkaesque.wire.codec import Buffers, decode, encode_response_frame
+from kafkaesque.wire.codec import (
+    UNREADABLE,
+    Buffers,
+    encode_response_frame,
+    explain_unreadable,
+    message_reader,
+    response_framer,
+)
 from kafkaesque.wire.table import Response
 
 FORWARDED_FROM = "another broker"
@@ -29,44 +37,123 @@ _api_key = struct.Struct(">h").unpack_from
 _make_tuple = tuple.__new__
 
 
+Framer = Callable[[Any, int], tuple[Buffers, int]]
+"""From an answer and its correlation id to a frame and its size."""
+
+
+class Route:
+    """One API in one version: all that its requests need on their way, found once."""
+
+    __slots__ = ("_version", "framers", "handler", "read", "stats")
+
+    def __init__(self, handler: Handler[Any], version: int, stats: ApiStats) -> None:
+        self._version = version
+        self.handler = handler
+        self.read = message_reader(handler.request, version)
+        self.stats = stats
+        self.framers: dict[type[Response], Framer] = {}
+        """Those found so far, by the class of the answer."""
+
+    def find_framer(self, response: type[Response]) -> Framer:
+        framer = self.framers[response] = response_framer(response, self._version)
+        return framer
+
+
+class Begun(NamedTuple):
+    """A request that is under way."""
+
+    header: RequestHeader
+    overlaps: bool
+    later: Later
+
+
+Served = tuple[Buffers, int, Begun | None]
+"""The bytes of an answer, none for a request that has no answer, and their number; or, if it is not
+there yet, what it was begun as."""
+
+
 class Dispatcher:
     """Finds the handler of each request."""
 
-    __slots__ = ("_context", "_handlers", "_overlapping", "_stats")
+    __slots__ = ("_context", "_handlers", "_overlapping", "_routes")
 
     def __init__(self, context: Context, handlers: Mapping[int, Handler[Any]]) -> None:
         self._context = context
         self._handlers = handlers
-        self._stats = context.stats
         self._overlapping = frozenset(key for key, found in handlers.items() if found.overlaps)
+        self._routes: dict[tuple[int, int], Route] = {}
 
     def overlaps(self, frame: memoryview) -> bool:
         """Whether the request in `frame` may begin while one of its kind still waits."""
         return _api_key(frame)[0] in self._overlapping
 
-    def begin(
-        self, frame: memoryview, client_host: str
-    ) -> tuple[RequestHeader, bool, Answer | Later]:
-        """Decode a request and start it: (header, overlaps, answer or what will give it).
+    def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
+        """Decode a request, start it, and answer it if that can be done at once.
 
-        ProtocolError where the connection must be closed.
+        ProtocolError where the connection must be closed. `started` is on the clock
+        `time.monotonic`. (uvloop's own time stands still while a request is answered.)
         """
         try:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
-            if error.api_key != ApiKey.API_VERSIONS:
-                raise
-            # KIP-511: the one request whose version a client cannot know yet.
-            header = RequestHeader(error.api_key, 0, error.correlation_id, None, 0)
-            return header, False, unsupported_version(self._context)
-        found = self._handlers.get(header.api_key)
-        if found is None or not found.versions[0] <= header.api_version <= found.versions[1]:
-            raise ProtocolError(f"API {header.api_key} v{header.api_version} is not served here")
-        request = decode(found.request, frame, header.api_version, header.body_position)
-        if found.at_controller and not self._context.cluster.leads:
-            return header, found.overlaps, self._forward(bytes(frame))
-        call = _make_tuple(Call, (header.api_version, header.client_id, client_host))
-        return header, found.overlaps, found.handle(self._context, request, call)
+            return self._tell_versions(error, len(frame), started)
+        key, version, correlation_id, client_id, body_position = header
+        route = self._routes.get((key, version)) or self._find(key, version)
+        handler = route.handler
+        try:
+            request = route.read(frame, body_position)
+        except UNREADABLE as error:
+            raise explain_unreadable(handler.request, version, error) from error
+        if handler.at_controller and not self._context.cluster.leads:
+            return [], 0, Begun(header, handler.overlaps, self._forward(bytes(frame)))
+        call = _make_tuple(Call, (version, client_id, client_host))
+        answer = handler.handle(self._context, request, call)
+        if isinstance(answer, Response):
+            made = type(answer)
+            framer = route.framers.get(made) or route.find_framer(made)
+            output, size_bytes = framer(answer, correlation_id)
+        elif answer is None:
+            output, size_bytes = [], 0
+        else:
+            return [], 0, Begun(header, handler.overlaps, answer)
+        route.stats.answered(len(frame), size_bytes, monotonic() - started)
+        return output, size_bytes, None
+
+    def _find(self, key: int, version: int) -> Route:
+        found = self._handlers.get(key)
+        if found is None or not found.versions[0] <= version <= found.versions[1]:
+            raise ProtocolError(f"API {key} v{version} is not served here")
+        route = self._routes[key, version] = Route(found, version, self._context.stats.api(key))
+        return route
+
+    def _tell_versions(
+        self, error: UnsupportedVersion, frame_size_bytes: int, started: float
+    ) -> Served:
+        """KIP-511: the one request whose version a client cannot know yet."""
+        if error.api_key != ApiKey.API_VERSIONS:
+            raise error
+        answer = unsupported_version(self._context)
+        output, size_bytes = encode_response_frame(answer, 0, error.correlation_id)
+        stats = self._context.stats.api(error.api_key)
+        stats.answered(frame_size_bytes, size_bytes, monotonic() - started)
+        return output, size_bytes, None
+
+    def finish(
+        self, begun: Begun, answer: Answer | Forwarded, frame_size_bytes: int, started: float
+    ) -> tuple[Buffers, int]:
+        """The answer that a request which was begun has now got, as `serve` gives it."""
+        output: Buffers = []
+        size_bytes = 0
+        header = begun.header
+        if isinstance(answer, Forwarded):
+            output, size_bytes = [answer.frame], len(answer.frame)
+        elif answer is not None:
+            output, size_bytes = encode_response_frame(
+                answer, header.api_version, header.correlation_id
+            )
+        stats = self._context.stats.api(header.api_key)
+        stats.answered(frame_size_bytes, size_bytes, monotonic() - started)
+        return output, size_bytes
 
     async def _forward(self, frame: bytes) -> Forwarded:
         """Let the controller answer. CloseConnection if there is none: the client asks again."""
@@ -79,36 +166,10 @@ class Dispatcher:
         """The response frame to a request that another broker passed on."""
         started = monotonic()
         # A copy of our own: Produce stamps its batches where they lie.
-        header, _, begun = self.begin(memoryview(bytearray(frame)), FORWARDED_FROM)
-        answer = begun if begun is None or isinstance(begun, Response) else await begun
-        output, _ = self.finish(header, answer, len(frame), started)
+        output, _, begun = self.serve(memoryview(bytearray(frame)), FORWARDED_FROM, started)
+        if begun is not None:
+            output, _ = self.finish(begun, await begun.later, len(frame), started)
         return b"".join(output)
-
-    def finish(
-        self,
-        header: RequestHeader,
-        answer: Answer | Forwarded,
-        frame_size_bytes: int,
-        started: float,
-    ) -> tuple[Buffers, int]:
-        """The bytes of an answer, none for a request that has no answer, and their number.
-
-        `started` is on the clock `time.monotonic`. (uvloop's own time stands still while a request
-        is answered.)
-        """
-        output: Buffers = []
-        size_bytes = 0
-        if isinstance(answer, Forwarded):
-            output, size_bytes = [answer.frame], len(answer.frame)
-        elif answer is not None:
-            output, size_bytes = encode_response_frame(
-                answer, header.api_version, header.correlation_id
-            )
-        stats = self._stats.api(header.api_key)
-        stats.received_bytes += frame_size_bytes
-        stats.sent_bytes += size_bytes
-        stats.latency.observe(monotonic() - started)
-        return output, size_bytes
 
 
 def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:

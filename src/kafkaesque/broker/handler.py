@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkaesque.broker.call import Call as Call
+from kafkaesque.broker.call import CloseConnection as CloseConnection
 from kafkaesque.broker.context import Context
 from kafkaesque.wire.table import Request, Response
 
@@ -27,10 +28,6 @@ Later = Coroutine[Any, Any, Answer | Forwarded] | asyncio.Future[Answer]
 """An answer that is not there yet. A future costs less where something else will resolve it."""
 
 Handle = Callable[[Context, R, Call], Answer | Later]
-
-
-class CloseConnection(Exception):
-    """Raised by a handler where the protocol leaves no other way to tell of a failure."""
 
 
 @dataclass(frozen=True, slots=True)

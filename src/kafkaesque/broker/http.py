@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 logger = logging.getLogger(__name__)
@@ -28,12 +28,15 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Al
             503: "Service Unavailable"}  # fmt: skip
 
 
+Make = Callable[[], Page | Awaitable[Page]]
+
+
 class HttpListener:
     """Serves `pages` by path."""
 
     __slots__ = ("_pages", "_server")
 
-    def __init__(self, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(self, pages: Mapping[str, Make]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
 
@@ -50,7 +53,7 @@ class HttpListener:
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
-                page = self._answer(head)
+                page = await self._answer(head)
                 writer.write(_head(page) + page.body)
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
@@ -58,7 +61,7 @@ class HttpListener:
         finally:
             writer.close()
 
-    def _answer(self, head: bytes) -> Page:
+    async def _answer(self, head: bytes) -> Page:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3:
             return text(400, "bad request")
@@ -68,7 +71,8 @@ class HttpListener:
         make = self._pages.get(target.split("?", 1)[0])
         if make is None:
             return text(404, f"there are {', '.join(sorted(self._pages))}")
-        return make()
+        page = make()
+        return page if isinstance(page, Page) else await page
 
 
 def text(status: int, line: str) -> Page:

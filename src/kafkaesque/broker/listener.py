@@ -10,6 +10,7 @@ from time import monotonic
 
 from kafkaesque.broker.connection import Connection
 from kafkaesque.broker.dispatch import Dispatcher
+from kafkaesque.broker.incomplete import IncompleteRequests
 from kafkaesque.broker.stats import BrokerStats
 from kafkaesque.model import limits
 from kafkaesque.model.settings import BrokerConfig
@@ -35,12 +36,12 @@ class Listener:
         "_by_address",
         "_config",
         "_connections",
-        "_loop",
         "_reading",
         "_server",
         "_stats",
         "_stop_node",
         "dispatcher",
+        "incomplete_requests",
         "pool",
         "queued_bytes",
         "request_size_bytes_max",
@@ -52,12 +53,10 @@ class Listener:
         self,
         config: BrokerConfig,
         stats: BrokerStats,
-        loop: asyncio.AbstractEventLoop,
         stop_node: Callable[[BaseException], None],
     ) -> None:
         self._config: Callable[[], BrokerConfig] = lambda: config
         self._stats = stats
-        self._loop = loop
         self._stop_node = stop_node
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
@@ -66,13 +65,14 @@ class Listener:
         self.request_size_bytes_max = config.socket_request_max_bytes
         self.requests_in_flight_max = config.max_requests_in_flight_per_connection
         self.pool = BufferPool()
+        self.incomplete_requests: IncompleteRequests[Connection] = IncompleteRequests()
         self.queued_bytes = 0
         self.unsent_bytes = 0
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the address, without serving yet. Returns the real one."""
-        self._server = await self._loop.create_server(
-            lambda: Connection(self, self._loop), host, port, backlog=BACKLOG, start_serving=False
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self), host, port, backlog=BACKLOG, start_serving=False
         )
         address = self._server.sockets[0].getsockname()
         return address[0], address[1]
@@ -91,14 +91,14 @@ class Listener:
     async def close(self, patience_seconds: float) -> None:
         """Accept nobody else, let what is under way finish for a while, then close."""
         self._stop_accepting()
-        deadline = self._loop.time() + patience_seconds
+        deadline = monotonic() + patience_seconds
         # What is under way is finished, but no further request is read: a consumer would only
         # park its next long poll.
         self._set_reading(False)
         for connection in tuple(self._connections):
             if connection.is_idle:
                 connection.close()
-        while self._connections and self._loop.time() < deadline:
+        while self._connections and monotonic() < deadline:
             await asyncio.sleep(0.01)
             for connection in tuple(self._connections):
                 if connection.is_idle:
@@ -154,6 +154,7 @@ class Listener:
         return None
 
     def lost(self, connection: Connection, address: str) -> None:
+        self.incomplete_requests.forget(connection)
         if connection not in self._connections:
             return
         self._connections.discard(connection)
@@ -168,6 +169,22 @@ class Listener:
             self._set_reading(False)
         elif not self._reading and self._server is not None and self.queued_bytes <= limit // 2:
             self._set_reading(True)
+
+    def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
+        requests, now = self.incomplete_requests, connection.last_heard
+        if not size_bytes:
+            requests.forget(connection)
+            return
+        requests.note(connection, size_bytes, now, is_new=is_new)
+        # One of the largest that are allowed always has room.
+        limit_bytes = max(self._config().queued_max_request_bytes, self.request_size_bytes_max)
+        if requests.size_bytes > limit_bytes:
+            for costly, held_bytes, seconds in requests.take_costliest(limit_bytes, now):
+                self._stats.connections_refused_total += 1
+                costly.evict(
+                    f"incomplete requests hold more than {limit_bytes} bytes "
+                    f"(queued.max.request.bytes), its own {held_bytes} since {seconds:.1f} s"
+                )
 
     def _set_reading(self, enabled: bool) -> None:
         self._reading = enabled

@@ -15,8 +15,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from kafkaesque.broker.end_offsets import EndOffsets, find_end_offsets
 from kafkaesque.broker.stats import LATENCY_BUCKETS_SECONDS, LatencyHistogram
-from kafkaesque.model.ids import node_of
+from kafkaesque.broker.transaction_metrics import transaction_metrics
+from kafkaesque.model.ids import TopicPartition, node_of
 from kafkaesque.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -35,18 +37,27 @@ class BrokerCollector(Collector):
     """One node's figures."""
 
     def __init__(
-        self, context: Context, listener: Listener, flusher: Flusher, replicas: ReplicaSet
+        self,
+        context: Context,
+        listener: Listener,
+        flusher: Flusher,
+        replicas: ReplicaSet,
+        end_offsets: EndOffsets,
     ) -> None:
+        """`end_offsets` are of the partitions that groups have committed, where a leader told it."""
         self._context = context
         self._listener = listener
         self._flusher = flusher
         self._replicas = replicas
+        self._end_offsets = end_offsets
 
     def collect(self) -> Iterator[Metric]:
         yield from self._requests()
         yield from self._connections()
         yield from self._logs()
+        yield from self._cleaning()
         yield from self._groups()
+        yield from transaction_metrics(self._context)
         yield from self._raft()
         yield from self._links()
         loop_delay = HistogramMetricFamily(
@@ -91,13 +102,18 @@ class BrokerCollector(Collector):
         )
         yield _counter(
             "kafkaesque_connections_refused",
-            "Connections refused by a limit.",
+            "Connections refused, or closed, by a limit.",
             stats.connections_refused_total,
         )
         yield _gauge(
             "kafkaesque_queued_request_bytes",
             "Bytes of requests held in memory.",
             self._listener.queued_bytes,
+        )
+        yield _gauge(
+            "kafkaesque_incomplete_request_bytes",
+            "Bytes held for requests that have not come in whole.",
+            self._listener.incomplete_requests.size_bytes,
         )
         yield _gauge(
             "kafkaesque_unsent_response_bytes",
@@ -138,10 +154,33 @@ class BrokerCollector(Collector):
         )
         yield _counter("kafkaesque_log_syncs", "Syncs of logs to disk.", self._flusher.syncs_total)
 
+    def _cleaning(self) -> Iterator[Metric]:
+        ratio = GaugeMetricFamily(
+            "kafkaesque_log_dirty_ratio",
+            "Of what could be cleaned of a compacted log, the share that was not.",
+            labels=["topic", "partition"],
+        )
+        for partition, share in self._context.cleaner.dirty_ratios():
+            ratio.add_metric((partition.name.topic, str(partition.name.partition)), share)
+        yield ratio
+        stats = self._context.cleaner.stats
+        yield _counter("kafkaesque_log_cleanings", "Logs cleaned.", stats.cleanings)
+        yield _counter("kafkaesque_log_cleaning_failures", "Given up.", stats.failures)
+        yield _counter(
+            "kafkaesque_log_compacted_bytes", "Bytes that were looked at.", stats.read_bytes
+        )
+        yield _counter(
+            "kafkaesque_log_compaction_saved_bytes",
+            "By how many bytes logs became shorter.",
+            stats.saved_bytes,
+        )
+
     def _groups(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
             "kafkaesque_group_lag",
-            "Committed records that a consumer group has not committed an offset beyond.",
+            "From the offset that a consumer group committed to the end of the partition: told by the "
+            "broker that coordinates the group, with the end as the partition's leader has it. "
+            "Missing while no leader answers, never guessed.",
             labels=["group", "topic", "partition"],
         )
         members = 0
@@ -167,10 +206,9 @@ class BrokerCollector(Collector):
     ) -> Iterator[tuple[Sequence[str], int]]:
         for topic, offsets in committed.items():
             for index, value in offsets.items():
-                partition = self._context.partitions.find(topic, index)
-                if partition is not None:
-                    behind = max(0, partition.high_watermark - value.offset)
-                    yield (group_id, topic, str(index)), behind
+                end_offset = self._end_offsets.get(TopicPartition(topic, index))
+                if end_offset is not None:
+                    yield (group_id, topic, str(index)), max(0, end_offset - value.offset)
 
     def _raft(self) -> Iterator[Metric]:
         replicas, journal = self._replicas, self._replicas.journal
@@ -238,6 +276,30 @@ class BrokerCollector(Collector):
             for name, family in families.items():
                 family.add_metric(peer, getattr(status, name))
         yield from (up, round_trip, queued, *families.values())
+
+
+async def metrics_text(
+    context: Context,
+    listener: Listener,
+    flusher: Flusher,
+    replicas: ReplicaSet,
+    *others: Collector,
+) -> bytes:
+    """All there is to tell of this node. Other brokers are asked for the ends of their partitions."""
+    ends = await find_end_offsets(context, _committed_partitions(context))
+    return expose(BrokerCollector(context, listener, flusher, replicas, ends), *others)
+
+
+def _committed_partitions(context: Context) -> set[TopicPartition]:
+    """Those that groups coordinated by this broker have committed offsets of."""
+    return {
+        TopicPartition(topic, index)
+        for host in context.groups
+        if (registry := host.registry) is not None
+        for group_id in registry.group_ids()
+        for topic, offsets in registry.committed_offsets(group_id).items()
+        for index in offsets
+    }
 
 
 def _note_lag(lag: dict[MemberId, int], status: Status) -> None:

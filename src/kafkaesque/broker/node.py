@@ -42,6 +42,7 @@ from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId, member_id
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.cleaning import LogCleaner
 from kafkaesque.partitions.group_hosts import GroupHosts, new_registry
 from kafkaesque.partitions.partition import Environment, Partition
 from kafkaesque.partitions.partition_table import PartitionTable
@@ -118,7 +119,7 @@ class Node:
         self.failed: asyncio.Future[BaseException] = loop.create_future()
         async with AsyncExitStack() as undo:
             stats = BrokerStats()
-            await self._bind(loop, stats, undo)
+            await self._bind(stats, undo)
             seeds = Seeds(self.config.join)
             incarnation = await self._own_data(seeds, loop, undo)
             cluster, transactions = await self._build(incarnation, loop, undo)
@@ -136,11 +137,9 @@ class Node:
             undo.pop_all()
         self._start_background()
 
-    async def _bind(
-        self, loop: asyncio.AbstractEventLoop, stats: BrokerStats, undo: AsyncExitStack
-    ) -> None:
+    async def _bind(self, stats: BrokerStats, undo: AsyncExitStack) -> None:
         wanted = listen_address(self.config)
-        self._listener = Listener(self.config, stats, loop, self._fail)
+        self._listener = Listener(self.config, stats, self._fail)
         bound = Address(*await self._listener.bind(wanted.host, wanted.port))
         undo.push_async_callback(self._listener.close, 0)
         self.kafka_address = advertised_address(self.config, bound)
@@ -188,9 +187,11 @@ class Node:
         self._files = OpenFiles(self.config.open_files_max or None)
         undo.callback(self._files.close)
         raft_journal = RaftJournal.open(self._data.raft_path, self._files)
-        hosted = raft_journal.groups()
-        sync_journal = SyncJournal.open(self._data.raft_path, self._files, hosted)
-        self._flusher = Flusher(loop, sync_journal if self.config.flush == "always" else None)
+        sync_journal = await asyncio.to_thread(
+            SyncJournal.open, self._data.raft_path, self._files, raft_journal.groups()
+        )
+        is_synced = self.config.flush == "always"
+        self._flusher = Flusher(loop, sync_journal if is_synced else None)
         undo.push_async_callback(self._flusher.close)
         self._raft = replicas = ReplicaSet(
             member_id(meta.node_id, meta.generation),
@@ -200,16 +201,9 @@ class Node:
             loop.call_soon,
             self._fail,
         )
-        self._flusher.logs_lost = replicas.logs_lost
         standings: Changes[Partition] = Changes()
-        env = Environment(
-            loop,
-            self._clock,
-            replicas,
-            standings,
-            self.config.flush == "always",
-            self.config.validation,
-        )
+        validation = self.config.validation
+        env = Environment(loop, self._clock, replicas, standings, is_synced, validation)
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
         groups = GroupHosts(partitions, lambda: new_registry(self.config), self._clock, loop)
         journal = self._open_journal(replicas, is_clean=was_clean)
@@ -323,6 +317,9 @@ class Node:
                 self.config.max_incremental_fetch_session_cache_slots,
                 lambda: random.randint(1, 2**31 - 1),  # noqa: S311 - an id, not a secret
             ),
+            cleaner=LogCleaner(
+                cluster.partitions, self._raft.journal, lambda: cluster.config, self._clock
+            ),
             clock=self._clock,
             loop=loop,
             stats=stats,
@@ -339,13 +336,13 @@ class Node:
             self.http_address = Address(*await self._http.open(wanted.host, wanted.port))
             undo.push_async_callback(self._http.close)
 
-    def _metrics(self) -> Page:
+    async def _metrics(self) -> Page:
         # Imported when first asked for: a broker that nobody watches starts faster without it.
-        from kafkaesque.broker.metrics import CONTENT_TYPE, BrokerCollector, expose
+        from kafkaesque.broker.metrics import CONTENT_TYPE, metrics_text
         from kafkaesque.broker.side_metrics import SideCollector
 
-        collector = BrokerCollector(self.context, self._listener, self._flusher, self._raft)
-        return Page(200, CONTENT_TYPE, expose(collector, SideCollector(self.services)))
+        sources = self.context, self._listener, self._flusher, self._raft
+        return Page(200, CONTENT_TYPE, await metrics_text(*sources, SideCollector(self.services)))
 
     def _health(self) -> Page:
         if self.failed.done():
@@ -382,6 +379,8 @@ class Node:
         self._repeat(ADVANCE_SECONDS, context.cluster.advance)
         self._repeat(ADVANCE_SECONDS, self.services.advance)
         self._repeat(SCRUB_SECONDS, context.cluster.scrubber.step)
+        if config.log_cleaner_enable:
+            self._repeat(0, context.cleaner.turn)
         if config.auto_leader_rebalance_enable:
             self._repeat(config.leader_imbalance_check_interval_seconds, self._prefer)
         self._tasks.append(context.loop.create_task(self._sample_loop_delay()))
@@ -486,9 +485,7 @@ class Node:
         is_clean = self.context.partitions.close_all()
         is_clean &= self.context.cluster.journal.close()
         is_clean &= self.services.close()
-        self._raft.journal.close(clean=is_clean and self._clean)
-        if (journal := self._raft.batch_journal) is not None:
-            journal.close(clean=is_clean and self._clean)
+        self._raft.close_journals(clean=is_clean and self._clean)
         self._files.close()
         return is_clean
 

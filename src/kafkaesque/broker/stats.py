@@ -37,6 +37,14 @@ class ApiStats:
         self.sent_bytes = 0
         self.latency = LatencyHistogram()
 
+    def answered(self, received_bytes: int, sent_bytes: int, seconds: float) -> None:
+        self.received_bytes += received_bytes
+        self.sent_bytes += sent_bytes
+        # As `observe` does, without another call: every request comes this way.
+        latency = self.latency
+        latency.counts[bisect_left(LATENCY_BUCKETS_SECONDS, seconds)] += 1
+        latency.sum_seconds += seconds
+
 
 class BrokerStats:
     """All counters of a node."""

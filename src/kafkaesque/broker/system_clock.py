@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from time import monotonic, time_ns
 
 from kafkaesque.model.ids import TimestampMs
 
 
 class SystemClock:
     def wall_ms(self) -> TimestampMs:
-        return TimestampMs(time.time_ns() // 1_000_000)
+        return TimestampMs(time_ns() // 1_000_000)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return monotonic()

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from time import monotonic
 from typing import TypeVar
 
-from kafkaesque.broker.call import Call
+from kafkaesque.broker.call import Call, CloseConnection
 from kafkaesque.broker.transactional_produce import Waiting
 from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.groups.types import ProducerIdentity as Writer
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
-    CoordinatorLoading,
     CoordinatorNotAvailable,
     ErrorCode,
     KafkaError,
@@ -26,17 +26,20 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import LeaderEpoch, NodeId, PartitionIndex, TopicPartition
 from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.partitions.group_host import GroupHost
 from kafkaesque.partitions.marker_writer import MarkerWriter
 from kafkaesque.partitions.markers import Marker
 from kafkaesque.partitions.transaction_hosts import TRANSACTION_TOPIC, TransactionHosts
 from kafkaesque.replication.peer_calls import PeerError
-from kafkaesque.transactions.callers import Callers
+from kafkaesque.transactions.callers import ANY_CONNECTION, NewestConnections
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.registry import TransactionRegistry
 from kafkaesque.transactions.types import (
     NEW_FLOW,
     AddAnswer,
+    Effects,
     Markers,
+    Moment,
     PartitionsRequest,
     ProducerIdentity,
     VerifyAnswer,
@@ -66,6 +69,7 @@ _REQUEST = REQUEST_KINDS.start
 CALL_SECONDS = 30.0
 """Longer than an election: a call that is given up may still be carried out."""
 CALLERS_MAX = 100_000
+OLDER_CONNECTION = "the producer has spoken over a newer connection, or to another coordinator"
 _LENGTH_BYTES = 4
 _MARKERS_VERSION = 2
 _PARTITIONS_VERSION = 5
@@ -83,7 +87,15 @@ _OVER = frozenset(
 class TransactionCalls:
     """`hosts` and `serve_request` are set by the composition root, before the first peer is heard."""
 
-    __slots__ = ("_callers", "_cluster", "hosts", "serve_request", "waiting", "writer")
+    __slots__ = (
+        "_cluster",
+        "_committers",
+        "_writers",
+        "hosts",
+        "serve_request",
+        "waiting",
+        "writer",
+    )
 
     hosts: TransactionHosts
     serve_request: Callable[[bytes], Awaitable[bytes]]
@@ -92,14 +104,26 @@ class TransactionCalls:
         self._cluster = cluster
         self.writer = writer
         self.waiting: Waiting = {}
-        self._callers = Callers(CALLERS_MAX)
+        self._committers = NewestConnections(CALLERS_MAX)
+        self._writers = NewestConnections(CALLERS_MAX)
 
-    def check_caller(self, transactional_id: str, call: Call) -> None:
-        """Raise what has a client ask again if the request may have been held back on its way."""
+    # -- what was held back on its way (the old flow) ---------------------------------------------
+
+    def check_committer(self, producer: Writer, host: GroupHost, call: Call) -> None:
+        """CloseConnection if offsets may be late."""
         connected_at = call.connected_at
-        if connected_at is None or self._callers.admits(transactional_id, connected_at):
+        if connected_at is None:
             return
-        raise CoordinatorLoading("The producer has spoken over a newer connection since.")
+        key = (producer, host.partition_name, host.began_at)
+        since = host.began_at if host.knows(producer) else ANY_CONNECTION
+        if not self._committers.hears(key, connected_at, since):
+            raise CloseConnection(OLDER_CONNECTION)
+
+    def check_writer(self, call: Call, producer: ProducerIdentity) -> None:
+        """The same of a batch, to whichever partition."""
+        connected_at = call.connected_at
+        if connected_at is not None and not self._writers.hears(producer, connected_at):
+            raise CloseConnection(OLDER_CONNECTION)
 
     # -- markers ----------------------------------------------------------------------------------
 
@@ -217,9 +241,10 @@ class TransactionCalls:
         return codes[partition]
 
     async def put_here(
-        self, request: PartitionsRequest, *, verify_only: bool
+        self, request: PartitionsRequest, *, verify_only: bool, call: Call | None = None
     ) -> dict[TopicPartition, ErrorCode]:
-        """The same where this broker is the coordinator; NotCoordinator where it is not."""
+        """The same where this broker is the coordinator; NotCoordinator where it is not. For a
+        `call` of the old flow, CloseConnection if it may be late."""
         host = self.hosts.of_key(request.transactional_id)
         if verify_only:
             verified = await host.ask(
@@ -227,9 +252,13 @@ class TransactionCalls:
                 VerifyAnswer,
             )
             return dict(verified.errors)
-        added = await host.ask(
-            lambda registry, token, now: registry.add_partitions(request, token, now), AddAnswer
-        )
+
+        def add(registry: TransactionRegistry, token: int, now: Moment) -> Effects:
+            # With each decision: the client may give up while an ending transaction is waited for.
+            check_caller(registry, request.transactional_id, request.producer, call)
+            return registry.add_partitions(request, token, now)
+
+        added = await host.ask_when_ended(request.transactional_id, add, AddAnswer)
         return dict.fromkeys(request.partitions, added.error)
 
     async def _put_there(
@@ -282,11 +311,30 @@ def open_transactions(
     """The coordinator of this broker, with all that it needs of others."""
     coordinators = cluster.coordinators
     calls = TransactionCalls(cluster, MarkerWriter(cluster.partitions, coordinators.groups, clock))
-    rules = TransactionConfig(timeout_ms_max=config.transaction_max_timeout_ms)
+    rules = TransactionConfig(
+        timeout_ms_max=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+    )
     calls.hosts = coordinators.transactions = TransactionHosts(
-        cluster.partitions, lambda: TransactionRegistry(rules), clock, loop, calls.send_markers
+        cluster.partitions,
+        lambda: TransactionRegistry(rules, since=monotonic()),
+        clock,
+        loop,
+        calls.send_markers,
     )
     return calls
+
+
+def check_caller(
+    registry: TransactionRegistry,
+    transactional_id: str,
+    producer: ProducerIdentity,
+    call: Call | None,
+) -> None:
+    """CloseConnection if a request of the old flow may be late."""
+    connected_at = None if call is None else call.connected_at
+    if connected_at is not None and not registry.hears(transactional_id, producer, connected_at):
+        raise CloseConnection(OLDER_CONNECTION)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -8,7 +8,7 @@ that a producer sends to that partition meanwhile waits behind it, so that order
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from kafkaesque.model.errors import ErrorCode
@@ -25,6 +25,9 @@ RETRY_SECONDS: Final = 0.01
 RETRIES_MAX: Final = 20
 """How often a partition is offered to the next transaction while the markers of the last one are being
 written: less than a client's own pause before it asks again."""
+
+VERIFICATIONS_MAX: Final = 3
+"""How often the coordinator is asked anew because a marker came while it was."""
 
 _TRY_AGAIN: Final = frozenset(
     (
@@ -57,7 +60,15 @@ class AsksCoordinator(Protocol):
 class TransactionalRequest:
     """The batches of one Produce request that has a transactional id."""
 
-    __slots__ = ("_answers", "_calls", "_loop", "_names", "_transactional_id", "_version")
+    __slots__ = (
+        "_answers",
+        "_calls",
+        "_check_writer",
+        "_loop",
+        "_names",
+        "_transactional_id",
+        "_version",
+    )
 
     def __init__(
         self,
@@ -65,7 +76,10 @@ class TransactionalRequest:
         transactional_id: str,
         version: int,
         loop: asyncio.AbstractEventLoop,
+        check_writer: Callable[[ProducerIdentity], None] | None = None,
     ) -> None:
+        """`check_writer` turns away what may be late, where the epoch does not: in the old flow."""
+        self._check_writer = check_writer if version < ADDS_SINCE else None
         self._calls = calls
         self._transactional_id = transactional_id
         self._version = version
@@ -80,14 +94,17 @@ class TransactionalRequest:
         header = read_header(records)
         if not header.is_transactional:
             return partition.append(records, all_replicas=all_replicas)
+        producer = ProducerIdentity(header.producer_id, header.producer_epoch)
+        if self._check_writer is not None:
+            self._check_writer(producer)
         key = (partition, header.producer_id)
         waiting = self._calls.waiting
         previous = waiting.get(key)
-        must_ask = partition.producers.needs_guard(header.producer_id, header.producer_epoch)
-        if previous is None and not must_ask:
+        producers = partition.producers
+        must_ask = producers.needs_guard(header.producer_id, header.producer_epoch)
+        if producers.is_repeated(header) or (previous is None and not must_ask):
             return partition.append(records, all_replicas=all_replicas)
         if previous is None:
-            producer = ProducerIdentity(header.producer_id, header.producer_epoch)
             self._names.setdefault(producer, []).append(partition.name)
         work = self._append_later(partition, records, header, previous, all_replicas)
         task = waiting[key] = self._loop.create_task(work)
@@ -106,10 +123,30 @@ class TransactionalRequest:
         guard = _hold(partition, header)
         if previous is not None:
             await asyncio.wait([previous])
-        if partition.producers.needs_guard(header.producer_id, header.producer_epoch):
-            await self._ask(partition.name, header, alone=previous is not None)
+        for number in range(VERIFICATIONS_MAX):
+            if not partition.producers.needs_guard(header.producer_id, header.producer_epoch):
+                break
+            is_alone = previous is not None or number > 0
+            if await self._verified(partition, header, guard, alone=is_alone):
+                break
+            # The marker was perhaps that of the transaction before, whose end the coordinator
+            # waited for: only an answer to a question that was asked after it counts.
+            guard = _hold(partition, header)
         appended = partition.append(records, all_replicas=all_replicas, guard=guard)
         return await appended if isinstance(appended, asyncio.Task) else appended
+
+    async def _verified(
+        self, partition: Partition, header: BatchHeader, guard: Guard | None, *, alone: bool
+    ) -> bool:
+        """Whether the coordinator knows the transaction, and no marker came while it was asked."""
+        transactions = partition.producers.transactions
+        try:
+            await self._ask(partition.name, header, alone=alone)
+        except RefusedByCoordinator:
+            if guard is not None:
+                transactions.release(header.producer_id, guard)
+            raise
+        return guard is not None and transactions.holds(header.producer_id, guard)
 
     async def _ask(self, name: TopicPartition, header: BatchHeader, *, alone: bool) -> None:
         """Once for all partitions of the request, unless one had to wait for its turn."""

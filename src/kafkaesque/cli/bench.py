@@ -14,7 +14,7 @@ import click
 
 from kafkaesque.bench.catalog import CATALOG, run
 from kafkaesque.bench.lanes import LoadFailed
-from kafkaesque.bench.peers import PEER_NAMES, PeerFailed
+from kafkaesque.bench.peers import PeerFailed
 from kafkaesque.bench.processes import raise_open_file_limit
 from kafkaesque.bench.report import Report
 from kafkaesque.bench.turns import RunOptions
@@ -23,6 +23,8 @@ from kafkaesque.cli.failures import Failure
 ROUNDS_DEFAULT = 3
 RESULTS = Path("benchmarks/results")
 """Where `bench all` leaves its reports, in the directory it was called from."""
+
+ALL_PEERS = tuple(dict.fromkeys(peer for entry in CATALOG.values() for peer in entry.peers))
 
 EPILOG = """\b
 Examples:
@@ -40,16 +42,18 @@ partitions and failures run three brokers each.
 
 def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",")) if text else ()
-    unknown = [name for name in names if name not in PEER_NAMES]
+    unknown = [name for name in names if name not in ALL_PEERS]
     if unknown:
-        raise click.BadParameter(f"'{unknown[0]}' is none of {', '.join(PEER_NAMES)}")
+        raise click.BadParameter(f"'{unknown[0]}' is none of {', '.join(ALL_PEERS)}")
     return names
 
 
 @click.command(epilog=EPILOG)
 @click.argument("name", type=click.Choice(["list", "all", *CATALOG]), metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-@click.option("--peers", callback=_peer_names, help="Comma-separated: ours, floor, kafka.")
+@click.option(
+    "--peers", callback=_peer_names, help="Comma-separated, of those that `bench list` names."
+)
 @click.option("--rounds", default=ROUNDS_DEFAULT, show_default=True, type=click.IntRange(1, 100))
 @click.option("--quick", is_flag=True, help="A small run, under a minute each.")
 @click.option("--loop", default="uvloop", show_default=True, help="Event loop of the floor.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,10 @@ from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig, KafkaErro
 from kafkaesque.model.settings import BrokerConfig, broker_config
 from kafkaesque.storage.directory import DataDirectoryInvalid
 
+Facts = Mapping[str, str | int | None]
+"""Addresses and more of a broker that serves; None for what is off."""
+Tell = Callable[[Facts], str]
+
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
@@ -34,6 +40,7 @@ Examples:
   kafkaesque broker --data ./data --set flush=never        # Apache Kafka's own durability
   kafkaesque broker --node-id 1 --data ./data-1 --listen 127.0.0.1:9093 --join 127.0.0.1:9092
   KAFKAESQUE_NUM_PARTITIONS=4 kafkaesque broker --config server.properties
+  kafkaesque broker --listen 127.0.0.1:0 --json | jq -r .kafka
 """
 )
 @click.option("--node-id", type=click.IntRange(0), help="Id of this broker.  [default: 0]")
@@ -89,6 +96,7 @@ Examples:
 @click.option(
     "--insecure", is_flag=True, help="Allow a plaintext listener that other machines can reach."
 )
+@click.option("--json", "as_json", is_flag=True, help="Say `ready` as one JSON object.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -121,13 +129,14 @@ def broker(
     config_file: Path | None,
     assignments: tuple[str, ...],
     insecure: bool,
+    as_json: bool,
     log_format: str,
     log_level: str,
     end_with_stdin: bool,
 ) -> None:
     """Run one broker until Ctrl-C or SIGTERM.
 
-    Prints one line `ready kafka=HOST:PORT ...` when it serves, and keeps the same addresses in
+    Prints one line `ready kafka=HOST:PORT ...` when it serves (--json: an object), and keeps the same addresses in
     broker.json in its data directory while it runs.
     """
     values = read_broker_settings(config_file, os.environ, assignments)
@@ -147,15 +156,25 @@ def broker(
     values.setdefault("log.dirs", "kafkaesque-data/broker-0")
     set_up_logs(log_format, log_level)
     try:
-        sys.exit(_run(broker_config(values), end_with_stdin))
+        tell = _tell_json if as_json else _tell_line
+        sys.exit(_run(broker_config(values), tell, end_with_stdin))
     except InvalidConfig as error:
         raise click.UsageError(str(error)) from None
 
 
-def _run(config: BrokerConfig, end_with_stdin: bool) -> int:
+def _tell_line(facts: Facts) -> str:
+    told = {**facts, "http": facts["http"] or "off"}.items()
+    return " ".join(("ready", *(f"{name}={value}" for name, value in told if value is not None)))
+
+
+def _tell_json(facts: Facts) -> str:
+    return json.dumps(facts)
+
+
+def _run(config: BrokerConfig, tell: Tell, end_with_stdin: bool) -> int:
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_serve(config, end_with_stdin))
+            return runner.run(_serve(config, tell, end_with_stdin))
     except (DataDirectoryInUse, DataDirectoryInvalid, KafkaError) as error:
         click.echo(f"kafkaesque broker: {error}", err=True)
     except OSError as error:
@@ -180,7 +199,7 @@ def _calm_garbage_collector() -> None:
     gc.set_threshold(20_000, 50, 100)
 
 
-async def _serve(config: BrokerConfig, end_with_stdin: bool) -> int:
+async def _serve(config: BrokerConfig, tell: Tell, end_with_stdin: bool) -> int:
     from kafkaesque.broker.node import Node
 
     stopping = asyncio.Event()
@@ -193,16 +212,23 @@ async def _serve(config: BrokerConfig, end_with_stdin: bool) -> int:
     if not await _started(node, stopping):
         return 0
     _calm_garbage_collector()
-    services = "".join(f"{name}={at} " for name, at in node.services.addresses().items() if at)
-    click.echo(
-        f"ready kafka={node.kafka_address} http={node.http_address or 'off'} {services}"
-        f"node={config.node_id} pid={os.getpid()} data={config.log_dirs}"
-    )
+    click.echo(tell(_facts(node)))
     sys.stdout.flush()
     node.failed.add_done_callback(lambda _: stopping.set())
     await stopping.wait()
     await node.stop()
     return EXIT_FAILED if node.failed.done() else 0
+
+
+def _facts(node: Node) -> Facts:
+    return {
+        "kafka": str(node.kafka_address),
+        "http": str(node.http_address) if node.http_address else None,
+        **node.services.addresses(),
+        "node": node.config.node_id,
+        "pid": os.getpid(),
+        "data": node.config.log_dirs,
+    }
 
 
 async def _started(node: Node, stopping: asyncio.Event) -> bool:

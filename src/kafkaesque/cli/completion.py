@@ -6,7 +6,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from kafkaesque.cli.failures import Failure
-from kafkaesque.cli.options import examples
+from kafkaesque.cli.options import examples, json_option
+from kafkaesque.cli.render import Screen
 
 PROGRAM = "kafkaesque"
 VARIABLE = "_KAFKAESQUE_COMPLETE"
@@ -23,14 +24,20 @@ INSTALL = {
     )
 )
 @click.argument("shell", type=click.Choice(list(INSTALL)))
+@json_option
 @click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
+def completion(ctx: click.Context, shell: str, screen: Screen) -> None:
     """Print the completion script of a shell. It completes topic names too."""
     kind = get_completion_class(shell)
     if kind is None:
         raise Failure(f"no completion for {shell}")
     lines = kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source().splitlines()
-    hint = f"# To install: {INSTALL[shell]}"
+    script = _with_hint(lines, f"# To install: {INSTALL[shell]}")
+    document = {"shell": shell, "script": script, "install": INSTALL[shell]}
+    screen.document(document, lambda: click.echo(script))
+
+
+def _with_hint(lines: list[str], hint: str) -> str:
     # zsh wants its #compdef line first.
     at = 1 if lines and lines[0].startswith("#compdef") else 0
-    click.echo("\n".join([*lines[:at], hint, *lines[at:]]))
+    return "\n".join([*lines[:at], hint, *lines[at:]])

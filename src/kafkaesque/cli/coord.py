@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkaesque.cli.coord_sessions import SESSION_COLUMNS, session_rows
 from kafkaesque.cli.coord_view import (
     CHILD_COLUMNS,
-    SESSION_COLUMNS,
     child_rows,
     content,
-    session_rows,
     stat_document,
 )
 from kafkaesque.cli.failures import CannotConnect, Failure, NotFound, usage
@@ -262,14 +261,21 @@ def watch(path: str, count: int | None, client: KazooClient, screen: Screen) -> 
 @coord.command(epilog=examples("kafkaesque coord sessions", "kafkaesque coord sessions --json"))
 @server_options
 def sessions(client: KazooClient, screen: Screen) -> None:
-    """Show the sessions that hold ephemeral nodes, and which.
+    """Show all sessions: their clients, where they are connected, and their ephemeral nodes.
 
-    The protocol has no list of sessions; this reads the owners of all nodes.
+    The protocol has no list of sessions; the servers' four-letter word `dump` has. A ZooKeeper permits
+    it by `4lw.commands.whitelist`, ours does. Where none permits it, only sessions that own ephemeral
+    nodes can be found. Name all servers by -s to see all connections.
     """
-    rows = session_rows(client)
+    rows, is_complete = session_rows(client)
+    if not is_complete:
+        screen.warn(
+            "no server tells its sessions (4lw.commands.whitelist lacks `dump`): "
+            "these are only those that own ephemeral nodes"
+        )
     screen.document(
-        {"sessions": rows},
-        lambda: screen.table(SESSION_COLUMNS, rows, "no session holds an ephemeral node"),
+        {"sessions": rows, "complete": is_complete},
+        lambda: screen.table(SESSION_COLUMNS, rows, "no session owns an ephemeral node"),
     )
 
 

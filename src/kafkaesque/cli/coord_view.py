@@ -19,11 +19,6 @@ CHILD_COLUMNS = [
     Column("version", "Version", "count"),
     Column("session", "Session"),
 ]
-SESSION_COLUMNS = [
-    Column("session", "Session", style="bold"),
-    Column("count", "Nodes", "count"),
-    Column("paths", "Paths"),
-]
 
 
 def content(data: bytes | None) -> str | None:
@@ -91,17 +86,6 @@ def _child_row(client: KazooClient, path: str) -> dict[str, Any] | None:
         "version": stat.version,
         "session": session_name(stat.ephemeralOwner),
     }
-
-
-def session_rows(client: KazooClient) -> list[dict[str, Any]]:
-    owned: dict[str, list[str]] = {}
-    for row in child_rows(client, "/", recursive=True):
-        if row["session"] is not None:
-            owned.setdefault(row["session"], []).append(row["path"])
-    return [
-        {"session": session, "count": len(paths), "paths": paths}
-        for session, paths in sorted(owned.items())
-    ]
 
 
 class Candidate:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from kafkaesque.cli.failures import ExitCode, Failure
 from kafkaesque.cli.options import examples
+from kafkaesque.cli.render import Column, plain_table
 from kafkaesque.faults.catalog import NAMES, load_run
 from kafkaesque.faults.checker import check_history
 from kafkaesque.faults.history import HistoryUnusable
@@ -65,89 +68,176 @@ def _facts(name: str) -> dict[str, str | int | None]:
     epilog=examples(
         "kafkaesque fault run kill-leader",
         "kafkaesque fault run kill-leader --rounds 5",
+        "kafkaesque fault run power-cut flipped-bit --repeat 10",
         "kafkaesque fault run power-cut --seconds 60 --seed 7 --keep /tmp/cut",
         "kafkaesque fault run all --seconds 10 --json",
     ),
 )
-@click.argument("name", type=click.Choice([ALL, *NAMES]), metavar="NAME")
+@click.argument(
+    "names", type=click.Choice([ALL, *NAMES]), metavar="NAME...", nargs=-1, required=True
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),
     help="How long faults are injected; reading everything back comes on top.  [default: 20, for "
-    "kill-leader alone 50 rounds]",
+    "kill-leader by name 50 rounds]",
 )
 @click.option(
     "--rounds", type=click.IntRange(min=1), help="How many faults, however long that takes."
 )
+@click.option(
+    "--amount",
+    type=click.IntRange(min=1),
+    help="Messages to copy (transactions-copy), requests to hold back (transactions-delayed).",
+)
 @click.option("--records-per-s", default=1000, show_default=True, type=click.IntRange(1, 100_000))
 @click.option("--seed", default=1, show_default=True, help="Chooses when and what is broken.")
 @click.option(
+    "--repeat",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Perform each run so often, with the seeds from --seed on.",
+)
+@click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Leave the history and the brokers' logs here, a directory a run.",
+    help="Leave the history and the brokers' logs here, a directory a run (and a seed).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def run_faults(
-    name: str,
+    names: tuple[str, ...],
     seconds: float | None,
     rounds: int | None,
+    amount: int | None,
     records_per_s: int,
     seed: int,
+    repeat: int,
     keep: Path | None,
     as_json: bool,
 ) -> None:
     """Break brokers under load; exit code 1 if anything that must hold does not.
 
-    NAME is one of `kafkaesque fault list`, or all.
+    NAME is one of `kafkaesque fault list`, or all. Several runs end with a table of them all.
     """
     # The brokers under test end with this process, the mounts and files of a run do not.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if rounds is None and seconds is None and name != ALL:
-        rounds = load_run(name).rounds
-    options = RunOptions(seconds or SECONDS, records_per_s, seed, rounds)
-    reports: list[Report] = []
-    not_possible: list[str] = []
-    unfinished: list[str] = []
-    for one in NAMES if name == ALL else (name,):
-        click.echo(f"-- {one}: {load_run(one).purpose}", err=True)
-        try:
-            reports.append(_perform(one, options, keep, as_json))
-        except NotPossible as error:
-            # Said plainly; alone it is a failure, among others it is a gap in the list.
-            not_possible.append(str(error))
-            click.echo(str(error), err=True)
-        except (WorkloadFailed, BrokerNotReady, ShimFailed, NetworkFailed) as error:
-            unfinished.append(f"{one} could not be finished: {error}")
-            click.echo(unfinished[-1], err=True)
+    turns: list[_Turn] = []
+    for one in NAMES if ALL in names else dict.fromkeys(names):
+        own_rounds = load_run(one).rounds if seconds is None and ALL not in names else None
+        for its_seed in range(seed, seed + repeat):
+            options = RunOptions(
+                seconds or SECONDS, records_per_s, its_seed, rounds or own_rounds, amount
+            )
+            where = keep / f"seed-{its_seed}" if keep is not None and repeat > 1 else keep
+            turns.append(_perform(one, options, where, as_json))
+            if turns[-1].is_impossible:
+                break
+    if len(turns) > 1:
+        click.echo(_table(turns, repeat > 1), err=as_json)
     if as_json:
-        click.echo(json.dumps(_summary(reports, not_possible) if name == ALL else _one(reports)))
-    if unfinished or (not_possible and name != ALL):
-        raise Failure("; ".join(unfinished or not_possible))
-    if not all(report.passed for report in reports):
+        is_one = len(names) == 1 and ALL not in names and repeat == 1
+        click.echo(json.dumps(_one(turns) if is_one else _summary(names, turns)))
+    _end(turns, is_gap_told=ALL in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One execution, and its report; or why there is none."""
+
+    name: str
+    seed: int
+    report: Report | None = None
+    trouble: str = ""
+    is_impossible: bool = False
+    """This machine does not permit it."""
+
+    @property
+    def verdict(self) -> str:
+        if self.report is None:
+            return "not possible here" if self.is_impossible else "NOT FINISHED"
+        return "yes" if self.report.passed else "NO"
+
+
+def _perform(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> _Turn:
+    click.echo(f"-- {name}: {load_run(name).purpose}", err=True)
+    try:
+        report, history = run_by_name(name, options, lambda text: click.echo(text, err=True), keep)
+    except NotPossible as error:
+        turn = _Turn(name, options.seed, trouble=str(error), is_impossible=True)
+    except (WorkloadFailed, BrokerNotReady, ShimFailed, NetworkFailed) as error:
+        turn = _Turn(name, options.seed, trouble=f"{name} could not be finished: {error}")
+    else:
+        for line in report.lines(history):
+            click.echo(line, err=as_json)
+        return _Turn(name, options.seed, report)
+    click.echo(turn.trouble, err=True)
+    return turn
+
+
+def _end(turns: Sequence[_Turn], *, is_gap_told: bool) -> None:
+    """A run that is not possible here is a failure if it was asked for by name, a gap in the list
+    otherwise."""
+    unfinished = _unfinished(turns)
+    impossible = [turn.trouble for turn in turns if turn.is_impossible]
+    if unfinished or (impossible and not is_gap_told):
+        raise Failure("; ".join(unfinished or impossible))
+    if not all(report.passed for report in _reports(turns)):
         click.get_current_context().exit(int(ExitCode.FAILED))
 
 
-def _perform(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> Report:
-    report, history = run_by_name(name, options, lambda text: click.echo(text, err=True), keep)
-    for line in report.lines(history):
-        click.echo(line, err=as_json)
-    return report
+def _reports(turns: Sequence[_Turn]) -> list[Report]:
+    return [turn.report for turn in turns if turn.report is not None]
 
 
-def _one(reports: list[Report]) -> dict[str, object] | None:
-    return reports[0].as_json() if reports else None
+def _unfinished(turns: Sequence[_Turn]) -> list[str]:
+    return [turn.trouble for turn in turns if turn.trouble and not turn.is_impossible]
 
 
-def _summary(reports: list[Report], not_possible: list[str]) -> dict[str, object]:
+def _one(turns: Sequence[_Turn]) -> dict[str, object] | None:
+    return next((report.as_json() for report in _reports(turns)), None)
+
+
+_SUMMED = ("acknowledged", "lost", "duplicated", "reordered", "anomalies")
+
+
+def _totals(rows: Sequence[Mapping[str, object]]) -> dict[str, int]:
+    """The sums, and the longest of the gaps."""
+    totals = {figure: sum(int(str(row[figure])) for row in rows) for figure in _SUMMED}
+    longest = max((int(str(row["longest_gap_ms"])) for row in rows), default=0)
+    return {**totals, "longest_gap_ms": longest}
+
+
+def _table(turns: Sequence[_Turn], with_seeds: bool) -> str:
+    """A row a run, their totals, and how many passed."""
+    reports = _reports(turns)
+    possible = [turn for turn in turns if not turn.is_impossible]
+    passed = sum(report.passed for report in reports)
+    rows: list[dict[str, object]] = []
+    for turn in turns:
+        figures = {} if turn.report is None else turn.report.as_json()
+        rows.append({**figures, "name": turn.name, "seed": turn.seed, "passed": turn.verdict})
+    totals = _totals([report.as_json() for report in reports])
+    rows.append({"name": "total", **totals, "passed": f"{passed} of {len(possible)}"})
+    columns = [
+        Column("name", "run"),
+        *([Column("seed", "seed", "count")] if with_seeds else []),
+        *(Column(figure, figure, "count") for figure in _SUMMED),
+        Column("longest_gap_ms", "longest gap ms", "count"),
+        Column("passed", "passed"),
+    ]
+    return plain_table(columns, rows)
+
+
+def _summary(names: Sequence[str], turns: Sequence[_Turn]) -> dict[str, object]:
+    reports = _reports(turns)
     rows = [report.as_json() for report in reports]
-    figures = ("acknowledged", "lost", "duplicated", "reordered", "anomalies")
-    totals = {figure: sum(int(str(row[figure])) for row in rows) for figure in figures}
     return {
-        "name": ALL,
-        "passed": all(report.passed for report in reports),
-        **totals,
-        "longest_gap_ms": max((int(str(row["longest_gap_ms"])) for row in rows), default=0),
-        "not_possible": not_possible,
+        "name": ALL if ALL in names else " ".join(names),
+        "passed": all(report.passed for report in reports) and not _unfinished(turns),
+        **_totals(rows),
+        "unfinished": _unfinished(turns),
+        "not_possible": [turn.trouble for turn in turns if turn.is_impossible],
         "runs": rows,
     }
 

@@ -33,10 +33,20 @@ class Lazy(NamedTuple):
 
 COMMANDS: dict[str, Lazy] = {
     "up": Lazy("Run", "kafkaesque.cli.up", "Start everything on this machine; Ctrl-C stops it."),
+    "status": Lazy("Run", "kafkaesque.cli.status", "Show the processes of a running `up`."),
+    "ctl": Lazy(
+        "Run", "kafkaesque.cli.control_actions", "Kill, pause or restart a process of `up`."
+    ),
     "broker": Lazy("Run", "kafkaesque.cli.broker", "Run one broker."),
     "cluster": Lazy("Run", "kafkaesque.cli.cluster", "Run several brokers on this machine."),
     "source": Lazy("Run", "kafkaesque.cli.source", "Follow hashtags into a topic."),
+    "gateway": Lazy(
+        "Run", "kafkaesque.cli.gateway", "Hold clients' connections, through restarts."
+    ),
     "pipeline": Lazy("Run", "kafkaesque.cli.pipeline", "Run Spark jobs on the posts in the log."),
+    "chat": Lazy("Run", "kafkaesque.cli.chat", "Back ends of chat, and clients to chat with."),
+    "tasks": Lazy("Run", "kafkaesque.cli.tasks", "Run tasks and timers off the log; dead letters."),
+    "console": Lazy("Run", "kafkaesque.cli.console", "Show a whole cluster in the browser."),
     "topic": Lazy(
         "Operate", "kafkaesque.cli.topic", "Create, list, describe, alter and delete topics."
     ),
@@ -59,7 +69,10 @@ COMMANDS: dict[str, Lazy] = {
         "Show brokers and quorum, elect leaders, reassign partitions.",
     ),
     "coord": Lazy("Operate", "kafkaesque.cli.coord", "Look into and change the coordination tree."),
+    "top": Lazy("Explain", "kafkaesque.cli.top", "Watch a cluster in the terminal."),
+    "show": Lazy("Explain", "kafkaesque.cli.show", "Show trends, gateways and the event log."),
     "doctor": Lazy("Explain", "kafkaesque.cli.doctor", "Find out what is wrong and how to fix it."),
+    "compat": Lazy("Explain", "kafkaesque.cli.compat", "Tell what a move to another Kafka needs."),
     "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker, beside others."),
     "fault": Lazy("Explain", "kafkaesque.cli.fault", "Break a broker under load, and judge it."),
     "sim": Lazy("Explain", "kafkaesque.cli.sim", "Break a simulated cluster, from a seed."),

@@ -5,9 +5,7 @@ Nothing of Spark is imported before a command needs it; `status` and `stop` neve
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,7 +16,7 @@ import click
 
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import ExitCode, Failure, usage
-from kafkaesque.cli.options import client_options, examples, json_option
+from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.places import Places
@@ -26,11 +24,14 @@ from kafkaesque.pipeline.places import Places
 if TYPE_CHECKING:
     from kafkaesque.pipeline.operate.backfill import SideTables, Span
     from kafkaesque.pipeline.operate.context import Context
-    from kafkaesque.pipeline.operate.reports import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 DATA_DEFAULT = "kafkaesque-data/pipeline"
+RUN_OPTIONS = (
+    *("once", "interval_s", "rows_max", "start"),
+    *("restarts_max", "http_listen", "end_with_stdin"),
+)
 STOP_TIMEOUT_S = 120.0
 
 data_option = click.option(
@@ -59,13 +60,20 @@ def spark_options(function: F) -> F:
             show_default=True,
             help="local[N], or spark://HOST:PORT of a cluster.",
         ),
+        click.option(
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Any setting of `pipeline list --settings`; may be repeated.",
+        ),
     ):
         function = option(function)
     return function
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """What the pipeline refuses, as a failure of the command line."""
     try:
         yield
@@ -73,12 +81,19 @@ def _told() -> Iterator[None]:
         raise Failure(error.message, error.fix) from error
 
 
-def _context(
-    connection: Connection, data: Path, master: str, engine: Any, driver_memory: str
+def make_context(
+    connection: Connection,
+    data: Path,
+    master: str,
+    engine: Any,
+    driver_memory: str,
+    assignments: tuple[str, ...],
 ) -> Context:
-    from kafkaesque.pipeline.operate.context import Context
+    """Spark started, everything else checked before."""
+    from kafkaesque.pipeline.operate.context import Context, read_knobs
     from kafkaesque.pipeline.session import SessionSettings, start_session
 
+    knobs = read_knobs(dict(read_pair(text) for text in assignments))
     connection.reach()
     places = Places(data.resolve())
     settings = SessionSettings(
@@ -86,7 +101,7 @@ def _context(
     )
     spark = start_session(settings)
     kafka = {**connection.properties, "bootstrap.servers": connection.bootstrap}
-    return Context(spark, places, kafka, engine)
+    return Context(spark, places, kafka, engine, knobs)
 
 
 @click.group()
@@ -94,49 +109,29 @@ def pipeline() -> None:
     """Spark over the log: trends, chat analytics, archive; live, backfilled and replayed."""
 
 
-@pipeline.command("list")
+@pipeline.command(
+    "list", epilog=examples("kafkaesque pipeline list", "kafkaesque pipeline list --settings")
+)
+@click.option("--settings", is_flag=True, help="List the settings that --set takes instead.")
 @json_option
-def list_(screen: Screen) -> None:
-    """List the queries and reports that `run` knows."""
-    from kafkaesque.pipeline.operate.catalog import catalog
-    from kafkaesque.pipeline.operate.reports import REPORTS
+def list_(settings: bool, screen: Screen) -> None:
+    """List the queries, sets of queries and reports that `run` knows; or every setting."""
+    from kafkaesque.cli.pipeline_run import listed, listed_settings
     from kafkaesque.pipeline.session import require_packages
 
-    with _told():
+    with told():
         require_packages()
-        rows: list[dict[str, Any]] = [
-            {
-                "name": query.name,
-                "kind": "stream",
-                "reads": query.topics or "every topic",
-                "tables": [table.name for table in query.tables],
-                "doc": query.doc,
-            }
-            for query in catalog().values()
-        ]
-        rows += [
-            {
-                "name": name,
-                "kind": "report",
-                "reads": "tables",
-                "tables": [],
-                "doc": (report.__doc__ or "").strip().splitlines()[0],
-            }
-            for name, report in REPORTS.items()
-        ]
-    columns = [
-        Column("name", "name"),
-        Column("kind", "kind"),
-        Column("reads", "reads"),
-        Column("doc", "what"),
-    ]
-    screen.document({"queries": rows}, lambda: screen.table(columns, rows))
+        rows = listed_settings() if settings else listed()
+    columns = [Column(name, name) for name in rows[0] if name != "tables"]
+    content: Any = {"settings" if settings else "queries": rows}
+    screen.document(content, lambda: screen.table(columns, rows))
 
 
 @pipeline.command(
     epilog=examples(
         "kafkaesque pipeline run posts trends trends-live",
-        "kafkaesque pipeline run archive --once",
+        "kafkaesque pipeline run light --every 2            # what `kafkaesque up` runs",
+        "kafkaesque pipeline run archive --once --set archive.topics='orders|payments'",
         "kafkaesque pipeline run quality",
         "kafkaesque pipeline run posts --master spark://host:7077 --engine jvm",
     )
@@ -153,83 +148,40 @@ def list_(screen: Screen) -> None:
     show_default=True,
     help="Where a new query begins: earliest, latest, or offsets as JSON.",
 )
-@click.option("--http", "http_port", type=int, help="Serve Prometheus metrics on this port.")
+@click.option(
+    "--restarts",
+    "restarts_max",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="How often in a row a query that fails is started again; a finished batch counts anew.",
+)
+@click.option(
+    "--http-listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Address of /status, /progress/NAME, /metrics, /healthz and /readyz.",
+)
+@click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
 @client_options()
-def run(
-    names: tuple[str, ...],
-    data: Path,
-    master: str,
-    engine: str,
-    driver_memory: str,
-    once: bool,
-    interval_s: float,
-    rows_max: int | None,
-    start: str,
-    http_port: int | None,
-    connection: Connection,
-    screen: Screen,
-) -> int:
-    """Run queries until Ctrl-C, `pipeline stop`, or, with --once, until they have read it all."""
+def run(names: tuple[str, ...], connection: Connection, screen: Screen, **options: Any) -> int:
+    """Run queries until Ctrl-C, `pipeline stop`, or, with --once, until they have read it all.
+
+    NAME is a query, a set of queries or a report of `pipeline list`. Prints one line `ready ...` when
+    all queries run; topics that they read or write are made if a service declares them.
+    """
+    from kafkaesque.cli.pipeline_run import Wanted, run_queries, run_reports
     from kafkaesque.pipeline.operate.reports import REPORTS
 
-    with _told():
+    wanted = Wanted(names, *(options.pop(name) for name in RUN_OPTIONS))
+    with told():
         reports = [name for name in names if name in REPORTS]
         if reports and len(reports) < len(names):
             raise usage("Reports and queries are run by themselves.")
-        context = _context(connection, data, master, engine, driver_memory)
         if reports:
-            return _run_reports(reports, context, screen)
-        from kafkaesque.pipeline.operate.running import Trigger
-
-        trigger = Trigger(interval_s, once, rows_max, start)
-        return _run_queries(names, context, trigger, http_port, screen)
-
-
-def _run_queries(
-    names: tuple[str, ...], context: Context, trigger: Any, http_port: int | None, screen: Screen
-) -> int:
-    from kafkaesque.pipeline.operate.catalog import find
-    from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.running import Supervisor
-
-    metrics = Metrics()
-    if http_port is not None:
-        from prometheus_client import start_http_server
-
-        start_http_server(http_port, "127.0.0.1", metrics.registry)
-    supervisor = Supervisor(context, trigger, metrics)
-
-    def stop(_number: int, _frame: object) -> None:
-        supervisor.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    click.echo(f"ready queries={','.join(names)} data={context.places.root} pid={os.getpid()}")
-    outcomes = supervisor.run([find(name) for name in names])
-    rows = [{"query": outcome.query, "failure": outcome.failure} for outcome in outcomes]
-    failed = [outcome for outcome in outcomes if outcome.failure]
-    screen.document({"queries": rows}, lambda: None)
-    for outcome in failed:
-        screen.warn(f"{outcome.query}: {outcome.failure}")
-    return int(ExitCode.FAILED if failed else ExitCode.OK)
-
-
-def _run_reports(names: list[str], context: Context, screen: Screen) -> int:
-    from kafkaesque.pipeline.operate.reports import run_report
-
-    alarmed = False
-    for name in names:
-        report = run_report(name, context)
-        _show_report(report, screen)
-        alarmed = alarmed or (name == "quality" and bool(report.alerts))
-    return int(ExitCode.FAILED if alarmed else ExitCode.OK)
-
-
-def _show_report(report: Report, screen: Screen) -> None:
-    content = {"report": report.name, "rows": report.rows, "alerts": report.alerts}
-    document = json.loads(json.dumps(content, default=str))
-    columns = [Column(key, key) for key in (report.rows[0] if report.rows else {})]
-    screen.document(document, lambda: screen.table(columns, document["rows"], "nothing to report"))
+            return run_reports(reports, make_context(connection, **options), screen)
+        return run_queries(wanted, lambda: make_context(connection, **options), screen)
 
 
 def range_options(function: F) -> F:
@@ -288,14 +240,15 @@ def _time_ms(text: str | None) -> int | None:
 @client_options()
 def backfill(name: str, connection: Connection, screen: Screen, **options: Any) -> None:
     """Compute a range of the log again, at once, into side tables; --swap puts them in place."""
+    from kafkaesque.cli.pipeline_run import teller
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.catalog import find
 
     swap = options.pop("swap")
-    with _told():
+    with told():
         span = _span(options)
-        context = _context(connection, **options)
-        side = work.backfill(find(name), context, span)
+        context = make_context(connection, **options)
+        side = work.backfill(find(name), context, span, teller(name, screen))
         _finish(side, context, swap, screen)
 
 
@@ -312,14 +265,15 @@ def replay(
     name: str, rows_max: int, connection: Connection, screen: Screen, **options: Any
 ) -> None:
     """Run a range of the log through the stream again, in batches, into side tables."""
+    from kafkaesque.cli.pipeline_run import teller
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.catalog import find
 
     swap = options.pop("swap")
-    with _told():
+    with told():
         span = _span(options)
-        context = _context(connection, **options)
-        side = work.replay(find(name), context, span, rows_max)
+        context = make_context(connection, **options)
+        side = work.replay(find(name), context, span, rows_max, teller(name, screen))
         _finish(side, context, swap, screen)
 
 
@@ -344,7 +298,12 @@ def _finish(side: SideTables, context: Context, swap: bool, screen: Screen) -> N
     screen.document(document, show)
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=examples(
+        "kafkaesque pipeline status",
+        "kafkaesque pipeline status --lag --json | jq '.queries[] | {query, lag_records}'",
+    )
+)
 @data_option
 @click.option("--lag", is_flag=True, help="Ask the broker for the lag as of now.")
 @client_options()
@@ -353,7 +312,7 @@ def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> Non
     from kafkaesque.pipeline.operate.control import statuses, with_lag
     from kafkaesque.pipeline.source.options import read_cluster
 
-    with _told():
+    with told():
         rows = statuses(Places(data))
         if lag:
             connection.reach()
@@ -373,21 +332,34 @@ def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> Non
     screen.document({"queries": rows}, lambda: screen.table(columns, rows, "no query ran here yet"))
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=examples(
+        "kafkaesque pipeline stop trends",
+        "kafkaesque pipeline stop posts trends --timeout 300 --json",
+    )
+)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @data_option
 @click.option("--timeout", "timeout_s", default=STOP_TIMEOUT_S, show_default=True)
-def stop(names: tuple[str, ...], data: Path, timeout_s: float) -> None:
+@json_option
+def stop(names: tuple[str, ...], data: Path, timeout_s: float, screen: Screen) -> None:
     """Stop queries between two batches, and wait until they have stopped."""
     from kafkaesque.pipeline.operate.control import request_stop
 
     for name in names:
-        with _told():
+        with told():
             request_stop(Places(data), name, timeout_s)
-        click.echo(f"{name}: stopped")
+        screen.line(f"{name}: stopped")
+    screen.document({"stopped": names}, lambda: None)
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=examples(
+        "kafkaesque pipeline jars --fetch",
+        "kafkaesque pipeline jars --fetch --repo https://maven.example.org/maven2",
+        "kafkaesque pipeline jars --json | jq -r '.jars[]'",
+    )
+)
 @click.option("--fetch", is_flag=True, help="Download what is missing, and check it.")
 @click.option("--repo", help="Maven repository. [default: Maven Central]")
 @json_option
@@ -396,7 +368,7 @@ def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
     from kafkaesque.pipeline import jars as work
     from kafkaesque.pipeline.session import spark_version
 
-    with _told():
+    with told():
         version = spark_version()
         if fetch:
             paths = work.fetch(version, os.environ, repository=repo, tell=screen.note)
@@ -407,7 +379,9 @@ def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
     screen.document(document, lambda: screen.line("\n".join(listed)))
 
 
-@pipeline.command()
+@pipeline.command(
+    epilog=examples("kafkaesque pipeline doctor", "kafkaesque pipeline doctor --json")
+)
 @json_option
 def doctor(screen: Screen) -> int:
     """Say what the pipeline finds on this machine, and what is missing."""

@@ -1,5 +1,5 @@
-"""Ports of what a broker offers beside Kafka, by its Kafka port: 9092 has 2181 and 9100, others are
-as far from these as their own is from 9092. So several clusters on one machine do not meet."""
+"""Ports beside Kafka's, by the Kafka port: 9092 has 2181 and 9100, others are as far from these as
+their own is from 9092. So several clusters on one machine do not meet."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ SIDE_PORTS = {"coordination-listen": 2181, "text-listen": 9100}
 _LOWEST, _HIGHEST = 1024, 65535
 
 
-def side_ports(kafka_port: int) -> dict[str, int]:
+def shifted(default_port: int, kafka_port: int) -> int:
     """0, which takes a free one, where there is no such port, and beside a Kafka port that is 0."""
-    shift = kafka_port - KAFKA_PORT
-    return {
-        option: port + shift if kafka_port and _LOWEST <= port + shift <= _HIGHEST else 0
-        for option, port in SIDE_PORTS.items()
-    }
+    port = default_port + kafka_port - KAFKA_PORT
+    return port if kafka_port and _LOWEST <= port <= _HIGHEST else 0
+
+
+def side_ports(kafka_port: int) -> dict[str, int]:
+    return {option: shifted(port, kafka_port) for option, port in SIDE_PORTS.items()}

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
 import click
 
-from kafkaesque.cli.failures import ExitCode
+from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import examples
 from kafkaesque.sim.catalog import PLANTED
-from kafkaesque.sim.planted import Found, find
+from kafkaesque.sim.planted import Found, Planted, find
 from kafkaesque.sim.runner import Outcome, replay_command, run_seeds, show_seed
 
 PROGRESS_EVERY_S = 10.0
+FAILURES_FILE = ".kafkaesque-sim-failures.txt"
+BUGS = {bug.name: bug for bug in PLANTED}
 
 
 @click.command(
     epilog=examples(
         "kafkaesque sim --seeds 1000 --jobs 2",
         "kafkaesque sim --seed 4711 --trace",
-        "kafkaesque sim --planted --json",
+        "kafkaesque sim --seeds 20000 --jobs 2 --keep tests/sim/regression_seeds.txt",
+        "kafkaesque sim --planted",
+        "kafkaesque sim --planted --bug journal_is_not_synced",
     )
 )
 @click.option("--seeds", "seed_count", default=200, show_default=True, type=click.IntRange(min=1))
@@ -30,6 +36,21 @@ PROGRESS_EVERY_S = 10.0
 @click.option("--trace", "with_trace", is_flag=True, help="With --seed: print what happens.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 64))
 @click.option("--planted", is_flag=True, help="Plant known bugs and report how soon each is found.")
+@click.option(
+    "--bug",
+    "bugs",
+    multiple=True,
+    type=click.Choice(list(BUGS)),
+    metavar="NAME",
+    help="With --planted: this one only; may be given several times.",
+)
+@click.option(
+    "--keep",
+    default=FAILURES_FILE,
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append seeds that fail to this file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def sim(
     seed_count: int,
@@ -38,24 +59,29 @@ def sim(
     with_trace: bool,
     jobs: int,
     planted: bool,
+    bugs: tuple[str, ...],
+    keep: Path,
     as_json: bool,
 ) -> None:
     """Simulate clusters from seeds: real Raft, logs and tables, simulated time, network and disks.
 
     Each seed is a cluster of three or five brokers with its clients and its own mix of faults;
-    then peace, in which all must be well again. Exit code 1 if any invariant did not hold.
+    then peace, in which all must be well again. Exit code 1 if any invariant did not hold; the seed
+    is then kept in a file, one a line, and all that it takes to see the same again.
     """
+    if bugs and not planted:
+        raise usage("--bug goes with --planted.")
     if planted:
-        _run_planted(as_json)
+        _run_planted([BUGS[name] for name in bugs] or PLANTED, as_json)
     elif one_seed is not None:
-        _run_one(one_seed, with_trace, as_json)
+        _run_one(one_seed, with_trace, keep, as_json)
     else:
-        _run_many(range(first_seed, first_seed + seed_count), jobs, as_json)
+        _run_many(range(first_seed, first_seed + seed_count), jobs, keep, as_json)
 
 
-def _run_one(seed: int, with_trace: bool, as_json: bool) -> None:
+def _run_one(seed: int, with_trace: bool, keep: Path, as_json: bool) -> None:
     outcome = show_seed(seed, click.echo if with_trace else None)
-    _tell(outcome, as_json)
+    _tell(outcome, keep, as_json)
     if as_json:
         click.echo(json.dumps(_summary([outcome], outcome.seconds, 1) | {"trace": outcome.digest}))
     else:
@@ -63,12 +89,12 @@ def _run_one(seed: int, with_trace: bool, as_json: bool) -> None:
     _leave(outcome.violation is None)
 
 
-def _run_many(seeds: range, jobs: int, as_json: bool) -> None:
+def _run_many(seeds: range, jobs: int, keep: Path, as_json: bool) -> None:
     started = told = time.monotonic()
     outcomes: list[Outcome] = []
     for outcome in run_seeds(seeds, jobs):
         outcomes.append(outcome)
-        _tell(outcome, as_json)
+        _tell(outcome, keep, as_json)
         if time.monotonic() - told > PROGRESS_EVERY_S:
             told = time.monotonic()
             click.echo(f"{len(outcomes)} of {len(seeds)} seeds", err=True)
@@ -84,11 +110,25 @@ def _run_many(seeds: range, jobs: int, as_json: bool) -> None:
     _leave(summary["violations"] == 0)
 
 
-def _tell(outcome: Outcome, as_json: bool) -> None:
+def _tell(outcome: Outcome, keep: Path, as_json: bool) -> None:
     """A seed that failed, at once, with the way to see it again."""
-    if outcome.violation is not None:
-        click.echo(f"seed {outcome.seed}: {outcome.violation}", err=as_json)
-        click.echo(f"  again: {replay_command(outcome.seed)}", err=as_json)
+    if outcome.violation is None:
+        return
+    click.echo(f"seed {outcome.seed}: {outcome.violation}", err=as_json)
+    click.echo(f"  again: {replay_command(outcome.seed)}", err=as_json)
+    has_been_kept = not _keep(keep, outcome.seed, outcome.violation)
+    click.echo(f"  {'already' if has_been_kept else 'kept'} in {keep}", err=as_json)
+
+
+def _keep(path: Path, seed: int, violation: str) -> bool:
+    """Append a line as tests/sim/regression_seeds.txt has them: the seed, from which everything
+    else follows, and what it found. False if the seed is there already."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    if any(line.split()[:1] == [str(seed)] for line in lines):
+        return False
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{seed} {' '.join(violation.split())}\n")
+    return True
 
 
 def _summary(outcomes: list[Outcome], seconds: float, jobs: int) -> dict[str, object]:
@@ -105,30 +145,30 @@ def _summary(outcomes: list[Outcome], seconds: float, jobs: int) -> dict[str, ob
     }
 
 
-def _run_planted(as_json: bool) -> None:
-    found: list[Found] = []
-    for bug in PLANTED:
+def _run_planted(bugs: Sequence[Planted], as_json: bool) -> None:
+    results: list[Found] = []
+    for bug in bugs:
         one = find(bug)
-        found.append(one)
+        results.append(one)
         how = (
             f"seed {one.seeds} ({one.seconds:.1f} s): {one.violation}"
             if one.violation
             else "NOT FOUND"
         )
         click.echo(f"{bug.name:<50} {how}", err=as_json)
-    times = [one.seconds for one in found if one.violation is not None]
-    missed = [one.name for one in found if one.violation is None]
+    found = [one for one in results if one.violation is not None]
+    seconds = median(one.seconds for one in found) if found else None
+    seeds = median(one.seeds for one in found) if found else None
     figures = {
-        "planted": len(found),
-        "found": len(times),
-        "missed": missed,
-        "median_seconds_to_find": round(median(times), 2) if times else None,
-        "median_seeds_to_find": median(one.seeds for one in found if one.violation is not None)
-        if times
-        else None,
+        "planted": len(results),
+        "found": len(found),
+        "missed": [one.name for one in results if one.violation is None],
+        "median_seconds_to_find": None if seconds is None else round(seconds, 2),
+        "median_seeds_to_find": seeds,
     }
-    click.echo(json.dumps(figures) if as_json else f"{len(times)} of {len(found)} found")
-    _leave(not missed)
+    after = "" if seconds is None else f", median time {seconds:.2f} s, median seed {seeds:g}"
+    click.echo(json.dumps(figures) if as_json else f"{len(found)} of {len(results)} found{after}")
+    _leave(len(found) == len(results))
 
 
 def _leave(is_well: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkaesque.cli.failures import Failure, usage
-from kafkaesque.cli.options import client_options, examples, json_option, read_pair
+from kafkaesque.cli.options import client_options, examples, json_option
+from kafkaesque.cli.server_settings import read_service_settings, show_settings
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
@@ -46,23 +46,19 @@ def list_networks(settings: bool, screen: Screen) -> None:
     from kafkaesque.sources.config import SOURCE_SETTINGS
     from kafkaesque.sources.networks import NETWORKS
 
-    rows: list[dict[str, Any]]
     if settings:
-        rows = [
-            {"name": item.name, "default": item.show(item.default), "about": item.doc}
-            for item in SOURCE_SETTINGS.values()
-        ]
-    else:
-        rows = [
-            {
-                "name": network.name,
-                "wire": network.wire,
-                "token": network.token_variable or "none needed",
-                "resume": network.resume,
-                "deletes": network.deletes,
-            }
-            for network in NETWORKS.values()
-        ]
+        show_settings(SOURCE_SETTINGS, screen)
+        return
+    rows = [
+        {
+            "name": network.name,
+            "wire": network.wire,
+            "token": network.token_variable or "none needed",
+            "resume": network.resume,
+            "deletes": network.deletes,
+        }
+        for network in NETWORKS.values()
+    ]
     columns = [Column(name, name) for name in rows[0]]
     screen.document(rows, lambda: screen.table(columns, rows))
 
@@ -149,7 +145,7 @@ def run(connection: Connection, screen: Screen, network: str, **options: Any) ->
 @click.option("--token", envvar="KAFKAESQUE_LOCAL_TOKEN", help="Demand this bearer token.")
 @click.option("--fault", "faults", multiple=True, metavar="NAME=N",
               help="disconnect_every, malformed_every, oversized_every, stall_after, refuse_status, "
-              "refuse_count; may be repeated.")  # fmt: skip
+              "refuse_count, search_status; may be repeated.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
               help="Directory of server.json and of the timeline, which then goes on after a restart.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
@@ -167,21 +163,11 @@ def serve(screen: Screen, **options: Any) -> None:
 
 def read_config(assignments: tuple[str, ...], defaults: dict[str, str]) -> SourceConfig:
     """The settings of --set over `defaults`."""
-    from kafkaesque.model.errors import InvalidConfig
-    from kafkaesque.sources.config import SOURCE_SETTINGS, source_config
+    from kafkaesque.sources.config import SourceConfig
 
-    values = dict(defaults)
-    for text in assignments:
-        name, value = read_pair(text)
-        if name not in SOURCE_SETTINGS:
-            near = difflib.get_close_matches(name, SOURCE_SETTINGS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise usage(f"no setting {name!r}{hint} (`source list --settings` names them all)")
-        values[name] = value
-    try:
-        return source_config(values)
-    except InvalidConfig as error:
-        raise usage(str(error)) from None
+    return read_service_settings(
+        SourceConfig, assignments, listing="`source list --settings`", defaults=defaults
+    )
 
 
 def _tags(network: Network, given: tuple[str, ...], local: bool) -> tuple[str, ...]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
-import signal
-import sys
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,11 +16,18 @@ import click
 from yarl import URL
 
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import CannotConnect, Failure, usage
+from kafkaesque.cli.failures import usage
 from kafkaesque.cli.options import read_pair
 from kafkaesque.cli.render import Screen
+from kafkaesque.cli.service_process import (
+    facts_file,
+    host_port,
+    run_service,
+    say_ready,
+    serve_until_stopped,
+    stop_signals,
+)
 from kafkaesque.client.kafka import KafkaLog
-from kafkaesque.client.ports import LogError
 from kafkaesque.sources.config import SourceConfig
 from kafkaesque.sources.drivers import Endpoint, new_session
 from kafkaesque.sources.intake import Identity
@@ -32,8 +36,6 @@ from kafkaesque.sources.local.server import LocalServer
 from kafkaesque.sources.networks import Network
 from kafkaesque.sources.pump import Pump
 from kafkaesque.sources.status_page import StatusPage
-
-READY_POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Served:
 
 
 def run_source(connection: Connection, wanted: Wanted, screen: Screen) -> None:
-    summary = _run(_source(connection, wanted))
+    summary = run_service(_source(connection, wanted))
     if screen.as_json:
         click.echo(json.dumps(summary))
     else:
@@ -78,22 +80,13 @@ def run_source(connection: Connection, wanted: Wanted, screen: Screen) -> None:
 
 
 def run_server(served: Served, screen: Screen) -> None:
-    summary = _run(_server(served))
+    summary = run_service(_server(served))
     if screen.as_json:
         click.echo(json.dumps(summary))
 
 
-def _run(coroutine: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return asyncio.run(coroutine)
-    except LogError as error:
-        raise Failure(str(error)) from None
-    except OSError as error:
-        raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
-
-
 async def _source(connection: Connection, wanted: Wanted) -> dict[str, Any]:
-    stopping = _stop_signals(wanted.end_with_stdin)
+    stopping = stop_signals(wanted.end_with_stdin)
     async with contextlib.AsyncExitStack() as stack:
         url = wanted.url
         server = None
@@ -108,45 +101,30 @@ async def _source(connection: Connection, wanted: Wanted) -> dict[str, Any]:
         identity = Identity(wanted.network.name, name)
         pump = Pump(log, wanted.network, identity, endpoint, limit=wanted.limit)
         page = StatusPage(pump, wanted.network.name)
-        http = await page.start(*_host_port(wanted.http_listen))
+        http = await page.start(*host_port(wanted.http_listen))
         stack.push_async_callback(page.stop)
         facts = {"source": name, "network": wanted.network.name, "url": url, "http": http,
                  "pid": str(os.getpid())}  # fmt: skip
         if server is not None:
             facts["seed"] = str(server.feed.timeline.seed)
-        stack.enter_context(_facts_file(wanted.data / "source.json", facts))
-        await _pump(pump, stopping, facts)
+        stack.enter_context(facts_file(wanted.data / "source.json", facts))
+        await serve_until_stopped(
+            [pump.run()], [pump.stop], lambda: pump.state.connected, stopping, facts
+        )
     return {**facts, **pump.counts.as_dict(), "transactional": pump.state.transactional}
 
 
-async def _pump(pump: Pump, stopping: asyncio.Event, facts: dict[str, str]) -> None:
-    running = asyncio.create_task(pump.run())
-    stop = asyncio.create_task(stopping.wait())
-    try:
-        while not pump.state.connected and not running.done() and not stopping.is_set():
-            await asyncio.wait((running, stop), timeout=READY_POLL_SECONDS)
-        if pump.state.connected:
-            _say_ready(facts)
-        await asyncio.wait((running, stop), return_when=asyncio.FIRST_COMPLETED)
-        pump.stop()
-        await running
-    finally:
-        for task in (running, stop):
-            task.cancel()
-        await asyncio.gather(running, stop, return_exceptions=True)
-
-
 async def _server(served: Served) -> dict[str, Any]:
-    stopping = _stop_signals(served.end_with_stdin)
+    stopping = stop_signals(served.end_with_stdin)
     path = None if served.data is None else served.data / "timeline.json"
     timeline, started_s = open_timeline(path, served.seed, served.rate, served.count, time.time())
     feed = Feed(timeline, started_s=started_s)
     server = LocalServer(feed, read_faults(served.faults), token=served.token)
-    await server.start(*_host_port(served.listen))
+    await server.start(*host_port(served.listen))
     facts = {"http": server.address, "seed": str(timeline.seed), "pid": str(os.getpid())}
     try:
-        with _facts_file(None if path is None else path.with_name("server.json"), facts):
-            _say_ready(facts)
+        with facts_file(None if path is None else path.with_name("server.json"), facts):
+            say_ready(facts)
             await stopping.wait()
     finally:
         await server.stop()
@@ -189,38 +167,3 @@ def _parse_url(text: str) -> URL:
     if url.scheme not in ("http", "https") or not url.host:
         raise usage(f"'{text}' is not a URL: write https://HOST, also for WebSockets.")
     return url
-
-
-def _host_port(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise usage(f"'{text}' is not HOST:PORT.")
-    return host, int(port)
-
-
-def _stop_signals(end_with_stdin: bool) -> asyncio.Event:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    if end_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), stopping.set)
-    return stopping
-
-
-def _say_ready(facts: dict[str, str]) -> None:
-    click.echo("ready " + " ".join(f"{name}={value}" for name, value in facts.items()))
-    sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _facts_file(path: Path | None, facts: dict[str, str]) -> Any:
-    """Pid and addresses, for as long as this process runs."""
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(facts) + "\n")
-    try:
-        yield
-    finally:
-        if path is not None:
-            path.unlink(missing_ok=True)

@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,19 @@ class StartFailed(Exception):
     """A process did not become ready; the text says why and where its log is."""
 
 
+class NotRunning(Exception):
+    """There is no such process at this moment to do something to."""
+
+
+class State(Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    EXITED = "exited"
+    """Ended by itself or by force; it is started again."""
+    STOPPED = "stopped"
+
+
 @dataclass(slots=True)
 class Service:
     """One process to run: `command` with its arguments, its log, and what it said when ready."""
@@ -36,8 +50,13 @@ class Service:
     name: str
     command: Sequence[str]
     log: Path
+    stage: int = 0
+    """Those of a later stage need those of the earlier ones: they are stopped before them."""
+    ready_seconds_max: float = READY_SECONDS_MAX
+    stop_seconds_max: float = STOP_SECONDS_MAX
     facts: dict[str, str] = field(default_factory=dict)
     restarts: int = 0
+    state: State = State.STOPPED
     process: asyncio.subprocess.Process | None = None
 
     @property
@@ -57,19 +76,69 @@ class Supervisor:
         # Known from now on, so that `stop` also ends one that is not ready yet.
         self.services.append(service)
         await self._launch(service)
+        self._watch(service)
+
+    async def try_start(self, service: Service) -> StartFailed | None:
+        """As `start`, but one that fails is tried again with the same patience as one that died."""
+        try:
+            await self.start(service)
+        except StartFailed as failure:
+            self._watch(service)
+            return failure
+        return None
+
+    def _watch(self, service: Service) -> None:
         self._watchers[service.name] = asyncio.create_task(self._keep(service))
 
+    def find(self, name: str) -> Service:
+        """Raises NotRunning."""
+        for service in self.services:
+            if service.name == name:
+                return service
+        known = ", ".join(service.name for service in self.services)
+        raise NotRunning(f"there is no process {name!r}; there are {known}")
+
+    def kill(self, name: str) -> None:
+        """kill -9. It is started again as after any other death."""
+        self._signal(self.find(name), signal.SIGKILL)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: it is there and does nothing."""
+        service = self.find(name)
+        self._signal(service, signal.SIGSTOP)
+        service.state = State.PAUSED
+
+    def resume(self, name: str) -> None:
+        service = self.find(name)
+        self._signal(service, signal.SIGCONT)
+        service.state = State.RUNNING
+
+    def restart(self, name: str) -> None:
+        """Ask it to stop in order; it is started again once it has."""
+        service = self.find(name)
+        if service.state is State.PAUSED:
+            self.resume(name)
+        self._signal(service, signal.SIGTERM)
+
+    def _signal(self, service: Service, number: signal.Signals) -> None:
+        process = service.process
+        if process is None or process.returncode is not None:
+            raise NotRunning(f"{service.name} is not running at this moment")
+        process.send_signal(number)
+
     async def stop(self) -> None:
-        """Stop everything, last started first."""
+        """Stop everything, stage by stage, the last one first."""
         for watcher in self._watchers.values():
             watcher.cancel()
         await asyncio.gather(*self._watchers.values(), return_exceptions=True)
-        for service in reversed(self.services):
-            await _end(service)
+        for stage in sorted({service.stage for service in self.services}, reverse=True):
+            services = [service for service in self.services if service.stage == stage]
+            await asyncio.gather(*map(_end, services))
         self.services.clear()
 
     async def _launch(self, service: Service) -> None:
         service.log.parent.mkdir(parents=True, exist_ok=True)
+        service.state = State.STARTING
         with service.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *service.command,
@@ -81,12 +150,13 @@ class Supervisor:
             )
         service.process = process
         try:
-            async with asyncio.timeout(READY_SECONDS_MAX):
+            async with asyncio.timeout(service.ready_seconds_max):
                 service.facts = await _read_ready(process)
+            service.state = State.RUNNING
         except TimeoutError:
             await _end(service)
             raise StartFailed(
-                _explain(service, f"was not ready in {READY_SECONDS_MAX:.0f} s")
+                _explain(service, f"was not ready in {service.ready_seconds_max:.0f} s")
             ) from None
         except EOFError:
             code = await process.wait()
@@ -98,6 +168,7 @@ class Supervisor:
         while True:
             started = loop.time()
             code = await _drain(service)
+            service.state = State.EXITED
             if loop.time() - started > STEADY_SECONDS:
                 delay = RESTART_SECONDS_MIN
             logger.warning(
@@ -137,16 +208,18 @@ async def _drain(service: Service) -> int | None:
 
 async def _end(service: Service) -> None:
     process = service.process
-    if process is None or process.returncode is not None:
-        return
-    process.send_signal(signal.SIGTERM)
-    try:
-        async with asyncio.timeout(STOP_SECONDS_MAX):
+    if process is not None and process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        seconds = service.stop_seconds_max
+        try:
+            async with asyncio.timeout(seconds):
+                await _drain(service)
+        except TimeoutError:
+            logger.warning("%s did not stop in %.0f s and is killed", service.name, seconds)
+            os.kill(process.pid, signal.SIGKILL)
             await _drain(service)
-    except TimeoutError:
-        logger.warning("%s did not stop in %.0f s and is killed", service.name, STOP_SECONDS_MAX)
-        os.kill(process.pid, signal.SIGKILL)
-        await _drain(service)
+    service.state = State.STOPPED
 
 
 def _explain(service: Service, what: str) -> str:

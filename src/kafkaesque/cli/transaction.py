@@ -15,6 +15,7 @@ from kafkaesque.cli.transaction_requests import (
     abort_hanging,
     describe,
     fence,
+    find_hanging,
     list_transactions,
     open_transactions,
 )
@@ -40,6 +41,12 @@ OPEN_COLUMNS = (
     Column("last_written", "LAST WRITTEN"),
 )
 
+HANGING_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", "count"),
+    *OPEN_COLUMNS,
+)
+
 
 @click.group()
 def transaction() -> None:
@@ -50,17 +57,39 @@ def transaction() -> None:
     epilog=examples(
         "kafkaesque transaction ls",
         "kafkaesque transaction ls --state Ongoing --longer-than 60 --json",
+        "kafkaesque transaction ls --hanging --topic orders",
     )
 )
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these.")
 @click.option(
     "--longer-than", type=float, default=None, metavar="SECONDS", help="Only those that run longer."
 )
+@click.option(
+    "--hanging", is_flag=True, help="Instead: what is open in partitions and no coordinator knows."
+)
+@click.option("--topic", shell_complete=complete_topics, help="With --hanging: only look there.")
 @client_options()
 def ls(
-    states: tuple[str, ...], longer_than: float | None, connection: Connection, screen: Screen
+    states: tuple[str, ...],
+    longer_than: float | None,
+    hanging: bool,
+    topic: str | None,
+    connection: Connection,
+    screen: Screen,
 ) -> None:
-    """List transactional ids, with the state of each."""
+    """List transactional ids, with the state of each; or transactions that hang.
+
+    One that hangs holds back readers of its partition, and nobody will ever end it: see `transaction
+    abort`.
+    """
+    if topic is not None and not hanging:
+        raise usage("--topic goes with --hanging.")
+    if hanging:
+        found = [_readable(row) for row in find_hanging(connection, topic)]
+        screen.document(
+            {"hanging": found}, lambda: screen.table(HANGING_COLUMNS, found, "nothing hangs")
+        )
+        return
     duration_ms = -1 if longer_than is None else int(longer_than * 1000)
     rows = list_transactions(connection, states, duration_ms)
     screen.document(

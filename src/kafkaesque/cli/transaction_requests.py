@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.cluster_requests import Broker, ask_broker, refusal
-from kafkaesque.cli.failures import Failure, NotFound
+from kafkaesque.cli.failures import CannotConnect, Failure, NotFound
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -42,6 +42,7 @@ TRANSACTION_KEY = 1
 TIMEOUT_MS = 60_000
 """Of the producer that fences; it never begins a transaction."""
 PAUSE_S = 0.05
+_UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _TRY_AGAIN = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -49,6 +50,14 @@ _TRY_AGAIN = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     )
 )
+
+
+class Coordinator(NamedTuple):
+    """A Broker, as FindCoordinator has it."""
+
+    id: int
+    host: str
+    port: int
 
 
 def list_transactions(
@@ -60,8 +69,17 @@ def list_transactions(
     )
     doing = "list transactions"
     rows = []
-    for node in connection.metadata().brokers.values():
-        answer = ask_broker(connection, node, request, ListTransactionsResponse, doing)
+    silent: list[CannotConnect] = []
+    nodes = connection.metadata().brokers.values()
+    for node in nodes:
+        try:
+            answer = ask_broker(connection, node, request, ListTransactionsResponse, doing)
+        except CannotConnect as problem:
+            # One that died is named for a while; what it coordinated is elsewhere by now.
+            silent.append(problem)
+            if len(silent) == len(nodes):
+                raise
+            continue
         if answer.error_code:
             raise refusal(answer.error_code, None, doing)
         rows += [
@@ -144,6 +162,27 @@ def open_transactions(connection: Connection, topic: str, partition: int) -> lis
     return sorted(rows, key=lambda row: row["start_offset"])
 
 
+def find_hanging(connection: Connection, topic: str | None) -> list[dict[str, Any]]:
+    """What is open in a partition although no coordinator knows it to be (KIP-664)."""
+    known = connection.metadata().topics
+    places = [
+        (name, partition)
+        for name, found in sorted(known.items())
+        if topic in (None, name)
+        for partition in sorted(found.partitions)
+    ]
+    if topic is not None and not places:
+        raise NotFound(f"there is no topic {topic}")
+    open_rows = [
+        {"topic": name, "partition": partition, **row}
+        for name, partition in places
+        for row in open_transactions(connection, name, partition)
+    ]
+    # After the partitions: whoever is at work there now is known to a coordinator by now.
+    running = {row["producer_id"] for row in list_transactions(connection, _UNDER_WAY, -1)}
+    return [row for row in open_rows if row["producer_id"] not in running]
+
+
 def abort_hanging(
     connection: Connection, topic: str, partition: int, producer_id: int | None
 ) -> dict[str, Any]:
@@ -187,8 +226,7 @@ def _coordinator(connection: Connection, transactional_id: str, doing: str) -> B
         time.sleep(PAUSE_S)
     if found.error_code:
         raise refusal(found.error_code, None, doing)
-    node: Broker = metadata.brokers[found.node_id]
-    return node
+    return Coordinator(found.node_id, found.host, found.port)
 
 
 def _leader(connection: Connection, topic: str, partition: int) -> Broker:

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -26,7 +27,7 @@ from kafkaesque.client.ports import (
     WriterOptions,
 )
 from kafkaesque.events.topics import TopicSpec
-from kafkaesque.model.ids import Offset, PartitionIndex, TopicPartition
+from kafkaesque.model.ids import Offset, PartitionIndex, TopicId, TopicPartition
 
 REQUEST_SECONDS_MAX = 15.0
 DEFAULT_REPLICATION = -1
@@ -116,6 +117,21 @@ class KafkaAdmin:
     async def spans(self, topic: str) -> Mapping[TopicPartition, Span]:
         return await asyncio.to_thread(self._spans, topic)
 
+    async def topic_ids(self, names: Iterable[str]) -> Mapping[str, TopicId]:
+        described = await self._describe(names)
+        return {name: _topic_id(topic.topic_id) for name, topic in described.items()}
+
+    async def partition_count(self, topic: str) -> int:
+        return len((await self._describe([topic]))[topic].partitions)
+
+    async def _describe(self, names: Iterable[str]) -> Mapping[str, Any]:
+        wanted = TopicCollection(list(names))
+        try:
+            futures = self._client.describe_topics(wanted, request_timeout=REQUEST_SECONDS_MAX)
+            return {name: await asyncio.wrap_future(future) for name, future in futures.items()}
+        except KafkaException as exception:
+            raise translate(error_of(exception), "describe topics") from None
+
     def _spans(self, topic: str) -> Mapping[TopicPartition, Span]:
         """By a consumer and not by ListOffsets of the admin: its end is the last stable offset, which
         is as far as a reader of committed records gets."""
@@ -144,3 +160,10 @@ class KafkaAdmin:
             raise translate(error_of(exception), f"look at topic {topic}") from None
         finally:
             consumer.close()
+
+
+def _topic_id(found: Any) -> TopicId:
+    """librdkafka's Uuid, whose halves its type stub does not know."""
+    mask = 2**64 - 1
+    high, low = found.get_most_significant_bits(), found.get_least_significant_bits()
+    return TopicId(UUID(int=(high & mask) << 64 | low & mask))

@@ -8,6 +8,7 @@ from kafkaesque.client.ports import (
     DeliveryFailed,
     LogError,
     LogUnavailable,
+    OffsetGone,
     TopicUnknown,
     TransactionsUnsupported,
     WriterFenced,
@@ -57,6 +58,8 @@ def translate(error: KafkaError, doing: str) -> LogError:
         return WriterFenced(text)
     if code in _MISSING:
         return TopicUnknown(text)
+    if code == KafkaError._AUTO_OFFSET_RESET:
+        return OffsetGone(text)
     if code in _UNREACHABLE:
         return LogUnavailable(text)
     return LogError(text)

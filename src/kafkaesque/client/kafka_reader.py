@@ -1,29 +1,98 @@
-"""LogReader over librdkafka. Its calls block, so each reader has one thread, which runs them in turn."""
+"""LogReader over librdkafka. Its calls block, so each reader has one thread, which runs them in turn.
+
+librdkafka calls back about rebalances from inside `poll`, in that thread. The listener is asynchronous
+and runs on the event loop meanwhile; what it asks of the reader is then run by the thread that waits
+for it (`_Errands`), since no other may and that one is held.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import concurrent.futures
+import queue
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from kafkaesque.client.kafka_errors import error_of, translate
-from kafkaesque.client.ports import Assignment, Headers, LogError, Received, Subscription
-from kafkaesque.model.ids import (
-    NO_TIMESTAMP,
-    Offset,
-    PartitionIndex,
-    TimestampMs,
-    TopicPartition,
+from kafkaesque.client.kafka_records import (
+    commit_points,
+    library_offsets,
+    library_places,
+    library_points,
+    place_of,
+    places_of,
+    received,
 )
+from kafkaesque.client.ports import (
+    Assignment,
+    CommitPoint,
+    LogError,
+    Rebalance,
+    Received,
+    Subscription,
+)
+from kafkaesque.model.errors import check
+from kafkaesque.model.ids import Offset, TopicPartition
 
 T = TypeVar("T")
 
+COMMITTED_SECONDS_MAX = 15.0
+FETCH_BACKOFF_MS = 10
 _PASSING = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
 """librdkafka goes on by itself after these: no record is missed, none is due."""
+
+
+class _Errands:
+    """Calls that the reader's thread runs while it waits for a listener."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.open = False
+
+    def run(self, told: Callable[[], Awaitable[None]]) -> None:
+        """In the reader's thread: wait for `told`, which runs on the loop."""
+
+        async def tell() -> None:
+            await told()
+
+        self.open = True
+        telling = asyncio.run_coroutine_threadsafe(tell(), self._loop)
+        telling.add_done_callback(lambda _: self._waiting.put(None))
+        while (errand := self._waiting.get()) is not None:
+            errand()
+        self.open = False
+        telling.result()
+
+    def post(self, function: Callable[[], T]) -> concurrent.futures.Future[T]:
+        """On the loop: have `function` run by the thread that waits."""
+        outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def errand() -> None:
+            try:
+                outcome.set_result(function())
+            except (KafkaException, RuntimeError) as exception:
+                outcome.set_exception(exception)
+
+        self._waiting.put(errand)
+        return outcome
+
+
+@dataclass(slots=True)
+class _Beginning:
+    """librdkafka takes neither `seek` nor `pause` for a partition before it is assigned."""
+
+    at: dict[TopicPartition, Offset] = field(default_factory=dict)
+    paused: set[TopicPartition] = field(default_factory=set)
+
+    def of(self, places: Iterable[TopicPartition]) -> list[KafkaTopicPartition]:
+        committed = Offset(OFFSET_INVALID)
+        return library_offsets({place: self.at.get(place, committed) for place in sorted(places)})
 
 
 class KafkaReader:
@@ -31,12 +100,18 @@ class KafkaReader:
 
     def __init__(self, config: Mapping[str, Any], what: Subscription | Assignment) -> None:
         self._what = what
+        self._config = _consumer_config(config, what)
         try:
-            self._consumer = Consumer(_consumer_config(config, what))
+            self._consumer = Consumer(self._config)
         except KafkaException as exception:
             raise translate(error_of(exception), "make a consumer") from None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="log-reader")
+        self._errands = _Errands(asyncio.get_running_loop())
+        self._places: frozenset[TopicPartition] = frozenset()
         self._next: dict[TopicPartition, Offset] = {}
+        self._beginning: _Beginning | None = None
+        """While a listener is told of new places: how it wants them to begin."""
+        self._reading: asyncio.Task[list[Message]] | None = None
         self._closed = False
 
     @classmethod
@@ -47,61 +122,189 @@ class KafkaReader:
 
     def _begin(self) -> None:
         if isinstance(self._what, Subscription):
-            self._consumer.subscribe(list(self._what.topics), on_revoke=self._forget)
+            self._consumer.subscribe(
+                list(self._what.topics),
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
             return
         self._next = dict(self._what.offsets)
-        self._consumer.assign(
-            [
-                KafkaTopicPartition(place.topic, place.partition, offset)
-                for place, offset in self._what.offsets.items()
-            ]
-        )
+        self._places = frozenset(self._next)
+        self._consumer.assign(library_offsets(self._what.offsets))
 
-    def _forget(self, _consumer: Consumer, revoked: Sequence[KafkaTopicPartition]) -> None:
-        """What goes to another member is no longer ours to commit. Runs inside `consume`."""
-        for place in revoked:
-            self._next.pop(TopicPartition(place.topic, PartitionIndex(place.partition)), None)
+    # -- told by librdkafka, in the reader's thread -----------------------------------------------
+
+    @property
+    def _listener(self) -> Rebalance | None:
+        return self._what.listener if isinstance(self._what, Subscription) else None
+
+    @property
+    def _cooperative(self) -> bool:
+        strategy = str(self._config.get("partition.assignment.strategy", ""))
+        return "cooperative" in strategy or self._config.get("group.protocol") == "consumer"
+
+    def _on_assign(self, consumer: Consumer, found: list[KafkaTopicPartition]) -> None:
+        places = places_of(found)
+        self._places |= places
+        self._beginning = beginning = _Beginning()
+        listener = self._listener
+        try:
+            if listener is not None and places:
+                self._errands.run(lambda: listener.assigned(places))
+        finally:
+            self._beginning = None
+            if self._cooperative:
+                consumer.incremental_assign(beginning.of(places))
+            else:
+                consumer.assign(beginning.of(places))
+            if beginning.paused:
+                consumer.pause(library_places(beginning.paused))
+
+    def _on_revoke(self, _consumer: Consumer, found: list[KafkaTopicPartition]) -> None:
+        places = places_of(found)
+        listener = self._listener
+        try:
+            if listener is not None and places:
+                self._errands.run(lambda: listener.revoked(places))
+        finally:
+            self._forget(places)
+
+    def _on_lost(self, _consumer: Consumer, found: list[KafkaTopicPartition]) -> None:
+        places = places_of(found)
+        self._forget(places)
+        listener = self._listener
+        if listener is not None and places:
+            self._errands.run(lambda: listener.lost(places))
+
+    def _forget(self, places: frozenset[TopicPartition]) -> None:
+        """What goes to another member is no longer ours to commit."""
+        self._places -= places
+        for place in places:
+            self._next.pop(place, None)
+
+    # -- reading -----------------------------------------------------------------------------------
 
     async def read(self, count_max: int = 500, wait_s: float = 1.0) -> Sequence[Received]:
-        messages: list[Message] = await self._run(lambda: self._consumer.consume(count_max, wait_s))
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._run(lambda: self._consume(count_max, wait_s)))
+        reading = self._reading
+        try:
+            # Shielded: what a cancelled read had taken from the queue belongs to the next one.
+            messages = await asyncio.shield(reading)
+        finally:
+            if reading.done():
+                self._reading = None
         records = []
         for message in messages:
             error = message.error()
             if error is None:
-                records.append(_received(message))
-                self._move(message, 1)
+                place = place_of(message)
+                if place not in self._places:
+                    continue
+                records.append(received(message))
+                self._move(place, message, 1)
             elif error.code() == KafkaError._PARTITION_EOF:
                 # The only word of offsets that hold no record for us: compacted away, or the marker
                 # of a transaction.
-                self._move(message, 0)
+                self._move(place_of(message), message, 0)
             elif error.code() not in _PASSING:
                 raise translate(error, f"read {message.topic()}")
         return records
 
-    def _move(self, message: Message, beyond: int) -> None:
-        place = TopicPartition(message.topic() or "", PartitionIndex(message.partition() or 0))
-        self._next[place] = Offset((message.offset() or 0) + beyond)
+    def _consume(self, count_max: int, wait_s: float) -> list[Message]:
+        """`consume` alone would wait for all `count_max`, however long the first has been there."""
+        first = self._consumer.poll(wait_s)
+        if first is None:
+            return []
+        return [first, *self._consumer.consume(count_max - 1, 0)] if count_max > 1 else [first]
+
+    def _move(self, place: TopicPartition, message: Message, beyond: int) -> None:
+        if place in self._places:
+            self._next[place] = Offset((message.offset() or 0) + beyond)
 
     async def positions(self) -> Mapping[TopicPartition, Offset]:
         return dict(self._next)
 
-    async def commit(self) -> None:
-        if not isinstance(self._what, Subscription):
-            raise LogError("only the reader of a subscription belongs to a group")
-        if self._next:
-            offsets = self._offsets()
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._places
+
+    # -- the group ---------------------------------------------------------------------------------
+
+    async def commit(self, points: Mapping[TopicPartition, CommitPoint] | None = None) -> None:
+        self._check_group()
+        offsets = self._offsets(points)
+        if offsets:
             await self._run(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
 
-    async def group_positions(self) -> tuple[list[KafkaTopicPartition], Any]:
+    async def committed(
+        self, places: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, CommitPoint]:
+        self._check_group()
+        wanted = library_places(places)
+        if not wanted:
+            return {}
+        return commit_points(
+            await self._run(lambda: self._consumer.committed(wanted, COMMITTED_SECONDS_MAX))
+        )
+
+    def _check_group(self) -> None:
+        if not isinstance(self._what, Subscription):
+            raise LogError("only the reader of a subscription belongs to a group")
+
+    async def group_positions(
+        self, points: Mapping[TopicPartition, CommitPoint] | None
+    ) -> tuple[list[KafkaTopicPartition], Any]:
         """For a transaction: the positions and the group's metadata, as librdkafka takes them."""
         metadata = await self._run(self._consumer.consumer_group_metadata)
-        return self._offsets(), metadata
+        return self._offsets(points), metadata
 
-    def _offsets(self) -> list[KafkaTopicPartition]:
-        return [
-            KafkaTopicPartition(place.topic, place.partition, offset)
-            for place, offset in self._next.items()
-        ]
+    def _offsets(
+        self, points: Mapping[TopicPartition, CommitPoint] | None
+    ) -> list[KafkaTopicPartition]:
+        return library_offsets(self._next) if points is None else library_points(points)
+
+    # -- what is read, changed ---------------------------------------------------------------------
+
+    async def seek(self, place: TopicPartition, offset: Offset) -> None:
+        check(place in self._places, f"{place} is sought by a reader that has it")
+        self._next[place] = offset
+        if self._beginning is not None:
+            self._beginning.at[place] = offset
+            return
+        target = KafkaTopicPartition(place.topic, place.partition, offset)
+        await self._run(lambda: self._consumer.seek(target))
+
+    async def pause(self, places: Iterable[TopicPartition]) -> None:
+        if self._beginning is not None:
+            self._beginning.paused.update(places)
+            return
+        paused = library_places(places)
+        await self._run(lambda: self._consumer.pause(paused))
+
+    async def resume(self, places: Iterable[TopicPartition]) -> None:
+        resumed = library_places(places)
+        await self._run(lambda: self._consumer.resume(resumed))
+
+    async def add(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        self._check_assignment()
+        check(self._places.isdisjoint(offsets), "only places that are not read yet are added")
+        self._next |= offsets
+        self._places |= offsets.keys()
+        added = library_offsets(offsets)
+        await self._run(lambda: self._consumer.incremental_assign(added))
+
+    async def drop(self, places: Iterable[TopicPartition]) -> None:
+        self._check_assignment()
+        dropped = frozenset(places) & self._places
+        self._forget(dropped)
+        leaving = library_places(dropped)
+        if leaving:
+            await self._run(lambda: self._consumer.incremental_unassign(leaving))
+
+    def _check_assignment(self) -> None:
+        if not isinstance(self._what, Assignment):
+            raise LogError("the group says what the reader of a subscription reads")
 
     async def close(self) -> None:
         if not self._closed:
@@ -111,6 +314,8 @@ class KafkaReader:
 
     async def _run(self, function: Callable[[], T]) -> T:
         try:
+            if self._errands.open:
+                return await asyncio.wrap_future(self._errands.post(function))
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._thread, function)
         except KafkaException as exception:
@@ -122,6 +327,9 @@ def _consumer_config(config: Mapping[str, Any], what: Subscription | Assignment)
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         "auto.offset.reset": "earliest",
+        # A fetch that finds librdkafka's queue full is put off by this long. Its default of a second
+        # starves a reader that has emptied the queue meanwhile, although the broker has more.
+        "fetch.queue.backoff.ms": FETCH_BACKOFF_MS,
         # librdkafka demands a group even for those who never join one.
         "group.id": "kafkaesque-assigned",
     }
@@ -129,26 +337,6 @@ def _consumer_config(config: Mapping[str, Any], what: Subscription | Assignment)
         ours |= {"group.id": what.group, "auto.offset.reset": what.start.value}
     else:
         ours["enable.partition.eof"] = True
+        if what.strict:
+            ours["auto.offset.reset"] = "error"
     return {**ours, **config}
-
-
-def _received(message: Message) -> Received:
-    kind, timestamp_ms = message.timestamp()
-    return Received(
-        topic=message.topic() or "",
-        partition=PartitionIndex(message.partition() or 0),
-        offset=Offset(message.offset() or 0),
-        key=_octets(message.key()),
-        value=_octets(message.value()),
-        headers=_headers(message),
-        timestamp_ms=TimestampMs(timestamp_ms) if kind else NO_TIMESTAMP,
-    )
-
-
-def _headers(message: Message) -> Headers:
-    pairs: Any = message.headers() or ()
-    return tuple((name, _octets(value)) for name, value in pairs)
-
-
-def _octets(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

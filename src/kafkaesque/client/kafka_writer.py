@@ -25,6 +25,7 @@ from kafkaesque.client.kafka_errors import (
 )
 from kafkaesque.client.kafka_reader import KafkaReader
 from kafkaesque.client.ports import (
+    CommitPoint,
     LogError,
     LogReader,
     Record,
@@ -32,7 +33,7 @@ from kafkaesque.client.ports import (
     WriterOptions,
 )
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import NO_TIMESTAMP, Offset
+from kafkaesque.model.ids import NO_TIMESTAMP, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -202,17 +203,20 @@ class KafkaWriter:
                 yield
                 await self._call_in_thread(self._producer.commit_transaction, "commit")
             except BaseException:
+                # Whatever ended the block, cancellation too, ends the transaction, and then goes on.
                 with contextlib.suppress(LogError):
                     await self._call_in_thread(self._producer.abort_transaction, "abort")
                 raise
             finally:
                 self._in_transaction = False
 
-    async def send_offsets(self, reader: LogReader) -> None:
+    async def send_offsets(
+        self, reader: LogReader, points: Mapping[TopicPartition, CommitPoint] | None = None
+    ) -> None:
         check(self._in_transaction, "offsets are sent inside a transaction")
         check(isinstance(reader, KafkaReader), "a Kafka writer commits offsets of a Kafka reader")
         if isinstance(reader, KafkaReader):
-            offsets, group = await reader.group_positions()
+            offsets, group = await reader.group_positions(points)
             await self._call_in_thread(
                 lambda timeout_s: self._producer.send_offsets_to_transaction(
                     offsets, group, timeout_s

@@ -14,7 +14,14 @@ from enum import Enum
 from typing import Protocol
 
 from kafkaesque.events.topics import TopicSpec
-from kafkaesque.model.ids import NO_TIMESTAMP, Offset, PartitionIndex, TimestampMs, TopicPartition
+from kafkaesque.model.ids import (
+    NO_TIMESTAMP,
+    Offset,
+    PartitionIndex,
+    TimestampMs,
+    TopicId,
+    TopicPartition,
+)
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -41,6 +48,10 @@ class TransactionsUnsupported(LogError):
 
 class WriterFenced(LogError):
     """A newer writer with the same transactional id has taken over; this one must stop."""
+
+
+class OffsetGone(LogError):
+    """The log no longer holds the offset to read from, and the reader was told not to skip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,27 @@ class Start(Enum):
     END = "latest"
 
 
+class Rebalance(Protocol):
+    """Hears which partitions of a group are this reader's.
+
+    All three run inside `read` (or `close`), which waits for them. They may use the reader: its
+    `commit`, `committed`, `seek` and `pause`, but not its `read`. What they raise, `read` raises.
+    """
+
+    async def assigned(self, places: frozenset[TopicPartition]) -> None:
+        """They are ours now, and none of their records has been handed out. A `seek` in here says
+        where they begin; otherwise it is where the group committed."""
+        ...
+
+    async def revoked(self, places: frozenset[TopicPartition]) -> None:
+        """They go to another member when this returns: a commit in here is still ours."""
+        ...
+
+    async def lost(self, places: frozenset[TopicPartition]) -> None:
+        """The group went on without us; they may long be another's. A commit would be refused."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """Read topics as a member of a consumer group, which shares out the partitions."""
@@ -83,6 +115,7 @@ class Subscription:
     topics: Sequence[str]
     group: str
     start: Start = Start.BEGINNING
+    listener: Rebalance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +123,17 @@ class Assignment:
     """Read just these partitions from just these offsets, outside of any group."""
 
     offsets: Mapping[TopicPartition, Offset]
+    strict: bool = False
+    """True: `read` raises OffsetGone where the log begins later; False: it reads on from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPoint:
+    """How far a group has come in a partition: `offset` is the next to read."""
+
+    offset: Offset
+    metadata: str = ""
+    """A few bytes of the member's own, kept beside the offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +168,38 @@ class LogReader(Protocol):
         """For each partition that has been read: the offset after the last record handed out."""
         ...
 
-    async def commit(self) -> None:
-        """Commit `positions` to the consumer group. Only for a Subscription."""
+    async def commit(self, points: Mapping[TopicPartition, CommitPoint] | None = None) -> None:
+        """Commit `points`, or `positions`, to the consumer group. Only for a Subscription."""
+        ...
+
+    async def committed(
+        self, places: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, CommitPoint]:
+        """What the group has committed; places without a commit are absent. Only for a
+        Subscription."""
+        ...
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are this reader's now."""
+        ...
+
+    async def seek(self, place: TopicPartition, offset: Offset) -> None:
+        """Read `place`, which must be assigned, on from `offset`."""
+        ...
+
+    async def pause(self, places: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these until `resume`; the group membership goes on."""
+        ...
+
+    async def resume(self, places: Iterable[TopicPartition]) -> None: ...
+
+    async def add(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Read these too, from these offsets; the others are not disturbed. Only for an
+        Assignment, and only places that are not assigned yet."""
+        ...
+
+    async def drop(self, places: Iterable[TopicPartition]) -> None:
+        """Read these no longer. Only for an Assignment."""
         ...
 
     async def close(self) -> None: ...
@@ -154,8 +228,10 @@ class LogWriter(Protocol):
         """
         ...
 
-    async def send_offsets(self, reader: LogReader) -> None:
-        """Inside a transaction: commit the reader's positions to its group with it."""
+    async def send_offsets(
+        self, reader: LogReader, points: Mapping[TopicPartition, CommitPoint] | None = None
+    ) -> None:
+        """Inside a transaction: commit `points`, or the reader's positions, to its group with it."""
         ...
 
     async def close(self) -> None:
@@ -172,6 +248,15 @@ class LogAdmin(Protocol):
 
     async def spans(self, topic: str) -> Mapping[TopicPartition, Span]:
         """The readable offsets of each partition. TopicUnknown if there is no such topic."""
+        ...
+
+    async def topic_ids(self, names: Iterable[str]) -> Mapping[str, TopicId]:
+        """The id of each topic: a topic deleted and made anew has another. TopicUnknown if one is
+        not there."""
+        ...
+
+    async def partition_count(self, topic: str) -> int:
+        """TopicUnknown if there is no such topic."""
         ...
 
 

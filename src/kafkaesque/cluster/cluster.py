@@ -46,6 +46,7 @@ from kafkaesque.raft.types import LogIndex, Refused
 from kafkaesque.replication.dialling import PeerAddress
 from kafkaesque.replication.links import Links
 from kafkaesque.replication.peer_calls import PeerError
+from kafkaesque.replication.prefix_copies import PrefixCopies
 from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.replica_set import ReplicaSet
 from kafkaesque.replication.succession import CallLater
@@ -62,7 +63,7 @@ COMPLAIN_EVERY_TRIES = 100
 ELECTION_SECONDS = 3.0
 """How long an answer that made topics waits for their leaders: clients would have to ask again."""
 
-OPERATE, FORWARD, HAND_OVER, BATCH = 1, 2, 3, 4
+OPERATE, FORWARD, HAND_OVER, BATCH, PREFIX = 1, 2, 3, 4, 5
 """Kinds of calls between brokers."""
 LEADERS = 1
 """Kind of post: announcements of leaders."""
@@ -123,12 +124,12 @@ class Cluster:
         """By our own log, by seeds, then by whoever registers us, until the tables tell it all."""
         self.controller = Controller(journal.tables, static, self.live_nodes, new_topic_id)
         self.reconciler = Reconciler(replicas.member, self.controller, partitions, groups, static)
-        node_id = node_of(replicas.member)
-        self.leaders = Leaders(node_id, journal.tables.was_deleted, self._post_leaders)
+        self.leaders = Leaders(self.node_id, journal.tables.was_deleted, self._post_leaders)
         self._elections = Elections(
             journal.tables, self.leaders, replicas, self.is_up, self._ask_to_hand_over, call_later
         )
-        self.scrubber = Scrubber(replicas, self._ask_for_batch)
+        self.scrubber = Scrubber(replicas, self._asking(BATCH))
+        replicas.prefixes = PrefixCopies(replicas, self._asking(PREFIX))
         self.members = Members(replicas, journal.tables, self.is_up, self._complete_reassignment)
 
     # -- what is so ---------------------------------------------------------------------------------
@@ -174,6 +175,11 @@ class Cluster:
         registered = list(self.tables.brokers.values())
         live = [broker for broker in registered if self.is_up(broker.node_id)]
         return live if 2 * len(live) > len(registered) else registered
+
+    def named_brokers(self) -> list[Broker]:
+        """Those, and those that were lost a moment ago: see `departures`."""
+        live, lost = self.live_brokers(), self._elections.departures
+        return [one for one in self.tables.brokers.values() if one in live or one.node_id in lost]
 
     def leader_of(self, topic: str, index: int) -> Broker | None:
         """The broker that leads a partition, if it is known and up."""
@@ -277,8 +283,8 @@ class Cluster:
             return self._elections.hand_over(body)
         return await self.links.call(node, HAND_OVER, body, CALL_SECONDS)
 
-    async def _ask_for_batch(self, node: NodeId, body: bytes) -> bytes:
-        return await self.links.call(node, BATCH, body, CALL_SECONDS)
+    def _asking(self, kind: int) -> Callable[[NodeId, bytes], Awaitable[bytes]]:
+        return lambda node, body: self.links.call(node, kind, body, CALL_SECONDS)
 
     def describe_quorum(self) -> QuorumInfo:
         """The controller's group, as its leader sees it."""
@@ -432,8 +438,8 @@ class Cluster:
             return _index.pack(self.journal.applied_index) + response
         if kind == HAND_OVER:
             return self._elections.hand_over(body)
-        if kind == BATCH:
-            return self.scrubber.serve(body)
+        if kind in (BATCH, PREFIX):
+            return (self.scrubber if kind == BATCH else self._replicas.prefixes).serve(body)
         raise ProtocolError(f"call of unknown kind {kind}")
 
     async def _operate_for(self, operation: operations.Operation) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
+from kafkaesque.cluster.departures import Departures
 from kafkaesque.cluster.leaders import Leaders
 from kafkaesque.cluster.refusals import (
     ElectionNotNeeded,
@@ -39,7 +40,15 @@ _decoder = msgspec.msgpack.Decoder(_HandOver)
 class Elections:
     """`call` asks another broker, or this one, to hand a group over."""
 
-    __slots__ = ("_call", "_is_up", "_leaders", "_replicas", "_succession", "_tables")
+    __slots__ = (
+        "_call",
+        "_is_up",
+        "_leaders",
+        "_replicas",
+        "_succession",
+        "_tables",
+        "departures",
+    )
 
     def __init__(
         self,
@@ -56,9 +65,11 @@ class Elections:
         self._is_up = is_up
         self._call = call
         self._succession = Succession(replicas, is_up, call_later)
+        self.departures = Departures(call_later)
 
     def lost(self, node: NodeId) -> None:
         """A node is gone: have the groups that it led elect another leader."""
+        self.departures.lost(node)
         self._succession.lost(node)
 
     async def elect(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote
 
 from kafkaesque.coordination.vocabulary import Code, CoordinationError
 
 # Control characters, private use and surrogates, specials; Java writes everything beyond the basic
 # plane as surrogates, so that is refused as well.
-_BAD_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+_BAD = "\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff"
+_BAD_CHARACTER = re.compile(f"[{_BAD}]")
+_BAD_IN_NAME = re.compile(f"[/%{_BAD}]|^\\.{{1,2}}$")
 
 ROOT = "/"
 
@@ -41,3 +44,13 @@ def parent_of(path: str) -> str:
 
 def name_of(path: str) -> str:
     return path[path.rindex("/") + 1 :]
+
+
+def name_for(text: str) -> str:
+    """A node's name for a text of others: what no name may have, and %, is percent-encoded."""
+    return _BAD_IN_NAME.sub(lambda found: _percent(found[0]), text)
+
+
+def _percent(part: str) -> str:
+    # quote() leaves dots alone, and two names are nothing else.
+    return quote(part, safe="", errors="surrogatepass").replace(".", "%2E")

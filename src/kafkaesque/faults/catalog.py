@@ -24,6 +24,11 @@ CLUSTER: Final = (
     "rolling-restart",
     "reassignment",
     "coordination",
+    "coordination-recipes",
+    "transactions-copy",
+    "transactions-delayed",
+    "posts-broker-down",
+    "chat-broker-kill",
 )
 """Runs of several brokers."""
 
@@ -36,6 +41,14 @@ ALONE: Final = (
     "single-disk-full",
     "single-flipped-bit",
     "single-clock-jump",
+    "compaction-kill",
+    "pipeline-driver-kill",
+    "chat-backend-kill",
+    "chat-backend-upgrade",
+    "gateway-kill",
+    "gateway-restart",
+    "tasks-worker-kill",
+    "timers-kill",
 )
 """Runs of one."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from kafkaesque.faults.line import Line
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.wire.codec import decode_response, encode_request_frame
 from kafkaesque.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -36,9 +35,6 @@ from kafkaesque.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from kafkaesque.wire.messages.metadata import MetadataRequest, MetadataResponse
-from kafkaesque.wire.table import Request, Response
-
-R = TypeVar("R", bound=Response)
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -47,7 +43,6 @@ _LATEST: Final = -1
 _GROUP_KEY: Final = 0
 _CONTROLLER_LOG: Final = "__cluster_metadata"
 """By which Kafka's clients know the controller's group."""
-_LENGTH_BYTES: Final = 4
 
 
 class PartitionSeen(NamedTuple):
@@ -75,26 +70,12 @@ class Watermark(NamedTuple):
     offset: int
 
 
-class Asker:
-    """One connection to one broker, opened when it is first needed and again after a failure.
-
-    Every question raises OSError if the broker is not there, hangs up or takes too long.
-    """
-
-    def __init__(self, address: str, timeout_s: float) -> None:
-        host, _, port = address.rpartition(":")
-        self._address = host, int(port)
-        self._timeout_s = timeout_s
-        self._connection: socket.socket | None = None
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+class Asker(Line):
+    """Questions about the cluster, to one broker."""
 
     def look(self) -> ClusterSeen:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        answer = self._ask(request, 12, MetadataResponse)
+        answer = self.ask(request, 12, MetadataResponse)
         return ClusterSeen(
             controller=None if answer.controller_id < 0 else answer.controller_id,
             brokers=frozenset(broker.node_id for broker in answer.brokers),
@@ -111,17 +92,20 @@ class Asker:
             topic_ids={topic.name or "": topic.topic_id for topic in answer.topics},
         )
 
-    def watermarks(self, places: Iterable[Place]) -> dict[Place, Watermark]:
-        """Of those that this broker leads and may serve."""
+    def watermarks(
+        self, places: Iterable[Place], *, read_committed: bool = False
+    ) -> dict[Place, Watermark]:
+        """Of those that this broker leads and may serve; `read_committed` for the last stable offset."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for topic, index in places:
             asked = ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
             topics.setdefault(topic, []).append(asked)
         request = ListOffsetsRequest(
             replica_id=-1,
+            isolation_level=int(read_committed),
             topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
         )
-        answer = self._ask(request, 7, ListOffsetsResponse)
+        answer = self.ask(request, 7, ListOffsetsResponse)
         return {
             (topic.name, row.partition_index): Watermark(row.leader_epoch, row.offset)
             for topic in answer.topics
@@ -132,7 +116,7 @@ class Asker:
     def controller_voters(self) -> frozenset[int]:
         """Who votes for the controller; none if this broker is not the controller."""
         asked = TopicData(topic_name=_CONTROLLER_LOG, partitions=[PartitionData(partition_index=0)])
-        answer = self._ask(DescribeQuorumRequest(topics=[asked]), 1, DescribeQuorumResponse)
+        answer = self.ask(DescribeQuorumRequest(topics=[asked]), 1, DescribeQuorumResponse)
         return frozenset(
             voter.replica_id
             for topic in answer.topics
@@ -142,7 +126,7 @@ class Asker:
 
     def coordinator(self, group_id: str) -> int | None:
         request = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[group_id])
-        (found,) = self._ask(request, 4, FindCoordinatorResponse).coordinators
+        (found,) = self.ask(request, 4, FindCoordinatorResponse).coordinators
         return found.node_id if found.error_code == ErrorCode.NONE else None
 
     def reassign(self, place: Place, replicas: list[int]) -> str | None:
@@ -152,38 +136,14 @@ class Asker:
         request = AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(name=topic, partitions=[wanted])]
         )
-        answer = self._ask(request, 0, AlterPartitionReassignmentsResponse)
+        answer = self.ask(request, 0, AlterPartitionReassignmentsResponse)
         codes = [row.error_code for one in answer.responses for row in one.partitions]
         code = next((ErrorCode(code) for code in (answer.error_code, *codes) if code), None)
         return None if code is None else code.name
 
     def reassigning(self) -> int:
         """How many partitions are on their way to other brokers."""
-        answer = self._ask(
+        answer = self.ask(
             ListPartitionReassignmentsRequest(), 0, ListPartitionReassignmentsResponse
         )
         return sum(len(topic.partitions) for topic in answer.topics)
-
-    def _ask(self, request: Request, version: int, answer: type[R]) -> R:
-        try:
-            if self._connection is None:
-                self._connection = socket.create_connection(self._address, self._timeout_s)
-            frame = b"".join(encode_request_frame(request, version, 1, "kafkaesque-fault"))
-            self._connection.sendall(frame)
-            size_bytes = int.from_bytes(self._read(_LENGTH_BYTES))
-            return decode_response(answer, memoryview(self._read(size_bytes)), version)
-        except OSError:
-            # An answer that comes too late must not be taken for that of the next question.
-            self.close()
-            raise
-
-    def _read(self, size_bytes: int) -> bytes:
-        data = bytearray()
-        while len(data) < size_bytes:
-            if self._connection is None:
-                raise ConnectionError("the connection was closed")
-            piece = self._connection.recv(size_bytes - len(data))
-            if not piece:
-                raise ConnectionError("the broker closed the connection instead of an answer")
-            data += piece
-        return bytes(data)

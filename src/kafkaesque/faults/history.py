@@ -80,6 +80,8 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True, rename={"outcom
     """Keys whose position was moved during this operation by anything but reading."""
     invoked_us: int = 0
     completed_us: int = 0
+    error: str = ""
+    """What the client said, for people; no check reads it."""
 
     @property
     def sends(self) -> list[Sent]:

@@ -46,6 +46,7 @@ class Reader(threading.Thread):
         group_id: str | None,
         seed: int,
         crash_every_s: float,
+        session_timeout_ms: int,
     ) -> None:
         super().__init__(name=f"reader-{group_id or 'assigned'}", daemon=True)
         self._bootstrap_servers = bootstrap_servers
@@ -54,6 +55,7 @@ class Reader(threading.Thread):
         self._group_id = group_id
         self._random = seeded(seed)
         self._crash_every_s = crash_every_s
+        self._session_timeout_ms = session_timeout_ms
         self._ended = threading.Event()
         self._process = -1
         self._moved: set[Key] = set()
@@ -68,7 +70,9 @@ class Reader(threading.Thread):
             self._process = self._recorder.next_process()
             self._moved = set()
             group_id = self._group_id or f"assigned-{self._process}"
-            consumer = Consumer(consumer_settings(self._bootstrap_servers, group_id), logger=SILENT)
+            settings = consumer_settings(self._bootstrap_servers, group_id)
+            settings["session.timeout.ms"] = self._session_timeout_ms
+            consumer = Consumer(settings, logger=SILENT)
             self._begin(consumer)
             until = time.monotonic() + self._random.expovariate(1 / self._crash_every_s)
             while time.monotonic() < until and not self._ended.is_set():
@@ -104,8 +108,8 @@ class Reader(threading.Thread):
             if rows and self._group_id is not None:
                 consumer.commit(offsets=self._behind(rows), asynchronous=False)
                 self.committed_polls += 1
-        except KafkaException:
-            self._finish(poll, Outcome.INFO, rows)
+        except KafkaException as exception:
+            self._finish(poll, Outcome.INFO, rows, str(exception))
             self._go_back(consumer, rows)
             return
         self._finish(poll, Outcome.OK, rows)
@@ -113,9 +117,9 @@ class Reader(threading.Thread):
             self._moved.add(key)
             step_over(consumer, self._partitions, key)
 
-    def _finish(self, poll: Invocation, outcome: Outcome, rows: Rows) -> None:
+    def _finish(self, poll: Invocation, outcome: Outcome, rows: Rows, error: str = "") -> None:
         moved, self._moved = sorted(self._moved), set()
-        poll.complete(outcome, [Polled(rows)] if rows else (), rebalanced=moved)
+        poll.complete(outcome, [Polled(rows)] if rows else (), rebalanced=moved, error=error)
 
     def _behind(self, rows: Rows) -> list[TopicPartition]:
         return [self._partitions.topic_partition(k, rows[k][-1][0] + 1) for k in rows]
@@ -168,9 +172,9 @@ class FinalReader:
         self._recorder = recorder
         self._process = recorder.next_process()
         self._say = say
-        self._consumer = Consumer(
-            consumer_settings(bootstrap_servers, f"final-{self._process}"), logger=SILENT
-        )
+        settings = consumer_settings(bootstrap_servers, f"final-{self._process}")
+        # Behind the last record there may be the end of a transaction, which is no record.
+        self._consumer = Consumer({**settings, "enable.partition.eof": True}, logger=SILENT)
         self._next_offset = dict.fromkeys(partitions.keys, 0)
         self._ends: dict[Key, int] = {}
         self._moved: set[Key] = set()
@@ -234,9 +238,17 @@ class FinalReader:
             poll.complete(Outcome.OK, rebalanced=moved)
         for key, records in rows.items():
             self._next_offset[key] = records[-1][0] + 1
+        self._take_ends(messages)
         for key in unreadable:
             self._step_over(key)
         return bool(rows or unreadable)
+
+    def _take_ends(self, messages: list[Message]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                key = self._partitions.key(str(message.topic()), int(message.partition() or 0))
+                self._next_offset[key] = int(message.offset() or 0)
 
     def _step_over(self, key: Key) -> None:
         """One offset at a time: behind it there may be a sound batch already."""

@@ -30,6 +30,7 @@ class Invocation:
         *,
         keys: Sequence[Key] = (),
         rebalanced: Sequence[Key] = (),
+        error: str = "",
     ) -> None:
         self._recorder.take(
             Operation(
@@ -42,6 +43,7 @@ class Invocation:
                 rebalanced=tuple(rebalanced),
                 invoked_us=self.invoked_us,
                 completed_us=self._recorder.now_us(),
+                error=error,
             )
         )
 

@@ -40,6 +40,11 @@ class Report:
             return [*self.complaints, "the control lost nothing: this run cannot fail"]
         return self.complaints
 
+    @property
+    def anomalies(self) -> int:
+        """All findings that are not legal."""
+        return sum(finding.count for finding in self.verdict.bad.values())
+
     def as_json(self) -> dict[str, object]:
         figures = self.verdict.figures
         answer: dict[str, object] = {
@@ -49,7 +54,7 @@ class Report:
             "lost": self.verdict.lost,
             "duplicated": self.verdict.duplicated,
             "reordered": self.verdict.reordered,
-            "anomalies": sum(finding.count for finding in self.verdict.bad.values()),
+            "anomalies": self.anomalies,
             "longest_gap_ms": figures.longest_gap_ms,
             "anomaly_counts": _counts(self.verdict.bad),
             "legal_anomaly_counts": _counts(
@@ -93,7 +98,7 @@ class Report:
         yield (
             f"{self.name}: {figures.acknowledged} acknowledged, {verdict.lost} lost, "
             f"{verdict.duplicated} duplicated, {verdict.reordered} reordered, "
-            f"longest gap {figures.longest_gap_ms} ms"
+            f"{self.anomalies} anomalies, longest gap {figures.longest_gap_ms} ms"
         )
         yield (
             f"  {figures.unknown} with unknown outcome, {figures.failed} refused; "

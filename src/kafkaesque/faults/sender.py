@@ -130,7 +130,8 @@ class Sender(threading.Thread):
     ) -> None:
         offset = message.offset()
         is_told = error is None and offset is not None and offset >= 0
-        invocation.complete(outcome_of(error), [Sent(key, offset if is_told else None, value)])
+        sent = [Sent(key, offset if is_told else None, value)]
+        invocation.complete(outcome_of(error), sent, error=str(error or ""))
         if error is not None and error.fatal():
             self.failure = str(error)
 

@@ -40,6 +40,8 @@ class RunOptions:
     seed: int = 1
     rounds: int | None = None
     """How many faults there are, however long that takes; None leaves it to `seconds`."""
+    amount: int | None = None
+    """How much work there is in a run that counts it; None leaves it to the run."""
 
 
 class Stage:
@@ -108,6 +110,8 @@ class FaultRun(ABC):
     """How many faults the run has if the user says nothing and asks for this run alone."""
     brokers: int = 1
     """How many there are in it."""
+    dense_offsets: bool = True
+    """There are no transactions in it, whose ends are offsets that no reader sees."""
 
     def workload(self, options: RunOptions) -> WorkloadSettings:
         return WorkloadSettings(records_per_s=options.records_per_s, seed=options.seed)
@@ -173,7 +177,11 @@ def perform(
             stage.say("reading everything from the beginning")
             complete = workload.read_everything()
         operations = workload.operations()
-        terms = Terms(final_reads_complete=complete, damaged=tuple(stage.damaged))
+        terms = Terms(
+            final_reads_complete=complete,
+            dense_offsets=run.dense_offsets,
+            damaged=tuple(stage.damaged),
+        )
         history = History(terms, operations, name)
         verdict = check_history(history)
         if complete:

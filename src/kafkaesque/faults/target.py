@@ -14,6 +14,7 @@ from kafkaesque.testing.broker_process import BrokerProcess
 DEFAULT_SETTINGS: Mapping[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
     # Several segments, so that closed ones are hit as well.
     "log.segment.bytes": 256 * 1024,
 }

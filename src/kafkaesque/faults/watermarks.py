@@ -1,7 +1,8 @@
 """Samples of what leaders say of a partition's committed end while a run lasts, and their judgement.
 
 The rules (research/reliability.md 2.5.2 and 2.5.3): a high watermark that somebody was told never goes
-back, whoever leads later; an epoch has one leader; who was told of an epoch is told of no older one.
+back, whoever leads later, nor does a last stable offset, and no high watermark is below a last stable
+offset that was told before it; an epoch has one leader; who was told of an epoch is told of no older one.
 A broker that is no leader, or is not certain to be one, must refuse the question, so every answer
 counts. `judge_samples` is pure; `WatermarkWatch` asks.
 """
@@ -9,7 +10,7 @@ counts. `judge_samples` is pure; `WatermarkWatch` asks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -29,10 +30,13 @@ class Sample(NamedTuple):
     place: Place
     epoch: int
     offset: int
+    is_stable: bool = False
+    """Whether it is the last stable offset, and not the high watermark."""
 
     def __str__(self) -> str:
+        name = "last stable offset" if self.is_stable else "high watermark"
         return (
-            f"node {self.node} said {self.offset} in epoch {self.epoch} "
+            f"node {self.node} said {name} {self.offset} in epoch {self.epoch} "
             f"({self.asked_us / 1e6:.3f} to {self.told_us / 1e6:.3f} s)"
         )
 
@@ -51,18 +55,32 @@ def judge_samples(samples: Sequence[Sample]) -> list[str]:
 
 
 def _going_back(rows: Sequence[Sample]) -> Iterator[str]:
-    """Only answers that had come before the next question was asked are in an order."""
-    for what, value in (("high watermark", _offset), ("leader epoch", _epoch)):
-        told = iter(rows)
-        pending = next(told, None)
-        highest: Sample | None = None
-        for sample in sorted(rows, key=lambda one: one.asked_us):
-            while pending is not None and pending.told_us < sample.asked_us:
-                if highest is None or value(pending) > value(highest):
-                    highest = pending
-                pending = next(told, None)
-            if highest is not None and value(sample) < value(highest):
-                yield f"the {what} went back: {highest}, then {sample}"
+    stable = [sample for sample in rows if sample.is_stable]
+    marks = [sample for sample in rows if not sample.is_stable]
+    yield from _falls("the high watermark went back", marks, marks, _offset)
+    yield from _falls("the last stable offset went back", stable, stable, _offset)
+    yield from _falls("the last stable offset passed the high watermark", stable, marks, _offset)
+    yield from _falls("the leader epoch went back", rows, rows, _epoch)
+
+
+def _falls(
+    what: str,
+    earlier: Iterable[Sample],
+    later: Iterable[Sample],
+    value: Callable[[Sample], int],
+) -> Iterator[str]:
+    """Only answers that had come before the next question was asked are in an order. `earlier` are in
+    the order of their answers."""
+    told = iter(earlier)
+    pending = next(told, None)
+    highest: Sample | None = None
+    for sample in sorted(later, key=lambda one: one.asked_us):
+        while pending is not None and pending.told_us < sample.asked_us:
+            if highest is None or value(pending) > value(highest):
+                highest = pending
+            pending = next(told, None)
+        if highest is not None and value(sample) < value(highest):
+            yield f"{what}: {highest}, then {sample}"
 
 
 def _offset(sample: Sample) -> int:
@@ -111,12 +129,17 @@ class WatermarkWatch:
     def _watch(self, node: int, address: str) -> None:
         asker = Asker(address, _TIMEOUT_S)
         while not self._ended.wait(_EVERY_S):
-            asked_us = self._now_us()
             with suppress(OSError):
-                told = asker.watermarks(self._places)
-                told_us = self._now_us()
-                self._samples[node] += [
-                    Sample(asked_us, told_us, node, place, mark.epoch, mark.offset)
-                    for place, mark in told.items()
-                ]
+                # In this order: what is stable now is committed in a moment.
+                for is_stable in (True, False):
+                    self._samples[node] += self._ask(asker, node, is_stable)
         asker.close()
+
+    def _ask(self, asker: Asker, node: int, is_stable: bool) -> list[Sample]:
+        asked_us = self._now_us()
+        told = asker.watermarks(self._places, read_committed=is_stable)
+        told_us = self._now_us()
+        return [
+            Sample(asked_us, told_us, node, place, mark.epoch, mark.offset, is_stable)
+            for place, mark in told.items()
+        ]

@@ -45,6 +45,8 @@ class WorkloadSettings:
     value_bytes: int = 200
     crash_every_s: float = 30.0
     """How long a client lives on average before another takes its place."""
+    session_timeout_ms: int = 6000
+    """How long a group waits for a reader that is silent."""
 
 
 class Workload:
@@ -88,6 +90,7 @@ class Workload:
             group_id=group_id,
             seed=rng.getrandbits(32),
             crash_every_s=self._settings.crash_every_s,
+            session_timeout_ms=self._settings.session_timeout_ms,
         )
 
     def start(self) -> None:

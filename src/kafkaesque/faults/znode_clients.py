@@ -97,6 +97,8 @@ class Wanderer(_Worker):
         self._number = number
         self._written = 0
         self._session = Session()
+        self._has_node = False
+        """Whether its ephemeral node was acknowledged: a connection may break before that."""
         self._last_zxid = 0
         self._wire: Wire | None = None
         self._log = Connection(number)
@@ -118,14 +120,13 @@ class Wanderer(_Worker):
                 f"{SESSION_MS / 1000:g} s"
             )
             self._leave()
-            self._session, self._last_zxid = Session(), 0
+            self._session, self._last_zxid, self._has_node = Session(), 0, False
 
     def _connected(self) -> Wire:
         if self._wire is not None:
             return self._wire
         wire = Wire(self._some_address(), self._heard)
         try:
-            is_new = self._session.session_id == 0
             self._session = wire.attach(self._session, SESSION_MS, self._last_zxid)
             self._log = Connection(self._number, dict(self._armed))
             self._story.connections.append(self._log)
@@ -134,8 +135,9 @@ class Wanderer(_Worker):
             self._log.watching_from = sys.maxsize
             self._note(wire.watch_below(ROOT))
             self._log.watching_from = len(self._log.seen)
-            if is_new:
+            if not self._has_node:
                 self._note(wire.create(f"{LIVING}/{self._number}", CreateMode.EPHEMERAL))
+                self._has_node = True
             elif not wire.exists(f"{LIVING}/{self._number}"):
                 self._story.complaints.append(f"the node of client {self._number} died before it")
         except (Gone, SessionEnded):

@@ -18,16 +18,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kafkaesque.groups.log_primitives import (
-    INT16,
-    INT32,
-    INT64,
-    Reader,
-    compact_string,
-    data,
-    nullable_string,
-    string,
-)
 from kafkaesque.groups.types import LogRecord
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.ids import (
@@ -39,6 +29,16 @@ from kafkaesque.model.ids import (
     PartitionIndex,
     TimestampMs,
     TopicId,
+)
+from kafkaesque.records.log_fields import (
+    INT16,
+    INT32,
+    INT64,
+    Reader,
+    compact_string,
+    data,
+    nullable_string,
+    string,
 )
 
 _OFFSET_COMMIT_KEYS: Final = (0, 1)

@@ -110,6 +110,7 @@ class OffsetTable:
             return
         self._landed(key)
         self._put(key, value)
+        self.pending.committed(key)
 
     def replay_pending(self, producer_id: ProducerId, key: OffsetKey, value: OffsetValue) -> None:
         self._landed(key)
@@ -117,9 +118,7 @@ class OffsetTable:
 
     def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> list[OffsetKey]:
         """The transaction of `producer_id` has ended. Which keys it has committed."""
-        offsets = self.pending.end(producer_id)
-        if not is_commit:
-            return []
+        offsets = self.pending.end(producer_id, is_commit=is_commit)
         for key, value in offsets.items():
             self._put(key, value)
         return list(offsets)

@@ -5,11 +5,12 @@ The settings themselves stand in `settings.py`, each declared once, as a field o
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from kafkaesque.model.errors import InvalidConfig
 
@@ -17,6 +18,8 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+
+T = TypeVar("T")
 
 SettingValue = bool | int | float | str | tuple[str, ...] | None
 
@@ -95,6 +98,8 @@ class Setting:
             return "true" if value else "false"
         if isinstance(value, tuple):
             return ",".join(value)
+        if isinstance(value, float):
+            return str(value).upper().replace("E+", "E")
         return str(value)
 
 
@@ -147,3 +152,33 @@ def settings_of(cls: type) -> Mapping[str, Setting]:
 def attributes_of(cls: type) -> Mapping[str, str]:
     """From the name of a setting to the attribute of `cls` that holds it."""
     return {item.metadata["setting"].name: item.name for item in fields(cls)}
+
+
+def typed_settings(cls: type[T], texts: Mapping[str, str]) -> T:
+    """A `cls` with the values of `texts` and defaults for the rest.
+
+    InvalidConfig names the setting that is unknown or whose value is wrong.
+    """
+    declared, attributes = settings_of(cls), attributes_of(cls)
+    given = {}
+    for name, text in texts.items():
+        if name not in declared:
+            raise unknown_setting(name, declared)
+        given[attributes[name]] = declared[name].parse(text)
+    return cls(**given)
+
+
+def unknown_setting(name: str, known: Iterable[str]) -> InvalidConfig:
+    """With the name that may have been meant, or with all of them."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    return InvalidConfig(f"there is no setting '{name}'; {hint}")
+
+
+def environment_texts(
+    known: Iterable[str], environment: Mapping[str, str], prefix: str
+) -> dict[str, str]:
+    """PREFIX_NUM_PARTITIONS=4 is num.partitions=4. Other variables of the prefix are not ours."""
+    variables = {name: prefix + name.upper().replace(".", "_") for name in known}
+    return {name: environment[key] for name, key in variables.items() if key in environment}

@@ -21,6 +21,21 @@ from kafkaesque.model.setting import (
     setting,
     settings_of,
 )
+from kafkaesque.model.topic_settings import COMPRESSIONS, INDEX_BYTES_MIN, TopicConfig
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "TopicConfig",
+    "broker_config",
+    "broker_config_attribute",
+    "broker_value",
+    "check_topic_values",
+    "inherited",
+    "topic_config",
+    "topic_value",
+]
 
 BOOLEAN, STRING, INT, SHORT = (
     SettingType.BOOLEAN,
@@ -28,112 +43,8 @@ BOOLEAN, STRING, INT, SHORT = (
     SettingType.INT,
     SettingType.SHORT,
 )
-LONG, LIST = SettingType.LONG, SettingType.LIST
+LONG, LIST, DOUBLE = SettingType.LONG, SettingType.LIST, SettingType.DOUBLE
 READ_ONLY = Scope.READ_ONLY
-
-_COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_DAY_MS = 24 * 3600 * 1000
-_INDEX_BYTES_MIN = 32
-"""Room for an entry of `storage.index`, which is larger than Kafka's (its minimum is 4)."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """The settings in force for one topic, after its own values and the broker's defaults."""
-
-    cleanup_policy: tuple[str, ...] = setting(
-        "cleanup.policy", LIST, ("delete",),
-        "What happens to old segments: `delete` discards them by age and size, `compact` demands a "
-        "key in every record and keeps at least the newest record of each.",
-        choices=("compact", "delete"), synonyms=("log.cleanup.policy",),
-    )  # fmt: skip
-    compression_type: str = setting(
-        "compression.type", STRING, "producer",
-        "The codec records are stored with; `producer` keeps the batch as the producer sent it, any "
-        "other value has the broker compress it again.",
-        choices=_COMPRESSION, synonyms=("compression.type",),
-    )  # fmt: skip
-    flush_messages: int = setting(
-        "flush.messages", LONG, INT64_MAX,
-        "Sync the log after this many records, before the last of them is acknowledged. Matters with "
-        "`flush=never`: our default syncs before every acknowledgement of acks=all.",
-        at_least=1, synonyms=("log.flush.interval.messages",),
-    )  # fmt: skip
-    flush_ms: int = setting(
-        "flush.ms", LONG, INT64_MAX,
-        "Sync the log when its oldest unsynced record is this old. Matters with `flush=never`.",
-        at_least=0, synonyms=("log.flush.interval.ms",),
-    )  # fmt: skip
-    index_interval_bytes: int = setting(
-        "index.interval.bytes", INT, 4096,
-        "About how many bytes of log lie between two entries of its sparse indexes.",
-        at_least=0, synonyms=("log.index.interval.bytes",),
-    )  # fmt: skip
-    max_message_bytes: int = setting(
-        "max.message.bytes", INT, 1048588,
-        "The largest record batch (after compression) that the topic takes.",
-        at_least=0, at_most=limits.BATCH_SIZE_BYTES_MAX, synonyms=("message.max.bytes",),
-    )  # fmt: skip
-    message_timestamp_after_max_ms: int = setting(
-        "message.timestamp.after.max.ms", LONG, 3600000,
-        "How far a record's timestamp may lie in the broker's future (CreateTime topics).",
-        at_least=0, synonyms=("log.message.timestamp.after.max.ms",),
-    )  # fmt: skip
-    message_timestamp_before_max_ms: int = setting(
-        "message.timestamp.before.max.ms", LONG, INT64_MAX,
-        "How far a record's timestamp may lie in the broker's past (CreateTime topics).",
-        at_least=0, synonyms=("log.message.timestamp.before.max.ms",),
-    )  # fmt: skip
-    message_timestamp_type: str = setting(
-        "message.timestamp.type", STRING, "CreateTime",
-        "Whether a record keeps its producer's timestamp or gets the time of its append.",
-        choices=("CreateTime", "LogAppendTime"), synonyms=("log.message.timestamp.type",),
-    )  # fmt: skip
-    min_insync_replicas: int = setting(
-        "min.insync.replicas", INT, 1,
-        "How many replicas must hold a record before acks=all is answered; with fewer alive the "
-        "producer gets NOT_ENOUGH_REPLICAS.",
-        at_least=1, synonyms=("min.insync.replicas",),
-    )  # fmt: skip
-    retention_bytes: int = setting(
-        "retention.bytes", LONG, -1,
-        "Old segments go when a partition is larger than this; -1 for no bound.",
-        at_least=-1, synonyms=("log.retention.bytes",),
-    )  # fmt: skip
-    retention_ms: int = setting(
-        "retention.ms", LONG, 7 * _DAY_MS,
-        "Segments go when their newest record is older than this; -1 for never.",
-        at_least=-1, synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    )  # fmt: skip
-    # Kafka 4.3 raised the minimum to 1 MiB. Ours stays low: small segments cost us little, and tests
-    # of retention and rolling need not write megabytes.
-    segment_bytes: int = setting(
-        "segment.bytes", INT, 1073741824,
-        "The size at which a partition starts a new segment file.",
-        at_least=14, synonyms=("log.segment.bytes",),
-    )  # fmt: skip
-    segment_index_bytes: int = setting(
-        "segment.index.bytes", INT, 10485760,
-        "The size at which a full index makes the log start a new segment.",
-        at_least=_INDEX_BYTES_MIN, synonyms=("log.index.size.max.bytes",),
-    )  # fmt: skip
-    segment_ms: int = setting(
-        "segment.ms", LONG, 7 * _DAY_MS,
-        "The age at which a partition starts a new segment file, full or not.",
-        at_least=1, synonyms=("log.roll.ms", "log.roll.hours"),
-    )  # fmt: skip
-
-    @property
-    def is_compacted(self) -> bool:
-        return "compact" in self.cleanup_policy
-
-    @property
-    def deletes_old(self) -> bool:
-        return "delete" in self.cleanup_policy
-
-    @property
-    def uses_append_time(self) -> bool:
-        return self.message_timestamp_type == "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +85,7 @@ class BrokerConfig:
     )  # fmt: skip
     compression_type: str = setting(
         "compression.type", STRING, "producer", "Default of the topic setting `compression.type`.",
-        choices=_COMPRESSION,
+        choices=COMPRESSIONS,
     )  # fmt: skip
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", LONG, 600000,
@@ -238,6 +149,42 @@ class BrokerConfig:
         "broker.rack", STRING, None, "Where this broker stands: replicas are spread over racks.",
         scope=READ_ONLY,
     )  # fmt: skip
+    log_cleaner_backoff_ms: int = setting(
+        "log.cleaner.backoff.ms", LONG, 15000,
+        "How long the cleaner rests when no log is worth cleaning.", at_least=0,
+    )  # fmt: skip
+    log_cleaner_dedupe_buffer_size: int = setting(
+        "log.cleaner.dedupe.buffer.size", LONG, 128 * limits.MIB,
+        "Memory for the keys of one cleaning; a log with more is cleaned in several.",
+        at_least=limits.MIB,
+    )  # fmt: skip
+    log_cleaner_delete_retention_ms: int = setting(
+        "log.cleaner.delete.retention.ms", LONG, 86400000,
+        "Default of the topic setting `delete.retention.ms`.", at_least=0,
+    )  # fmt: skip
+    log_cleaner_enable: bool = setting(
+        "log.cleaner.enable",
+        BOOLEAN,
+        True,
+        "Whether compacted topics are cleaned.",
+        scope=READ_ONLY,
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308,
+        "The most that the cleaner reads and writes, taken together.", at_least=1,
+    )  # fmt: skip
+    log_cleaner_max_compaction_lag_ms: int = setting(
+        "log.cleaner.max.compaction.lag.ms", LONG, INT64_MAX,
+        "Default of the topic setting `max.compaction.lag.ms`.", at_least=1,
+    )  # fmt: skip
+    log_cleaner_min_cleanable_ratio: float = setting(
+        "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5,
+        "Default of the topic setting `min.cleanable.dirty.ratio`.", at_least=0, at_most=1,
+    )  # fmt: skip
+    log_cleaner_min_compaction_lag_ms: int = setting(
+        "log.cleaner.min.compaction.lag.ms", LONG, 0,
+        "Default of the topic setting `min.compaction.lag.ms`.", at_least=0,
+    )  # fmt: skip
     log_cleanup_policy: tuple[str, ...] = setting(
         "log.cleanup.policy", LIST, ("delete",), "Default of the topic setting `cleanup.policy`.",
         choices=("compact", "delete"),
@@ -255,7 +202,7 @@ class BrokerConfig:
     )  # fmt: skip
     log_index_size_max_bytes: int = setting(
         "log.index.size.max.bytes", INT, 10485760, "Default of the topic setting `segment.index.bytes`.",
-        at_least=_INDEX_BYTES_MIN,
+        at_least=INDEX_BYTES_MIN,
     )  # fmt: skip
     log_message_timestamp_after_max_ms: int = setting(
         "log.message.timestamp.after.max.ms", LONG, 3600000,
@@ -304,8 +251,8 @@ class BrokerConfig:
         at_least=14,
     )  # fmt: skip
     max_connections: int = setting(
-        "max.connections", INT, INT32_MAX, "Most connections at once; further ones are closed.",
-        at_least=0,
+        "max.connections", INT, limits.CONNECTIONS_DEFAULT,
+        "Most connections at once; further ones are closed (Kafka's default is no bound).", at_least=0,
     )  # fmt: skip
     max_connections_per_ip: int = setting(
         "max.connections.per.ip", INT, INT32_MAX, "Most connections at once from one address.",
@@ -372,8 +319,9 @@ class BrokerConfig:
     )  # fmt: skip
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes", LONG, 256 * limits.MIB,
-        "Bytes of requests held in memory over all connections before sockets are no longer read "
-        "(Kafka's default is no bound).", at_least=limits.MIB, scope=READ_ONLY,
+        "Bytes of requests held in memory over all connections before sockets are no longer read; as "
+        "many of incomplete requests, then those that hold most are closed (Kafka's default is no "
+        "bound).", at_least=limits.MIB, scope=READ_ONLY,
     )  # fmt: skip
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes", INT, limits.REQUEST_SIZE_BYTES_DEFAULT,
@@ -382,6 +330,29 @@ class BrokerConfig:
     transaction_max_timeout_ms: int = setting(
         "transaction.max.timeout.ms", INT, 900000,
         "The longest transaction timeout a producer may ask for.", at_least=1, scope=READ_ONLY,
+    )  # fmt: skip
+    transaction_state_log_min_isr: int = setting(
+        "transaction.state.log.min.isr", INT, 2,
+        "min.insync.replicas of __transaction_state, at most as many as it has replicas.", at_least=1,
+        scope=READ_ONLY,
+    )  # fmt: skip
+    transaction_state_log_num_partitions: int = setting(
+        "transaction.state.log.num.partitions", INT, 50,
+        "Partitions of __transaction_state; fixed when it is first created.", at_least=1,
+        scope=READ_ONLY,
+    )  # fmt: skip
+    transaction_state_log_replication_factor: int = setting(
+        "transaction.state.log.replication.factor", INT, 3,
+        "Replicas of __transaction_state, at most as many as there are brokers when it is created.",
+        at_least=1, scope=READ_ONLY,
+    )  # fmt: skip
+    transaction_state_log_segment_bytes: int = setting(
+        "transaction.state.log.segment.bytes", INT, 104857600, "Segment size of __transaction_state.",
+        at_least=1, scope=READ_ONLY,
+    )  # fmt: skip
+    transactional_id_expiration_ms: int = setting(
+        "transactional.id.expiration.ms", INT, 604800000,
+        "How long a transactional id that nobody uses is remembered.", at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     validation: str = setting(
         "validation", STRING, "header",
@@ -454,6 +425,12 @@ def check_topic_values(values: Mapping[str, str]) -> None:
         if known is None:
             raise InvalidConfig(f"Unknown topic config name: {name}")
         known.parse(text)
+    shortest, longest = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
+    if shortest is not None and longest is not None and int(shortest) > int(longest):
+        raise InvalidConfig(
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > "
+            f"max.compaction.lag.ms ({longest})"
+        )
 
 
 def topic_config(values: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:

@@ -23,6 +23,7 @@ from kafkaesque.records.batch import (
     MAGIC_POSITION,
     BatchHeader,
     Codec,
+    plain_header,
     read_header,
     verify_crc,
 )
@@ -37,8 +38,50 @@ _CODECS = {
 }
 
 
-def admit(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> BatchHeader:
-    """The header of the one batch in `records`, or the KafkaError that refuses it."""
+class Rules:
+    """What the settings of a topic ask of every batch, worked out once for all of them."""
+
+    __slots__ = (
+        "_after_max_ms",
+        "_before_max_ms",
+        "_config",
+        "_size_bytes_max",
+        "may_inspect",
+        "uses_append_time",
+        "validation",
+    )
+
+    def __init__(self, config: TopicConfig, validation: str) -> None:
+        self._config = config
+        self._size_bytes_max = min(config.max_message_bytes, config.segment_bytes)
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self._after_max_ms = config.message_timestamp_after_max_ms
+        self.uses_append_time = config.uses_append_time
+        self.validation = validation
+        self.may_inspect = (
+            validation == "full" or config.is_compacted or config.compression_type != "producer"
+        )
+        """False says that no batch is looked into."""
+
+    def admit(self, records: memoryview, now_ms: TimestampMs) -> BatchHeader:
+        """The header of the one batch in `records`, or the KafkaError that refuses it."""
+        header = plain_header(
+            records,
+            self._size_bytes_max,
+            now_ms - self._before_max_ms,
+            now_ms + self._after_max_ms,
+        )
+        return _judge(records, self._config, now_ms) if header is None else header
+
+    def wants_inspection(self, header: BatchHeader) -> bool:
+        """Whether the records themselves must be looked at before the append."""
+        if self.validation == "full" or self._config.is_compacted:
+            return True
+        return self.may_inspect and _stored_codec(self._config, header) != header.codec
+
+
+def _judge(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> BatchHeader:
+    """Rule by rule, to say which one is broken."""
     header = _read_whole(records)
     if header.size_bytes > config.max_message_bytes:
         raise MessageTooLarge(
@@ -107,13 +150,6 @@ def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: Timestam
             # The header tells which timestamp is wrong, and whose it is only for the first record.
             known = [(0, reason)] if timestamp == header.base_timestamp else []
             raise InvalidTimestamp(reason, known)
-
-
-def wants_inspection(header: BatchHeader, config: TopicConfig, validation: str) -> bool:
-    """Whether the records themselves must be looked at before the append."""
-    if config.is_compacted or validation == "full":
-        return True
-    return config.compression_type != "producer" and _stored_codec(config, header) != header.codec
 
 
 def inspect(records: memoryview, config: TopicConfig) -> memoryview:

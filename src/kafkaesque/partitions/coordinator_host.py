@@ -13,12 +13,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     CoordinatorLoading,
-    CoordinatorNotAvailable,
     KafkaError,
     NotCoordinator,
 )
@@ -96,6 +96,7 @@ class CoordinatorHost(ABC, Generic[RegistryT, MomentT, EffectsT]):
         "_timer",
         "_timer_due",
         "_unfinished",
+        "began_at",
         "epoch",
         "registry",
     )
@@ -111,6 +112,8 @@ class CoordinatorHost(ABC, Generic[RegistryT, MomentT, EffectsT]):
         self._partition = partition
         self.epoch = epoch
         """Of the leadership that this coordination rests on."""
+        self.began_at = monotonic()
+        """On the clock of connections, which is always the machine's: for nothing else."""
         self._new_registry = new_registry
         self._clock = clock
         self._loop = loop
@@ -299,7 +302,9 @@ class CoordinatorHost(ABC, Generic[RegistryT, MomentT, EffectsT]):
             self.close(NotCoordinator("The coordinator has moved."))
             return
         logger.error("the state of %s is read anew from the log: %s", self._partition.name, error)
-        self._drop(CoordinatorNotAvailable(str(error)))
+        # Ask again here, that means: librdkafka looks for another coordinator once only, and then
+        # tells the application. A leader that hands over would be found twice.
+        self._drop(CoordinatorLoading(str(error)))
         self._begin_loading()
 
     def _drop(self, error: KafkaError) -> None:

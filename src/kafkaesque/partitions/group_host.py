@@ -27,6 +27,11 @@ class GroupHost(CoordinatorHost[GroupRegistry, Moment, Effects]):
     def partition_name(self) -> TopicPartition:
         return self._partition.name
 
+    def knows(self, producer: ProducerIdentity) -> bool:
+        """Whether a transaction of the producer has left its traces here."""
+        known = self._partition.producers.get(producer.producer_id)
+        return known is not None and known.epoch == producer.epoch
+
     def needs_guard(self, producer: ProducerIdentity) -> bool:
         """Whether a commit would be the first of the producer's transaction on this partition."""
         return self._partition.producers.needs_guard(*producer)
@@ -34,6 +39,10 @@ class GroupHost(CoordinatorHost[GroupRegistry, Moment, Effects]):
     def guard(self, producer: ProducerIdentity) -> Guard:
         """To be held while the transaction's coordinator is asked, and brought to the commit."""
         return self._partition.producers.transactions.guard(*producer, _NO_SEQUENCE)
+
+    def holds(self, producer: ProducerIdentity, guard: Guard) -> bool:
+        """Whether no marker came since `guard` was given."""
+        return self._partition.producers.transactions.holds(producer.producer_id, guard)
 
     async def commit_in_transaction(
         self, request: CommitRequest, guard: Guard | None

@@ -19,10 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 def log_config(config: TopicConfig) -> LogConfig:
-    """A topic's settings as its logs want them. A compacted topic discards nothing by age or size."""
+    """A topic's settings as its logs want them. A compacted topic discards nothing by age or size,
+    and closes a segment before its records have waited too long for the cleaner."""
+    lag_ms = config.max_compaction_lag_ms if config.is_compacted else config.segment_ms
     return LogConfig(
         segment_bytes=config.segment_bytes,
-        segment_ms=config.segment_ms,
+        segment_ms=min(config.segment_ms, lag_ms),
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         retention_ms=config.retention_ms if config.deletes_old else -1,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -83,6 +84,13 @@ class AbortedIndex:
             for column in (self._producers, self._first, self._last, self._stable):
                 del column[:count]
 
+    def forget(self, markers: Iterable[Offset]) -> None:
+        """A cleaner removes these markers; of what they ended it has left nothing."""
+        gone = set(markers)
+        rows = [row for row in self.rows() if row[2] not in gone]
+        columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+        self._producers, self._first, self._last, self._stable = (array("q", c) for c in columns)
+
     def rows(self) -> list[tuple[int, int, int, int]]:
         return list(zip(self._producers, self._first, self._last, self._stable, strict=True))
 
@@ -150,8 +158,11 @@ class OpenTransactions:
     # -- verification -------------------------------------------------------------------------
 
     def guard(self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int) -> Guard:
-        """To be held while the coordinator is asked; one for all batches of the producer."""
+        """To be held while the coordinator is asked; one for all batches of the producer's epoch. One
+        of an older epoch is nobody's: what comes late must not take away what its successor holds."""
         known = self._guards.get(producer_id)
+        if known is not None and known.epoch > epoch:
+            return Guard(epoch, sequence)
         if known is not None and known.epoch == epoch:
             known.lowest_sequence = min(known.lowest_sequence, sequence)
             return known
@@ -163,6 +174,11 @@ class OpenTransactions:
     def holds(self, producer_id: ProducerId, guard: Guard) -> bool:
         """Whether the guard was not taken away."""
         return self._guards.get(producer_id) is guard
+
+    def release(self, producer_id: ProducerId, guard: Guard) -> None:
+        """The coordinator said no: whoever shares the guard asks for himself."""
+        if self._guards.get(producer_id) is guard:
+            del self._guards[producer_id]
 
     def drop_guards(self) -> None:
         """Another node leads: whatever was verified here is to be verified there."""

@@ -13,12 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from dataclasses import dataclass
 from operator import itemgetter
 
 import msgspec
 
-from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
@@ -26,6 +24,7 @@ from kafkaesque.model.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     StorageFailed,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
@@ -33,6 +32,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import (
     NO_EPOCH,
+    NO_PRODUCER,
     NO_TIMESTAMP,
     LeaderEpoch,
     Offset,
@@ -44,17 +44,17 @@ from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions import admission
 from kafkaesque.partitions.appended import Appended as Appended
 from kafkaesque.partitions.appended import Trim
-from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.environment import Environment as Environment
+from kafkaesque.partitions.inspections import Inspections
 from kafkaesque.partitions.loading import load_producers, log_config, read_marker
 from kafkaesque.partitions.markers import decode_marker
 from kafkaesque.partitions.open_transactions import Guard
 from kafkaesque.partitions.producers import ProducerTable
-from kafkaesque.partitions.waiting import BytesAwaited, tell_watchers
+from kafkaesque.partitions.waiting import BytesAwaited, held_by, tell_watchers
 from kafkaesque.raft.ready import Standing
 from kafkaesque.raft.types import LogIndex, Snapshot
 from kafkaesque.records.batch import BatchHeader, read_header, stamp, stamp_append_time
 from kafkaesque.replication.replica import Replica
-from kafkaesque.replication.replica_set import ReplicaSet
 from kafkaesque.storage.chain import ReadResult
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.lookup import TimestampedOffset
@@ -65,26 +65,7 @@ SNAPSHOTS_KEPT = 2
 """The newest may lie beyond what a crash leaves of the log; the one before it then serves."""
 
 _NO_RECORDS = memoryview(b"")
-
-WIDE_CHECK_SECONDS = 0.005
-"""How often it is looked whether more than a majority have a record. min.insync.replicas above a
-majority is rare, and its acknowledgements wait for the slowest anyway."""
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What the partitions of a node share."""
-
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    replicas: ReplicaSet
-    standings: Changes[Partition]
-    flush_always: bool
-    validation: str
-
-    def flush_messages(self, config: TopicConfig) -> int:
-        """How many records may be unsynced and count as written all the same."""
-        return 1 if self.flush_always else config.flush_messages
+_make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
 
 
 class Partition:
@@ -92,12 +73,13 @@ class Partition:
 
     __slots__ = (
         "_appended",
-        "_are_producers_stale",
         "_commits_awaited",
         "_env",
         "_inspections",
+        "_rules",
         "_unsynced_since_ms",
         "_watchers",
+        "are_producers_stale",
         "closed",
         "config",
         "high_watermark",
@@ -117,7 +99,7 @@ class Partition:
         producers: ProducerTable,
         config: TopicConfig,
         high_watermark: Offset,
-        env: Environment,
+        env: Environment[Partition],
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -127,7 +109,7 @@ class Partition:
         self.closed: KafkaError | None = None
         """Why no request is served any more."""
         self._env = env
-        self._are_producers_stale = False
+        self.are_producers_stale = False
         """The log may have lost batches that `producers` knows of."""
         self._unsynced_since_ms: TimestampMs | None = None
         """When the oldest record was appended that no sync was asked for; with flush=never."""
@@ -135,8 +117,8 @@ class Partition:
         self._appended: list[tuple[Offset, int]] = []
         """(end offset, size in bytes) of each batch above the high watermark, oldest first."""
         self._commits_awaited: list[tuple[Offset, asyncio.Future[None]]] = []
-        self._inspections: list[asyncio.Task[Appended]] = []
-        """Appends under inspection, in the order of their arrival."""
+        self._inspections = Inspections(env.loop)
+        self._rules = admission.Rules(config, env.validation)
 
     @property
     def log(self) -> Log:
@@ -176,8 +158,8 @@ class Partition:
         """Raise unless this node is certain to lead the partition at this moment."""
         if self.closed is not None:
             raise self.closed
-        if not self._env.replicas.may_serve(self.replica):
-            raise NotLeaderOrFollower(f"{self.name} is not led by this node")
+        if not self.replica.leads_alone and not self._env.replicas.may_serve(self.replica):
+            raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
 
     # -- append ---------------------------------------------------------------------------------
 
@@ -189,63 +171,65 @@ class Partition:
         Usually done on return; a task if the records themselves must be looked at first. Batches
         join the log in the order of the calls. `guard` lets a batch begin a transaction here.
         """
-        self._check_leads()
+        if not self.replica.leads_alone or self.closed is not None:
+            self._check_leads()
         if all_replicas and self.config.min_insync_replicas > 1:
             self._check_in_sync()
-        now_ms = self._env.clock.wall_ms()
-        header = admission.admit(records, self.config, now_ms)
-        if self._inspections or admission.wants_inspection(
-            header, self.config, self._env.validation
-        ):
-            return self._inspect_and_append(records, guard)
-        return self._append_admitted(records, header, now_ms, guard)
+        now_ms, rules = self._env.clock.wall_ms(), self._rules
+        header = rules.admit(records, now_ms)
+        if self._inspections.under_way or (rules.may_inspect and rules.wants_inspection(header)):
+            return self._inspections.add(
+                records, self.config, lambda stored: self._append_inspected(stored, guard)
+            )
+        if header.producer_id != NO_PRODUCER:
+            earlier = self._judge(header, guard)
+            if earlier is not None:
+                return earlier
+        return self._store(records, header, now_ms)
 
     def _check_leads(self) -> None:
         if self.closed is not None:
             raise self.closed
         if not self.replica.is_leader:
-            raise NotLeaderOrFollower(f"{self.name} is not led by this node")
+            raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
+
+    def _sends_away(self, error: KafkaError) -> KafkaError:
+        """`error`, which makes a producer send its batch again, here or elsewhere."""
+        self.producers.sent_away_s = self._env.clock.monotonic()
+        return error
 
     def _check_in_sync(self) -> None:
         count = len(self.replica.in_sync())
         if count < self.config.min_insync_replicas:
-            raise NotEnoughReplicas(
-                f"{self.name} has {count} replica(s) in sync, min.insync.replicas is "
-                f"{self.config.min_insync_replicas}"
-            )
+            needed = self.config.min_insync_replicas
+            few = f"{self.name} has {count} replica(s) in sync, min.insync.replicas is {needed}"
+            raise self._sends_away(NotEnoughReplicas(few))
 
-    def _inspect_and_append(
-        self, records: memoryview, guard: Guard | None
-    ) -> asyncio.Task[Appended]:
-        """Look at the records in a worker thread, then append after all that was inspected before."""
-        previous = self._inspections[-1] if self._inspections else None
-        task = self._env.loop.create_task(self._append_inspected(records, previous, guard))
-        self._inspections.append(task)
-        task.add_done_callback(self._inspections.remove)
-        return task
-
-    async def _append_inspected(
-        self,
-        records: memoryview,
-        previous: asyncio.Task[Appended] | None,
-        guard: Guard | None,
-    ) -> Appended:
-        stored = await self._env.loop.run_in_executor(None, admission.inspect, records, self.config)
-        if previous is not None:
-            await asyncio.wait([previous])
+    def _append_inspected(self, records: memoryview, guard: Guard | None) -> Appended:
         self._check_leads()
-        now_ms = self._env.clock.wall_ms()
-        return self._append_admitted(stored, read_header(stored), now_ms, guard)
+        header = read_header(records)
+        earlier = self._judge(header, guard)
+        return earlier or self._store(records, header, self._env.clock.wall_ms())
 
-    def _append_admitted(
-        self, records: memoryview, header: BatchHeader, now_ms: TimestampMs, guard: Guard | None
-    ) -> Appended:
-        earlier = self.producers.judge(header, guard)
-        if earlier is not None:
-            end_offset = Offset(earlier.base_offset + header.record_count)
-            append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
-            return Appended(earlier.base_offset, end_offset, append_time, self.log_start_offset)
-        return self._store(records, header, now_ms)
+    def _judge(self, header: BatchHeader, guard: Guard | None) -> Appended | None:
+        """Where the batch stands if it is a retry; None if it is to be stored."""
+        producers, clock = self.producers, self._env.clock
+        try:
+            earlier = producers.judge(header, guard)
+        except OutOfOrderSequence as gap:
+            last_offset = producers.last_offset(header.producer_id)
+            is_own = last_offset is None or self.log.epoch_at(last_offset) == self.leader_epoch
+            was_refused = not is_own or producers.was_sent_away(clock.monotonic())
+            if producers.is_repeated(header) or not was_refused:
+                raise
+            raise NotLeaderOrFollower(f"{self.name} refused a batch before this: {gap}") from None
+        if earlier is None:
+            if producers.sent_away_s and producers.overtakes(header, clock.monotonic()):
+                raise NotLeaderOrFollower(f"{self.name} refused this producer's first batch")
+            return None
+        end_offset = Offset(earlier.base_offset + header.record_count)
+        append_time = earlier.timestamp if self.config.uses_append_time else NO_TIMESTAMP
+        return Appended(earlier.base_offset, end_offset, append_time, self.log_start_offset)
 
     def append_own(self, batch: bytearray) -> Appended:
         """Append a batch of the broker's own making (internal topics, markers)."""
@@ -255,21 +239,33 @@ class Partition:
 
     def _store(self, records: memoryview, header: BatchHeader, now_ms: TimestampMs) -> Appended:
         append_time = NO_TIMESTAMP
-        if self.config.uses_append_time:
+        if self._rules.uses_append_time:
             append_time = now_ms
             stamp_append_time(records, 0, append_time)
             header = read_header(records)
         replica = self.replica
-        base_offset, epoch = replica.next_offset, self.leader_epoch
-        stamp(records, 0, base_offset, epoch)
-        header = header.stamped(base_offset, epoch)
-        replica.append(records, header, now_ms)
-        self.producers.apply(header, decode_marker(records) if header.is_control else None)
-        end_offset = header.next_offset
-        self._appended.append((end_offset, header.size_bytes))
+        log = replica.entries.log
+        # Alone, nothing is held back: the log's end is where the batch goes.
+        base_offset = log.log_end_offset if replica.leads_alone else replica.next_offset
+        header = stamp(records, header, base_offset, self.leader_epoch)
+        try:
+            is_committed = replica.append(records, header, now_ms)
+        except KafkaError as error:
+            self._sends_away(error)
+            raise
+        if header.producer_id != NO_PRODUCER:
+            self.producers.apply(header, decode_marker(records) if header.is_control else None)
+        end_offset = Offset(base_offset + header.last_offset_delta + 1)
+        if not is_committed:
+            self._appended.append((end_offset, header.size_bytes))
+        elif self._watchers:
+            self._advance(end_offset, header.size_bytes)
+        else:
+            self.high_watermark = end_offset
         if self._unsynced_since_ms is None and not self._env.flush_always:
             self._unsynced_since_ms = now_ms
-        return Appended(base_offset, end_offset, append_time, self.log_start_offset)
+        place = (base_offset, end_offset, append_time, log.log_start_offset)
+        return _make_tuple(Appended, place)
 
     def commit(self, appended: Appended, *, all_replicas: bool) -> asyncio.Future[None] | None:
         """What an acknowledgement of `appended` must wait for; None if it is due now.
@@ -277,11 +273,14 @@ class Partition:
         With one replica acks=1 waits for the commit too: clients count on reading back what a lone
         broker acknowledged, as they can with Apache Kafka.
         """
+        is_committed = appended.end_offset <= self.high_watermark
+        min_insync = self.config.min_insync_replicas
+        if is_committed and min_insync == 1:
+            return None
         must_commit = all_replicas or self.replica.is_alone
         if not must_commit:
             return None
-        is_committed = appended.end_offset <= self.high_watermark
-        if self.config.min_insync_replicas > len(self.replica.membership.voters) // 2 + 1:
+        if min_insync > len(self.replica.membership.voters) // 2 + 1:
             return self._env.loop.create_task(self._widely_held(appended.end_offset))
         if is_committed:
             return None
@@ -297,17 +296,15 @@ class Partition:
         if end_offset > self.high_watermark:
             await self._committed_to(end_offset)
         index = self.replica.entries.index_at(Offset(end_offset - 1))
-        while not self.replica.is_held_by(index, self.config.min_insync_replicas):
-            self._check_leads()
-            await asyncio.sleep(WIDE_CHECK_SECONDS)
+        await held_by(self.replica, index, self.config.min_insync_replicas, self._check_leads)
 
     # -- what the replica tells -------------------------------------------------------------------
 
     def stands(self, standing: Standing) -> None:
         if self.replica.is_leader:
-            if self._are_producers_stale:
+            if self.are_producers_stale:
                 self.producers = load_producers(self.log)
-                self._are_producers_stale = False
+                self.are_producers_stale = False
         else:
             self._lose_leadership()
         self._env.standings.add(self)
@@ -315,7 +312,7 @@ class Partition:
     def _lose_leadership(self) -> None:
         """What is not committed may yet be, or vanish: whoever waits asks the next leader."""
         if self._appended or self.log_end_offset > self.high_watermark:
-            self._are_producers_stale = True
+            self.are_producers_stale = True
         self._appended.clear()
         self.producers.transactions.drop_guards()
         self._fail_waiting(NotLeaderOrFollower(f"{self.name} is not led by this node any more"))
@@ -338,7 +335,7 @@ class Partition:
                 future.set_result(None)
 
     def appended(self, header: BatchHeader) -> None:
-        if not self._are_producers_stale:
+        if not self.are_producers_stale:
             self.producers.apply(
                 header, read_marker(self.log, header) if header.is_control else None
             )
@@ -349,14 +346,14 @@ class Partition:
 
     def cut(self, end_offset: Offset) -> None:
         check(end_offset >= self.high_watermark, f"{self.name} lost what was committed")
-        self._are_producers_stale = True
+        self.are_producers_stale = True
 
     def installing(self, snapshot: Snapshot) -> None:
         """Nothing: all that a partition is, is in its log."""
 
     def installed(self, snapshot: Snapshot) -> None:
-        self._are_producers_stale = True
-        self.high_watermark = max(self.high_watermark, self.log_start_offset)
+        self.are_producers_stale = True
+        self.high_watermark = max(self.high_watermark, self.replica.entries.folded_offset)
 
     def failed(self, error: StorageFailed) -> None:
         """This object serves nothing any more; the table opens another one in its place."""
@@ -415,7 +412,9 @@ class Partition:
             return log.read(offset, max_bytes, limit_offset=limit_offset, at_least_one=at_least_one)
         except CorruptMessage:
             self._env.replicas.damaged(self.replica)
-            raise
+            if not self.replica.entries.find_again(offset):
+                raise
+        return log.read(offset, max_bytes, limit_offset=limit_offset, at_least_one=at_least_one)
 
     def watch(self, watcher: BytesAwaited) -> None:
         self._watchers.add(watcher)
@@ -472,12 +471,13 @@ class Partition:
 
     def set_config(self, config: TopicConfig) -> None:
         self.config = config
+        self._rules = admission.Rules(config, self._env.validation)
         self.log.set_config(log_config(config))
         self.replica.flush_messages = self._env.flush_messages(config)
 
     def save_producers(self) -> None:
         """Write a producer snapshot at the end of the log. Blocking, small."""
-        if self._are_producers_stale:
+        if self.are_producers_stale:
             return
         offset = self.log.log_end_offset
         self.producers.transactions.aborted.drop_before(self.log_start_offset)

@@ -29,6 +29,7 @@ from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.replication.entry_log import EntryLog
 from kafkaesque.replication.opening import first_start, new_replica, sync_found
 from kafkaesque.replication.replica_set import RAFT_CONFIG
+from kafkaesque.replication.staging import finish
 from kafkaesque.storage.directory import DataDirectory
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles
@@ -85,7 +86,7 @@ class PartitionTable:
     __slots__ = ("_by_id", "_by_name", "_clean", "_data", "_env", "_files", "_reopening")
 
     def __init__(
-        self, data: DataDirectory, files: OpenFiles, env: Environment, *, clean: bool
+        self, data: DataDirectory, files: OpenFiles, env: Environment[Partition], *, clean: bool
     ) -> None:
         self._data = data
         self._files = files
@@ -107,7 +108,10 @@ class PartitionTable:
         hosted = self._by_name.get(topic)
         if hosted is None:
             raise UnknownTopicOrPartition("This server does not host this topic-partition.")
-        return _leading(hosted, index)
+        partition = hosted.partitions.get(PartitionIndex(index))
+        if partition is None or not partition.replica.leads_alone or partition.closed is not None:
+            return _leading(hosted, index)
+        return partition
 
     def get_by_id(self, topic_id: TopicId, index: int) -> Partition:
         hosted = self._by_id.get(topic_id)
@@ -184,9 +188,10 @@ class PartitionTable:
     def _open_one(self, hosted: HostedTopic, place: Placement, *, is_new: bool) -> _Opened:
         directory = self._data.log_path(hosted.topic_id, place.index)
         is_clean = self._clean or is_new
+        journal = self._env.replicas.journal
+        finish(str(directory), journal.facts(place.group), self._files.calls)
         log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
         self._env.replicas.attach(place.group, log)
-        journal = self._env.replicas.journal
         entries = EntryLog.open(place.group, log, journal, is_clean=is_clean)
         sync_found(entries, journal)
         return _Opened(place, entries, load_producers(log))
@@ -298,6 +303,7 @@ class PartitionTable:
     async def maintain(self, producer_id_expiration_ms: int) -> None:
         """Drop what retention lets go, forget silent producers, save producer snapshots."""
         now_ms = self._env.clock.wall_ms()
+        monotonic_ms = int(self._env.clock.monotonic() * 1000)
         for partition in self:
             if partition.closed is not None:
                 continue
@@ -305,7 +311,7 @@ class PartitionTable:
                 await partition.expire(now_ms)
             except KafkaError as error:
                 logger.error("retention of %s is tried again later: %s", partition.name, error)
-            partition.producers.expire(now_ms, producer_id_expiration_ms)
+            partition.producers.expire(monotonic_ms, producer_id_expiration_ms)
             grown = partition.log_end_offset - partition.producers.saved_offset
             if grown >= PRODUCER_SNAPSHOT_RECORDS and len(partition.producers):
                 partition.save_producers()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,9 +31,11 @@ BATCHES_REMEMBERED = 5
 """A producer may have this many batches in flight, so it may retry any of the last five
 (max.in.flight.requests.per.connection <= 5 is what idempotent clients enforce)."""
 
+PIPELINE_SECONDS = 30.0
+"""So long after a batch was refused, those that its producer had sent behind it may still come in."""
 
-@dataclass(frozen=True, slots=True)
-class WrittenBatch:
+
+class WrittenBatch(NamedTuple):
     first_sequence: int
     last_sequence: int
     base_offset: Offset
@@ -54,6 +57,13 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else -1
 
 
+class _Idle(NamedTuple):
+    """How a producer looked, and since when by our own clock it looks like that."""
+
+    looks: tuple[int, int, int]
+    since_ms: int
+
+
 class _Snapshot(msgspec.Struct, array_like=True):
     """(producer id, epoch, last seen, [(first sequence, last sequence, base offset, timestamp)])."""
 
@@ -68,11 +78,14 @@ class ProducerTable:
     `saved_offset` is the offset of the newest snapshot: a restart folds the headers behind it.
     """
 
-    __slots__ = ("_producers", "saved_offset", "transactions")
+    __slots__ = ("_idle", "_producers", "saved_offset", "sent_away_s", "transactions")
 
     def __init__(self, saved_offset: Offset) -> None:
         self._producers: dict[ProducerId, Producer] = {}
+        self._idle: dict[ProducerId, _Idle] = {}
         self.saved_offset = saved_offset
+        self.sent_away_s = 0.0
+        """When a batch was last refused that its producer will send again; 0 if never. Monotonic."""
         self.transactions = OpenTransactions()
 
     def __len__(self) -> int:
@@ -83,6 +96,11 @@ class ProducerTable:
 
     def get(self, producer_id: ProducerId) -> Producer | None:
         return self._producers.get(producer_id)
+
+    def last_offset(self, producer_id: ProducerId) -> Offset | None:
+        """Where the last batch of a producer begins; None if none is known."""
+        known = self._producers.get(producer_id)
+        return None if known is None or not known.batches else known.batches[-1].base_offset
 
     def judge(self, header: BatchHeader, guard: Guard | None = None) -> WrittenBatch | None:
         """None if the batch may be appended; the earlier batch if it is a retry of one.
@@ -96,6 +114,28 @@ class ProducerTable:
         if earlier is None and (header.attributes & TRANSACTIONAL_BIT or len(self.transactions)):
             self._judge_transaction(header, guard)
         return earlier
+
+    def is_repeated(self, header: BatchHeader) -> bool:
+        """Whether the batch lies before the one that is expected next: it is a retry, or too late."""
+        known = self._producers.get(header.producer_id)
+        if known is None or known.epoch != header.producer_epoch or not known.batches:
+            return False
+        ahead = (header.base_sequence - known.last_sequence - 1) & SEQUENCE_MAX
+        return ahead > SEQUENCE_MAX // 2
+
+    def overtakes(self, header: BatchHeader, now_s: float) -> bool:
+        """Whether a producer that nobody knows begins behind a first batch that was sent away."""
+        is_late = header.base_sequence != 0 and header.producer_id not in self._producers
+        return is_late and self.was_sent_away(now_s)
+
+    def was_sent_away(self, now_s: float) -> bool:
+        """Whether a batch was refused so lately that what was sent behind it may still come in.
+
+        That is no gap. Told of one, a client takes a new epoch and sends all anew, also what was
+        appended and not acknowledged; sent elsewhere, it goes back to what failed first. (librdkafka:
+        found by `fault run rolling-restart`, where a leader that hands over refuses for a moment.)
+        """
+        return self.sent_away_s > 0 and now_s - self.sent_away_s < PIPELINE_SECONDS
 
     def needs_guard(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
         """Whether a transactional batch would be the first of a transaction in this partition."""
@@ -230,16 +270,26 @@ class ProducerTable:
                 header.producer_id, header.base_offset, is_commit=marker.is_commit
             )
 
-    def expire(self, now_ms: TimestampMs, expiration_ms: int) -> None:
-        """Forget producers that were silent for longer than `expiration_ms`, and have nothing open."""
-        limit = now_ms - expiration_ms
-        expired = [
-            pid
-            for pid, known in self._producers.items()
-            if known.last_seen_ms < limit and self.transactions.first_offset(pid) is None
-        ]
-        for producer_id in expired:
-            del self._producers[producer_id]
+    def expire(self, monotonic_ms: int, expiration_ms: int) -> None:
+        """Forget producers that were silent for longer than `expiration_ms`, and have nothing open.
+
+        Called from time to time. What counts is how long they have not changed by our own monotonic
+        clock: the timestamps of records are the client's, and may be of last year; the clock of the
+        wall may jump to next year.
+        """
+        idle: dict[ProducerId, _Idle] = {}
+        for producer_id, known in tuple(self._producers.items()):
+            if self.transactions.first_offset(producer_id) is not None:
+                continue
+            looks = (known.epoch, known.last_sequence, known.last_seen_ms)
+            before = self._idle.get(producer_id)
+            if before is None or before.looks != looks:
+                before = _Idle(looks, monotonic_ms)
+            if monotonic_ms - before.since_ms > expiration_ms:
+                del self._producers[producer_id]
+            else:
+                idle[producer_id] = before
+        self._idle = idle
 
     def snapshot(self) -> bytes:
         """The table as bytes, so that a restart reads only the headers behind it."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from typing import TypeAlias
+from functools import partial
+from typing import Protocol, TypeAlias, TypeVar
 
 from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import LeaderEpoch, Offset, TopicPartition
 from kafkaesque.partitions.coordinator_host import CoordinatorHost, parts_of
 from kafkaesque.partitions.partition import Partition
@@ -23,6 +24,16 @@ from kafkaesque.transactions.types import Effects, Markers, Moment
 
 RETRY_SECONDS_FIRST = 0.01
 RETRY_SECONDS_MAX = 0.2
+ENDING_SECONDS_MAX = 0.5
+"""A partition without a leader keeps markers waiting for longer: then the client is told."""
+
+
+class Told(Protocol):
+    @property
+    def error(self) -> ErrorCode: ...
+
+
+A = TypeVar("A", bound=Told)
 
 SendMarkers: TypeAlias = Callable[[Markers, LeaderEpoch], Awaitable[Collection[TopicPartition]]]
 """Writes markers, with the epoch of the coordinator, wherever their partitions are; which of the
@@ -44,8 +55,32 @@ class TransactionHost(CoordinatorHost[TransactionRegistry, Moment, Effects]):
         send: SendMarkers,
     ) -> None:
         self._send = send
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        """Who writes the markers of a transactional id."""
         super().__init__(partition, new_registry, clock, loop, epoch)
+
+    @property
+    def ending_count(self) -> int:
+        """Transactions that are decided and whose markers are not all written yet."""
+        return len(self._sending)
+
+    async def ask_when_ended(
+        self,
+        transactional_id: str,
+        decide: Callable[[TransactionRegistry, int, Moment], Effects],
+        answer: type[A],
+    ) -> A:
+        """As `ask`, but a transaction that is just ending is waited for.
+
+        Kafka's coordinator says CONCURRENT_TRANSACTIONS at once, and clients ask again 20 to 100 ms
+        later; the markers are mostly there within a few.
+        """
+        told = await self.ask(decide, answer)
+        sending = self._sending.get(transactional_id)
+        if told.error is ErrorCode.CONCURRENT_TRANSACTIONS and sending is not None:
+            await asyncio.wait((sending,), timeout=ENDING_SECONDS_MAX)
+            told = await self.ask(decide, answer)
+        return told
 
     async def _send_all(self, markers: Markers) -> None:
         """Until all partitions have them; whoever drops the registry cancels this."""
@@ -89,8 +124,12 @@ class TransactionHost(CoordinatorHost[TransactionRegistry, Moment, Effects]):
             registry.replay(key, value)
         for markers in effects.markers:
             task = self._loop.create_task(self._send_all(markers))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            self._sending[markers.transactional_id] = task
+            task.add_done_callback(partial(self._sent, markers.transactional_id))
+
+    def _sent(self, transactional_id: str, task: asyncio.Task[None]) -> None:
+        if self._sending.get(transactional_id) is task:
+            del self._sending[transactional_id]
 
     def _replay_batch(
         self, registry: TransactionRegistry, header: BatchHeader, records: Sequence[Record]
@@ -99,6 +138,6 @@ class TransactionHost(CoordinatorHost[TransactionRegistry, Moment, Effects]):
             registry.replay(record.key or b"", record.value)
 
     def _drop(self, error: KafkaError) -> None:
-        for task in tuple(self._sending):
+        for task in tuple(self._sending.values()):
             task.cancel()
         super()._drop(error)

@@ -36,4 +36,4 @@ class TransactionHosts(CoordinatorHosts[TransactionHost]):
 
     def expire_ids(self) -> None:
         for host in self:
-            host.carry_out(lambda registry, now: registry.expire_ids(now.wall_ms))
+            host.carry_out(lambda registry, now: registry.expire_ids(now))

@@ -1,9 +1,15 @@
-"""Readers that wait for more committed bytes on one or several partitions."""
+"""Who waits: readers for more committed bytes, writers for more replicas than a majority."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from kafkaesque.raft.types import LogIndex
+from kafkaesque.replication.replica import Replica
+
+WIDE_CHECK_SECONDS = 0.005
+"""How often it is looked whether more than a majority have a record, where that is asked for."""
 
 
 class BytesAwaited:
@@ -44,3 +50,12 @@ def tell_watchers(
             watcher.committed(size_bytes)
         elif is_stable_moved:
             watcher.interrupt()
+
+
+async def held_by(
+    replica: Replica, index: LogIndex, count: int, check_leads: Callable[[], None]
+) -> None:
+    """Return when so many replicas hold the entry; `check_leads` raises when that is in vain."""
+    while not replica.is_held_by(index, count):
+        check_leads()
+        await asyncio.sleep(WIDE_CHECK_SECONDS)

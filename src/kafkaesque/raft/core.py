@@ -102,6 +102,20 @@ class Raft:
             return Refusal.NOT_LEADER
         return leader.refusal(size_bytes)
 
+    @property
+    def may_append_alone(self) -> bool:
+        """Whether `append_alone` may be called now."""
+        role = self._transitions.role
+        return isinstance(role, Leader) and not self._is_mute and role.may_append_alone
+
+    def append_alone(self, last_index: LogIndex) -> None:
+        """DATA entries of a sole voter up to `last_index`, which the driver has written already and
+        need not sync: they are committed and applied, and no Ready will tell of them."""
+        check(self.may_append_alone, "a node that is not alone appended as if it were")
+        self._leader().append_alone(last_index)
+        self._handed_committed = last_index
+        self.applied(last_index)
+
     def propose_membership(self, change: MembershipChange) -> LogIndex:
         """Append a MEMBERSHIP entry; its index. Raises Refused."""
         return self._value(self._leader().propose_membership(change))
@@ -282,6 +296,10 @@ class Raft:
     @property
     def last_index(self) -> LogIndex:
         return self._state.log.last_index
+
+    @property
+    def commit_index(self) -> LogIndex:
+        return self._state.commit_index
 
     @property
     def membership(self) -> Membership:

@@ -109,6 +109,24 @@ class Leader:
             return Refusal.OVERLOADED
         return None
 
+    @property
+    def may_append_alone(self) -> bool:
+        """Nobody else has to hear of the next entry, and nothing is under way before it."""
+        state = self._state
+        return (
+            state.is_sole_voter
+            and state.is_term_confirmed
+            and state.log.is_all_durable
+            and not state.is_quiesced
+        )
+
+    def append_alone(self, last_index: LogIndex) -> None:
+        """The driver has entries up to there as safe as they need be: that is a majority of one."""
+        state = self._state
+        state.log.append_durable(last_index, state.term)
+        state.commit_to(last_index)
+        self._idle_ticks = 0
+
     def propose_membership(self, change: MembershipChange) -> LogIndex | Refusal:
         state = self._state
         if self.transfer_target is not None:

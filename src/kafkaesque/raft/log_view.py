@@ -116,6 +116,18 @@ class LogView:
         check(entries[0].term >= self.last_term, "terms fall along the log")
         self._tail.extend(entries)
 
+    @property
+    def is_all_durable(self) -> bool:
+        """Nothing waits to be handed out, written or synced."""
+        return not self._tail and self._snapshot is None and self._truncate_from is None
+
+    def append_durable(self, last_index: LogIndex, term: Term) -> None:
+        """Entries that storage has already. Only while all before them are durable, too."""
+        check(self.is_all_durable and last_index >= self._tail_first, "appended behind a gap")
+        self._handed_index = last_index
+        self._tail_first = LogIndex(last_index + 1)
+        self._base_term = term
+
     def truncate_from(self, index: LogIndex) -> None:
         """Entries from `index` on are void, the driver's too where it has them."""
         check(self.first_index <= index <= self.last_index, "cut outside the log")

@@ -117,6 +117,12 @@ class State:
         return self.node_id in self.membership.voters
 
     @property
+    def is_sole_voter(self) -> bool:
+        """There is no other member, not even a learner."""
+        membership = self.members.current
+        return not membership.learners and membership.voters == (self.node_id,)
+
+    @property
     def can_campaign(self) -> bool:
         may_stand = self.members.may_stand(self.node_id, self.commit_index)
         return may_stand and not self.log.is_installing

@@ -25,10 +25,19 @@ enum {
     CRC_POSITION = 17,
     CHECKSUMMED_POSITION = 21,
     DELTA_POSITION = 23,
+    PRODUCER_POSITION = 43,
+    COUNT_POSITION = 57,
     HEADER_SIZE_BYTES = 61,
     LENGTH_OVERHEAD_BYTES = 12,
     HEADER_FIELDS = 13,
     MAGIC = 2,
+    CODEC_MASK = 7,
+    CODEC_LAST = 4,
+    APPEND_TIME_BIT = 0x08,
+    TRANSACTIONAL_BIT = 0x10,
+    CONTROL_BIT = 0x20,
+    NO_PRODUCER = -1,
+    NO_TIMESTAMP = -1,
 };
 
 /* Below this much work, giving up the GIL and taking it back costs more than it gives others. */
@@ -116,6 +125,25 @@ static int is_sound(const uint8_t *p, int64_t size_bytes, int64_t size_bytes_max
            size_bytes <= size_bytes_max;
 }
 
+static PyObject *header_of(PyObject *type, const uint8_t *p, int64_t size_bytes) {
+    PyObject *fields[HEADER_FIELDS] = {
+        PyLong_FromLongLong(i64(p)),
+        PyLong_FromLongLong(size_bytes),
+        PyLong_FromLong(i32(p + EPOCH_POSITION)),
+        PyLong_FromLong(MAGIC),
+        PyLong_FromUnsignedLong(u32(p + CRC_POSITION)),
+        PyLong_FromLong(i16(p + CHECKSUMMED_POSITION)),
+        PyLong_FromLong(i32(p + DELTA_POSITION)),
+        PyLong_FromLongLong(i64(p + 27)),
+        PyLong_FromLongLong(i64(p + 35)),
+        PyLong_FromLongLong(i64(p + PRODUCER_POSITION)),
+        PyLong_FromLong(i16(p + 51)),
+        PyLong_FromLong(i32(p + 53)),
+        PyLong_FromLong(i32(p + COUNT_POSITION)),
+    };
+    return tuple_of(type, fields, HEADER_FIELDS);
+}
+
 static PyObject *read_header_call(ARGUMENTS) {
     Py_buffer view;
     Py_ssize_t position = 0;
@@ -129,27 +157,48 @@ static PyObject *read_header_call(ARGUMENTS) {
     int is_whole = view.len >= HEADER_SIZE_BYTES && position <= view.len - HEADER_SIZE_BYTES;
     if (is_whole) size_bytes = (int64_t)i32(p + LENGTH_POSITION) + LENGTH_OVERHEAD_BYTES;
     if (!is_whole || !is_sound(p, size_bytes, size_bytes_max) || i64(p) < 0 ||
-        i32(p + DELTA_POSITION) < 0 || i32(p + 57) < 0) {
+        i32(p + DELTA_POSITION) < 0 || i32(p + COUNT_POSITION) < 0) {
         PyBuffer_Release(&view);
         return ASK_PURE;
     }
-    PyObject *fields[HEADER_FIELDS] = {
-        PyLong_FromLongLong(i64(p)),
-        PyLong_FromLongLong(size_bytes),
-        PyLong_FromLong(i32(p + EPOCH_POSITION)),
-        PyLong_FromLong(MAGIC),
-        PyLong_FromUnsignedLong(u32(p + CRC_POSITION)),
-        PyLong_FromLong(i16(p + CHECKSUMMED_POSITION)),
-        PyLong_FromLong(i32(p + DELTA_POSITION)),
-        PyLong_FromLongLong(i64(p + 27)),
-        PyLong_FromLongLong(i64(p + 35)),
-        PyLong_FromLongLong(i64(p + 43)),
-        PyLong_FromLong(i16(p + 51)),
-        PyLong_FromLong(i32(p + 53)),
-        PyLong_FromLong(i32(p + 57)),
-    };
+    PyObject *header = header_of(BOUND(self, 0), p, size_bytes);
     PyBuffer_Release(&view);
-    return tuple_of(BOUND(self, 0), fields, HEADER_FIELDS);
+    return header;
+}
+
+/* -- plain_header(buffer, size_bytes_max, earliest_ms, latest_ms) ------------------------------- */
+
+/* The rule of records.batch.plain_header, without the checksum. */
+static int is_plain(const uint8_t *p, int64_t earliest_ms, int64_t latest_ms) {
+    int attributes = i16(p + CHECKSUMMED_POSITION);
+    int64_t records = i32(p + COUNT_POSITION), producer_id = i64(p + PRODUCER_POSITION);
+    int64_t first_ms = i64(p + 27), greatest_ms = i64(p + 35);
+    if (i64(p) != 0 || records <= 0 || (int64_t)i32(p + DELTA_POSITION) + 1 != records) return 0;
+    if ((attributes & (CONTROL_BIT | APPEND_TIME_BIT)) || (attributes & CODEC_MASK) > CODEC_LAST)
+        return 0;
+    if (producer_id == NO_PRODUCER ? attributes & TRANSACTIONAL_BIT : i32(p + 53) < 0) return 0;
+    if (first_ms != NO_TIMESTAMP && (first_ms < earliest_ms || first_ms > latest_ms)) return 0;
+    return greatest_ms == NO_TIMESTAMP || (greatest_ms >= earliest_ms && greatest_ms <= latest_ms);
+}
+
+static PyObject *plain_header_call(ARGUMENTS) {
+    Py_buffer view;
+    if (names != NULL || count != 4) return ASK_PURE;
+    int64_t size_bytes_max = PyLong_AsLongLong(args[1]), limit = PyLong_AsLongLong(BOUND(self, 1));
+    int64_t earliest_ms = PyLong_AsLongLong(args[2]), latest_ms = PyLong_AsLongLong(args[3]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) return ASK_PURE;
+    const uint8_t *p = view.buf;
+    int64_t size_bytes = view.len;
+    if (size_bytes_max > limit) size_bytes_max = limit;
+    PyObject *header = NULL;
+    if (size_bytes >= HEADER_SIZE_BYTES && is_sound(p, size_bytes, size_bytes_max) &&
+        (int64_t)i32(p + LENGTH_POSITION) + LENGTH_OVERHEAD_BYTES == size_bytes &&
+        is_plain(p, earliest_ms, latest_ms) &&
+        checksum(p + CHECKSUMMED_POSITION, size_bytes - CHECKSUMMED_POSITION) ==
+            u32(p + CRC_POSITION))
+        header = header_of(BOUND(self, 0), p, size_bytes);
+    PyBuffer_Release(&view);
+    return header != NULL || PyErr_Occurred() ? header : Py_NewRef(Py_None);
 }
 
 /* -- verify_crc(buffer, header, position=0) ---------------------------------------------------- */
@@ -175,25 +224,29 @@ static PyObject *verify_crc_call(ARGUMENTS) {
     return is_right ? Py_NewRef(Py_None) : ASK_PURE;
 }
 
-/* -- stamp(buffer, position, base_offset, leader_epoch) ---------------------------------------- */
+/* -- stamp(buffer, header, base_offset, leader_epoch) ------------------------------------------- */
 
 static PyObject *stamp_call(ARGUMENTS) {
     Py_buffer view;
-    if (names != NULL || count != 4) return ASK_PURE;
-    Py_ssize_t position = PyLong_AsSsize_t(args[1]);
+    if (names != NULL || count != 4 || !PyTuple_Check(args[1]) ||
+        PyTuple_GET_SIZE(args[1]) != HEADER_FIELDS)
+        return ASK_PURE;
     long long base_offset = PyLong_AsLongLong(args[2]);
     long leader_epoch = PyLong_AsLong(args[3]);
-    if (PyErr_Occurred() || position < 0 || leader_epoch < INT32_MIN || leader_epoch > INT32_MAX ||
+    if (PyErr_Occurred() || leader_epoch < INT32_MIN || leader_epoch > INT32_MAX ||
         PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE) < 0)
         return ASK_PURE;
-    int fits = view.len >= MAGIC_POSITION && position <= view.len - MAGIC_POSITION;
+    int fits = view.len >= MAGIC_POSITION;
     if (fits) {
-        uint8_t *p = (uint8_t *)view.buf + position;
-        put_i64(p, base_offset);
-        put_u32(p + EPOCH_POSITION, (uint32_t)leader_epoch);
+        put_i64(view.buf, base_offset);
+        put_u32((uint8_t *)view.buf + EPOCH_POSITION, (uint32_t)leader_epoch);
     }
     PyBuffer_Release(&view);
-    return fits ? Py_NewRef(Py_None) : ASK_PURE;
+    if (!fits) return ASK_PURE;
+    PyObject *fields[HEADER_FIELDS];
+    for (Py_ssize_t n = 0; n < HEADER_FIELDS; n++)
+        fields[n] = Py_NewRef(n == 0 ? args[2] : n == 2 ? args[3] : PyTuple_GET_ITEM(args[1], n));
+    return tuple_of(BOUND(self, 0), fields, HEADER_FIELDS);
 }
 
 /* -- cut_batches(chunk, offset, limit_offset, max_bytes, at_least_one) ------------------------- */
@@ -289,6 +342,7 @@ static PyMethodDef read_header_def = FAST(read_header);
 static PyMethodDef verify_crc_def = FAST(verify_crc);
 static PyMethodDef stamp_def = FAST(stamp);
 static PyMethodDef cut_batches_def = FAST(cut_batches);
+static PyMethodDef plain_header_def = FAST(plain_header);
 
 static PyObject *make_crc32c(PyObject *module, PyObject *args) {
     (void)module;
@@ -298,11 +352,6 @@ static PyObject *make_crc32c(PyObject *module, PyObject *args) {
 static PyObject *make_verify_crc(PyObject *module, PyObject *args) {
     (void)module;
     return make(&verify_crc_def, args, 0);
-}
-
-static PyObject *make_stamp(PyObject *module, PyObject *args) {
-    (void)module;
-    return make(&stamp_def, args, 0);
 }
 
 /* (pure, tuple class, largest batch) */
@@ -321,6 +370,19 @@ static PyObject *make_read_header(PyObject *module, PyObject *args) {
     return make_with_type(&read_header_def, args);
 }
 
+static PyObject *make_plain_header(PyObject *module, PyObject *args) {
+    (void)module;
+    return make_with_type(&plain_header_def, args);
+}
+
+static PyObject *make_stamp(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *made = make(&stamp_def, args, 1);
+    if (made == NULL || is_tuple_type(PyTuple_GET_ITEM(args, 1))) return made;
+    Py_DECREF(made);
+    return NULL;
+}
+
 static PyObject *make_cut_batches(PyObject *module, PyObject *args) {
     (void)module;
     return make_with_type(&cut_batches_def, args);
@@ -330,7 +392,8 @@ static PyMethodDef functions[] = {
     {"crc32c", make_crc32c, METH_VARARGS, "(pure) -> the compiled crc32c"},
     {"read_header", make_read_header, METH_VARARGS, "(pure, BatchHeader, size_bytes_max)"},
     {"verify_crc", make_verify_crc, METH_VARARGS, "(pure) -> the compiled verify_crc"},
-    {"stamp", make_stamp, METH_VARARGS, "(pure) -> the compiled stamp"},
+    {"plain_header", make_plain_header, METH_VARARGS, "(pure, BatchHeader, size_bytes_max)"},
+    {"stamp", make_stamp, METH_VARARGS, "(pure, BatchHeader)"},
     {"cut_batches", make_cut_batches, METH_VARARGS, "(pure, Cut, size_bytes_max)"},
     {NULL, NULL, 0, NULL},
 };

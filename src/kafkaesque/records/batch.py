@@ -16,7 +16,15 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import CorruptMessage, UnsupportedForMessageFormat
-from kafkaesque.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+from kafkaesque.model.ids import (
+    NO_PRODUCER,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
 from kafkaesque.records.crc32c import crc32c
 from kafkaesque.records.native import compiled
@@ -39,7 +47,6 @@ _EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 _ATTRIBUTES: Final = struct.Struct(">h")
 _EPOCH_POSITION: Final = 12
-_make_tuple = tuple.__new__
 _MAX_TIMESTAMP_POSITION: Final = 35
 
 _CODEC_MASK: Final = 0x07
@@ -78,10 +85,6 @@ class BatchHeader(NamedTuple):
     producer_epoch: ProducerEpoch
     base_sequence: int
     record_count: int
-
-    def stamped(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> BatchHeader:
-        """The header after `stamp`: cheaper than reading it again, and than the constructor."""
-        return _make_tuple(BatchHeader, (base_offset, self[1], leader_epoch, *self[3:]))
 
     @property
     def codec(self) -> int:
@@ -143,6 +146,42 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader(fields[0], size_bytes, *fields[2:])
 
 
+@compiled(BatchHeader, BATCH_SIZE_BYTES_MAX)
+def plain_header(
+    buffer: Buffer, size_bytes_max: int, earliest_ms: int, latest_ms: int
+) -> BatchHeader | None:
+    """The header of the one batch in `buffer`, if a producer may send it just so.
+
+    None if there is anything amiss, or more than one batch: whoever asks knows the rules one by
+    one and can say which is broken (`partitions.admission`). One call for all of them, because
+    this is what every produced batch must pass.
+    """
+    if not HEADER_SIZE_BYTES <= len(buffer) <= size_bytes_max or buffer[MAGIC_POSITION] != MAGIC:
+        return None
+    try:
+        header = read_header(buffer)
+        if header.size_bytes != len(buffer) or not _is_plain(header, earliest_ms, latest_ms):
+            return None
+        verify_crc(buffer, header)
+    except CorruptMessage:
+        return None
+    return header
+
+
+def _is_plain(header: BatchHeader, earliest_ms: int, latest_ms: int) -> bool:
+    if header.base_offset != 0 or not 0 < header.record_count == header.last_offset_delta + 1:
+        return False
+    if header.is_control or header.uses_append_time or header.codec > Codec.ZSTD:
+        return False
+    if header.producer_id == NO_PRODUCER:
+        if header.is_transactional:
+            return False
+    elif header.base_sequence < 0:
+        return False
+    times = (header.base_timestamp, header.max_timestamp)
+    return all(time == NO_TIMESTAMP or earliest_ms <= time <= latest_ms for time in times)
+
+
 def _refuse_old_format(buffer: Buffer, position: int) -> None:
     """Formats 0 and 1 are shorter than 61 bytes but have their magic at the same place."""
     if len(buffer) - position > MAGIC_POSITION and buffer[position + MAGIC_POSITION] != MAGIC:
@@ -179,13 +218,20 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         position += header.size_bytes
 
 
-@compiled()
+@compiled(BatchHeader)
 def stamp(
-    buffer: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: LeaderEpoch
-) -> None:
-    """Give the batch its place in the log, in place; both fields are outside the checksum."""
-    _OFFSET.pack_into(buffer, position, base_offset)
-    _EPOCH.pack_into(buffer, position + _EPOCH_POSITION, leader_epoch)
+    batch: bytearray | memoryview,
+    header: BatchHeader,
+    base_offset: Offset,
+    leader_epoch: LeaderEpoch,
+) -> BatchHeader:
+    """Give the batch its place in the log, in place; its header from then on.
+
+    Both fields are outside the checksum.
+    """
+    _OFFSET.pack_into(batch, 0, base_offset)
+    _EPOCH.pack_into(batch, _EPOCH_POSITION, leader_epoch)
+    return BatchHeader(base_offset, header.size_bytes, leader_epoch, *header[3:])
 
 
 def stamp_append_time(

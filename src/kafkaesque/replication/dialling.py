@@ -48,6 +48,7 @@ async def greet(
             await loop.create_connection(lambda: link, address.host, address.port)
             answer = await asyncio.shield(link.greeted)
     except BaseException:
+        # Cancelled too: the caller has no link to end, and is told by the error that goes on.
         link.end("was not answered")
         raise
     if answer is None:

@@ -110,11 +110,8 @@ class EntryIndex:
         if number >= self.tail_number:
             tail = self.tail[number - self.tail_number :]
             return Run(tail, self.end_position, self.end_offset)
-        packed, end_position, end_offset = self._block(files, number // BLOCK_ENTRIES).run
-        skipped = number % BLOCK_ENTRIES
-        if len(packed) <= skipped:
-            raise EntriesDamaged(f"{self.file.path} ends before batch {number}")
-        return Run(packed[skipped:], end_position, end_offset)
+        packed, end_position, end_offset = self._full_block(files, number // BLOCK_ENTRIES).run
+        return Run(packed[number % BLOCK_ENTRIES :], end_position, end_offset)
 
     def find(self, files: OpenFiles, offset: Offset) -> int:
         """The batch that has `offset`. base_offset <= offset < end_offset. EntriesDamaged."""
@@ -124,11 +121,12 @@ class EntryIndex:
         low, high = 0, self.tail_number // BLOCK_ENTRIES
         while high - low > 1:
             middle = (low + high) // 2
-            if self._block(files, middle).run.packed[0] <= wanted:
+            if self._full_block(files, middle).run.packed[0] <= wanted:
                 low = middle
             else:
                 high = middle
-        return low * BLOCK_ENTRIES + bisect_right(self._block(files, low).run.packed, wanted) - 1
+        packed = self._full_block(files, low).run.packed
+        return low * BLOCK_ENTRIES + bisect_right(packed, wanted) - 1
 
     # -- the file --------------------------------------------------------------------------------
 
@@ -178,7 +176,7 @@ class EntryIndex:
         end = self.run_from(files, count).packed[0]
         if count < self.tail_number:
             number = count // BLOCK_ENTRIES
-            self.tail = self._block(files, number).run.packed[: count % BLOCK_ENTRIES]
+            self.tail = self._full_block(files, number).run.packed[: count % BLOCK_ENTRIES]
             self.tail_number = number * BLOCK_ENTRIES
         else:
             del self.tail[count - self.tail_number :]
@@ -238,6 +236,14 @@ class EntryIndex:
         body = packed.tobytes()
         checksum = _CHECKSUM.pack(zlib.crc32(body, zlib.crc32(header)))
         return header + checksum + body
+
+    def _full_block(self, files: OpenFiles, number: int) -> _Block:
+        """One that others follow. What a crash brought back may be the block as it was sealed at a
+        clean stop, with fewer batches, while the later one behind it is there."""
+        block = self._block(files, number)
+        if len(block.run.packed) != BLOCK_ENTRIES:
+            raise EntriesDamaged(f"block {number} of {self.file.path} is an older one")
+        return block
 
     def _block(self, files: OpenFiles, number: int) -> _Block:
         try:

@@ -7,16 +7,14 @@ For that to hold after any crash, two rules:
 
 - *A batch is written only when the journal is durable up to `gate_position`*: every control entry
   before it, and every cut or reset of control entries. So a batch that is found has all before it.
-- *Segments are deleted only when the journal says so durably*: `drop_before` first, and when the
-  position that it returns is synced, `Log.delete_before`.
+- *Segments are deleted, or cleaned, only when the journal says so durably*: `drop_before` or
+  `fold_before` first, and when the position that it returns is synced, `Log.delete_before` or
+  `Log.replace_segments`. What was folded is no entry any more, so nobody counts it (ADR 10).
 
 A control entry may be durable before a batch that stands in front of it; then a crash can leave it
 without, and it is cut (`entry_recovery`).
 
-Departures from docs of the design: `append_batch` returns the BatchRef; BatchRef has `next_offset`
-in place of a record count; `drop_before` returns a journal position; `gate_position`, `expire`,
-`verify`, `repair`, `pending_controls` and `close` are new. `load` of an entry that is no longer
-there (cut or dropped meanwhile) raises OffsetOutOfRange.
+`load` of an entry that is no longer there (cut or dropped meanwhile) raises OffsetOutOfRange.
 
 Threads: all calls belong to the owner's thread. `truncate_from`, `install` and `repair` wait for
 the disk.
@@ -25,14 +23,12 @@ the disk.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Self
-
-import msgspec
+from typing import Self
 
 from kafkaesque.model.errors import CorruptMessage, OffsetOutOfRange, StorageFailed, check
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.raft.types import (
+    NO_INDEX,
     Entry,
     EntryKind,
     LogIndex,
@@ -43,49 +39,37 @@ from kafkaesque.raft.types import (
     Term,
 )
 from kafkaesque.records.batch import BatchHeader
+from kafkaesque.replication import staging
 from kafkaesque.replication.entry_index import BLOCK_ENTRIES, POSITION_MASK, EntryIndex
 from kafkaesque.replication.entry_map import EntryMap
 from kafkaesque.replication.entry_payload import (
     BatchPayload,
     BatchRef,
     Blob,
+    Verified,
     difference,
-    follows,
+    runs_of,
     stored_control,
 )
 from kafkaesque.replication.entry_recovery import recover
+from kafkaesque.replication.entry_snapshot import OwnerState, encode_state, kept_range, owner_data
 from kafkaesque.replication.journal_records import Closing, ControlEntry, GroupFacts, LogStart
 from kafkaesque.replication.raft_journal import RaftJournal
 from kafkaesque.storage.log import Log
 
-__all__ = ["BatchPayload", "BatchRef", "Blob", "EntryLog", "Verified"]
+__all__ = [
+    "BatchPayload",
+    "BatchRef",
+    "Blob",
+    "EntryLog",
+    "OwnerState",
+    "Verified",
+    "kept_range",
+    "owner_data",
+]
 
 
-class Verified(NamedTuple):
-    """What a step of a scrub found."""
-
-    next_index: LogIndex
-    """Where to go on; behind the last entry when all are done."""
-    size_bytes: int
-    damaged: list[Entry]
-
-
-@dataclass(frozen=True, slots=True)
-class OwnerState:
-    """What the entries up to `index` amount to, for an owner that can say so in a few bytes."""
-
-    index: LogIndex
-    data: bytes
-
-
-class _State(msgspec.Struct, frozen=True):
-    """Of a snapshot: where the log goes on, and what its owner adds."""
-
-    offset: Offset
-    owner: bytes = b""
-
-
-_decode_state = msgspec.msgpack.Decoder(_State).decode
+_make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
 
 
 class EntryLog:
@@ -98,11 +82,13 @@ class EntryLog:
         "_journal",
         "_map",
         "_term",
+        "copied_until",
         "gate_position",
         "group",
         "last_index",
         "log",
         "owner_state",
+        "staged_index",
     )
 
     def __init__(self, group: GroupId, log: Log, journal: RaftJournal, facts: GroupFacts) -> None:
@@ -122,6 +108,10 @@ class EntryLog:
         """The newest that is durable, kept by the owner; its index is at least first_index - 1."""
         self.gate_position = 0
         """The journal must be synced up to here before the next batch is written."""
+        self.staged_index: LogIndex = NO_INDEX
+        """Of a snapshot whose batches are whole in the log beside this one."""
+        self.copied_until = 0.0
+        """Monotonic time until which a peer may be copying what was folded."""
 
     @classmethod
     def open(cls, group: GroupId, log: Log, journal: RaftJournal, *, is_clean: bool) -> Self:
@@ -174,9 +164,10 @@ class EntryLog:
         start, owner = self._facts.start, self.owner_state
         if owner is not None and owner.index > start.index:
             index = owner.index
-            state = msgspec.msgpack.encode(_State(self.end_offset_of(index), owner.data))
+            state = encode_state(self.end_offset_of(index), owner.data)
             return Snapshot(index, self.term_at(index), self._membership_at(index), state)
-        state = msgspec.msgpack.encode(_State(start.offset, owner.data if owner else b""))
+        first_offset = self.log.log_start_offset if start.is_kept else start.offset
+        state = encode_state(start.offset, owner.data if owner else b"", first_offset)
         return Snapshot(start.index, start.term, start.membership, state)
 
     def restart(self) -> Restart:
@@ -233,6 +224,18 @@ class EntryLog:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.log.directory}")
         return self._map.index_at(offset)
 
+    def find_again(self, offset: Offset) -> bool:
+        """Let the log find the batch that has `offset`, though a damaged one before it hides it from
+        a walk along the headers. False if it is not known where it stands."""
+        if not self._facts.start.offset <= offset < self.log.log_end_offset:
+            return False
+        try:
+            base_offset, position = self._map.position_at(offset)
+            self.log.segment(base_offset).remember(offset, position)
+        except (CorruptMessage, OffsetOutOfRange, StorageFailed):
+            return False
+        return True
+
     def _offset_at(self, index: LogIndex) -> Offset:
         """Where entry `index` begins."""
         if index <= self._facts.start.index:
@@ -260,15 +263,16 @@ class EntryLog:
         active = self._active
         if active is None:
             active = self._active = self._map.active(index)
-        log.append(data, header, now_ms)
-        if log.active_base_offset == base_offset:
+        segment_base_offset = log.append(data, header, now_ms)
+        if segment_base_offset == base_offset:
             active = self._active = self._map.begin(base_offset, index)
         next_offset, size_bytes = log.log_end_offset, header.size_bytes
         position = active.append(size_bytes, next_offset)
         if len(active.tail) % BLOCK_ENTRIES == 0:
             active.flush(log.files)
         self.last_index = index
-        return BatchRef(base_offset, next_offset, size_bytes, active.base_offset, position)
+        place = (base_offset, next_offset, size_bytes, segment_base_offset, position)
+        return _make_tuple(BatchRef, place)
 
     def _refuse(self, index: LogIndex, term: Term, header: BatchHeader) -> None:
         gate = f"journal {self._journal.synced_position} of {self.gate_position}"
@@ -304,9 +308,11 @@ class EntryLog:
 
     def install(self, snapshot: Snapshot) -> None:
         """Begin anew behind `snapshot`, without entries. Blocking if there are batches now."""
-        check(isinstance(snapshot.state, bytes), "a partition's snapshot is bytes")
-        offset = _decode_state(snapshot.state).offset  # type: ignore[arg-type]
-        start = LogStart(snapshot.index, snapshot.term, offset, snapshot.membership)
+        first, offset = kept_range(snapshot)
+        start = LogStart(snapshot.index, snapshot.term, offset, snapshot.membership, first < offset)
+        if start.is_kept:
+            self._install_staged(start)
+            return
         is_empty = self.log.size_bytes == 0
         self._journal.reset(self.group, start, is_pending=not is_empty)
         if not is_empty:
@@ -318,6 +324,29 @@ class EntryLog:
             self._journal.reset_done(self.group)
         self._active = None
         self._goes_on_behind(snapshot.index)
+
+    def _install_staged(self, start: LogStart) -> None:
+        """The log that was built beside this one takes its place. Blocking."""
+        check(self.staged_index == start.index, f"no batches before entry {start.index} are here")
+        self.staged_index = NO_INDEX
+        self._journal.reset(self.group, start, is_pending=True)
+        self._journal.sync()
+        directory, config, files = str(self.log.directory), self.log.config, self.log.files
+        self._map.close(clean=False)
+        self.log.close(clean=False)
+        staging.swap(directory, files.calls)
+        self.log = Log.open(directory, config, files, clean=False)
+        self._journal.reset_done(self.group)
+        self._map = EntryMap(self.log, self._facts)
+        self._active = None
+        self._goes_on_behind(start.index)
+
+    def lacks_prefix(self, snapshot: Snapshot) -> bool:
+        """Whether the snapshot speaks of batches that are to be fetched before it is installed."""
+        (first_offset, offset), index = kept_range(snapshot), snapshot.index
+        if first_offset >= offset or index < self.first_index or self.staged_index == index:
+            return False
+        return index > self.last_index or self.term_at(index) != snapshot.term
 
     def _goes_on_behind(self, index: LogIndex) -> None:
         """The control entries have changed; `index` is the last entry."""
@@ -333,7 +362,7 @@ class EntryLog:
         """What retention lets go: where the log shall start, for `Log.delete_before` as soon as
         the journal is synced up to the position. None if nothing is to be deleted."""
         offset = self.log.plan_retention(now_ms, committed_offset)
-        if offset <= self._facts.start.offset:
+        if offset <= self.log.log_start_offset:
             return None
         return offset, self.drop_before(offset)
 
@@ -346,14 +375,34 @@ class EntryLog:
         bases = [s.base_offset for s in self.log.segments if s.base_offset <= offset]
         base_offset = max(bases, default=Offset(0))
         if base_offset > self._facts.start.offset:
-            first = self._map.first_index_of(base_offset) or LogIndex(self.last_index + 1)
-            index = LogIndex(first - 1 - self._map.controls_at(base_offset))
-            start = LogStart(index, self.term_at(index), base_offset, self._membership_at(index))
-            self._map.drop_before(base_offset)
-            self._active = None
-            self._journal.move_start(self.group, start)
-            self._control_index = max(self._control_index, index)
+            self._move_start(base_offset, is_kept=False)
         return self._journal.position
+
+    def fold_before(self, base_offset: Offset) -> int:
+        """The batches before `base_offset`, which begins a segment, stay in the log and are no
+        entries any more. They must be committed, applied and durable here.
+
+        The journal position that must be synced before any of them is rewritten.
+        """
+        if base_offset > self._facts.start.offset:
+            check(base_offset <= self.log.synced_offset, f"{base_offset} is not durable yet")
+            self._move_start(base_offset, is_kept=True)
+        return self._journal.position
+
+    def _move_start(self, base_offset: Offset, *, is_kept: bool) -> None:
+        first = self._map.first_index_of(base_offset) or LogIndex(self.last_index + 1)
+        index = LogIndex(first - 1 - self._map.controls_at(base_offset))
+        term, membership = self.term_at(index), self._membership_at(index)
+        self._map.drop_before(base_offset)
+        self._active = None
+        start = LogStart(index, term, base_offset, membership, is_kept)
+        self._journal.move_start(self.group, start)
+        self._control_index = max(self._control_index, index)
+
+    @property
+    def folded_offset(self) -> Offset:
+        """What lies before it is no entry any more."""
+        return self._facts.start.offset
 
     def _membership_at(self, index: LogIndex) -> Membership:
         membership = self._facts.start.membership
@@ -376,24 +425,12 @@ class EntryLog:
         A batch that is not as it was written raises CorruptMessage, with its file and position.
         """
         blobs: list[Blob] = []
-        batches: list[Entry] = []
-        for entry in entries:
-            payload = entry.payload
+        for run in runs_of(entries):
+            payload = run[0].payload
             if type(payload) is BatchRef:
-                if batches and not follows(batches, payload):
-                    blobs += self._read(batches)
-                    batches = []
-                batches.append(entry)
-                continue
-            if batches:
-                blobs += self._read(batches)
-                batches = []
-            if type(payload) is BatchPayload:
-                blobs.append(payload.data)
+                blobs += self._read(run)
             else:
-                blobs.append(None)
-        if batches:
-            blobs += self._read(batches)
+                blobs.append(payload.data if type(payload) is BatchPayload else None)
         return blobs
 
     def verify(self, index: LogIndex, size_bytes_max: int) -> Verified:
@@ -457,9 +494,3 @@ class EntryLog:
         index = entry.index
         if not self.first_index <= index <= self.last_index or self.term_at(index) != entry.term:
             raise OffsetOutOfRange(f"entry {index} at {ref.base_offset} is no longer in the log")
-
-
-def owner_data(snapshot: Snapshot) -> bytes:
-    """What the owner added to a snapshot."""
-    check(isinstance(snapshot.state, bytes), "a snapshot's state is bytes")
-    return _decode_state(snapshot.state).owner  # type: ignore[arg-type]

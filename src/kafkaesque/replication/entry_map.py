@@ -23,6 +23,7 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.raft.types import LogIndex, Term
 from kafkaesque.replication.entry_index import (
     BLOCK_ENTRIES,
+    POSITION_MASK,
     EntriesDamaged,
     EntryIndex,
     Run,
@@ -153,6 +154,13 @@ class EntryMap:
         segment = self._segment_with(offset)
         number = self._mended(segment, lambda s: s.find(self._log.files, offset))
         return self._skip(segment.first_index, number)
+
+    def position_at(self, offset: Offset) -> tuple[Offset, int]:
+        """Of the batch that has `offset`: where its segment begins, and where it stands in that."""
+        segment = self._segment_with(offset)
+        number = self._mended(segment, lambda s: s.find(self._log.files, offset))
+        run = self._mended(segment, lambda s: s.run_from(self._log.files, number))
+        return segment.base_offset, run.packed[0] & POSITION_MASK
 
     def first_index_of(self, base_offset: Offset) -> LogIndex | None:
         """Of the first batch of the segment; None if it has none."""

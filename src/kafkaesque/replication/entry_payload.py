@@ -6,11 +6,11 @@ Pure values and comparisons; `entry_log` reads and writes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafkaesque.model.ids import Offset
-from kafkaesque.raft.types import SMALL_ENTRY_BYTES, Entry, Term
+from kafkaesque.raft.types import SMALL_ENTRY_BYTES, Entry, LogIndex, Term
 from kafkaesque.records.batch import (
     CHECKSUMMED_POSITION,
     LENGTH_OVERHEAD_BYTES,
@@ -44,9 +44,34 @@ class BatchRef(NamedTuple):
     position: int
 
 
-def follows(batches: Sequence[Entry], ref: BatchRef) -> bool:
-    first: BatchRef = batches[0].payload  # type: ignore[assignment]
-    last: BatchRef = batches[-1].payload  # type: ignore[assignment]
+class Verified(NamedTuple):
+    """What a step of a scrub found."""
+
+    next_index: LogIndex
+    """Where to go on; behind the last entry when all are done."""
+    size_bytes: int
+    damaged: list[Entry]
+
+
+def runs_of(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Stored batches that stand one behind the other, to be read together; all else one by one."""
+    run: list[Entry] = []
+    for entry in entries:
+        payload = entry.payload
+        if run and not (type(payload) is BatchRef and _follows(run, payload)):
+            yield run
+            run = []
+        if type(payload) is BatchRef:
+            run.append(entry)
+        else:
+            yield [entry]
+    if run:
+        yield run
+
+
+def _follows(run: Sequence[Entry], ref: BatchRef) -> bool:
+    first: BatchRef = run[0].payload  # type: ignore[assignment]
+    last: BatchRef = run[-1].payload  # type: ignore[assignment]
     end = last.position + last.size_bytes
     return (
         ref.segment_base_offset == last.segment_base_offset

@@ -28,9 +28,10 @@ def recover(group: GroupId, log: Log, journal: RaftJournal, entries: EntryMap) -
     if facts is None:
         raise CorruptMessage(f"group {group} is not in the journal")
     if facts.is_resetting:
-        _log.warning("%s: finishing to empty it", log.directory)
-        entries.clear()
-        log.reset_to(facts.start.offset)
+        _log.warning("%s: finishing to replace it", log.directory)
+        if not facts.start.is_kept:
+            entries.clear()
+            log.reset_to(facts.start.offset)
         journal.reset_done(group)
     _Recovery(group, log, journal, facts, entries).run()
     entries.delete_orphans()
@@ -70,7 +71,7 @@ class _Recovery:
             self._entries.load_all()
             if not self._entries.is_consistent():
                 raise CorruptMessage(f"{self._log.directory} lacks batches that the journal counts")
-        if self._log.log_start_offset < start:
+        if self._log.log_start_offset < start and not self._facts.start.is_kept:
             self._log.delete_before(start)
 
     def _has_batches(self) -> bool:
@@ -82,10 +83,22 @@ class _Recovery:
             return True
         if self._durable_offset > start:
             raise CorruptMessage(f"{log.directory} has lost its batches from offset {start} on")
-        if has_batches or len(segments) != 1 or log.log_end_offset != start:
+        if self._facts.start.is_kept:
+            self._end_at_folded(start)
+        elif has_batches or len(segments) != 1 or log.log_end_offset != start:
             self._entries.clear()
             log.reset_to(start)
         return False
+
+    def _end_at_folded(self, start: Offset) -> None:
+        """All that is left of the log are batches that are no entries: they stay."""
+        log = self._log
+        log.truncate_to(start)
+        if log.log_end_offset < start:
+            raise CorruptMessage(f"{log.directory} has lost batches before offset {start}")
+        self._entries.clear()
+        if log.active_base_offset != start:
+            log.roll()
 
     def _cut_foreign_terms(self) -> None:
         """Cut batches of a term whose first entry is not in the journal at that place."""

@@ -32,6 +32,7 @@ class Flusher:
     __slots__ = (
         "_asked",
         "_executor",
+        "_is_closed",
         "_loop",
         "_retirement",
         "_rounds",
@@ -47,13 +48,15 @@ class Flusher:
         self.journal = journal
         self._asked: dict[Syncable, None] = {}
         self._rounds: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self._retirement: asyncio.Task[None] | None = None
         self.logs_lost: Callable[[Sequence[LogLost]], None] = _report_nobody
-        """Told of logs that could not be synced though no round had them."""
         self.syncs_total = 0
 
     def ask(self, log: Syncable) -> None:
-        """Sync `log` soon; it is told by `synced` or `sync_failed`."""
+        """Sync `log` soon; it is told by `synced` or `sync_failed`, unless this is closed by now."""
+        if self._is_closed:
+            return
         self._asked[log] = None
         if not self._rounds:
             self._start_round()
@@ -67,6 +70,9 @@ class Flusher:
     def _round_ended(self, task: asyncio.Task[None]) -> None:
         self._rounds.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, RuntimeError) and "cannot schedule new futures" in str(error):
+                # A broker in a thread of a process that ends: nothing is synced or acknowledged.
+                return
             raise error
         if self._asked:
             self._start_round()
@@ -126,6 +132,7 @@ class Flusher:
     async def close(self) -> None:
         """Finish what was asked for, then stop the threads."""
         await self.settled()
+        self._is_closed = True
         if self.journal is not None:
             self.journal.stop_retiring()
         if self._retirement is not None:

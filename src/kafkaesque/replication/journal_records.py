@@ -49,6 +49,8 @@ class LogStart(msgspec.Struct, frozen=True, array_like=True):
     offset: Offset
     """Of the first batch behind `index`, which begins a segment."""
     membership: Membership
+    is_kept: bool = False
+    """What lies before `offset` is still there, though no entry any more: a cleaner rewrites it."""
 
 
 class ControlEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -280,7 +282,7 @@ def _shared(membership: Membership) -> Membership:
 
 
 def _shared_start(start: LogStart) -> LogStart:
-    return LogStart(start.index, start.term, start.offset, _shared(start.membership))
+    return structs.replace(start, membership=_shared(start.membership))
 
 
 def _shared_control(entry: ControlEntry) -> ControlEntry:

@@ -15,10 +15,11 @@ from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import StorageFailed, check
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, Offset, node_of
 from kafkaesque.raft.config import RaftConfig
-from kafkaesque.raft.messages import Message, PreVote
+from kafkaesque.raft.messages import InstallSnapshot, Message, PreVote
 from kafkaesque.raft.types import Role
+from kafkaesque.replication.entry_payload import Blob
 from kafkaesque.replication.raft_journal import RaftJournal
-from kafkaesque.replication.replica import Blob, Replica
+from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.sync_journal import LogLost, SyncJournal
 from kafkaesque.replication.sync_rounds import Syncable
 from kafkaesque.storage.log import Log
@@ -52,11 +53,22 @@ class Outbox(Protocol):
 
 
 class Syncer(Protocol):
+    logs_lost: Callable[[Sequence[LogLost]], None]
+    """Told of logs that could not be synced though nobody had asked for that."""
+
     @property
     def journal(self) -> SyncJournal | None:
         """Where many logs are synced at once; None if each syncs its own file."""
 
     def ask(self, log: Syncable) -> None: ...
+
+
+class Prefixes(Protocol):
+    """See `prefix_copies`."""
+
+    def fetch(self, replica: Replica, message: InstallSnapshot) -> None: ...
+
+    def serve(self, body: bytes) -> bytes: ...
 
 
 class ReplicaSet:
@@ -79,10 +91,13 @@ class ReplicaSet:
         "journal",
         "member",
         "outbox",
+        "prefixes",
     )
 
     outbox: Outbox
     """Set before the first group is added."""
+    prefixes: Prefixes
+    """Likewise, where logs are cleaned: elsewhere nobody is sent one that was."""
 
     def __init__(
         self,
@@ -96,6 +111,7 @@ class ReplicaSet:
         self.member = member
         self.journal = journal
         self._syncer = syncer
+        syncer.logs_lost = self.logs_lost
         self._clock = clock
         self._call_soon = call_soon
         self._fail = fail
@@ -137,6 +153,12 @@ class ReplicaSet:
         """A log that was just opened may be synced with others, and what it loses is noted."""
         if self.batch_journal is not None:
             self.batch_journal.attach(group, log)
+
+    def close_journals(self, *, clean: bool) -> None:
+        """When all logs are closed: `clean` says that each of them is whole in its own files."""
+        self.journal.close(clean=clean)
+        if self.batch_journal is not None:
+            self.batch_journal.close(clean=clean)
 
     def logs_lost(self, lost: Iterable[LogLost]) -> None:
         """Their own files could not be synced."""
@@ -265,6 +287,9 @@ class ReplicaSet:
     def damaged(self, replica: Replica) -> None:
         self._damaged[replica] = None
 
+    def fetch_prefix(self, replica: Replica, message: InstallSnapshot) -> None:
+        self.prefixes.fetch(replica, message)
+
     def take_damaged(self) -> list[Replica]:
         """Those in which somebody has met damage since the last call."""
         damaged, self._damaged = self._damaged, {}
@@ -275,6 +300,9 @@ class ReplicaSet:
 
     def now_ms(self) -> int:
         return self._clock.wall_ms()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
 
     def journal_synced(self) -> None:
         waiting, self._waiting = self._waiting, {}

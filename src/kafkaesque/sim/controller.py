@@ -125,8 +125,7 @@ class SimulatedController:
         records = [Record(Offset(0), now_ms, None, value) for value in values]
         batch = encode_batch(records)
         offset, epoch = self.replica.next_offset, LeaderEpoch(self.replica.standing.term)
-        stamp(batch, 0, offset, epoch)
-        header = read_header(batch)
+        header = stamp(batch, read_header(batch), offset, epoch)
         self.replica.append(memoryview(batch), header, now_ms)
         return header
 

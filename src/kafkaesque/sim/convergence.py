@@ -36,6 +36,10 @@ class Convergence:
         for producer in world.producers:
             if not producer.is_finishing or producer.outstanding_count:
                 return f"a producer of group {producer.group} waits"
+        for transactor in world.transactors:
+            transactor.is_finishing = True
+            if not transactor.is_finished:
+                return "a transactional producer waits"
         if not world.operator.is_content():
             return "the members are not as wished"
         for group in world.groups:
@@ -100,6 +104,20 @@ class Convergence:
                 require(expected == end, "logs are equal", f"{view} lacks {expected}..{end}")
             self._check_bytes(group)
             self._check_producers(group)
+        self._check_transactions()
+
+    def _check_transactions(self) -> None:
+        world = self._world
+        transactions = world.observer.transactions
+        if transactions is None:
+            return
+        led = {
+            group: (node.views[group], partition)
+            for node in world.nodes
+            for group, partition in node.partitions.items()
+            if partition.leads
+        }
+        transactions.check_told(led)
 
     def _check_bytes(self, group: GroupId) -> None:
         logs = [node.views[group].entries.log for node in self._world.nodes]

@@ -13,10 +13,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkaesque.sim.inode import Inode
 from kafkaesque.storage.open_files import FileStat, SystemCalls
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _FIRST_FD: Final = 1000
 
@@ -189,7 +192,7 @@ class SimulatedDisk(SystemCalls):
         self._check_power()
         return bytes(self._open[fd].data[position : position + size_bytes])
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+    def pwrite(self, fd: int, data: ReadableBuffer, position: int) -> int:
         inode = self._open[fd]
         copy = bytes(data)
         if self._changes():

@@ -1,4 +1,4 @@
-"""Where a simulated node keeps its files."""
+"""Where a simulated node keeps its files, and what its partitions are called."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Final
 from kafkaesque.model.ids import GroupId
 
 JOURNAL_PATH: Final = "/data/raft"
+TOPIC: Final = "topic"
+"""Every partition is one of it, numbered by its group."""
 
 
 def log_path(group: GroupId) -> str:

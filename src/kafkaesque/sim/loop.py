@@ -1,6 +1,7 @@
-"""As much of an event loop as partitions use: futures, tasks and threads, on simulated time.
+"""As much of an event loop as partitions and coordinators use, on simulated time.
 
-Enough for code that awaits futures of this loop and `asyncio.to_thread`; no sockets, no timers.
+Futures, tasks, timers and threads: enough for code that awaits futures of this loop, `asyncio.sleep`,
+`wait`, `shield` and `to_thread`; no sockets.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol
 
+from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import KafkaError
-from kafkaesque.sim.schedule import Action
+from kafkaesque.sim.schedule import SECOND_US, Action
 
 
 class Process(Protocol):
     """The process that the loop belongs to."""
+
+    @property
+    def clock(self) -> Clock: ...
 
     def later(self, delay_us: int, action: Action) -> None: ...
 
@@ -25,8 +30,13 @@ class Process(Protocol):
 class SimulatedFuture:
     """Looks like an asyncio.Future to whoever waits or answers; callbacks run at once."""
 
-    def __init__(self) -> None:
+    _asyncio_future_blocking = False
+    """By this asyncio knows a future."""
+
+    def __init__(self, loop: SimulatedLoop | None = None) -> None:
+        self._loop = loop
         self._is_done = False
+        self._is_cancelled = False
         self._result: object = None
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[SimulatedFuture], None]] = []
@@ -35,7 +45,10 @@ class SimulatedFuture:
         return self._is_done
 
     def cancelled(self) -> bool:
-        return False
+        return self._is_cancelled
+
+    def get_loop(self) -> SimulatedLoop | None:
+        return self._loop
 
     def set_result(self, result: object) -> None:
         self._settle(result, None)
@@ -57,6 +70,10 @@ class SimulatedFuture:
         else:
             self._callbacks.append(callback)
 
+    def remove_done_callback(self, callback: Callable[[SimulatedFuture], None]) -> None:
+        if callback in self._callbacks:
+            self._callbacks.remove(callback)
+
     def _settle(self, result: object, error: BaseException | None) -> None:
         self._is_done, self._result, self._error = True, result, error
         callbacks, self._callbacks = self._callbacks, []
@@ -69,6 +86,34 @@ class SimulatedFuture:
         return self.result()
 
 
+class SimulatedTask(SimulatedFuture):
+    """The outcome of a coroutine, which ends when it is cancelled."""
+
+    def __init__(self, loop: SimulatedLoop, work: Coroutine[Any, Any, Any]) -> None:
+        super().__init__(loop)
+        self.work = work
+
+    def cancel(self) -> bool:
+        if self._is_done:
+            return False
+        self._is_cancelled = True
+        self.work.close()
+        self._settle(None, asyncio.CancelledError())
+        return True
+
+
+class Timer:
+    """A handle, as call_at gives it."""
+
+    __slots__ = ("is_cancelled",)
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
 class SimulatedLoop:
     """The loop of one process."""
 
@@ -76,13 +121,31 @@ class SimulatedLoop:
         self._process = process
 
     def create_future(self) -> SimulatedFuture:
-        return SimulatedFuture()
+        return SimulatedFuture(self)
 
-    def create_task(self, work: Coroutine[Any, Any, Any]) -> SimulatedFuture:
+    def create_task(self, work: Coroutine[Any, Any, Any]) -> SimulatedTask:
         """Begins at once. An expected failure that nobody looks at is nobody's concern."""
-        outcome = SimulatedFuture()
+        outcome = SimulatedTask(self, work)
         self._step(work, outcome)
         return outcome
+
+    def time(self) -> float:
+        return self._process.clock.monotonic()
+
+    def call_at(self, when: float, action: Callable[..., object], *args: Any) -> Timer:
+        return self.call_later(when - self.time(), action, *args)
+
+    def call_later(self, delay: float, action: Callable[..., object], *args: Any) -> Timer:
+        timer = Timer()
+
+        def ring() -> None:
+            if not timer.is_cancelled:
+                action(*args)
+
+        # At least a little later: the clock of the process may go slower than true time, and a timer
+        # that is early is set again.
+        self._process.later(1 + max(0, int(delay * SECOND_US)), ring)
+        return timer
 
     def run_in_executor(
         self, executor: object, function: Callable[..., Any], *args: Any
@@ -101,7 +164,9 @@ class SimulatedLoop:
         self._process.later(self._process.sync_latency_us(), perform)
         return outcome
 
-    def _step(self, work: Coroutine[Any, Any, Any], outcome: SimulatedFuture) -> None:
+    def _step(self, work: Coroutine[Any, Any, Any], outcome: SimulatedTask) -> None:
+        if outcome.done():
+            return
         before = events._get_running_loop()
         events._set_running_loop(self)  # type: ignore[arg-type]
         try:

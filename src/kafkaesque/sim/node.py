@@ -5,14 +5,14 @@ No rules here: what arrives is passed on, what the product wants sent is handed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, member_id
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.raft.messages import Message
-from kafkaesque.replication.replica import Blob
+from kafkaesque.replication.entry_payload import Blob
 from kafkaesque.replication.replica_set import ReplicaSet
 from kafkaesque.sim.chance import chance
 from kafkaesque.sim.clocks import NodeClock
@@ -172,6 +172,16 @@ class SimulatedNode:
 
         return bound
 
+    def mailbox(self) -> Callable[[int, Action], None]:
+        """`later`, for the answers to what is asked in this life: the next one did not ask."""
+        life = self.life
+
+        def later(delay_us: int, action: Action) -> None:
+            if life == self.life:
+                self.later(delay_us, action)
+
+        return later
+
     def later(self, delay_us: int, action: Action) -> None:
         """In this life or not at all."""
         bound = self._bound(action)
@@ -220,13 +230,14 @@ class SimulatedNode:
         answer = SimulatedFuture()
         target = self.neighbours[node]
         delay_us = self.sync_latency_us()
+        later = self.mailbox()
         if not self.setting.network.is_up(self.node_id, node) or not target.can_talk:
-            self.later(delay_us, lambda: answer.set_result(b""))
+            later(delay_us, lambda: answer.set_result(b""))
             return answer
 
         def serve() -> None:
             found = b"" if target.process is None else target.process.scrubber.serve(body)
-            self.later(delay_us, lambda: answer.set_result(found))
+            later(delay_us, lambda: answer.set_result(found))
 
         target.later(delay_us, serve)
         return answer

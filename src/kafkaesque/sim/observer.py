@@ -47,6 +47,11 @@ from kafkaesque.sim.checkers.logs import (
     OneChangeAtATime,
     SnapshotAtLogStart,
 )
+from kafkaesque.sim.checkers.transactions import (
+    Decisions,
+    FencingIsFinal,
+    TransactionsAreAtomic,
+)
 from kafkaesque.sim.disk import SimulatedDisk
 from kafkaesque.sim.truth import (
     Committed,
@@ -64,7 +69,7 @@ from kafkaesque.storage.log import Log
 class Observer:
     """All that is known from above."""
 
-    def __init__(self, groups: list[GroupId]) -> None:
+    def __init__(self, groups: list[GroupId], coordinator: GroupId | None = None) -> None:
         self.groups = {group: GroupTruth(group) for group in groups}
         self.replicas: dict[tuple[MemberId, int], ReplicaTruth] = {}
         self.reads = ReadersSeeCommitted()
@@ -95,6 +100,11 @@ class Observer:
             self.stale_reads,
             self.tables,
         ]
+        self.transactions: TransactionsAreAtomic | None = None
+        if coordinator is not None:
+            decisions = Decisions(coordinator)
+            self.transactions = TransactionsAreAtomic(decisions)
+            self.checkers += [FencingIsFinal(decisions), self.transactions]
         self._step_checks = _overriding(self.checkers, "steps")
         self._send_checks = _overriding(self.checkers, "sends")
 

@@ -36,10 +36,16 @@ class Operator:
     """All nodes are wished for in every group, but for those in `_unwished`."""
 
     def __init__(
-        self, nodes: Sequence[SimulatedNode], groups: Sequence[GroupId], schedule: Schedule
+        self,
+        nodes: Sequence[SimulatedNode],
+        groups: Sequence[GroupId],
+        coordinator: GroupId | None,
+        schedule: Schedule,
     ) -> None:
         self._nodes = nodes
         self._groups = groups
+        self._partitions = [group for group in groups[1:] if group != coordinator]
+        """Those whose oldest records may go: the coordinator's topic is compacted, not cut."""
         self._schedule = schedule
         self._unwished: dict[GroupId, NodeId] = {}
 
@@ -122,7 +128,7 @@ class Operator:
 
     def retain(self, random: Random) -> None:
         """One node drops the oldest committed records of one log, or all do (DeleteRecords)."""
-        node, group = random.choice(self._nodes), random.choice(self._groups[1:])
+        node, group = random.choice(self._nodes), random.choice(self._partitions)
         partition = node.partitions.get(group)
         if partition is None:
             return

@@ -10,7 +10,7 @@ from kafkaesque.model.errors import KafkaError
 from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.partitions.partition import Appended, Partition
 from kafkaesque.raft.types import NO_TERM
-from kafkaesque.records.batch import read_header
+from kafkaesque.records.batch import read_header, stamp
 from kafkaesque.sim.truth import EntryFact, batch_fact
 
 
@@ -42,7 +42,7 @@ def produce(partition: Partition, batch: bytes, reply: Reply) -> None:
     except KafkaError as error:
         reply(Answer(Verdict.REFUSED, None, repr(error)))
         return
-    header = read_header(batch).stamped(appended.base_offset, LeaderEpoch(0))
+    header = stamp(bytearray(batch), read_header(batch), appended.base_offset, LeaderEpoch(0))
     done = Answer(Verdict.COMMITTED, batch_fact(header, NO_TERM))
     if committed is None:
         reply(done)

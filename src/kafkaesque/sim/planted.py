@@ -1,7 +1,7 @@
 """Known bugs, planted one at a time: each takes one rule away, as someone might who found it
 needless. That each is found, and how soon, says what the simulation is worth.
 
-The bugs themselves are in `planted_raft` and `planted_storage`.
+The bugs themselves are in `planted_raft`, `planted_storage` and `planted_transactions`.
 """
 
 from __future__ import annotations

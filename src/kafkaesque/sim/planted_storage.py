@@ -10,7 +10,6 @@ from kafkaesque.model.errors import NotLeaderOrFollower, StorageFailed
 from kafkaesque.model.ids import GroupId, LeaderEpoch, Offset
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.producers import ProducerTable, WrittenBatch
-from kafkaesque.raft.ready import Ready
 from kafkaesque.raft.types import LogIndex, Restart
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.replication import raft_journal
@@ -81,7 +80,7 @@ def batches_carry_the_epoch_of_before(patches: Patches) -> None:
 
 
 def clients_hear_of_what_is_not_committed(patches: Patches) -> None:
-    def rash(self: Replica, ready: Ready) -> None:
+    def rash(self: Replica, _: LogIndex) -> None:
         index = self.entries.last_index
         if index > self._committed_index:
             self._committed_index = index

@@ -43,13 +43,14 @@ from kafkaesque.replication.sync_journal_recovery import recover_sync_journal
 from kafkaesque.sim.clocks import NodeClock
 from kafkaesque.sim.controller import SimulatedController
 from kafkaesque.sim.disk import SimulatedDisk
-from kafkaesque.sim.layout import JOURNAL_PATH, log_path
+from kafkaesque.sim.layout import JOURNAL_PATH, TOPIC, log_path
 from kafkaesque.sim.loop import SimulatedFuture, SimulatedLoop, as_event_loop
 from kafkaesque.sim.network import Network
 from kafkaesque.sim.observer import LogWitness, Observer
 from kafkaesque.sim.schedule import MILLISECOND_US, SECOND_US, Action, Schedule
 from kafkaesque.sim.syncer import SimulatedSyncer
 from kafkaesque.sim.trace import Trace
+from kafkaesque.sim.transaction_side import Calls, TransactionSide
 from kafkaesque.sim.truth import Violation
 from kafkaesque.sim.view import View, WatchedEntryLog
 from kafkaesque.storage.config import LogConfig
@@ -87,6 +88,10 @@ class Setting:
     """How many logs a round must have to share the sync journal."""
     has_flips: bool
     """Bits flip on some disk, so that damage is no violation."""
+    coordinator: GroupId | None
+    """The partition of transactions, if there are any."""
+    calls: Calls
+    """From node to node, for transactions."""
 
 
 class Body(Outbox, Protocol):
@@ -102,6 +107,8 @@ class Body(Outbox, Protocol):
     def member(self) -> MemberId: ...
 
     def later(self, delay_us: int, action: Action) -> None: ...
+
+    def mailbox(self) -> Callable[[int, Action], None]: ...
 
     def sync_latency_us(self) -> int: ...
 
@@ -138,8 +145,12 @@ class Process:
             node.fail,
         )
         self.replicas.outbox = node
-        syncer.logs_lost = self.replicas.logs_lost
         self.scrubber = Scrubber(self.replicas, self._call)
+        self.transactions: TransactionSide | None = None
+        if node.setting.coordinator is not None:
+            self.transactions = TransactionSide(
+                node, self.partitions, node.setting.coordinator, node.setting.calls
+            )
         is_up = partial(node.setting.network.is_up, node.node_id)
         self._succession = Succession(self.replicas, is_up, self._call_later)
 
@@ -186,16 +197,21 @@ class Process:
             )
         restart = entries.restart()
         committed = max(restart.commit_index, restart.applied_index)
-        standings = _Standings(lambda error: self._lost(group, error))
+        moved = self._coordinator_moved if group == node.setting.coordinator else None
+        standings = _Standings(lambda error: self._lost(group, error), moved)
         loop = as_event_loop(SimulatedLoop(node))
         return Partition(
-            TopicPartition("topic", PartitionIndex(group)),
+            TopicPartition(TOPIC, PartitionIndex(group)),
             TopicId(UUID(int=group)),
             load_producers(entries.log),
             TOPIC_CONFIG,
             entries.end_offset_of(committed),
             Environment(loop, node.clock, self.replicas, standings, True, "basic"),
         )
+
+    def _coordinator_moved(self) -> None:
+        if self.transactions is not None:
+            self._node.later(0, self.transactions.standing_changed)
 
     # Links
 
@@ -265,14 +281,18 @@ class Process:
 
 
 class _Standings(Changes[Partition]):
-    """Tells of a partition that failed, as the node's supervisor is told."""
+    """Tells of a partition that failed, as the node's supervisor is told, and of the coordinator's
+    that is led by somebody else now."""
 
-    __slots__ = ("_lost",)
+    __slots__ = ("_lost", "_moved")
 
-    def __init__(self, lost: Callable[[StorageFailed], None]) -> None:
+    def __init__(self, lost: Callable[[StorageFailed], None], moved: Action | None) -> None:
         super().__init__()
         self._lost = lost
+        self._moved = moved
 
     def add(self, item: Partition) -> None:
         if item.failure is not None:
             self._lost(item.failure)
+        if self._moved is not None:
+            self._moved()

@@ -39,6 +39,8 @@ from kafkaesque.sim.profile import Profile, profile_of
 from kafkaesque.sim.reader import SimulatedReader
 from kafkaesque.sim.schedule import MILLISECOND_US, SECOND_US, Schedule
 from kafkaesque.sim.trace import Trace
+from kafkaesque.sim.transaction_requests import TransactionRequests
+from kafkaesque.sim.transactor import ClientProcess, SimulatedTransactor
 from kafkaesque.sim.truth import Violation
 from kafkaesque.sim.view import View
 from kafkaesque.sim.world import World
@@ -64,14 +66,11 @@ class Simulation:
         self.profile = profile or profile_of(seed)
         self.schedule = Schedule()
         self.trace = Trace(self.schedule, show)
-        count, partitions = self.profile.node_count, self.profile.partition_count
-        ids = [NodeId(number) for number in range(count)]
-        self.groups = [
-            CONTROLLER_GROUP,
-            *(GroupId(FIRST_PARTITION_GROUP + number) for number in range(partitions)),
-        ]
+        ids = [NodeId(number) for number in range(self.profile.node_count)]
+        self.groups, coordinator = _groups_of(self.profile)
         self.network = Network(self.schedule, chance(seed, "network"), ids)
-        self.observer = Observer(self.groups)
+        self.observer = Observer(self.groups, coordinator)
+        self._requests = TransactionRequests(self, chance(seed, "transactions"))
         setting = Setting(
             self.schedule,
             self.trace,
@@ -84,16 +83,11 @@ class Simulation:
             self.profile.uses_codec,
             self.profile.journal_logs_min,
             "flip_bit" in self.profile.weights,
+            coordinator,
+            self._requests.between,
         )
-        drift = chance(seed, "clocks")
-        most = self.profile.clock_drift_ppm_max
-        self.nodes = [
-            SimulatedNode(node, setting, NodeClock(self.schedule, drift.randint(-most, most)), seed)
-            for node in ids
-        ]
-        for node in self.nodes:
-            node.neighbours = self.nodes
-        self.operator = Operator(self.nodes, self.groups, self.schedule)
+        self.nodes = self._make_nodes(ids, setting)
+        self.operator = Operator(self.nodes, self.groups, coordinator, self.schedule)
         self.producers = self._make_producers()
         self._world = World(
             seed,
@@ -106,17 +100,49 @@ class Simulation:
             self.nodes,
             self.operator,
             self.producers,
+            self._make_transactors(coordinator),
         )
         self._faults = Faults(self._world)
         self.admin = SimulatedAdmin(self, self.schedule, chance(seed, "admin"))
         self.readers = [
             SimulatedReader(group, self, self.schedule, chance(seed, f"reader {group}"))
-            for group in self.groups[1:]
+            for group in self.partitions
+        ]
+
+    def _make_nodes(self, ids: list[NodeId], setting: Setting) -> list[SimulatedNode]:
+        drift, most = chance(self.seed, "clocks"), self.profile.clock_drift_ppm_max
+        nodes = [
+            SimulatedNode(
+                node, setting, NodeClock(self.schedule, drift.randint(-most, most)), self.seed
+            )
+            for node in ids
+        ]
+        for node in nodes:
+            node.neighbours = nodes
+        return nodes
+
+    @property
+    def partitions(self) -> list[GroupId]:
+        """Those of clients: neither the controller's group nor the coordinator's."""
+        return self.groups[1 : 1 + self.profile.partition_count]
+
+    def _make_transactors(self, coordinator: GroupId | None) -> list[SimulatedTransactor]:
+        if coordinator is None:
+            return []
+        return [
+            SimulatedTransactor(
+                f"tx-{number}",
+                coordinator,
+                self.partitions,
+                self._requests,
+                chance(self.seed, f"transactor {number}"),
+            )
+            for number in range(self.profile.transactors)
         ]
 
     def _make_producers(self) -> list[SimulatedProducer]:
         producers: list[SimulatedProducer] = []
-        for group in self.groups[1:]:
+        for group in self.partitions:
             for _ in range(self.profile.producers_per_partition):
                 number = len(producers)
                 random = chance(self.seed, f"producer {number}")
@@ -147,6 +173,8 @@ class Simulation:
             node.start()
         for producer in self.producers:
             producer.start(self.profile.produce_interval_us)
+        for transactor in self._world.transactors:
+            transactor.start(ClientProcess(self.schedule, NodeClock(self.schedule, 0)))
         for reader in self.readers:
             reader.start(READ_INTERVAL_US)
         self.admin.start(ADMIN_INTERVAL_US)
@@ -222,7 +250,10 @@ class Simulation:
         start = max(offset, partition.log_start_offset)
         if start <= high_watermark:
             self._check_read(view, partition, start)
-        if self.network.weather.is_ordered:
+        is_ordered = self.network.weather.is_ordered
+        if self.observer.transactions is not None:
+            self.observer.transactions.read(view, partition, start, is_ordered=is_ordered)
+        if is_ordered:
             self.observer.stale_reads.read_to(view, floor, high_watermark)
         seen.append(high_watermark)
 
@@ -244,6 +275,13 @@ class Simulation:
         """Clients ask around; now and then they are told something old."""
         leader = self.operator.leader(group) if random.random() < 0.8 else None
         return leader[0].node_id if leader is not None else random.choice(self.nodes).node_id
+
+
+def _groups_of(profile: Profile) -> tuple[list[GroupId], GroupId | None]:
+    """The controller's, those of the partitions, and last the coordinator's if there is one."""
+    count = profile.partition_count + (profile.transactors > 0)
+    groups = [GroupId(FIRST_PARTITION_GROUP + number) for number in range(count)]
+    return [CONTROLLER_GROUP, *groups], groups[-1] if profile.transactors else None
 
 
 def _raft_config(profile: Profile) -> RaftConfig:

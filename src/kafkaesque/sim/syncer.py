@@ -29,7 +29,7 @@ class SimulatedSyncer:
     )
 
     logs_lost: Callable[[Sequence[LogLost]], None]
-    """Set before the first round."""
+    """Set by the ReplicaSet."""
 
     def __init__(self, later: Later, latency_us: Callable[[], int], journal: SyncJournal) -> None:
         self._later = later

@@ -14,6 +14,7 @@ from kafkaesque.sim.producer import SimulatedProducer
 from kafkaesque.sim.profile import Profile
 from kafkaesque.sim.schedule import Schedule
 from kafkaesque.sim.trace import Trace
+from kafkaesque.sim.transactor import SimulatedTransactor
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +29,4 @@ class World:
     nodes: Sequence[SimulatedNode]
     operator: Operator
     producers: Sequence[SimulatedProducer]
+    transactors: Sequence[SimulatedTransactor]

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkaesque.model.errors import InvalidConfig
-from kafkaesque.model.setting import (
-    Setting,
-    SettingType,
-    attributes_of,
-    setting,
-    settings_of,
-)
+from kafkaesque.model.setting import Setting, SettingType, setting, settings_of, typed_settings
 
 INT, DOUBLE, BOOLEAN, STRING = (
     SettingType.INT,
@@ -97,18 +90,16 @@ class SourceConfig:
         "from the compliance stream.",
         ours=True,
     )  # fmt: skip
+    x_search: bool = setting(
+        "x.search", BOOLEAN, True,
+        "Without Enterprise access, fill gaps of up to 7 days by X's recent search.",
+        ours=True,
+    )  # fmt: skip
 
 
 SOURCE_SETTINGS: Mapping[str, Setting] = settings_of(SourceConfig)
-_ATTRIBUTES = attributes_of(SourceConfig)
 
 
 def source_config(values: Mapping[str, str]) -> SourceConfig:
     """InvalidConfig names the setting that is unknown or wrong."""
-    given = {}
-    for name, text in values.items():
-        declared = SOURCE_SETTINGS.get(name)
-        if declared is None:
-            raise InvalidConfig(f"no setting {name!r}; there are {', '.join(SOURCE_SETTINGS)}")
-        given[_ATTRIBUTES[name]] = declared.parse(text)
-    return SourceConfig(**given)  # type: ignore[arg-type]
+    return typed_settings(SourceConfig, values)

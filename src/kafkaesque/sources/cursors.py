@@ -18,6 +18,8 @@ JETSTREAM_LOOKBACK_MS = 36 * 3_600_000
 """Jetstream keeps this much by default, and clamps older cursors silently."""
 X_BACKFILL_MINUTES_MAX = 5
 X_RECOVERY_MS_MAX = 24 * 3_600_000
+X_SEARCH_MS_MAX = 7 * 24 * 3_600_000 - 60_000
+"""Recent search reaches seven days back and refuses what is a moment older."""
 _MINUTE_MS = 60_000
 
 
@@ -88,6 +90,25 @@ def plan_x(read_ms: TimestampMs | None, now_ms: TimestampMs, rewind_ms: int) -> 
         recover=(_iso(start_ms), _iso(now_ms - _MINUTE_MS)),
         lost_ms=max(0, gap_ms - X_RECOVERY_MS_MAX),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class XSearch:
+    """Ask recent search for everything since `start_time`."""
+
+    start_time: str
+    lost_ms: int = 0
+
+
+def plan_x_search(
+    read_ms: TimestampMs | None, now_ms: TimestampMs, rewind_ms: int
+) -> XSearch | None:
+    """How a gap is filled without Enterprise access; None where there was none."""
+    if read_ms is None:
+        return None
+    gap_ms = max(0, now_ms - read_ms) + rewind_ms
+    start_ms = now_ms - min(gap_ms, X_SEARCH_MS_MAX)
+    return XSearch(_iso(start_ms), max(0, gap_ms - X_SEARCH_MS_MAX))
 
 
 def _iso(at_ms: int) -> str:

@@ -1,4 +1,5 @@
-"""The three networks' connections: URLs, headers, requests. Thin; every rule is in a pure module."""
+"""Connections to Bluesky and Mastodon, and what all drivers share: URLs, headers, requests. Thin;
+every rule is in a pure module. X has `x_drivers.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import msgspec
 from yarl import URL
 
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources import cursors, jetstream, mastodon, x
+from kafkaesque.sources import cursors, jetstream, mastodon
 from kafkaesque.sources.backoff import Trouble
 from kafkaesque.sources.config import SourceConfig
 from kafkaesque.sources.frames import MESSAGE, EventSplitter, Frame, LineSplitter, frame
@@ -101,7 +102,7 @@ class JetstreamStream:
         cursor = cursors.jetstream_cursor(at, rewind_ms)
         if cursor is not None:
             query["cursor"] = str(cursor)
-            _warn_of_loss("bluesky", cursors.jetstream_lost_ms(cursor, _now_ms()))
+            warn_of_loss("bluesky", cursors.jetstream_lost_ms(cursor, now_ms()))
         url = (endpoint.url / "subscribe").with_query(query)
         async with endpoint.websocket(url) as socket:
             async for item in websocket_frames(
@@ -151,7 +152,7 @@ class MastodonStream:
         size_max = endpoint.config.frame_max_bytes
         if endpoint.config.mastodon_transport == "sse":
             async with endpoint.get((base / "hashtag").with_query(tag=self._tags[0])) as response:
-                yield _split(response, EventSplitter(size_max))
+                yield split(response, EventSplitter(size_max))
             return
         async with endpoint.websocket(base) as socket:
             for tag in self._tags:
@@ -191,85 +192,11 @@ class MastodonStream:
             least = largest
 
 
-class XStream:
-    """Posts that match our rules."""
-
-    name = "posts"
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-
-    async def frames(self, progress: Progress | None, rewind_ms: int) -> AsyncIterator[Frame]:
-        endpoint = self._endpoint
-        await self._set_rules()
-        base = (endpoint.url / "2/tweets/search/stream").with_query({"tweet.fields": x.FIELDS})
-        async for item in _x_frames(endpoint, base, progress, rewind_ms):
-            yield item
-
-    async def _set_rules(self) -> None:
-        """The rules under our label become those of our hashtags; nobody else's are touched."""
-        endpoint = self._endpoint
-        url = endpoint.url / "2/tweets/search/stream/rules"
-        async with endpoint.get(url) as response:
-            body = await response.read()
-        try:
-            present = msgspec.json.decode(body, type=x.Rules).data
-        except msgspec.DecodeError as error:
-            raise ConnectionTrouble(Trouble.HTTP, f"not a list of rules: {error}") from None
-        add, remove = x.rule_changes(present, endpoint.tags, endpoint.label)
-        if add:
-            rules = [{"value": rule.value, "tag": rule.tag} for rule in add]
-            await self._post(url, {"add": rules})
-        if remove:
-            await self._post(url, {"delete": {"ids": remove}})
-
-    async def _post(self, url: URL, body: dict[str, object]) -> None:
-        async with self._endpoint.session.post(
-            url, data=msgspec.json.encode(body), headers={"Content-Type": "application/json"}
-        ) as response:
-            await check_status(response, time.time())
-
-
-class XDeletions:
-    """X's compliance stream (Enterprise access): the only one that says what was deleted."""
-
-    name = "compliance"
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-
-    async def frames(self, progress: Progress | None, rewind_ms: int) -> AsyncIterator[Frame]:
-        url = (self._endpoint.url / "2/tweets/compliance/stream").with_query(partition="1")
-        async for item in _x_frames(self._endpoint, url, progress, rewind_ms):
-            yield item
-
-
-async def _x_frames(
-    endpoint: Endpoint, base: URL, progress: Progress | None, rewind_ms: int
-) -> AsyncIterator[Frame]:
-    config = endpoint.config
-    read_ms = progress.read_ms if progress is not None and progress.read_ms else None
-    plan = cursors.XPlan()
-    if config.x_enterprise:
-        plan = cursors.plan_x(read_ms, _now_ms(), rewind_ms)
-        _warn_of_loss("x", plan.lost_ms)
-    urls = []
-    if plan.recover is not None:
-        start, end = plan.recover
-        urls.append(base.update_query(start_time=start, end_time=end))
-    minutes = plan.backfill_minutes
-    urls.append(base.update_query(backfill_minutes=str(minutes)) if minutes else base)
-    for url in urls:
-        async with endpoint.get(url) as response:
-            async for item in _split(response, LineSplitter(config.frame_max_bytes)):
-                yield item
-
-
-def _now_ms() -> TimestampMs:
+def now_ms() -> TimestampMs:
     return TimestampMs(time.time_ns() // 1_000_000)
 
 
-def _warn_of_loss(network: str, lost_ms: int) -> None:
+def warn_of_loss(network: str, lost_ms: int) -> None:
     if lost_ms:
         logger.warning(
             "%s: the gap is longer than the network keeps; %.1f h are lost",
@@ -278,7 +205,7 @@ def _warn_of_loss(network: str, lost_ms: int) -> None:
         )
 
 
-async def _split(
+async def split(
     response: aiohttp.ClientResponse, splitter: LineSplitter | EventSplitter
 ) -> AsyncIterator[Frame]:
     async for data in response.content.iter_any():

@@ -20,6 +20,9 @@ class Frame:
     event: str
     data: bytes
     size_bytes: int
+    is_settled: bool = True
+    """False while a gap is being filled: what comes then must not count as read up to now, or a
+    connection that is cut in the middle of it would leave the rest of the gap behind."""
 
 
 def frame(event: str, data: bytes) -> Frame:

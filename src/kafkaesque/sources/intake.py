@@ -104,7 +104,8 @@ class Intake:
         if progress is None:
             progress = self.progress[stream] = Progress()
             self.origins[stream] = Progress(read_ms=read_ms)
-        progress.read_ms = read_ms
+        if frame.is_settled:
+            progress.read_ms = read_ms
         if frame.event == KEEPALIVE:
             return
         self.counts.frames += 1

@@ -6,15 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.sources import jetstream, mastodon, x
-from kafkaesque.sources.drivers import (
-    Endpoint,
-    JetstreamStream,
-    MastodonStream,
-    XDeletions,
-    XStream,
-)
+from kafkaesque.sources.drivers import Endpoint, JetstreamStream, MastodonStream
 from kafkaesque.sources.parsing import Parser
 from kafkaesque.sources.streams import Stream
+from kafkaesque.sources.x_drivers import XDeletions, XStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +77,7 @@ NETWORKS: Mapping[str, Network] = {
             live_url="https://api.x.com",
             token_variable="KAFKAESQUE_X_TOKEN",  # noqa: S106 - the name of a variable
             needs_tags=True,
-            resume="backfill of 5 min, recovery of 24 h (Enterprise access)",
+            resume="recent search of 7 days; backfill and recovery with Enterprise access",
             deletes="compliance stream (Enterprise access)",
             parser=x.parse,
             streams=_x,

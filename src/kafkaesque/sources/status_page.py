@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
-import msgspec
-from aiohttp import web
-
+from kafkaesque.edge.http_site import StatusSite
 from kafkaesque.sources.pump import Pump
 
 _PREFIX = "kafkaesque_source_"
 
 
-class StatusPage:
-    """Serves one pump's counts until `stop`."""
+class StatusPage(StatusSite):
+    """One pump's counts."""
 
     def __init__(self, pump: Pump, network: str) -> None:
+        super().__init__()
         self._pump = pump
         self._network = network
-        application = web.Application()
-        application.add_routes(
-            [
-                web.get("/metrics", self._metrics),
-                web.get("/status", self._status),
-                web.get("/healthz", self._healthy),
-                web.get("/readyz", self._ready),
-            ]
-        )
-        self._runner = web.AppRunner(
-            application, handle_signals=False, access_log=None, shutdown_timeout=0.5
-        )
 
-    async def start(self, host: str, port: int) -> str:
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        bound_host, bound_port = self._runner.addresses[0][:2]
-        return f"{bound_host}:{bound_port}"
-
-    async def stop(self) -> None:
-        await self._runner.cleanup()
-
-    async def _metrics(self, _request: web.Request) -> web.Response:
+    def metrics(self) -> str:
         lines = []
         state = self._pump.state
         counters = {
@@ -53,16 +33,11 @@ class StatusPage:
             lines.append(f'{_PREFIX}{name}_total{{network="{self._network}"}} {value}')
         lines.append(f"# TYPE {_PREFIX}connected gauge")
         lines.append(f'{_PREFIX}connected{{network="{self._network}"}} {int(state.connected)}')
-        return web.Response(text="\n".join(lines) + "\n")
+        return "\n".join(lines) + "\n"
 
-    async def _status(self, _request: web.Request) -> web.Response:
-        body = {**self._pump.counts.as_dict(), **dataclasses.asdict(self._pump.state)}
-        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+    def status(self) -> Mapping[str, Any]:
+        return {**self._pump.counts.as_dict(), **dataclasses.asdict(self._pump.state)}
 
-    async def _healthy(self, _request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def _ready(self, _request: web.Request) -> web.Response:
-        if self._pump.state.connected:
-            return web.Response(text="ready\n")
-        return web.Response(status=503, text=f"{self._pump.state.error or 'starting'}\n")
+    def not_ready(self) -> str | None:
+        state = self._pump.state
+        return None if state.connected else state.error or "starting"

@@ -1,8 +1,9 @@
 """X's filtered stream and compliance stream: a JSON line to events; the stream's rules. Pure.
 
 Wire: docs.x.com, x-api/posts/filtered-stream and x-api/compliance/streams. The stream has no cursor:
-a gap is filled by asking for the minutes that it lasted (`cursors.plan_x`), so the cursor that is kept
-is only the largest post id seen, for people to read. X sends deletions by its compliance stream alone.
+a gap is filled by asking for the minutes that it lasted (`cursors.plan_x`), or by recent search
+(x-api/posts/search/introduction, `cursors.plan_x_search`), so the cursor that is kept is only the
+largest post id seen, for people to read. X sends deletions by its compliance stream alone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from kafkaesque.sources.parsing import (
 NETWORK = "x"
 RULE_LENGTH_MAX = 1024
 RULES_MAX = 1000
+QUERY_LENGTH_MAX = 512
+"""Of recent search at the lowest access level that has it."""
 FIELDS = "created_at,lang,entities,author_id,referenced_tweets"
 _NO_LANGUAGE = frozenset({"und", "zxx", "qme", "qht", "qct", "qam", "art", "qst"})
 
@@ -94,7 +97,23 @@ class Rules(msgspec.Struct):
     data: list[Rule] = []
 
 
+class _Meta(msgspec.Struct):
+    next_token: str | None = None
+
+
+class _Page(msgspec.Struct):
+    data: list[msgspec.Raw] = []
+    meta: _Meta = msgspec.field(default_factory=_Meta)
+
+
 _lines = msgspec.json.Decoder(_Line)
+_pages = msgspec.json.Decoder(_Page)
+
+
+def page_lines(body: bytes) -> tuple[list[bytes], str | None]:
+    """The posts of a page of recent search as lines of the stream, and the token of the next page."""
+    page = decode(_pages, body)
+    return [b'{"data":%s}' % bytes(post) for post in page.data], page.meta.next_token
 
 
 def parse(frame: Frame, read_ms: TimestampMs) -> Parsed:
@@ -140,12 +159,12 @@ def _post(data: _Data, post_id: str, read_ms: TimestampMs) -> Post:
     )
 
 
-def rule_values(tags: Iterable[str]) -> list[str]:
+def rule_values(tags: Iterable[str], length_max: int = RULE_LENGTH_MAX) -> list[str]:
     """Rules that together match every post with one of `tags`: as few as their length allows."""
     values: list[str] = []
     for tag in tags:
         term = f"#{tag}"
-        if values and len(values[-1]) + len(" OR ") + len(term) <= RULE_LENGTH_MAX:
+        if values and len(values[-1]) + len(" OR ") + len(term) <= length_max:
             values[-1] += f" OR {term}"
         else:
             values.append(term)

@@ -80,14 +80,15 @@ class SegmentChain:
 
     def append(
         self, buffer: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int
-    ) -> None:
-        """Write the batch at the end, in a new segment if it is time. Raises StorageFailed."""
+    ) -> Offset:
+        """Write the batch at the end, in a new segment if it is time. The first offset of the
+        segment that has it. Raises StorageFailed."""
         segment = self.segments[-1]
-        config = self.config
-        if segment.must_roll(header, now_ms, config):
-            segment = self.roll(header.base_offset)
+        files, config = self._files, self.config
         try:
-            segment.append(self._files, buffer, header, now_ms, config.index_interval_bytes)
+            if not segment.append(files, buffer, header, now_ms, config):
+                segment = self.roll(header.base_offset)
+                segment.append(files, buffer, header, now_ms, config)
         except StorageFailed as error:
             self._complain(error)
             raise
@@ -99,6 +100,7 @@ class SegmentChain:
             if segment.size_bytes == header.size_bytes:
                 self.has_new_name = True
                 self.is_saved &= segment.base_offset == 0
+        return segment.base_offset
 
     def _complain(self, error: StorageFailed) -> None:
         """Say so once, not for every producer that tries again on a full disk."""
@@ -210,6 +212,13 @@ class SegmentChain:
         self.unsynced = [segment for segment in self.unsynced if segment not in taken]
         self.is_saved = False
         return taken
+
+    def replace(self, number: int, count: int, cleaned: SegmentFacts) -> None:
+        """A cleaned segment, whose file is in place, stands for `count` segments from `number` on."""
+        taken = self.segments[number : number + count]
+        self.segments[number : number + count] = [Segment(self._directory, cleaned)]
+        self.unsynced = [segment for segment in self.unsynced if segment not in taken]
+        self.is_saved = False
 
     def forget(self) -> None:
         """Give back the descriptors."""

@@ -31,12 +31,22 @@ _CHECKSUM: Final = struct.Struct(">I")
 _MAGIC: Final = b"KQP1"
 
 
+class Cleaned(msgspec.Struct, frozen=True, array_like=True):
+    """How far a cleaner came."""
+
+    offset: Offset = Offset(0)
+    """Each key stands at most once before it."""
+    next_horizon_ms: int = -1
+    """When the first tombstone or marker before it may go; -1 if there is none."""
+
+
 class LogStructure(msgspec.Struct, frozen=True, array_like=True):
     """What changes rarely."""
 
     log_start_offset: Offset = Offset(0)
     epochs: tuple[EpochStart, ...] = ()
     closed: tuple[SegmentFacts, ...] = ()
+    cleaned: Cleaned = Cleaned()
 
 
 class SyncPoint(NamedTuple):

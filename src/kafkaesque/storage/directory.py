@@ -71,6 +71,7 @@ class DataDirectory:
             self._was_clean = self._consume_clean_marker()
             self._meta = self._load_meta()
         except BaseException:
+            # Nobody gets this object, so nobody else would give the lock back; the error goes on.
             self.close()
             raise
 

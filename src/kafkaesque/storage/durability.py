@@ -106,6 +106,16 @@ class Durability:
         """The log begins and ends at `offset`."""
         self.synced_offset = self.file_synced_offset = offset
 
+    def unname(self, structure: LogStructure) -> None:
+        """Save a structure that says nothing of segments which are about to be replaced. Raises
+        OSError.
+
+        The sync point must not speak of one of them either, so it is made durable as it is: in the
+        segment that is written to.
+        """
+        self._files.sync(self._point_file)
+        save_structure(self._directory, structure, self._files.calls)
+
     def forget(self) -> None:
         """Give back the descriptor."""
         self._files.forget(self._point_file)

@@ -1,8 +1,8 @@
-"""The ordered segments of one partition: append, read, find, roll, cut.
+"""The ordered segments of one partition: append, roll, cut, clean; `log_reading` has the reading.
 
 Threads: `append`, `read` and the lookups are quick and belong to the owner's thread. Whatever waits
-for the disk (`sync`, `truncate_to`, `delete_before`, `apply_retention`, `close`) may be called from
-a worker thread at the same time; those exclude one another. Two locks make that safe: `_slow` is
+for the disk (`sync`, `truncate_to`, `delete_before`, `apply_retention`, `replace_segments`, `close`)
+may be called from a worker thread at the same time; those exclude one another. Two locks make that safe: `_slow` is
 held by the slow calls from beginning to end, `_lock` only for moments, and always inside `_slow`.
 
 Offsets: log_start_offset <= synced_offset <= log_end_offset.
@@ -11,24 +11,24 @@ Offsets: log_start_offset <= synced_offset <= log_end_offset.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafkaesque.model.errors import OffsetOutOfRange, StorageFailed, check
-from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
+from kafkaesque.model.errors import StorageFailed, check
+from kafkaesque.model.ids import Offset
 from kafkaesque.records.batch import BatchHeader
-from kafkaesque.storage import snapshots
-from kafkaesque.storage.chain import ReadRange, ReadResult, SegmentChain
-from kafkaesque.storage.checkpoint import LogStructure, SyncPoint
+from kafkaesque.storage import snapshots, swapping
+from kafkaesque.storage.chain import SegmentChain
+from kafkaesque.storage.checkpoint import Cleaned, LogStructure, SyncPoint
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.durability import Durability, SyncWork
-from kafkaesque.storage.epochs import NO_EPOCH_START, EpochStart, LeaderEpochs
-from kafkaesque.storage.lookup import TimestampedOffset, find_first, find_latest
+from kafkaesque.storage.epochs import NO_EPOCH_START, LeaderEpochs
+from kafkaesque.storage.log_reading import LogReading
 from kafkaesque.storage.open_files import OpenFiles
 from kafkaesque.storage.recovery import Recovered, recover
 from kafkaesque.storage.retention import choose_expired
-from kafkaesque.storage.segment import Segment, SegmentFacts
+from kafkaesque.storage.segment import SegmentFacts
 from kafkaesque.storage.unsynced_tail import Share, UnsyncedTail
 
 _NEW_DIRECTORY_LEVELS: Final = 3
@@ -43,23 +43,10 @@ class Deleted(NamedTuple):
     size_bytes: int
 
 
-class Log:
+class Log(LogReading):
     """One partition's batches on disk. Made by `open`."""
 
-    __slots__ = (
-        "_chain",
-        "_directory",
-        "_directory_levels",
-        "_durability",
-        "_epochs",
-        "_files",
-        "_is_saved",
-        "_lock",
-        "_slow",
-        "log_end_offset",
-        "log_start_offset",
-        "tail",
-    )
+    __slots__ = ("_directory_levels", "_is_saved", "_slow", "cleaned", "tail")
 
     def __init__(
         self, directory: str, config: LogConfig, files: OpenFiles, found: Recovered
@@ -77,6 +64,8 @@ class Log:
         self._slow = threading.Lock()
         self.log_start_offset = found.log_start_offset
         self.log_end_offset = found.log_end_offset
+        self.cleaned = found.cleaned
+        """How far a cleaner came; changed by `note_cleaned`."""
         self.tail: UnsyncedTail | None = None
         """Set if a journal may hold what is appended; it hears of every cut before the file does."""
 
@@ -141,34 +130,27 @@ class Log:
             active = self._chain.active
             return any(segment is not active for segment in self._chain.unsynced)
 
-    @property
-    def size_bytes(self) -> int:
-        with self._lock:
-            return sum(segment.size_bytes for segment in self._chain.segments)
-
-    @property
-    def segments(self) -> tuple[SegmentFacts, ...]:
-        """What there is of each segment, the active one last."""
-        with self._lock:
-            return tuple(segment.facts() for segment in self._chain.segments)
-
     def append(
         self, buffer: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int
-    ) -> None:
-        """Write one stamped batch behind the last. StorageFailed leaves the log as it was."""
+    ) -> Offset:
+        """Write one stamped batch behind the last. StorageFailed leaves the log as it was.
+
+        The first offset of the segment that has it: the batch's own if it began one.
+        """
+        base_offset = header.base_offset
         with self._lock:
             if self._durability.failure is not None:
                 self._durability.refuse_if_failed()
-            if header.base_offset < self.log_end_offset or len(buffer) != header.size_bytes:
+            if base_offset < self.log_end_offset or len(buffer) != header.size_bytes:
                 check(False, f"{self._directory} at {self.log_end_offset} cannot take {header}")
-            self._chain.append(buffer, header, now_ms)
+            segment_base_offset = self._chain.append(buffer, header, now_ms)
             if header.leader_epoch > self._epochs.latest:
-                self._epochs.assign(header.leader_epoch, header.base_offset)
+                self._epochs.assign(header.leader_epoch, base_offset)
                 self._is_saved &= self._epochs.is_told_by_latest
-            self.log_end_offset = Offset(header.base_offset + header.last_offset_delta + 1)
+            self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
             if self.tail is not None:
-                base_offset = self._chain.segments[-1].base_offset
-                self.tail.append(buffer, base_offset, self.log_end_offset)
+                self.tail.append(buffer, segment_base_offset, self.log_end_offset)
+        return segment_base_offset
 
     def restore(
         self, buffer: bytes | memoryview, header: BatchHeader, segment_base_offset: Offset
@@ -179,111 +161,6 @@ class Log:
                 self._chain.roll(segment_base_offset)
         modified_ms = self._files.modified_ms(self._chain.active.file)
         self.append(buffer, header, modified_ms)
-
-    def read(
-        self, offset: Offset, max_bytes: int, *, limit_offset: Offset, at_least_one: bool = True
-    ) -> ReadResult:
-        """Batches from the one with `offset` on, of one segment, none from `limit_offset` on.
-
-        With `at_least_one` the first is taken even if it is larger than `max_bytes`. A damaged
-        batch is never handed out: those before it are, and reading at it raises CorruptMessage.
-        """
-        chain = self._chain
-        with self._lock:
-            self._check_range(offset)
-            limit_offset = min(limit_offset, self.log_end_offset)
-            if self._durability.failure is not None:
-                limit_offset = min(limit_offset, self._durability.synced_offset)
-            if offset >= limit_offset:
-                return ReadResult(memoryview(b""), offset)
-            segments = chain.segments[chain.number_of(offset) :]
-        wanted = ReadRange(offset, limit_offset, max_bytes, at_least_one)
-        try:
-            for segment in segments:
-                with self._lock:
-                    position, end = chain.position_of(segment, offset), segment.size_bytes
-                found = chain.read_in(segment, position, end, wanted)
-                if found is not None:
-                    result, position = found
-                    with self._lock:
-                        segment.remember(result.next_offset, position)
-                    return result
-        except OSError as error:
-            self._check_range(offset)
-            raise self._unreadable(error) from error
-        return ReadResult(memoryview(b""), offset)
-
-    def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
-        """The headers of all batches from the one with `offset` on, records not looked at."""
-        chain = self._chain
-        with self._lock:
-            segments = chain.segments[chain.number_of(offset) :]
-        try:
-            for segment in segments:
-                with self._lock:
-                    position = chain.position_of(segment, offset)
-                for _, header in chain.headers(segment, position):
-                    if header.next_offset > offset:
-                        yield header
-        except OSError as error:
-            raise self._unreadable(error) from error
-
-    @property
-    def active_base_offset(self) -> Offset:
-        """First offset of the segment that is written to: that of the last batch if it began it."""
-        return self._chain.segments[-1].base_offset
-
-    def segment(self, base_offset: Offset) -> Segment:
-        """To be read at places that the caller knows of. OffsetOutOfRange if it is gone."""
-        with self._lock:
-            segment = self._chain.segments[self._chain.number_of(base_offset)]
-        if segment.base_offset != base_offset:
-            raise OffsetOutOfRange(f"{self._directory} has no segment {base_offset}")
-        return segment
-
-    def find_by_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
-        """The first record with a timestamp of at least `timestamp`."""
-        with self._lock:
-            start, segments = self.log_start_offset, list(self._chain.segments)
-        try:
-            return find_first(segments, self._files, timestamp, start, self._position_of_time)
-        except OSError as error:
-            raise self._unreadable(error) from error
-
-    def max_timestamp(self) -> TimestampedOffset | None:
-        """The first record that has the largest timestamp; None if no record has one."""
-        with self._lock:
-            start, segments = self.log_start_offset, list(self._chain.segments)
-        try:
-            return find_latest(segments, self._files, start)
-        except OSError as error:
-            raise self._unreadable(error) from error
-
-    def epoch_end(self, epoch: LeaderEpoch) -> EpochStart:
-        """The epoch at or below `epoch` that wrote here, and the offset behind its last record.
-
-        (NO_EPOCH, NO_OFFSET) for an epoch that this log has not heard of.
-        """
-        with self._lock:
-            return self._epochs.end_of(epoch, self.log_end_offset)
-
-    def epoch_at(self, offset: Offset) -> LeaderEpoch:
-        """The leader epoch that wrote `offset`; NO_EPOCH if that is not known."""
-        with self._lock:
-            return self._epochs.at(offset)
-
-    def _check_range(self, offset: Offset) -> None:
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(
-                f"offset {offset} is not in [{self.log_start_offset}, {self.log_end_offset}]"
-            )
-
-    def _position_of_time(self, segment: Segment, timestamp: TimestampMs) -> int:
-        with self._lock:
-            return self._chain.position_of_time(segment, timestamp)
-
-    def _unreadable(self, error: OSError) -> StorageFailed:
-        return StorageFailed(f"cannot read {self._directory}: {error}")
 
     def sync(self) -> Offset:
         """Make everything appended so far durable; the offset up to which that is so.
@@ -314,12 +191,12 @@ class Log:
                     self._durability.synced_offset, share.end_offset
                 )
 
-    def _sync(self) -> None:
-        """With `_slow` held."""
+    def _sync(self) -> bool:
+        """With `_slow` held. False if a small file could not be written and lags."""
         with self._lock:
             self._durability.refuse_if_failed()
             if not self.needs_sync:
-                return
+                return True
             work = self._take_work()
         is_complete = False
         try:
@@ -327,6 +204,7 @@ class Log:
         finally:
             if not is_complete:
                 self._put_back(work)
+        return is_complete
 
     def _take_work(self) -> SyncWork:
         chain = self._chain
@@ -335,9 +213,7 @@ class Log:
         work = SyncWork(
             SyncPoint(self.log_end_offset, chain.active.facts(), self._epochs.latest_start),
             chain.unsynced,
-            None
-            if is_saved
-            else LogStructure(self.log_start_offset, tuple(self._epochs.starts()), closed),
+            None if is_saved else self._structure(closed),
             self._directory_levels if chain.has_new_name else 0,
         )
         for segment in work.segments:
@@ -348,6 +224,10 @@ class Log:
         chain.has_new_name = False
         self._is_saved = chain.is_saved = True
         return work
+
+    def _structure(self, closed: tuple[SegmentFacts, ...]) -> LogStructure:
+        epochs = tuple(self._epochs.starts())
+        return LogStructure(self.log_start_offset, epochs, closed, self.cleaned)
 
     def _put_back(self, work: SyncWork) -> None:
         """What could not be made durable is still to be done."""
@@ -497,6 +377,59 @@ class Log:
             )
             self._sync()
 
+    # -- cleaning --------------------------------------------------------------------------------
+
+    def roll(self) -> None:
+        """Close the last segment, so that it can be cleaned."""
+        with self._lock:
+            self._durability.refuse_if_failed()
+            if self._chain.active.size_bytes > 0:
+                self._chain.roll(self.log_end_offset)
+
+    def note_cleaned(self, cleaned: Cleaned) -> None:
+        """A cleaner has come so far; durable with the next sync."""
+        with self._lock:
+            self.cleaned = cleaned
+            self._is_saved = False
+
+    def replace_segments(self, bases: Sequence[Offset], cleaned: SegmentFacts, token: str) -> bool:
+        """Put the cleaned segment that is in the file of `token` in the place of those with these
+        first offsets, durably. False if they are not all there any more: then nothing is done.
+
+        A disk that refuses before the swap is decided leaves all as it was (StorageFailed).
+        """
+        directory, calls = self._directory, self._files.calls
+        with self._slow:
+            if not self._sync():
+                raise StorageFailed(f"cannot record where {directory} is durable")
+            with self._lock:
+                number = self._chain.number_of(bases[0])
+                old = self._chain.segments[number : number + len(bases)]
+                following = self._chain.segments[number + len(bases) :]
+                if [segment.base_offset for segment in old] != list(bases) or not following:
+                    return False
+                rest = [s for s in self._chain.segments[:-1] if s not in old]
+                structure = self._structure(tuple(segment.facts() for segment in rest))
+                self._is_saved = False
+            end_offset = following[0].base_offset
+            try:
+                self._durability.unname(structure)
+                swapping.decide(directory, bases[0], end_offset, token, calls)
+            except OSError as error:
+                raise StorageFailed(f"cannot clean {directory}: {error}") from error
+            try:
+                with self._files.held([segment.file for segment in old]), self._lock:
+                    for segment in old:
+                        segment.retire(self._files)
+                    swapping.carry_out(directory, bases, end_offset, calls)
+                    swapping.adopt_index(directory, bases[0], token, calls)
+                    self._chain.replace(number, len(old), cleaned)
+                calls.sync_directory(directory)
+            except OSError as error:
+                raise self._durability.fail(f"cannot swap in {directory}: {error}") from error
+            self._sync()
+        return True
+
     def rewrite_at(self, base_offset: Offset, position: int, data: bytes | memoryview) -> None:
         """Put bytes that are known to be right over damaged ones, durably."""
         segment = self.segment(base_offset)
@@ -536,6 +469,8 @@ class Log:
             if clean and self._durability.failure is None:
                 self._sync()
             with self._lock:
+                # Whoever syncs it late must not touch files that are another log's by then.
+                self._chain.unsynced, self._chain.is_saved, self._is_saved = [], True, True
                 self._chain.forget()
                 self._durability.forget()
             if self.tail is not None:

@@ -61,7 +61,7 @@ def find_latest(
         # Where that batch was deleted, whatever is left of the segment stands behind it.
         for at, header in segment.headers(files, segment.max_timestamp_position):
             is_later = header.max_timestamp > (best[2].max_timestamp if best else NO_TIMESTAMP)
-            if is_later and header.next_offset > start_offset:
+            if is_later and header.next_offset > start_offset and header.record_count:
                 best = segment, at, header
                 if header.max_timestamp == segment.max_timestamp:
                     break

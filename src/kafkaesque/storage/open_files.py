@@ -15,12 +15,15 @@ import resource
 import shutil
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import check
 
 FILES_MIN: Final = 16
 FILES_MAX: Final = 4096
+_RETIRED_SUFFIX: Final = "#retired"
 _SHARE_OF_LIMIT: Final = 4
 """A quarter of the descriptors for logs; most of the rest is for connections."""
 
@@ -44,8 +47,8 @@ class SystemCalls:
     def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
         return os.pread(fd, size_bytes, position)
 
-    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
-        return os.pwrite(fd, data, position)
+    pwrite = staticmethod(os.pwrite)
+    """Without a frame of Python around it: every batch comes this way."""
 
     def ftruncate(self, fd: int, size_bytes: int) -> None:
         os.ftruncate(fd, size_bytes)
@@ -222,6 +225,26 @@ class OpenFiles:
                 self._close(file)
             else:
                 file.is_leaving = True
+
+    def retire(self, file: OpenFile) -> None:
+        """The name will soon be another file's: who uses this one may finish, nobody opens it again
+        (FileNotFoundError)."""
+        with self._lock:
+            file.path += _RETIRED_SUFFIX
+        self.forget(file)
+
+    @contextmanager
+    def held(self, files: Iterable[OpenFile]) -> Iterator[None]:
+        """Keep files open: deleting a large one then costs nothing until this ends."""
+        acquired = []
+        try:
+            for file in files:
+                self.acquire(file)
+                acquired.append(file)
+            yield
+        finally:
+            for file in acquired:
+                self.release(file)
 
     def close(self) -> None:
         """Close every file."""

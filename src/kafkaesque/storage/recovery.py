@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.ids import Offset
-from kafkaesque.storage import snapshots
+from kafkaesque.storage import snapshots, swapping
 from kafkaesque.storage.checkpoint import (
     SYNC_POINT_NAME,
     SYNC_POINT_SIZE_BYTES,
+    Cleaned,
     LogStructure,
     SyncPoint,
     decode_sync_point,
@@ -48,6 +49,7 @@ class Recovered(NamedTuple):
     """It was never synced, so even the name of its directory may not be durable."""
     is_changed: bool
     """The structure on disk is not the one found."""
+    cleaned: Cleaned = Cleaned()
 
 
 def recover(directory: str, config: LogConfig, files: OpenFiles, *, clean: bool) -> Recovered:
@@ -112,7 +114,7 @@ def _open_clean(
     epochs.assign(*point.latest_epoch)
     start = max(structure.log_start_offset, segments[0].base_offset)
     end = point.end_offset
-    return Recovered(segments, start, end, end, epochs, False, False)
+    return Recovered(segments, start, end, end, epochs, False, False, structure.cleaned)
 
 
 class _Recovery:
@@ -130,9 +132,10 @@ class _Recovery:
     def run(self, structure: LogStructure | None, point: SyncPoint | None) -> Recovered:
         """`structure` is None if it was damaged, `point` if there is none or it was damaged."""
         known = structure or LogStructure()
+        is_swapped = bool(swapping.finish_all(self._directory, self._files.calls))
         bases = self._list_bases()
         is_new = point is None
-        self._is_changed = structure is None or (is_new and bool(bases))
+        self._is_changed = structure is None or (is_new and bool(bases)) or is_swapped
         if point is None:
             point = self._guess_sync_point(known, bases)
         self._log_end_offset = point.end_offset
@@ -155,7 +158,8 @@ class _Recovery:
         )
         synced = min(point.end_offset, end)
         return Recovered(
-            self._segments, Offset(start), end, synced, self._epochs, is_new, self._is_changed
+            *(self._segments, Offset(start), end, synced, self._epochs, is_new, self._is_changed),
+            known.cleaned,
         )
 
     def _list_bases(self) -> list[Offset]:

@@ -86,32 +86,34 @@ class Segment:
             self.index.count,
         )
 
-    def must_roll(self, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
-        """Whether the batch belongs into a new segment (Kafka's LogSegment.shouldRoll)."""
-        if header.base_offset + header.last_offset_delta - self.base_offset > OFFSET_DELTA_MAX:
-            return True
-        if self.size_bytes == 0:
-            return False
-        size_bytes = self.size_bytes + header.size_bytes
-        if size_bytes > config.segment_bytes or size_bytes > POSITION_MAX:
-            return True
-        timestamp = header.max_timestamp if header.max_timestamp >= 0 else now_ms
-        if timestamp - self.first_timestamp > config.segment_ms:
-            return True
-        return (self.index.count + 1) * ENTRY_SIZE_BYTES > config.segment_index_bytes
-
     def append(
         self,
         files: OpenFiles,
         buffer: bytes | bytearray | memoryview,
         header: BatchHeader,
         now_ms: int,
-        interval_bytes: int,
-    ) -> None:
-        """Write the batch behind the others, or raise StorageFailed and leave no trace of it."""
+        config: LogConfig,
+    ) -> bool:
+        """Write the batch behind the others, or raise StorageFailed and leave no trace of it.
+
+        False, and nothing is done, if it belongs into a new segment (Kafka's
+        LogSegment.shouldRoll); never of a segment that is empty and begins at the batch.
+        """
+        position, base_offset = self.size_bytes, header.base_offset
+        if base_offset + header.last_offset_delta - self.base_offset > OFFSET_DELTA_MAX:
+            return False
+        if position:
+            end_position, timestamp = position + header.size_bytes, header.max_timestamp
+            if (
+                end_position > config.segment_bytes
+                or end_position > POSITION_MAX
+                or (timestamp if timestamp >= 0 else now_ms) - self.first_timestamp
+                > config.segment_ms
+                or (self.index.count + 1) * ENTRY_SIZE_BYTES > config.segment_index_bytes
+            ):
+                return False
         if self._needs_repair:
             self._repair(files)
-        position = self.size_bytes
         try:
             fd = self._pinned_fd
             if fd < 0:
@@ -120,14 +122,23 @@ class Segment:
                 # No descriptor to spare, or not all was written: the long way, from the start.
                 files.pwrite(self.file, buffer, position)
         except OSError as error:
-            self._needs_repair = True
-            try:
-                self._repair(files)
-            except StorageFailed as repair_error:
-                _log.error("%s", repair_error)
-            raise StorageFailed(f"cannot write {self.file.path}: {error}") from error
-        self.note(header, now_ms, interval_bytes)
-        self.remember(header.base_offset, position)
+            raise self._undone(files, error) from error
+        self.note(header, now_ms, config.index_interval_bytes)
+        recent = self._recent
+        if recent is None or len(recent) >= _RECENT_MAX:
+            self.remember(base_offset, position)
+        else:
+            recent[base_offset] = position
+        return True
+
+    def _undone(self, files: OpenFiles, error: OSError) -> StorageFailed:
+        """A write failed: remove what it may have left, now or before the next one."""
+        self._needs_repair = True
+        try:
+            self._repair(files)
+        except StorageFailed as repair_error:
+            _log.error("%s", repair_error)
+        return StorageFailed(f"cannot write {self.file.path}: {error}")
 
     def unpin(self, files: OpenFiles) -> None:
         """Nothing is appended for now: the descriptor is one like the others."""
@@ -137,18 +148,16 @@ class Segment:
 
     def note(self, header: BatchHeader, now_ms: int, interval_bytes: int) -> None:
         """Account for a batch that now stands at the end of the file."""
-        position = self.size_bytes
+        position, timestamp = self.size_bytes, header.max_timestamp
         if position == 0:
-            self.first_timestamp = (
-                header.max_timestamp if header.max_timestamp >= 0 else TimestampMs(now_ms)
-            )
+            self.first_timestamp = timestamp if timestamp >= 0 else TimestampMs(now_ms)
             self._indexed_position = 0
         elif position - self._indexed_position >= interval_bytes:
             delta = header.base_offset - self.base_offset
             self.index.append(delta, position, self.max_timestamp)
             self._indexed_position = position
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
+        if timestamp > self.max_timestamp and header.record_count:
+            self.max_timestamp = timestamp
             self.max_timestamp_position = position
         self.size_bytes = position + header.size_bytes
 
@@ -234,6 +243,11 @@ class Segment:
         self.unpin(files)
         files.forget(self.file)
         files.forget(self.index.file)
+
+    def retire(self, files: OpenFiles) -> None:
+        """Another segment gets the name of this one."""
+        files.retire(self.file)
+        files.retire(self.index.file)
 
     def unlink(self, files: OpenFiles) -> None:
         """Remove the files; a reader in another thread may still finish with an open one.

@@ -1,8 +1,8 @@
 """A real Apache Kafka on this machine, from Maven artefacts: the oracle and the mark to beat.
 
-Lives here: formatting, starting, watching and stopping KRaft nodes as child processes in a
-temporary directory. No expectation about their behaviour lives here (tests/conformance does that)
-and nothing of our own broker.
+Lives here: what KRaft nodes are formatted and started with and when they are ready (`java_server`
+has the rest). No expectation about their behaviour lives here (tests/conformance does that) and
+nothing of our own broker.
 
     with ApacheKafka(settings={"num.partitions": "4"}) as kafka:
         Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -14,32 +14,36 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
-import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import click
 
-from kafkaesque.testing.maven import JavaUnavailable, classpath, require_tool
+from kafkaesque.testing.java_server import (
+    HOST,
+    JavaServer,
+    JavaServerFailed,
+    console_log,
+    last_words,
+    read_properties,
+    run_in_foreground,
+    take_port,
+    wait_until_serving,
+    write_properties,
+)
+from kafkaesque.testing.maven import classpath
 
 DEFAULT_VERSION = "4.3.1"
-HOST = "127.0.0.1"
 READY_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
-
-# The guard outlives a parent that was killed: its standard input is a pipe from us, so `read` ends
-# with success when we say we are done and with failure when we are gone.
-_GUARD = 'read -r word || { kill -9 "$@" 2>/dev/null; rm -rf "$KAFKA_DIRECTORY"; }'
 
 _LOG4J2 = """\
 status = error
@@ -53,11 +57,7 @@ rootLogger.appenderRef.file.ref = file
 """
 
 
-class ApacheKafkaFailed(Exception):
-    """The JVM ended or did not serve in time; the text has the end of its log."""
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Node:
     """One JVM, broker and controller in one (KRaft's combined mode)."""
 
@@ -65,7 +65,6 @@ class _Node:
     kafka_port: int
     controller_port: int
     directory: Path
-    process: subprocess.Popen[bytes] | None = None
 
     @property
     def log_file(self) -> Path:
@@ -75,22 +74,25 @@ class _Node:
     def properties_file(self) -> Path:
         return self.directory / "server.properties"
 
+    @property
+    def log_option(self) -> str:
+        return f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
+
     def last_words(self) -> str:
-        lines: list[str] = []
-        for file in (self.log_file, self.directory / "console.log"):
-            if file.exists():
-                lines += file.read_text(errors="replace").splitlines()[-15:]
-        return "\n".join(lines)
+        return f"node {self.node_id}: {last_words(self.log_file, console_log(self.directory))}"
 
 
-class ApacheKafka:
-    """One node, or `brokers` combined ones, alive between `start` and `stop`.
+class ApacheKafka(JavaServer):
+    """One node, or `brokers` combined ones.
 
     `settings` are server properties by Kafka's names and win over what is set here, which is only
     what a single machine forces: addresses, directories, and replication factors of the internal
     topics no larger than the number of brokers. `port` is the first broker's (the others follow
     it); 0 takes free ones.
     """
+
+    kind = "apache-kafka"
+    stop_timeout_s = STOP_TIMEOUT_S
 
     def __init__(
         self,
@@ -102,6 +104,7 @@ class ApacheKafka:
         heap: str = "1g",
         log_level: str = "warn",
     ) -> None:
+        super().__init__()
         self.version = version
         self.brokers = brokers
         self._settings = dict(settings or {})
@@ -109,80 +112,43 @@ class ApacheKafka:
         self._heap = heap
         self._log_level = log_level
         self._nodes: list[_Node] = []
-        self._directory: Path | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> ApacheKafka:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"{HOST}:{node.kafka_port}" for node in self._nodes)
 
-    @property
-    def pids(self) -> list[int]:
-        return [node.process.pid for node in self._nodes if node.process is not None]
+    def _resolve(self) -> str:
+        return resolve(self.version)
 
-    @property
-    def directory(self) -> Path:
-        """The temporary directory that holds everything of this run until `stop`."""
-        if self._directory is None:
-            raise ApacheKafkaFailed("Apache Kafka is not started")
-        return self._directory
+    def _launch_all(self, java: str, jars: str, directory: Path) -> None:
+        self._prepare(directory)
+        for node in self._nodes:
+            take_port(node.kafka_port)
+        _format(java, jars, self._nodes)
+        for node in self._nodes:
+            options = [f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseG1GC", node.log_option]
+            main = ["kafka.Kafka", str(node.properties_file)]
+            self._launch(java, jars, node.directory, options, main)
 
-    def start(self) -> None:
-        """Resolve, format, start, and return once every broker answers and knows the others."""
-        java = require_tool("java")
-        jars = resolve(self.version)
-        self._directory = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
-        try:
-            self._prepare(self._directory)
-            for node in self._nodes:
-                _require_free(node.kafka_port)
-            _format(java, jars, self._nodes)
-            for node in self._nodes:
-                node.process = self._launch(java, jars, node)
-            self._guard = start_guard(self._directory, self.pids)
-            deadline = time.monotonic() + READY_TIMEOUT_S
-            for node in self._nodes:
-                _wait_until_ready(node, len(self._nodes), deadline)
-        except BaseException:
-            self.stop()
-            raise
+    def _wait_until_ready(self) -> None:
+        """Until every broker answers and knows the others."""
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        for node, process in zip(self._nodes, self._processes, strict=True):
+            wait_until_serving(
+                partial(_knows, node.kafka_port, self.brokers),
+                process,
+                deadline_s,
+                node.last_words,
+            )
 
     def stop(self) -> None:
-        """Stop in order (SIGTERM, then SIGKILL after a while) and remove the directory."""
-        processes = [node.process for node in self._nodes if node.process is not None]
-        for process in processes:
-            process.terminate()
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        for process in processes:
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-        if self._guard is not None:
-            self._guard.communicate(b"done\n")
-        self._nodes, self._directory, self._guard = [], None, None
+        super().stop()
+        self._nodes = []
 
     def kill(self, node_index: int) -> None:
         """kill -9 of one node, for those who measure what comes after."""
-        process = self._nodes[node_index].process
-        if process is not None:
-            process.kill()
-            process.wait()
+        self._processes[node_index].kill()
+        self._processes[node_index].wait()
 
     def cpu_seconds(self) -> float:
         """User and system time of all nodes so far (Linux)."""
@@ -211,33 +177,9 @@ class ApacheKafka:
         for node in self._nodes:
             node.directory.mkdir()
             properties = _properties(node, voters, self.brokers) | self._settings
-            node.properties_file.write_text(
-                "".join(f"{name}={value}\n" for name, value in properties.items())
-            )
+            write_properties(node.properties_file, properties)
             (node.directory / "log4j2.properties").write_text(
                 _LOG4J2.format(file=node.log_file, level=self._log_level)
-            )
-
-    def _launch(self, java: str, jars: str, node: _Node) -> subprocess.Popen[bytes]:
-        with (node.directory / "console.log").open("ab") as console:
-            return subprocess.Popen(
-                [
-                    java,
-                    f"-Xmx{self._heap}",
-                    f"-Xms{self._heap}",
-                    "-XX:+UseG1GC",
-                    f"-Dlog4j2.configurationFile={node.directory / 'log4j2.properties'}",
-                    "-cp",
-                    jars,
-                    "kafka.Kafka",
-                    str(node.properties_file),
-                ],
-                cwd=node.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                # A session of its own: Ctrl-C reaches us, and we stop it in order.
-                start_new_session=True,
             )
 
 
@@ -280,7 +222,7 @@ def _format(java: str, jars: str, nodes: Sequence[_Node]) -> None:
             [
                 java,
                 "-XX:TieredStopAtLevel=1",
-                f"-Dlog4j2.configurationFile={node.directory / 'log4j2.properties'}",
+                node.log_option,
                 "-cp",
                 jars,
                 "kafka.tools.StorageTool",
@@ -298,19 +240,7 @@ def _format(java: str, jars: str, nodes: Sequence[_Node]) -> None:
             check=False,
         )
         if outcome.returncode != 0:
-            raise ApacheKafkaFailed(f"formatting the storage failed:\n{outcome.stdout}")
-
-
-def start_guard(directory: Path, pids: Sequence[int]) -> subprocess.Popen[bytes]:
-    """A shell that kills `pids` and removes `directory` should we die; `b"done\\n"` dismisses it."""
-    return subprocess.Popen(
-        ["/bin/sh", "-c", _GUARD, "apache-kafka-guard", *map(str, pids)],
-        env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "KAFKA_DIRECTORY": str(directory)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+            raise JavaServerFailed(f"formatting the storage failed:\n{outcome.stdout}")
 
 
 def _free_ports(count: int) -> list[int]:
@@ -327,32 +257,8 @@ def _free_ports(count: int) -> list[int]:
             listener.close()
 
 
-def _require_free(port: int) -> None:
-    """Somebody else on the port would answer in the node's place, and pass for it."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ApacheKafkaFailed(
-                f"port {port} is in use: choose another, or 0 for a free one"
-            ) from error
-
-
-def _wait_until_ready(node: _Node, brokers: int, deadline: float) -> None:
-    """Ask for metadata until the node lists all brokers; a dead JVM or the deadline ends it."""
-    pause_s = 0.02
-    while True:
-        if node.process is None or node.process.poll() is not None:
-            raise ApacheKafkaFailed(f"node {node.node_id} ended at once:\n{node.last_words()}")
-        if _known_brokers(node.kafka_port) >= brokers:
-            return
-        if time.monotonic() > deadline:
-            raise ApacheKafkaFailed(
-                f"node {node.node_id} not ready after {READY_TIMEOUT_S:.0f} s:\n{node.last_words()}"
-            )
-        time.sleep(pause_s)
-        pause_s = min(0.2, pause_s * 1.5)
+def _knows(port: int, brokers: int) -> bool:
+    return _known_brokers(port) >= brokers
 
 
 def _known_brokers(port: int) -> int:
@@ -385,19 +291,9 @@ def _read(stream: IO[bytes], size: int) -> bytes:
 @click.option("--heap", default="1g", show_default=True, help="Heap of each JVM.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Server property.")
 def main(version: str, port: int, brokers: int, heap: str, settings: tuple[str, ...]) -> None:
-    pairs = dict(setting.split("=", 1) for setting in settings if "=" in setting)
-    if len(pairs) < len(settings):
-        raise click.UsageError("--set takes NAME=VALUE")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with ApacheKafka(version, pairs, brokers=brokers, port=port, heap=heap) as kafka:
-            pids = ",".join(map(str, kafka.pids))
-            click.echo(f"ready kafka={kafka.bootstrap_servers} pid={pids}")
-            signal.pause()
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
-    except (ApacheKafkaFailed, JavaUnavailable) as error:
-        raise click.ClickException(str(error)) from error
+    pairs = read_properties(settings)
+    server = ApacheKafka(version, pairs, brokers=brokers, port=port, heap=heap)
+    run_in_foreground(server, lambda: f"kafka={server.bootstrap_servers}")
 
 
 if __name__ == "__main__":

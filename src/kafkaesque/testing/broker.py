@@ -36,6 +36,7 @@ DEVELOPMENT_SETTINGS: Mapping[str, PlainValue] = {
     # Kafka waits 3 s for further members of a new group: right in production, dead time in a test.
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
     # A test does not survive the crash of its machine either.
     "flush": "never",
 }
@@ -87,6 +88,7 @@ class Broker:
             try:
                 self._run({})
             except BaseException:
+                # Ctrl-C too: no directory is left behind the error that goes on.
                 self._remove_data()
                 raise
         return self
@@ -115,6 +117,7 @@ class Broker:
                 self._end_run()
                 self._run(addresses)
             except BaseException:
+                # As in `start`.
                 self._remove_data()
                 raise
 

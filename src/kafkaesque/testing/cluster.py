@@ -82,6 +82,7 @@ class Cluster(WatchedCluster):
             self.restart(*range(self._count))
             self.wait_until_joined()
         except BaseException:
+            # Ctrl-C too: no broker is left running behind the error that goes on.
             self._give_up()
             raise
         return self

@@ -86,6 +86,7 @@ class ClusterProcesses(WatchedCluster):
             self.restart(*range(self._layout.count))
             self.wait_until_joined()
         except BaseException:
+            # Ctrl-C too: no process is left running behind the error that goes on.
             self.close()
             raise
         return self

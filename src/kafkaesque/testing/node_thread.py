@@ -80,11 +80,13 @@ class NodeThread:
                 f"{self._where()}"
             ) from None
         except Exception as error:
+            # Whatever the node's thread died of: it is explained to the test that waits for it.
             self._thread.join(STOP_TIMEOUT_S)
             raise BrokerFailed(
                 f"the broker did not start: {_explain(error, self._settings)}"
             ) from error
         except BaseException:
+            # Ctrl-C while waiting: the node is told, and the interrupt goes on.
             self.ask_stop()
             raise
 

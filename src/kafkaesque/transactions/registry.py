@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 
 from kafkaesque.model.errors import ErrorCode, check
 from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, TimestampMs, TopicPartition
+from kafkaesque.transactions.callers import ANY_CONNECTION, Callers
 from kafkaesque.transactions.config import TransactionConfig
 from kafkaesque.transactions.ending import judge_end
 from kafkaesque.transactions.log_format import decode, decode_key, tombstone
@@ -44,13 +45,17 @@ _ID_BYTES_MAX = 32_767
 class TransactionRegistry:
     """Requests in, effects out."""
 
-    def __init__(self, config: TransactionConfig) -> None:
+    def __init__(self, config: TransactionConfig, since: float = ANY_CONNECTION) -> None:
+        """`since` when it coordinates, on the clock of connections: see `callers`."""
         self._config = config
+        self._since = since
         self._transactions: dict[str, Transaction] = {}
         self._timeouts: list[tuple[float, str, int]] = []
         """A heap of (deadline, transactional id, number); an entry whose transaction is over is
         passed over when it comes up."""
         self._is_loaded = False
+        self.ended: Counter[str] = Counter()
+        """How many transactions ended here, by whose doing."""
 
     # -- the log ------------------------------------------------------------------------------
 
@@ -72,17 +77,28 @@ class TransactionRegistry:
         """The log has been replayed: what was decided is carried out, what is open may time out."""
         check(not self._is_loaded, "a registry is loaded once")
         self._is_loaded = True
+        self._count_idle_time(now)
         records, markers = [], []
         for one in self._transactions.values():
+            one.callers = Callers(self._since)
             if one.state is TransactionState.ONGOING:
                 age_ms = now.wall_ms - one.started_ms
                 self._start_timeout(one, now, min(max(one.timeout_ms - age_ms, 0), one.timeout_ms))
             elif one.state.is_ending and one.unmarked:
                 markers.append(one.markers())
             elif one.state.is_ending:
-                one.complete(now.wall_ms)
+                one.complete(now)
                 records.append(one.record())
         return Effects(tuple(records), markers=tuple(markers))
+
+    def _count_idle_time(self, now: Moment) -> None:
+        """Take the ages of ids from the log: by the newest record in it, not by the clock of the wall,
+        which may have jumped. From now on they grow by monotonic time."""
+        newest_ms = max((one.updated.wall_ms for one in self._transactions.values()), default=0)
+        newest_ms = min(newest_ms, now.wall_ms)
+        for one in self._transactions.values():
+            idle_ms = max(newest_ms - one.updated.wall_ms, 0)
+            one.updated = one.updated._replace(monotonic=now.monotonic - idle_ms / 1000)
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -90,6 +106,19 @@ class TransactionRegistry:
         """Whether InitProducerId or EndTxn may need a new producer id: one is got beforehand."""
         known = self._transactions.get(transactional_id)
         return known is None or known.is_epoch_exhausted
+
+    def hears(self, transactional_id: str, producer: ProducerIdentity, connected_at: float) -> bool:
+        """Whether a request of the old flow is heard over the connection made at that time: see
+        `callers`. One that is no business of the id's producer is refused for what it is."""
+        one = self._transactions.get(transactional_id)
+        return one is None or one.producer != producer or one.callers.hears(connected_at)
+
+    def hears_init(self, request: InitRequest) -> bool:
+        """The same of InitProducerId, in either flow."""
+        one = self._transactions.get(request.transactional_id)
+        if one is None or request.connected_at is None or not _may_init(one, request.known):
+            return True
+        return one.callers.hears_init(request.connected_at)
 
     def init_producer(self, request: InitRequest, token: int, now: Moment) -> Effects:
         error = self._init_error(request)
@@ -100,11 +129,13 @@ class TransactionRegistry:
             if request.spare_producer_id == NO_PRODUCER:
                 return _answered(token, InitAnswer(error=ErrorCode.CONCURRENT_TRANSACTIONS))
             known = Transaction(request.transactional_id, request.spare_producer_id)
+            known.callers = Callers(init=request.connected_at)
             self._transactions[request.transactional_id] = known
         elif not _may_init(known, request.known):
             return _answered(token, InitAnswer(error=ErrorCode.PRODUCER_FENCED))
         if known.state is TransactionState.ONGOING:
             # The client asks again, and finds the transaction of its predecessor aborted.
+            self.ended["fenced"] += 1
             return self._fence(known, now, Answer(token, _CONCURRENT_INIT))
         if known.state.is_ending:
             return _answered(token, _CONCURRENT_INIT)
@@ -134,7 +165,7 @@ class TransactionRegistry:
         else:
             producer = one.producer._replace(epoch=ProducerEpoch(epoch + 1))
             last_epoch = epoch if is_asked else NO_PRODUCER_EPOCH
-        one.adopt(producer, last_epoch, request.timeout_ms, now.wall_ms)
+        one.adopt(producer, last_epoch, request.timeout_ms, now)
         return Effects((one.record(),), (Answer(token, InitAnswer(producer=producer)),))
 
     def add_partitions(self, request: PartitionsRequest, token: int, now: Moment) -> Effects:
@@ -146,7 +177,7 @@ class TransactionRegistry:
         is_ongoing = one.state is TransactionState.ONGOING
         if is_ongoing and request.partitions <= one.partitions:
             return _answered(token, AddAnswer())
-        one.add(request.partitions, now.wall_ms)
+        one.add(request.partitions, now)
         if not is_ongoing:
             self._start_timeout(one, now, one.timeout_ms)
         return Effects((one.record(),), (Answer(token, AddAnswer()),))
@@ -181,7 +212,8 @@ class TransactionRegistry:
             if next_producer_id == NO_PRODUCER:
                 error = ErrorCode.CONCURRENT_TRANSACTIONS
                 return _answered(token, EndAnswer(error=error))
-        one.end(request.is_commit, request.flow, next_producer_id, now.wall_ms)
+        self.ended["commit" if request.is_commit else "abort"] += 1
+        one.end(request.is_commit, request.flow, next_producer_id, now)
         return self._ended(one, now, Answer(token, EndAnswer(producer=one.successor)))
 
     # -- what follows -------------------------------------------------------------------------
@@ -200,7 +232,7 @@ class TransactionRegistry:
         one.unmarked.difference_update(partitions)
         if one.unmarked:
             return NOTHING
-        one.complete(now.wall_ms)
+        one.complete(now)
         return Effects((one.record(),))
 
     def next_deadline(self) -> float | None:
@@ -215,6 +247,7 @@ class TransactionRegistry:
         while self._timeouts and self._timeouts[0][0] <= now.monotonic:
             _, transactional_id, number = heapq.heappop(self._timeouts)
             if self._is_running(transactional_id, number):
+                self.ended["timeout"] += 1
                 aborted = self._fence(self._transactions[transactional_id], now)
                 effects = Effects(
                     effects.records + aborted.records, (), effects.markers + aborted.markers
@@ -224,13 +257,13 @@ class TransactionRegistry:
     def cancel(self, token: int) -> None:
         """Whoever waits for `token` is gone. Nothing is kept for it here."""
 
-    def expire_ids(self, now_ms: TimestampMs) -> Effects:
+    def expire_ids(self, now: Moment) -> Effects:
         """Forget ids that nobody has used for long and that have no transaction under way."""
-        limit_ms = now_ms - self._config.id_expiration_ms
+        limit = now.monotonic - self._config.id_expiration_ms / 1000
         expired = [
             one.transactional_id
             for one in self._transactions.values()
-            if one.updated_ms <= limit_ms
+            if one.updated.monotonic <= limit
             and one.state is not TransactionState.ONGOING
             and not one.state.is_ending
         ]
@@ -239,13 +272,13 @@ class TransactionRegistry:
         return Effects(tuple(tombstone(transactional_id) for transactional_id in expired))
 
     def _fence(self, one: Transaction, now: Moment, *answers: Answer) -> Effects:
-        one.fence(now.wall_ms)
+        one.fence(now)
         return self._ended(one, now, *answers)
 
     def _ended(self, one: Transaction, now: Moment, *answers: Answer) -> Effects:
         if one.unmarked:
             return Effects((one.record(),), answers, (one.markers(),))
-        one.complete(now.wall_ms)
+        one.complete(now)
         return Effects((one.record(),), answers)
 
     def _start_timeout(self, one: Transaction, now: Moment, timeout_ms: int) -> None:
@@ -286,6 +319,12 @@ class TransactionRegistry:
         counts = Counter(one.state for one in self._transactions.values())
         return {state: counts[state] for state in TransactionState}
 
+    def oldest_started_ms(self) -> TimestampMs | None:
+        """When the transaction began that is open for longest; None if none is."""
+        ongoing = TransactionState.ONGOING
+        started = (one.started_ms for one in self._transactions.values() if one.state is ongoing)
+        return min(started, default=None)
+
     def __len__(self) -> int:
         return len(self._transactions)
 
@@ -303,14 +342,13 @@ def _may_init(one: Transaction, known: ProducerIdentity) -> bool:
     Kafka looks at the epoch only when no transaction is under way, so there a zombie can abort its
     successor's; here it cannot.
     """
-    if known == NOBODY or one.producer.epoch == NO_PRODUCER_EPOCH:
+    if known in (NOBODY, one.producer) or one.producer.epoch == NO_PRODUCER_EPOCH:
         return True
-    if known.producer_id == one.producer.producer_id:
-        return known.epoch == one.producer.epoch or (
-            known.epoch == one.last_epoch and one.last_epoch != NO_PRODUCER_EPOCH
-        )
-    # The answer with the new producer id may have been lost.
-    return known.producer_id == one.previous_producer_id and known.epoch == one.last_epoch
+    # The answer with the new epoch, or the new producer id, may have been lost; but who has begun a
+    # transaction with it has had it.
+    is_before = known.epoch == one.last_epoch and one.last_epoch != NO_PRODUCER_EPOCH
+    ids = (one.producer.producer_id, one.previous_producer_id)
+    return is_before and known.producer_id in ids and one.state is not TransactionState.ONGOING
 
 
 def _partitions_error(one: Transaction | None, request: PartitionsRequest) -> ErrorCode:

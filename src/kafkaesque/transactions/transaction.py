@@ -13,9 +13,9 @@ from kafkaesque.model.ids import (
     NO_TIMESTAMP,
     ProducerEpoch,
     ProducerId,
-    TimestampMs,
     TopicPartition,
 )
+from kafkaesque.transactions.callers import Callers
 from kafkaesque.transactions.log_format import TransactionValue, encode
 from kafkaesque.transactions.states import TransactionState, check_move
 from kafkaesque.transactions.types import (
@@ -27,6 +27,7 @@ from kafkaesque.transactions.types import (
     DescribedTransaction,
     LogRecord,
     Markers,
+    Moment,
     ProducerIdentity,
 )
 
@@ -36,6 +37,7 @@ class Transaction:
     while ending; `unmarked` is a part of them and is empty unless ending."""
 
     __slots__ = (
+        "callers",
         "flow",
         "last_epoch",
         "next_producer_id",
@@ -48,7 +50,7 @@ class Transaction:
         "timeout_ms",
         "transactional_id",
         "unmarked",
-        "updated_ms",
+        "updated",
     )
 
     def __init__(self, transactional_id: str, producer_id: ProducerId) -> None:
@@ -65,8 +67,10 @@ class Transaction:
         self.partitions: set[TopicPartition] = set()
         self.unmarked: set[TopicPartition] = set()
         self.started_ms = NO_TIMESTAMP
-        self.updated_ms = NO_TIMESTAMP
+        self.updated = Moment(0.0, NO_TIMESTAMP)
+        """Its last move; of one that was restored, `monotonic` is set when all are loaded."""
         self.flow = OLD_FLOW
+        self.callers = Callers()
         self.number = 0
         """Counts the transactions begun here, so that a timer knows which one it is for."""
 
@@ -80,7 +84,7 @@ class Transaction:
         restored.state = value.state
         restored.partitions = set(value.partitions)
         restored.started_ms = value.started_ms
-        restored.updated_ms = value.updated_ms
+        restored.updated = Moment(0.0, value.updated_ms)
         restored.flow = value.flow
         if value.state.is_ending:
             restored.unmarked = set(value.partitions)
@@ -98,7 +102,7 @@ class Transaction:
             timeout_ms=self.timeout_ms,
             state=self.state,
             partitions=frozenset(self.partitions),
-            updated_ms=self.updated_ms,
+            updated_ms=self.updated.wall_ms,
             started_ms=self.started_ms,
             previous_producer_id=self.previous_producer_id,
             next_producer_id=self.next_producer_id,
@@ -133,35 +137,35 @@ class Transaction:
         producer: ProducerIdentity,
         last_epoch: ProducerEpoch,
         timeout_ms: int,
-        now_ms: TimestampMs,
+        now: Moment,
     ) -> None:
         """A producer began to use the id, or its epoch was raised."""
-        self._move(TransactionState.EMPTY, now_ms)
+        self._move(TransactionState.EMPTY, now)
         if producer.producer_id != self.producer.producer_id:
             self.previous_producer_id = self.producer.producer_id
         else:
             check(producer.epoch >= self.producer.epoch, "an epoch never falls")
+        if producer != self.producer:
+            self.callers.begin()
         self.producer = producer
         self.last_epoch = last_epoch
         self.timeout_ms = timeout_ms
         self.started_ms = NO_TIMESTAMP
         self.partitions.clear()
 
-    def add(self, partitions: Iterable[TopicPartition], now_ms: TimestampMs) -> None:
+    def add(self, partitions: Iterable[TopicPartition], now: Moment) -> None:
         if self.state is not TransactionState.ONGOING:
             self.number += 1
-            self.started_ms = now_ms
-        self._move(TransactionState.ONGOING, now_ms)
+            self.started_ms = now.wall_ms
+        self._move(TransactionState.ONGOING, now)
         self.partitions.update(partitions)
 
-    def end(
-        self, is_commit: bool, flow: int, next_producer_id: ProducerId, now_ms: TimestampMs
-    ) -> None:
+    def end(self, is_commit: bool, flow: int, next_producer_id: ProducerId, now: Moment) -> None:
         """Decide, as the client asked. In the new flow the marker carries an epoch of its own, so
         that nothing that is late for this transaction fits the next one."""
         is_begun = self.state is TransactionState.ONGOING
         self._move(
-            TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT, now_ms
+            TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT, now
         )
         self.flow = flow
         if flow >= NEW_FLOW:
@@ -169,24 +173,24 @@ class Transaction:
             self.last_epoch = ProducerEpoch(self.producer.epoch - 1)
         self.next_producer_id = next_producer_id
         if not is_begun:
-            self.started_ms = now_ms
+            self.started_ms = now.wall_ms
         self.unmarked = set(self.partitions)
 
-    def fence(self, now_ms: TimestampMs) -> None:
+    def fence(self, now: Moment) -> None:
         """Abort without the producer, which is shut out by a new epoch."""
-        self._move(TransactionState.PREPARE_ABORT, now_ms)
+        self._move(TransactionState.PREPARE_ABORT, now)
         self._raise_epoch()
         self.last_epoch = NO_PRODUCER_EPOCH
         self.flow = NEW_FLOW
         self.unmarked = set(self.partitions)
 
-    def complete(self, now_ms: TimestampMs) -> None:
+    def complete(self, now: Moment) -> None:
         """Every partition has the marker."""
         check(not self.unmarked, "a transaction is complete when all its partitions know its end")
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         self._move(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
-            now_ms,
+            now,
         )
         self.partitions.clear()
         if self.next_producer_id != NO_PRODUCER:
@@ -205,8 +209,8 @@ class Transaction:
         check(self.producer.epoch < EPOCH_MAX, "the last epoch fences and is never fenced")
         self.producer = self.producer._replace(epoch=ProducerEpoch(self.producer.epoch + 1))
 
-    def _move(self, state: TransactionState, now_ms: TimestampMs) -> None:
+    def _move(self, state: TransactionState, now: Moment) -> None:
         """The only place where a transaction changes its state."""
         check_move(self.state, state)
         self.state = state
-        self.updated_ms = now_ms
+        self.updated = now

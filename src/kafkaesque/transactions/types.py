@@ -52,6 +52,8 @@ class InitRequest:
     """What the producer says that it is (KIP-360); NOBODY for one that just started."""
     spare_producer_id: ProducerId = NO_PRODUCER
     """A fresh id, in case one is needed: see `TransactionRegistry.wants_producer_id`."""
+    connected_at: float | None = None
+    """When the client's connection was made that it came over: see `callers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,14 +40,27 @@ def decode(cls: type[M], data: memoryview, version: int, position: int = 0) -> M
 
     Records come out as slices of `data`, writable if it is; nothing else keeps it alive.
     """
-    reader = cls.compiled_readers.get(version) or _make_reader(cls, version)
+    reader = message_reader(cls, version)
     try:
         message: M = reader(data, position)
-    except (struct.error, IndexError) as error:
-        raise ProtocolError(f"{cls.__name__} v{version} is cut short") from error
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"{cls.__name__} v{version} has a string that is not UTF-8") from error
+    except UNREADABLE as error:
+        raise explain_unreadable(cls, version, error) from error
     return message
+
+
+UNREADABLE = (struct.error, IndexError, UnicodeDecodeError)
+"""What a reader raises besides ProtocolError, for `explain_unreadable`."""
+
+
+def message_reader(cls: type[M], version: int) -> Callable[[memoryview, int], M]:
+    """What `decode` reads with, for those who read the same again and again."""
+    return cls.compiled_readers.get(version) or _make_reader(cls, version)
+
+
+def explain_unreadable(cls: type[Message], version: int, error: Exception) -> ProtocolError:
+    if isinstance(error, UnicodeDecodeError):
+        return ProtocolError(f"{cls.__name__} v{version} has a string that is not UTF-8")
+    return ProtocolError(f"{cls.__name__} v{version} is cut short")
 
 
 def encode(message: Message, version: int) -> Buffers:
@@ -66,10 +79,12 @@ def encode_response_frame(
     message: Response, version: int, correlation_id: int
 ) -> tuple[Buffers, int]:
     """A whole response (length, response header, body) and its size in bytes."""
-    cls = type(message)
-    writer = cls.compiled_frame_writers.get(version) or _make_frame_writer(cls, version)
-    framed: tuple[Buffers, int] = writer(message, correlation_id)
-    return framed
+    return response_framer(type(message), version)(message, correlation_id)
+
+
+def response_framer(cls: type[R], version: int) -> Callable[[R, int], tuple[Buffers, int]]:
+    """What `encode_response_frame` writes with."""
+    return cls.compiled_frame_writers.get(version) or _make_frame_writer(cls, version)
 
 
 def encode_request_frame(

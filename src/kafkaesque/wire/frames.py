@@ -108,6 +108,14 @@ class FrameReader:
         """Bytes received of frames that are not complete."""
         return self._filled - self._start
 
+    @property
+    def held_bytes(self) -> int:
+        """Size of the buffer that an incomplete frame is received into; 0 between frames."""
+        if self._view is None or not (self._own_frame_bytes or self._filled > self._start):
+            return 0
+        buffer = self._view.obj
+        return len(buffer) if isinstance(buffer, bytearray) else 0
+
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Where to receive next; never empty. (`size_hint` is asyncio's and says nothing.)"""
         view = self._view
@@ -122,29 +130,32 @@ class FrameReader:
         view = self._view
         if view is None:
             raise ValueError("buffer_updated without get_buffer")
-        offered_bytes = len(view) - self._filled
         filled = self._filled = self._filled + received_bytes
         if self._own_frame_bytes:
             return self._finish_own(view)
-        if received_bytes == offered_bytes and offered_bytes * 2 >= len(view):
+        view_bytes = len(view)
+        if filled == view_bytes and received_bytes * 2 >= view_bytes:
             # More is waiting than we offered to take.
             self._scratch_bytes = min(self._scratch_bytes * 4, SCRATCH_BYTES_MAX)
         frames = []
         start = self._start
         frame_bytes = 0
-        while filled - start >= LENGTH_BYTES:
-            frame_bytes = _unpack_length(view, start)[0]
+        while start + LENGTH_BYTES <= filled:
+            (frame_bytes,) = _unpack_length(view, start)
             if not self._frame_bytes_min <= frame_bytes <= self.limit_bytes:
                 raise self._refusal(frame_bytes)
-            stop = start + LENGTH_BYTES + frame_bytes
+            start += LENGTH_BYTES
+            stop = start + frame_bytes
             if stop > filled:
+                start -= LENGTH_BYTES
                 break
-            frames.append(view[start + LENGTH_BYTES : stop])
+            frames.append(view[start:stop])
             start = stop
             frame_bytes = 0
         self._start = start
         if start == filled:
-            self._rest(view)
+            if view_bytes > SCRATCH_BYTES_MIN or filled * 4 > view_bytes * 3:
+                self._rest(view)
         else:
             self._make_room(view, frame_bytes)
         return frames
@@ -172,14 +183,13 @@ class FrameReader:
             self._replace(view, self._start, self._scratch_bytes)
 
     def _rest(self, view: memoryview) -> None:
-        """Everything was handed out. Keep a small scratch with room in it, give back any other."""
+        """Everything was handed out. Give back a buffer that is large, or has little room left."""
         filled = self._filled
         if filled * 4 < len(view) and self._scratch_bytes > SCRATCH_BYTES_MIN:
             self._scratch_bytes //= 2
         if filled <= SCRATCH_BYTES_MAX:
             self._expected_bytes = 0
-        if len(view) > SCRATCH_BYTES_MIN or filled * 4 > len(view) * 3:
-            self._drop(view)
+        self._drop(view)
 
     def _drop(self, view: memoryview) -> None:
         self._view = None

@@ -34,8 +34,8 @@ class FranzGo(ProgramClient):
 def compiled() -> Path:
     """The program, built once and kept in the cache."""
     digest = hashlib.sha256()
-    for name in ("main.go", "go.mod", "go.sum"):
-        digest.update((SOURCES / name).read_bytes())
+    for source in sorted((*SOURCES.glob("*.go"), SOURCES / "go.mod", SOURCES / "go.sum")):
+        digest.update(source.read_bytes())
     binary = cache_directory() / f"conformance-go-{digest.hexdigest()[:16]}"
     if not binary.exists():
         compiler = shutil.which("go")

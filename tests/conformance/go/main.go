@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,6 +61,7 @@ type settings struct {
 	FetchMaxWaitMs   int64  `json:"fetch_max_wait_ms"`
 	FetchMinBytes    int32  `json:"fetch_min_bytes"`
 	MaxPartBytes     int32  `json:"max_partition_fetch_bytes"`
+	IsolationLevel   string `json:"isolation.level"`
 }
 
 type request struct {
@@ -82,6 +84,10 @@ type request struct {
 	BatchBytes  int32       `json:"batch_bytes"`
 	Reset       string      `json:"reset"`
 	Settings    settings    `json:"settings"`
+
+	TransactionalID string `json:"transactional_id"`
+	Group           string `json:"group"`
+	Value           []byte `json:"value"`
 }
 
 // consumer keeps, beside the client, what was handed out and not yet committed.
@@ -93,12 +99,14 @@ type consumer struct {
 
 type program struct {
 	bootstrap string
+	txns      transactions
 	mu        sync.Mutex
 	consumers map[string]*consumer
 }
 
 func main() {
 	p := &program{bootstrap: os.Args[1], consumers: map[string]*consumer{}}
+	p.txns.producers = map[string]transactor{}
 	out := json.NewEncoder(os.Stdout)
 	var outMu sync.Mutex
 	lines := bufio.NewReaderSize(os.Stdin, 1<<20)
@@ -130,6 +138,9 @@ func main() {
 }
 
 func (p *program) perform(req *request) (any, error) {
+	if strings.HasPrefix(req.Op, "txn_") {
+		return p.txns.perform(req)
+	}
 	switch req.Op {
 	case "produce":
 		return p.produce(req)
@@ -228,10 +239,16 @@ func (p *program) open(req *request) error {
 	}
 	options := []kgo.Opt{
 		kgo.SeedBrokers(p.bootstrap), kgo.ConsumeResetOffset(start), kgo.MetadataMaxAge(time.Second),
-		kgo.MetadataMinAge(20 * time.Millisecond), kgo.FetchMaxWait(time.Duration(s.FetchMaxWaitMs) * time.Millisecond),
+		kgo.MetadataMinAge(20 * time.Millisecond),
+	}
+	if s.FetchMaxWaitMs > 0 {
+		options = append(options, kgo.FetchMaxWait(time.Duration(s.FetchMaxWaitMs)*time.Millisecond))
 	}
 	if s.FetchMinBytes > 0 {
 		options = append(options, kgo.FetchMinBytes(s.FetchMinBytes))
+	}
+	if s.IsolationLevel == "read_committed" {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
 	if s.MaxPartBytes > 0 {
 		options = append(options, kgo.FetchMaxPartitionBytes(s.MaxPartBytes))

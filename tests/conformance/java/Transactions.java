@@ -32,6 +32,10 @@ final class Transactions {
             producers.put(request.get("name").asText(), open(request));
             return Conformance.JSON.nullNode();
         }
+        if (operation.equals("txn_copy")) {
+            return Conformance.JSON.getNodeFactory().booleanNode(
+                    new Copying(bootstrap, request, open(request)).run());
+        }
         if (operation.startsWith("txn_admin_")) {
             try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
                 return administer(admin, operation, request);

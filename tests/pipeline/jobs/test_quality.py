@@ -1,6 +1,16 @@
 from __future__ import annotations
 
-from kafkaesque.pipeline.jobs.quality import LOG_SCHEMA, alerts, compare, offset_counts
+from datetime import UTC, datetime, timedelta
+
+from kafkaesque.pipeline.jobs.quality import (
+    LOG_SCHEMA,
+    alerts,
+    compare,
+    lost_counts,
+    offset_counts,
+)
+
+DUE = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 def test_each_partition_gets_its_verdict(spark) -> None:
@@ -17,28 +27,36 @@ def test_each_partition_gets_its_verdict(spark) -> None:
         [(topic, 0, offset) for topic, offsets in held.items() for offset in offsets],
         "topic string, partition int, offset long",
     )
+    older, younger = DUE - timedelta(seconds=1), DUE + timedelta(seconds=1)
     log = spark.createDataFrame(
         [
-            ("good", 0, 0, 3, False),
-            ("double", 0, 0, 2, False),
-            ("hole", 0, 0, 3, False),
-            ("compacted", 0, 0, 3, True),
-            ("behind", 0, 5, 9, False),
-            ("anew", 0, 0, 2, False),
-            ("empty", 0, 0, 0, False),
+            ("good", 0, 0, 3, 3, None),
+            ("double", 0, 0, 2, 2, None),
+            ("hole", 0, 0, 3, 3, None),
+            ("compacted", 0, 0, 4, 3, None),
+            ("behind", 0, 5, 9, 7, younger),
+            ("anew", 0, 0, 2, 2, None),
+            ("empty", 0, 0, 0, 0, None),
+            ("waits", 0, 0, 4, 0, older),
         ],
         LOG_SCHEMA,
     )
-    report = compare(offset_counts(rows), log)
-    found = {row["topic"]: (row["verdict"], row["behind"]) for row in report.collect()}
+    records = spark.createDataFrame(
+        [("hole", 0, 0), ("hole", 0, 1), ("compacted", 0, 2)],
+        "topic string, partition int, offset long",
+    )
+    report = compare(offset_counts(rows), log, lost_counts(records, rows), DUE)
+    found = {row["topic"]: (row["verdict"], row["lost"], row["behind"]) for row in report.collect()}
     assert found == {
-        "good": ("ok", 0),
-        "double": ("rows are doubled", 0),
-        "hole": ("rows are missing", 0),
-        "compacted": ("ok", 0),
-        "behind": ("ok", 2),
-        "anew": ("the table is ahead of the log: the topic was made anew", 0),
-        "gone": ("the log has no such partition", 0),
-        "empty": ("ok", 0),
+        "good": ("ok", 0, 0),
+        "double": ("rows are doubled", 0, 0),
+        "hole": ("rows are missing", 1, 0),
+        "compacted": ("ok", 0, 0),
+        "behind": ("ok", 0, 2),
+        "anew": ("the table is ahead of the log: the topic was made anew", 0, 0),
+        "gone": ("the log has no such partition", 0, 0),
+        "empty": ("ok", 0, 0),
+        "waits": ("the table is behind", 0, 4),
     }
-    assert {row["topic"] for row in alerts(report).collect()} == {"double", "hole", "anew", "gone"}
+    wrong = {row["topic"] for row in alerts(report).collect()}
+    assert wrong == {"double", "hole", "anew", "gone", "waits"}

@@ -19,7 +19,9 @@ from kafkaesque.pipeline.kafka.decoding import (
 from kafkaesque.records.batch import Codec, reseal, stamp_append_time
 from kafkaesque.records.codec import Record, encode_batch
 
-pa = pytest.importorskip("pyarrow", reason="pip install kafkaesque-platform[spark]")
+pa = pytest.importorskip(
+    "pyarrow", reason="pyarrow is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.pipeline.kafka.columns import record_batch  # noqa: E402
 
@@ -28,7 +30,8 @@ DECODERS = [
         True,
         id="compiled",
         marks=pytest.mark.skipif(
-            load_decoder()[0] != "compiled", reason="built with a C compiler at install time"
+            load_decoder()[0] != "compiled",
+            reason="nothing is compiled: apt install gcc python3-dev, then make clean setup",
         ),
     ),
     pytest.param(False, id="plain"),
@@ -179,3 +182,18 @@ def test_chunk_that_ends_in_a_marker_moves_the_position_behind_it() -> None:
     data = transactional(0, 1) + marker(1, 1, commit=False)
     found = scan(memoryview(data), 0, 2, AbortedRanges([(1, 0)]))
     assert (found.bodies, found.next_offset) == ([], 2)
+
+
+def test_columns_of_one_value_are_as_long_as_their_batch_and_no_longer_on_the_wire() -> None:
+    sizes = []
+    for count, topic, partition in ((1, "t", 0), (100, "t", 0), (65, "u", 7), (100, "t", 0)):
+        view = memoryview(bytearray(batch([record(number) for number in range(count)])))
+        found = scan(view, 0, 2**62, AbortedRanges([]))
+        columns = decode(load_decoder()[1], view, found.bodies, (0, 2**62), False)
+        rows = record_batch(columns, topic, partition, 1)
+        rows.validate(full=True)
+        assert rows.column("topic").to_pylist() == [topic] * count
+        assert rows.column("partition").to_pylist() == [partition] * count
+        assert rows.column("timestampType").to_pylist() == [1] * count
+        sizes.append(rows.serialize().size)
+    assert sizes[0] < sizes[2] < sizes[1] == sizes[3]

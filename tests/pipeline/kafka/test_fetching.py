@@ -6,10 +6,17 @@ import threading
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
 
-pytest.importorskip("pyarrow", reason="pip install kafkaesque-platform[spark]")
+pytest.importorskip(
+    "pyarrow", reason="pyarrow is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
 
 from kafkaesque.pipeline.errors import DataLoss, KafkaUnreachable
+from kafkaesque.pipeline.kafka import cluster
+from kafkaesque.pipeline.kafka.cluster import Cluster
+from kafkaesque.pipeline.kafka.connection import ConnectionLost
 from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, read_range
 from kafkaesque.pipeline.source.options import read_cluster
 from kafkaesque.testing import Broker
@@ -28,6 +35,40 @@ def test_range_in_the_middle_is_read_and_nothing_around_it(broker, topic, produc
     produce(topic, [{"value": b"x" * 100, "partition": 0} for _ in range(500)])
     small = settings(broker, fetch_size_bytes=2000)
     assert offsets(read_range(Range(topic, 0, 123, 456), small)) == list(range(123, 456))
+
+
+@pytest.mark.parametrize("compiled", [None, False])
+def test_rows_outlive_the_answer_that_they_came_in(broker, topic, produce, compiled) -> None:
+    """A connection receives large answers into the same memory."""
+    for number in range(4):
+        produce(topic, [{"value": b"%d" % number * 90_000, "partition": 0}])
+    small = settings(broker, fetch_size_bytes=1000, compiled=compiled)
+    batches = list(read_range(Range(topic, 0, 0, 4), small))
+    values = [value for batch in batches for value in batch.column("value").to_pylist()]
+    assert [value[:1] + value[-1:] for value in values] == [b"00", b"11", b"22", b"33"]
+
+
+def test_worker_that_knew_the_topic_reads_a_partition_that_is_new(broker, topic, produce) -> None:
+    produce(topic, [{"value": b"x", "partition": 0}])
+    assert offsets(read_range(Range(topic, 0, 0, 1), settings(broker))) == [0]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    produce(topic, [{"value": b"x", "partition": 2}])
+    assert offsets(read_range(Range(topic, 2, 0, 1), settings(broker))) == [0]
+
+
+def test_leaders_are_asked_for_once_in_a_while(tmp_path: Path, monkeypatch) -> None:
+    with Broker(data=tmp_path) as broker:
+        broker.create_topic("t", 1)
+        knows = Cluster(settings(broker).cluster)
+        first = knows.topology(["t"])
+    knows.close()
+    assert knows.recent_topology(["t"]) is first
+    with pytest.raises(ConnectionLost):
+        knows.recent_topology(["t", "another"])
+    monkeypatch.setattr(cluster, "TOPOLOGY_AGE_S_MAX", 0.0)
+    with pytest.raises(ConnectionLost):
+        knows.recent_topology(["t"])
 
 
 def test_abandoned_reader_leaves_the_next_one_a_clean_connection(broker, topic, produce) -> None:

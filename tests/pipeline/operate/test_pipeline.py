@@ -5,77 +5,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from kafkaesque.events.envelope import encode
-from kafkaesque.events.social import Post, PostDeleted, post_envelope
 from kafkaesque.pipeline.errors import CheckpointInUse, CheckpointLost
-from kafkaesque.pipeline.places import Places
 
-NOON_MS = 1_790_000_000_000 // 3_600_000 * 3_600_000
-MINUTE_MS = 60_000
-
-
-def post(number: int, minute: int = 0, tag: str = "a") -> dict[str, Any]:
-    event = Post(
-        network="n",
-        id=f"p{number}",
-        author=f"u{number % 3}",
-        text=f"post {number}",
-        tags=(tag,),
-        languages=("en",),
-        created_ms=NOON_MS,
-        seen_ms=NOON_MS + minute * MINUTE_MS,
-    )
-    value = encode(post_envelope(event, "test"))
-    return {"value": value, "partition": number % 2, "timestamp": NOON_MS + minute * MINUTE_MS}
-
-
-def deletion(number: int) -> dict[str, Any]:
-    event = PostDeleted(network="n", id=f"p{number}", deleted_ms=NOON_MS)
-    return {"value": encode(post_envelope(event, "test")), "partition": number % 2}
-
-
-@pytest.fixture
-def bench(spark, broker, topic, tmp_path: Path) -> SimpleNamespace:
-    """The catalogue's queries on this test's own topic, and a context to run them in."""
-    from dataclasses import replace
-
-    from kafkaesque.pipeline.operate.catalog import Query, find
-    from kafkaesque.pipeline.operate.context import Context, Knobs
-    from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
-
-    knobs = Knobs(trends_topic=topic, archive_pattern=topic, alerts_topic=topic)
-    kafka = {"bootstrap.servers": broker.bootstrap_servers}
-    context = Context(spark, Places(tmp_path), kafka, "python", knobs)
-
-    def query(name: str) -> Query:
-        found = find(name)
-        return found if found.is_pattern else replace(found, topics=topic)
-
-    def run(*names: str) -> None:
-        supervisor = Supervisor(context, Trigger(once=True), Metrics())
-        outcomes = supervisor.run([query(name) for name in names])
-        assert [outcome.failure for outcome in outcomes] == [None] * len(names)
-
-    return SimpleNamespace(context=context, query=query, run=run, topic=topic)
-
-
-def table(bench: SimpleNamespace, name: str) -> Any:
-    from kafkaesque.pipeline.sinks.delta_table import read_table
-
-    return read_table(bench.context.spark, bench.context.table(name))
-
-
-def ids(frame: Any) -> list[str]:
-    return sorted(row["id"] for row in frame.select("id").collect())
+from .stage import MINUTE_MS, NOON_MS, deletion, ids, post, table, transactions
 
 
 def test_posts_arrive_once_repeats_and_deletions_and_rubbish_included(
@@ -90,6 +28,24 @@ def test_posts_arrive_once_repeats_and_deletions_and_rubbish_included(
     letters = table(bench, "posts_dead").collect()
     assert [(row["partition"], row["reason"]) for row in letters] == [(0, "not JSON of an event")]
     assert bytes(letters[0]["value"]) == b"rubbish"
+
+
+@pytest.mark.parametrize("engine", ["python", "jvm"])
+def test_aborted_records_come_into_no_table(bench, broker, request, engine: str) -> None:
+    from dataclasses import replace
+
+    from kafkaesque.pipeline.operate.progress import Metrics
+    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
+
+    if engine == "jvm":
+        request.getfixturevalue("connector")
+    transactions(broker.bootstrap_servers, bench.topic, commits="cac")
+    context = replace(bench.context, engine=engine)
+    supervisor = Supervisor(context, Trigger(once=True, restarts_max=5), Metrics())
+    (outcome,) = supervisor.run([bench.query("archive")])
+    assert outcome.failure is None
+    values = sorted(bytes(row["value"]) for row in table(bench, "archive").collect())
+    assert values == [b"c0 0", b"c0 1", b"c0 2", b"c2 0", b"c2 1", b"c2 2"]
 
 
 def committed(broker, group: str, topic: str) -> dict[int, int]:
@@ -247,24 +203,24 @@ def test_replay_gives_what_the_live_query_gave(bench, produce) -> None:
     assert ids(table(bench, "posts")) == live
 
 
-def test_quality_finds_the_archive_whole_and_then_a_row_missing(bench, produce) -> None:
+def test_chat_backlog_is_told_as_of_now(bench, produce) -> None:
     from datetime import UTC, datetime
 
-    from deltalake import DeltaTable
+    from kafkaesque.events.chat import MessageQueued, MessageSent
+    from kafkaesque.events.envelope import Envelope, encode
+    from kafkaesque.pipeline.operate.reports import chat_backlog
 
-    from kafkaesque.pipeline.operate.reports import quality
+    def event(kind: Any, message: str) -> dict[str, Any]:
+        body = kind(
+            message_id=message, conversation_id="c", sender="ann", recipient="bob", sent_ms=NOON_MS
+        )
+        envelope = Envelope(f"{message}/{kind.STAGE}", NOON_MS, "chat", body)
+        return {"value": encode(envelope), "partition": 0, "timestamp": NOON_MS}
 
-    produce(bench.topic, [post(i) for i in range(6)])
-    bench.run("archive")
-    now = datetime(2026, 11, 16, tzinfo=UTC)
-    report = quality(bench.context, now)
-    assert report.alerts == []
-    assert [(row["partition"], row["rows"], row["verdict"]) for row in report.rows] == [
-        (0, 3, "ok"),
-        (1, 3, "ok"),
-    ]
-    DeltaTable(bench.context.table("archive")).delete("partition = 0 AND offset = 1")
-    report = quality(bench.context, now)
-    assert [(row["partition"], row["verdict"]) for row in report.alerts] == [
-        (0, "rows are missing")
-    ]
+    produce(bench.topic, [event(MessageSent, "1"), event(MessageQueued, "1")])
+    bench.run("chat-stages")
+    assert table(bench, "chat_dead").count() == 0
+    now = datetime.fromtimestamp((NOON_MS + 25 * 60 * MINUTE_MS) / 1000, tz=UTC)
+    report = chat_backlog(bench.context, now)
+    assert [(row["recipient"], row["messages"]) for row in report.rows] == [("bob", 1)]
+    assert [row["message_id"] for row in report.alerts] == ["1"]

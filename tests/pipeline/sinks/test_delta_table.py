@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pip install kafkaesque-platform[spark]")
-deltalake = pytest.importorskip("deltalake", reason="pip install kafkaesque-platform[spark]")
+pa = pytest.importorskip(
+    "pyarrow", reason="pyarrow is missing: make setup, or pip install kafkaesque-platform[spark]"
+)
+deltalake = pytest.importorskip(
+    "deltalake",
+    reason="deltalake is missing: make setup, or pip install kafkaesque-platform[spark]",
+)
 
 from kafkaesque.pipeline.errors import CheckpointLost, TableRefused  # noqa: E402
 from kafkaesque.pipeline.sinks.delta_files import FileWriter  # noqa: E402

@@ -122,9 +122,8 @@ def test_archive_of_apache_kafka_is_whole(spark, kafka, tmp_path: Path) -> None:
         "python",
         Knobs(archive_pattern="plain"),
     )
-    outcomes = Supervisor(context, Trigger(once=True, rows_max=200), Metrics()).run(
-        [find("archive")]
-    )
+    trigger = Trigger(once=True, rows_max=200, restarts_max=5)
+    outcomes = Supervisor(context, trigger, Metrics()).run([find("archive")])
     assert [outcome.failure for outcome in outcomes] == [None]
     rows = read_table(spark, context.table("archive")).select("offset").collect()
     assert sorted(row["offset"] for row in rows) == list(range(500))

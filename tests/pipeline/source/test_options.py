@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from kafkaesque import pipeline
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.kafka.connection import Address
 from kafkaesque.pipeline.source.options import read_options
@@ -64,3 +67,11 @@ def test_wrong_options_of_a_stream_are_refused(given: dict[str, str], text: str)
 def test_batch_read_from_latest_is_refused_because_it_would_be_empty() -> None:
     with pytest.raises(InvalidOption, match="would read nothing"):
         read_options({**KAFKA, "subscribe": "x", "startingOffsets": "latest"}, streaming=False)
+
+
+def test_nothing_reads_through_librdkafka() -> None:
+    """Trap 4 of research/spark.md 3.4: its back-off of a second throttles a fast reader tenfold, and its
+    objects cost more than everything else. The engine has a fetch of its own, or Spark's connector."""
+    package = Path(pipeline.__file__).parent
+    sources = {path: path.read_text() for path in package.rglob("*.py")}
+    assert [path.name for path, text in sources.items() if "import Consumer" in text] == []

@@ -161,6 +161,41 @@ def test_partitions_added_between_runs_are_read_from_their_beginning(
     assert places(spark, tmp_path / "t") == [(0, 0), (2, 0), (2, 1), (2, 2)]
 
 
+@engines
+def test_partitions_added_while_a_query_runs_are_read_from_their_beginning(
+    spark, topic, produce, options, tmp_path, broker, engine
+) -> None:
+    produce(topic, [{"value": b"x", "partition": 0}])
+    frame = read_stream(spark, options(topic), checkpoint=tmp_path / "c", engine=engine)
+    seen: set[tuple[int, int]] = set()
+
+    def collect(rows, _number: int) -> None:
+        seen.update((row["partition"], row["offset"]) for row in rows.collect())
+
+    query = (
+        frame.select("partition", "offset")
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .start()
+    )
+    try:
+        await_rows(query, seen, 1)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result()
+        produce(topic, [{"value": b"y", "partition": index} for index in (2, 0, 2)])
+        await_rows(query, seen, 4)
+    finally:
+        query.stop()
+    assert seen == {(0, 0), (0, 1), (2, 0), (2, 1)}
+
+
+def await_rows(query, seen: set, count: int) -> None:
+    """The test's own time limit ends it; a query that has failed says why."""
+    while len(seen) < count:
+        # Returns at once, or raises, where the query has ended.
+        assert not query.awaitTermination(1), "the query has ended"
+
+
 def recreate(broker, topic: str) -> None:
     broker.delete_topics([topic])
     broker.create_topic(topic, 2)
@@ -279,3 +314,142 @@ def test_compacted_gaps_do_not_stop_a_reader_early(spark, topic, options) -> Non
     records = [Record(Offset(o), TimestampMs(1), b"k", b"v") for o in (0, 50, 99)]
     chunk = memoryview(encode_batch(records, keep_offsets=True))
     assert scan(chunk, 0, 100, AbortedRanges([])).next_offset == 100
+
+
+@engines
+def test_available_now_ends_although_producers_go_on(
+    spark, topic, produce, options, tmp_path, engine
+) -> None:
+    produce(topic, [{"value": b"x", "partition": 0} for _ in range(10)])
+    seen: list[int] = []
+
+    def write(rows, _batch: int) -> None:
+        produce(topic, [{"value": b"y", "partition": 0} for _ in range(10)])
+        seen.append(rows.count())
+
+    wanted = options(topic, maxOffsetsPerTrigger="4")
+    frame = read_stream(spark, wanted, checkpoint=tmp_path / "c", engine=engine)
+    query = (
+        frame.writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert seen == [4, 4, 2]
+
+
+@pytest.mark.usefixtures("connector")
+def test_transactions_of_our_broker_are_seen_alike_by_both_engines(
+    spark, topic, broker, options
+) -> None:
+    """Trap 5: markers and aborted records leave gaps; a reader must come over them to the end."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic, "log_level": 0}
+    )
+    producer.init_transactions(30)
+    for turn in range(4):
+        producer.begin_transaction()
+        for number in range(5):
+            producer.produce(topic, f"{turn} {number}".encode(), partition=0)
+        producer.flush(30)
+        if turn % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+    producer.close()
+    for isolation, count in (("read_committed", 10), ("read_uncommitted", 20)):
+        wanted = options(topic, **{"kafka.isolation.level": isolation})
+        ours = read_batch(spark, wanted, engine="python").orderBy("offset").collect()
+        assert len(ours) == count
+        assert ours == read_batch(spark, wanted, engine="jvm").orderBy("offset").collect()
+
+
+def test_worker_killed_in_the_first_batch_costs_nothing(
+    spark, topic, produce, options, tmp_path
+) -> None:
+    """kill -9 of the Python process that reads; the query fails, and goes on where it was."""
+    import os
+    import signal
+
+    from kafkaesque.pipeline.sinks.delta_table import BatchIdentity, read_table
+    from kafkaesque.pipeline.sinks.writing import to_table
+
+    produce(topic, [{"value": b"x", "partition": i % 2} for i in range(60)])
+    mark = tmp_path / "killed"
+
+    def dying(batches):
+        for batch in batches:
+            if not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch
+
+    def write(rows, number: int) -> None:
+        alive = rows.mapInArrow(dying, rows.schema)
+        to_table(alive, tmp_path / "t", BatchIdentity("q", "c", number))
+
+    def run() -> None:
+        wanted = options(topic, maxOffsetsPerTrigger="20")
+        frame = read_stream(spark, wanted, checkpoint=tmp_path / "c")
+        writer = frame.writeStream.foreachBatch(write)
+        query = (
+            writer.option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    with pytest.raises(Exception, match=r"(?i)worker|crashed|exited"):
+        run()
+    run()
+    rows = read_table(spark, tmp_path / "t").select("partition", "offset").collect()
+    assert sorted(tuple(row) for row in rows) == [(p, o) for p in range(2) for o in range(30)]
+
+
+@pytest.mark.parametrize("moment", ["first batch", "later batch"])
+def test_broker_killed_in_mid_stream_costs_nothing(spark, tmp_path, moment: str) -> None:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import NewTopic
+
+    from kafkaesque.pipeline.sinks.delta_table import BatchIdentity, read_table
+    from kafkaesque.pipeline.sinks.writing import to_table
+    from kafkaesque.testing.broker_process import BrokerProcess
+
+    with BrokerProcess(tmp_path / "broker") as broker:
+        bootstrap = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("t", 2)])["t"].result()
+        producer = Producer({"bootstrap.servers": bootstrap})
+        for number in range(80):
+            producer.produce("t", b"%d" % number, partition=number % 2)
+        assert producer.flush(30) == 0
+        producer.close()
+        killed: list[int] = []
+
+        def write(rows, number: int) -> None:
+            if not killed and number == (0 if moment == "first batch" else 2):
+                killed.append(number)
+                broker.kill()
+                broker.start()
+            to_table(rows, tmp_path / "t", BatchIdentity("q", "c", number))
+
+        wanted = {
+            "kafka.bootstrap.servers": bootstrap,
+            "subscribe": "t",
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": "20",
+        }
+        frame = read_stream(spark, wanted, checkpoint=tmp_path / "c")
+        query = (
+            frame.writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    assert killed
+    rows = read_table(spark, tmp_path / "t").select("partition", "offset").collect()
+    assert sorted(tuple(row) for row in rows) == [(p, o) for p in range(2) for o in range(40)]

@@ -7,55 +7,46 @@ Consumer groups are known to their coordinators: those are asked, all brokers at
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
-import msgspec
-
 from kafkaesque.broker.coordination.coordinator import Coordinator
+from kafkaesque.broker.coordination.group_survey import GROUPS, GroupSurvey
 from kafkaesque.cluster.cluster import Cluster
+from kafkaesque.coordination.consumers import (
+    OWNER_MARK,
+    GroupRow,
+    MemberRow,
+    consumer_leaves,
+    json_leaf,
+)
 from kafkaesque.coordination.paths import ROOT
 from kafkaesque.coordination.registry import Leaf, is_registry, touches_registry
 from kafkaesque.groups.subscription import subscribed_topics
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ProtocolError
-from kafkaesque.model.ids import NodeId
-from kafkaesque.replication.peer_calls import PeerError
 from kafkaesque.textprotocol.group_protocol import Assignment, decode_assignment
 
 logger = logging.getLogger("kafkaesque.coordination")
 
-GROUPS: Final = 18
-"""Kind of call between brokers: the consumer groups that you coordinate."""
-CALL_SECONDS: Final = 2.0
 GROUPS_SECONDS: Final = 1.0
 """How often groups are looked at while somebody watches them."""
 CONSUMERS: Final = "consumers"
-_OWNER_MARK: Final = 1 << 56
-
-
-class MemberRow(msgspec.Struct, array_like=True):
-    member_id: str
-    topics: list[str]
-    assignment: dict[str, list[int]]
-
-
-class GroupRow(msgspec.Struct, array_like=True):
-    group_id: str
-    members: list[MemberRow]
-    offsets: dict[str, dict[int, int]]
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[GroupRow])
 
 
 class ClusterRegistries:
     """Implements `host.Registries`."""
 
-    __slots__ = ("_clock", "_cluster", "_coordinator", "_gathered_s", "_gathering", "_shown")
+    __slots__ = (
+        "_clock",
+        "_cluster",
+        "_coordinator",
+        "_gathered_s",
+        "_gathering",
+        "_shown",
+        "_survey",
+    )
 
     def __init__(self, coordinator: Coordinator, cluster: Cluster, clock: Clock) -> None:
         self._coordinator = coordinator
@@ -63,6 +54,9 @@ class ClusterRegistries:
         self._clock = clock
         self._shown: object = None
         """What the tables looked like when they were last shown."""
+        self._survey = GroupSurvey(
+            cluster.node_id, cluster.live_nodes, cluster.links.call, self._own_groups
+        )
         self._gathering: asyncio.Task[None] | None = None
         self._gathered_s = clock.monotonic()
 
@@ -157,26 +151,14 @@ class ClusterRegistries:
     # -- consumer groups -------------------------------------------------------------------------
 
     async def _gather(self) -> None:
-        """Ask everyone. The groups of who does not answer are missing until it does."""
-        cluster = self._cluster
-        peers = [node for node in cluster.live_nodes() if node != cluster.node_id]
-        answers = await asyncio.gather(*map(self._ask, peers))
-        rows = {row.group_id: row for rows in answers for row in rows}
-        rows |= {row.group_id: row for row in self._own_groups()}
-        self._coordinator.show_registry(CONSUMERS, dict(_consumers(rows)))
-
-    async def _ask(self, node: NodeId) -> list[GroupRow]:
-        try:
-            return _decoder.decode(await self._cluster.links.call(node, GROUPS, b"", CALL_SECONDS))
-        except (PeerError, msgspec.MsgspecError) as error:
-            logger.info("broker %d does not tell its consumer groups: %s", node, error)
-            return []
+        groups = await self._survey.groups()
+        self._coordinator.show_registry(CONSUMERS, dict(consumer_leaves(groups)))
 
     def call(self, kind: int) -> bytes:
         """What another broker asks."""
         if kind != GROUPS:
             raise ProtocolError(f"call of unknown kind {kind}")
-        return _encoder.encode(list(self._own_groups()))
+        return self._survey.answer()
 
     def _own_groups(self) -> Iterator[GroupRow]:
         for host in self._cluster.coordinators.groups:
@@ -210,36 +192,12 @@ def _assignment(data: bytes) -> Assignment:
         return {}
 
 
-def _consumers(rows: Mapping[str, GroupRow]) -> Iterator[tuple[str, Leaf]]:
-    yield "/consumers", Leaf(b"")
-    for row in rows.values():
-        if not row.group_id or "/" in row.group_id:
-            continue  # it cannot be a node's name
-        at = f"/consumers/{row.group_id}"
-        for part in ("ids", "owners", "offsets"):
-            yield f"{at}/{part}", Leaf(b"")
-        for member in row.members:
-            owner = _OWNER_MARK | hash(member.member_id) & 0xFFFFFFFF
-            subscription = dict.fromkeys(member.topics, 1)
-            yield (
-                f"{at}/ids/{member.member_id}",
-                _leaf(owner, version=1, pattern="static", subscription=subscription),
-            )
-            for topic, partitions in member.assignment.items():
-                for number in partitions:
-                    leaf = Leaf(member.member_id.encode(), owner)
-                    yield f"{at}/owners/{topic}/{number}", leaf
-        for topic, offsets in row.offsets.items():
-            for number, offset in offsets.items():
-                yield f"{at}/offsets/{topic}/{number}", Leaf(b"%d" % offset)
-
-
 def _owner(node_id: int) -> int:
-    return _OWNER_MARK | node_id
+    return OWNER_MARK | node_id
 
 
 def _leaf(owner: int = 0, **fields: object) -> Leaf:
-    return Leaf(json.dumps(fields, separators=(",", ":")).encode(), owner)
+    return json_leaf(fields, owner)
 
 
 def _is_consumers(path: str) -> bool:

@@ -32,7 +32,7 @@ class CoordinationConfig:
     """How often sessions heard are told to the leader, and ended ones looked for."""
     reap_interval_ms: int = 60_000
     """`znode.container.checkIntervalMs`: how often containers and TTLs are looked at."""
-    four_letter_words: frozenset[str] = frozenset(("ruok", "srvr", "mntr", "envi"))
+    four_letter_words: frozenset[str] = frozenset(("ruok", "srvr", "mntr", "envi", "dump"))
     """`4lw.commands.whitelist`, of those we have."""
 
     def __post_init__(self) -> None:

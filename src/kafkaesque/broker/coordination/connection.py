@@ -19,7 +19,7 @@ from kafkaesque.broker.coordination.frames import FrameReader
 from kafkaesque.broker.coordination.host import Host
 from kafkaesque.broker.coordination.outbox import Outbox
 from kafkaesque.broker.coordination.replicated import NotCommitted
-from kafkaesque.broker.coordination.words import WORDS
+from kafkaesque.broker.coordination.words import WORDS, ClientView
 from kafkaesque.coordination import acl, queries, replies
 from kafkaesque.coordination.acl import Identity
 from kafkaesque.coordination.commands import (
@@ -144,8 +144,9 @@ class Connection(asyncio.Protocol):
     # -- called by the server -------------------------------------------------------------------
 
     @property
-    def has_session(self) -> bool:
-        return self._session_id != 0
+    def view(self) -> ClientView:
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return ClientView(f"{peer[0]}:{peer[1]}" if peer else "?", self._session_id)
 
     def count_as_heard_if_held_back(self) -> None:
         """While we leave its bytes in the socket, a client's silence is ours."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.coordinator import Coordinator
 from kafkaesque.broker.coordination.replicated import Replicated
-from kafkaesque.broker.coordination.words import ServerCounts
+from kafkaesque.broker.coordination.words import ClientView, ServerCounts
 
 
 class Registries(Protocol):
@@ -39,7 +39,7 @@ class Served(Protocol):
     def __hash__(self) -> int: ...
 
     @property
-    def has_session(self) -> bool: ...
+    def view(self) -> ClientView: ...
 
     @property
     def outstanding(self) -> int:

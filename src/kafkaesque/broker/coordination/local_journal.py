@@ -127,6 +127,10 @@ class LocalJournal:
         return True
 
     @property
+    def is_voter(self) -> bool:
+        return True
+
+    @property
     def term(self) -> int:
         return 1
 

@@ -160,6 +160,10 @@ class RaftGroup(ReplicatedMachine):
         return self.leads
 
     @property
+    def is_voter(self) -> bool:
+        return self._replicas.member in self.replica.membership.voters
+
+    @property
     def term(self) -> int:
         return self.replica.standing.term
 

@@ -64,6 +64,11 @@ class Replicated(Protocol):
         ...
 
     @property
+    def is_voter(self) -> bool:
+        """False while this server follows and its word does not count for a quorum yet."""
+        ...
+
+    @property
     def term(self) -> int:
         """Changes with every change of leader: then all sessions get their whole timeout anew."""
         ...

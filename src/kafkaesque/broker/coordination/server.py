@@ -92,8 +92,10 @@ class CoordinationServer:
 
     @property
     def role(self) -> str:
-        """As `srvr` and `mntr` tell it."""
-        return "leader" if self.replicated.is_leader else "follower"
+        """As `srvr` and `mntr` tell it, in ZooKeeper's words."""
+        if self.replicated.is_leader:
+            return "leader"
+        return "follower" if self.replicated.is_voter else "observer"
 
     @property
     def connection_count(self) -> int:
@@ -179,7 +181,7 @@ class CoordinationServer:
     def _close_idle_strangers(self, now_s: float) -> None:
         limit_s = now_s - self.config.connect_timeout_ms / 1000
         for connection, accepted_s in tuple(self._connections.items()):
-            if accepted_s < limit_s and not connection.has_session:
+            if accepted_s < limit_s and not connection.view.session_id:
                 connection.abort()
 
     def _let_all_go(self) -> None:
@@ -219,7 +221,7 @@ class CoordinationServer:
             self.coordinator.machine,
             self.counts,
             self.coordinator.watches.counts(),
-            len(self._connections),
+            [connection.view for connection in self._connections],
             sum(connection.outstanding for connection in self._connections),
             self.role,
         )

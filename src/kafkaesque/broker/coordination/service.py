@@ -10,9 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafkaesque.broker.coordination.cluster_registries import GROUPS, ClusterRegistries
+from kafkaesque.broker.coordination.cluster_registries import ClusterRegistries
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.coordinator import Coordinator
+from kafkaesque.broker.coordination.group_survey import GROUPS
 from kafkaesque.broker.coordination.raft_group import RaftGroup
 from kafkaesque.broker.coordination.replicated import NotCommitted
 from kafkaesque.cluster.cluster import Cluster

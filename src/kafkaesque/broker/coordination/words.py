@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import NamedTuple
 
 from kafkaesque.coordination.machine import Machine
 from kafkaesque.coordination.watches import WatchCounts
@@ -23,6 +25,13 @@ class ServerCounts:
     sent: int = 0
 
 
+class ClientView(NamedTuple):
+    """A connection: where it comes from, and its session, 0 if it has none."""
+
+    peer: str
+    session_id: int
+
+
 @dataclass(frozen=True, slots=True)
 class ServerView:
     """The server at the moment that it is asked."""
@@ -30,7 +39,7 @@ class ServerView:
     machine: Machine
     counts: ServerCounts
     watches: WatchCounts
-    connections: int
+    clients: Sequence[ClientView]
     outstanding: int
     state: str
     """standalone, leader or follower."""
@@ -56,7 +65,7 @@ def _srvr(view: ServerView) -> str:
         f"Zookeeper version: {_version()}\n"
         f"Received: {counts.received}\n"
         f"Sent: {counts.sent}\n"
-        f"Connections: {view.connections}\n"
+        f"Connections: {len(view.clients)}\n"
         f"Outstanding: {view.outstanding}\n"
         f"Zxid: 0x{view.machine.zxid:x}\n"
         f"Mode: {view.state}\n"
@@ -71,7 +80,7 @@ def _mntr(view: ServerView) -> str:
         "zk_server_state": view.state,
         "zk_packets_received": counts.received,
         "zk_packets_sent": counts.sent,
-        "zk_num_alive_connections": view.connections,
+        "zk_num_alive_connections": len(view.clients),
         "zk_outstanding_requests": view.outstanding,
         "zk_znode_count": len(tree.nodes),
         "zk_watch_count": view.watches.watches,
@@ -88,4 +97,16 @@ def _envi(_: ServerView) -> str:
     return f"Environment:\nzookeeper.version={_version()}\n"
 
 
-_ANSWERS = {"ruok": _ruok, "srvr": _srvr, "mntr": _mntr, "envi": _envi}
+def _dump(view: ServerView) -> str:
+    """All sessions, in the form of a ZooKeeper that follows (LearnerSessionTracker.dumpSessions), and
+    this server's connections. Whose ephemeral nodes are where is for those who may read them."""
+    sessions = sorted(view.machine.sessions.items())
+    told = [f"0x{session_id:x}\t{session.timeout_ms}ms\n" for session_id, session in sessions]
+    linked = [f"\tip: /{peer} sessionId: 0x{session_id:x}\n" for peer, session_id in view.clients]
+    return (
+        f"SessionTracker dump:\nGlobal Sessions({len(told)}):\n{''.join(told)}"
+        f"Connections dump:\nConnections Sets (1)/({len(linked)}):\n{''.join(linked)}"
+    )
+
+
+_ANSWERS = {"ruok": _ruok, "srvr": _srvr, "mntr": _mntr, "envi": _envi, "dump": _dump}

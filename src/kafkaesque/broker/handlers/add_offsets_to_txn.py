@@ -25,7 +25,6 @@ async def add_offsets_to_txn(
     context: Context, request: AddOffsetsToTxnRequest, call: Call
 ) -> AddOffsetsToTxnResponse:
     try:
-        context.transactions.check_caller(request.transactional_id, call)
         partition = TopicPartition(GROUP_TOPIC, context.groups.partition_of(request.group_id))
         wanted = PartitionsRequest(
             transactional_id=request.transactional_id,
@@ -34,7 +33,8 @@ async def add_offsets_to_txn(
             ),
             partitions=frozenset((partition,)),
         )
-        (code,) = (await context.transactions.put_here(wanted, verify_only=False)).values()
+        codes = await context.transactions.put_here(wanted, verify_only=False, call=call)
+        (code,) = codes.values()
     except KafkaError as error:
         code = error.code
     if code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE:

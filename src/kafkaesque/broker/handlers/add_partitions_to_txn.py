@@ -83,8 +83,7 @@ async def _put(
             transactional_id=transactional_id, producer=producer, partitions=frozenset(wanted)
         )
         try:
-            context.transactions.check_caller(transactional_id, call)
-            codes = await context.transactions.put_here(request, verify_only=verify_only)
+            codes = await context.transactions.put_here(request, verify_only=verify_only, call=call)
         except KafkaError as error:
             codes = dict.fromkeys(wanted, error.code)
     return [

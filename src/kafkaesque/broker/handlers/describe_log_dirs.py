@@ -5,7 +5,8 @@ v3  an error of the whole answer
 v4  size and free space of the volume (KIP-827)
 v5  whether the directory is closed to new partitions; ours never is
 
-A broker has one data directory. Topics and partitions that do not exist are left out.
+A broker has one data directory. Topics and partitions that do not exist are left out. The lag of a
+replica is from its end to the high watermark as its leader has it; 0 while no leader is known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from kafkaesque.broker.context import Context
+from kafkaesque.broker.end_offsets import EndOffsets, find_end_offsets
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.partitions.partition import Partition
@@ -33,7 +35,9 @@ async def describe_log_dirs(
 ) -> DescribeLogDirsResponse:
     directory = await asyncio.to_thread(_directory, context.config.log_dirs)
     if directory.error_code == ErrorCode.NONE:
-        directory.topics = _topics(_chosen(context, request.topics))
+        chosen = list(_chosen(context, request.topics))
+        ends = await find_end_offsets(context, (partition.name for partition in chosen))
+        directory.topics = _topics(chosen, ends)
     return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=[directory])
 
 
@@ -70,7 +74,7 @@ def _chosen(
                 yield partition
 
 
-def _topics(partitions: Iterable[Partition]) -> list[DescribeLogDirsTopic]:
+def _topics(partitions: Iterable[Partition], ends: EndOffsets) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
     for partition in partitions:
         name, index = partition.name
@@ -81,11 +85,15 @@ def _topics(partitions: Iterable[Partition]) -> list[DescribeLogDirsTopic]:
             DescribeLogDirsPartition(
                 partition_index=index,
                 partition_size=partition.log.size_bytes,
-                offset_lag=0,
+                offset_lag=_lag(partition, ends),
                 is_future_key=False,
             )
         )
     return list(topics.values())
+
+
+def _lag(partition: Partition, ends: EndOffsets) -> int:
+    return max(0, ends.get(partition.name, partition.high_watermark) - partition.log_end_offset)
 
 
 HANDLER = handler(DescribeLogDirsRequest, versions=(1, 5))(describe_log_dirs)

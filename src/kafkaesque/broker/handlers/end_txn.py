@@ -13,14 +13,18 @@ from __future__ import annotations
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.transaction_calls import check_caller
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, ProducerId
+from kafkaesque.transactions.registry import TransactionRegistry
 from kafkaesque.transactions.types import (
     NEW_FLOW,
     NOBODY,
     OLD_FLOW,
+    Effects,
     EndAnswer,
     EndRequest,
+    Moment,
     ProducerIdentity,
 )
 from kafkaesque.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -48,8 +52,6 @@ async def _end(
         return ErrorCode.INVALID_REQUEST, NOBODY
     flow = NEW_FLOW if call.version >= _NEW_FLOW_SINCE else OLD_FLOW
     host = context.transactions.hosts.of_key(request.transactional_id)
-    if flow < NEW_FLOW:
-        context.transactions.check_caller(request.transactional_id, call)
     spare = NO_PRODUCER
     if flow >= NEW_FLOW and host.reading().wants_producer_id(request.transactional_id):
         spare = await context.cluster.next_producer_id()
@@ -62,9 +64,13 @@ async def _end(
         flow=flow,
         spare_producer_id=spare,
     )
-    answer = await host.ask(
-        lambda registry, token, now: registry.end(wanted, token, now), EndAnswer
-    )
+
+    def end(registry: TransactionRegistry, token: int, now: Moment) -> Effects:
+        if flow < NEW_FLOW:
+            check_caller(registry, wanted.transactional_id, wanted.producer, call)
+        return registry.end(wanted, token, now)
+
+    answer = await host.ask(end, EndAnswer)
     return answer.error, answer.producer
 
 

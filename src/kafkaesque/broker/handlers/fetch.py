@@ -8,7 +8,7 @@ v11  rack id
 v12  flexible
 v13  topics by id
 v15  replica state moved to a tag
-v16  node endpoints (KIP-951)
+v16  with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH the leader and its address (KIP-951)
 v17  replica directory id
 v18  high watermark of the follower
 
@@ -31,6 +31,7 @@ from kafkaesque.broker.fetch_sessions import (
     PartitionKey,
 )
 from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.leader_hints import leader_hint
 from kafkaesque.model.errors import KafkaError
 from kafkaesque.model.ids import Offset, TopicId
 from kafkaesque.partitions.open_transactions import AbortedIndex
@@ -41,10 +42,13 @@ from kafkaesque.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 IDS_SINCE = 13
+_HINTS_SINCE = 16
 READ_COMMITTED = 1
 _EMPTY = memoryview(b"")
 
@@ -60,8 +64,10 @@ def fetch(
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=0, responses=[])
     wanted = list(_asked(request) if session is None else session.partitions.items())
-    rows, size_bytes, decided = _read_all(context, request, call, wanted)
-    if decided or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
+    rows, size_bytes, failed = _read_all(context, request, call, wanted)
+    if failed:
+        return _respond_with_hints(context, call, session, incremental, rows)
+    if size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
         return _respond(session, incremental, rows)
     return _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
 
@@ -82,7 +88,8 @@ async def _wait_and_read(
         watched = [_find(context, call, key) for key, _ in wanted]
     except KafkaError:
         # This task starts a moment after the first look: one of them was lost meanwhile.
-        return _respond(session, incremental, _read_all(context, request, call, wanted)[0])
+        rows, _, _ = _read_all(context, request, call, wanted)
+        return _respond_with_hints(context, call, session, incremental, rows)
     for partition in watched:
         partition.watch(awaited)
     timer = context.loop.call_later(request.max_wait_ms / 1000, awaited.interrupt)
@@ -92,7 +99,9 @@ async def _wait_and_read(
         timer.cancel()
         for partition in watched:
             partition.unwatch(awaited)
-    rows, _, _ = _read_all(context, request, call, wanted)
+    rows, _, failed = _read_all(context, request, call, wanted)
+    if failed:
+        return _respond_with_hints(context, call, session, incremental, rows)
     return _respond(session, incremental, rows)
 
 
@@ -224,6 +233,29 @@ def _respond(session: FetchSession | None, incremental: bool, rows: Rows) -> Fet
     return FetchResponse(
         session_id=0 if session is None else session.session_id, responses=list(topics.values())
     )
+
+
+def _respond_with_hints(
+    context: Context, call: Call, session: FetchSession | None, incremental: bool, rows: Rows
+) -> FetchResponse:
+    """Where some of it failed: say who leads what this broker does not."""
+    response = _respond(session, incremental, rows)
+    if call.version < _HINTS_SINCE:
+        return response
+    endpoints: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for row in topic.partitions:
+            hint = leader_hint(
+                context, row.error_code, topic.topic, topic.topic_id, row.partition_index
+            )
+            if hint is not None:
+                broker, epoch = hint
+                row.current_leader = LeaderIdAndEpoch(leader_id=broker.node_id, leader_epoch=epoch)
+                endpoints[broker.node_id] = NodeEndpoint(
+                    node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+                )
+    response.node_endpoints = list(endpoints.values())
+    return response
 
 
 def _has_news(asked: FetchedPartition, row: PartitionData) -> bool:

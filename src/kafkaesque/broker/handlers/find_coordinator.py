@@ -6,15 +6,20 @@ v4  several keys in one request (KIP-699)
 v5  a newer error code for transactions
 v6  key type of share groups (KIP-932), which we do not have
 
-The first search for a coordinator creates the topic that its keys live in.
+The first search for a coordinator creates the topic that its keys live in. While a new leader of the
+partition is being elected the answer waits for it: Apache Kafka always names somebody, the old leader
+or the new one, and librdkafka gives up asking after a few refusals.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.settled_coordinator import ELECTION_SECONDS
 from kafkaesque.cluster.operations import WantedTopic
 from kafkaesque.model.errors import (
     CoordinatorNotAvailable,
@@ -22,7 +27,9 @@ from kafkaesque.model.errors import (
     InvalidRequest,
     KafkaError,
 )
+from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.partitions.coordinator_hosts import CoordinatorHosts
+from kafkaesque.partitions.group_hosts import GROUP_TOPIC
 from kafkaesque.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -32,6 +39,7 @@ from kafkaesque.wire.messages.find_coordinator import (
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 _KEYS_SINCE = 4
+_LOOK_SECONDS: Final = 0.02
 
 
 async def find_coordinator(
@@ -44,7 +52,7 @@ async def find_coordinator(
     except KafkaError as error:
         found = [_refused(key, error) for key in keys]
     else:
-        found = [_find(context, hosts, key) for key in keys]
+        found = await _find_all(context, hosts, keys)
     if call.version >= _KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=found)
     (only,) = found
@@ -63,6 +71,18 @@ def _hosts(context: Context, key_type: int) -> CoordinatorHosts[Any]:
     if key_type == TRANSACTION_KEY:
         return context.transactions.hosts
     raise InvalidRequest(f"This broker has no coordinators of type {key_type}")
+
+
+async def _find_all(
+    context: Context, hosts: CoordinatorHosts[Any], keys: Sequence[str]
+) -> list[Coordinator]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + ELECTION_SECONDS
+    while True:
+        found = [_find(context, hosts, key) for key in keys]
+        if all(one.error_code == ErrorCode.NONE for one in found) or loop.time() > deadline:
+            return found
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _find(context: Context, hosts: CoordinatorHosts[Any], key: str) -> Coordinator:
@@ -88,19 +108,22 @@ def _refused(key: str, error: KafkaError) -> Coordinator:
 async def _ensure_topic(context: Context, topic: str) -> None:
     if context.partitions.partition_count(topic):
         return
-    config, broker_count = context.config, len(context.cluster.tables.brokers)
-    wanted = WantedTopic(
-        topic,
-        config.offsets_topic_num_partitions,
-        min(config.offsets_topic_replication_factor, max(1, broker_count)),
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        },
-    )
+    broker_count = max(1, len(context.cluster.tables.brokers))
+    wanted = _wanted(context.config, topic, broker_count)
     for error in (await context.cluster.create_topics([wanted])).values():
         raise error
+
+
+def _wanted(config: BrokerConfig, topic: str, broker_count: int) -> WantedTopic:
+    settings = {"cleanup.policy": "compact", "compression.type": "producer"}
+    if topic == GROUP_TOPIC:
+        settings["segment.bytes"] = str(config.offsets_topic_segment_bytes)
+        replicas = min(config.offsets_topic_replication_factor, broker_count)
+        return WantedTopic(topic, config.offsets_topic_num_partitions, replicas, settings)
+    replicas = min(config.transaction_state_log_replication_factor, broker_count)
+    settings["segment.bytes"] = str(config.transaction_state_log_segment_bytes)
+    settings["min.insync.replicas"] = str(min(config.transaction_state_log_min_isr, replicas))
+    return WantedTopic(topic, config.transaction_state_log_num_partitions, replicas, settings)
 
 
 HANDLER = handler(FindCoordinatorRequest, versions=(0, 6))(find_coordinator)

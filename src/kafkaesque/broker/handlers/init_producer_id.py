@@ -12,10 +12,18 @@ whoever used it before is fenced, and its transaction aborted.
 from __future__ import annotations
 
 from kafkaesque.broker.context import Context
-from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.handler import Call, CloseConnection, handler
+from kafkaesque.broker.transaction_calls import OLDER_CONNECTION
 from kafkaesque.model.errors import ErrorCode, KafkaError, NotController
 from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, ProducerId
-from kafkaesque.transactions.types import InitAnswer, InitRequest, ProducerIdentity
+from kafkaesque.transactions.registry import TransactionRegistry
+from kafkaesque.transactions.types import (
+    Effects,
+    InitAnswer,
+    InitRequest,
+    Moment,
+    ProducerIdentity,
+)
 from kafkaesque.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _FENCED_SINCE = 4
@@ -45,7 +53,6 @@ async def _init_transactional(
     context: Context, request: InitProducerIdRequest, transactional_id: str, call: Call
 ) -> InitProducerIdResponse:
     try:
-        context.transactions.check_caller(transactional_id, call)
         host = context.transactions.hosts.of_key(transactional_id)
         spare = NO_PRODUCER
         if host.reading().wants_producer_id(transactional_id):
@@ -57,10 +64,16 @@ async def _init_transactional(
                 ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
             ),
             spare_producer_id=spare,
+            connected_at=call.connected_at,
         )
-        answer = await host.ask(
-            lambda registry, token, now: registry.init_producer(wanted, token, now), InitAnswer
-        )
+
+        def init(registry: TransactionRegistry, token: int, now: Moment) -> Effects:
+            # Last, because the client may have given up meanwhile and have asked again.
+            if not registry.hears_init(wanted):
+                raise CloseConnection(OLDER_CONNECTION)
+            return registry.init_producer(wanted, token, now)
+
+        answer = await host.ask(init, InitAnswer)
     except NotController:
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as error:

@@ -104,7 +104,7 @@ async def _create_and_answer(
 def _answer(
     context: Context, request: MetadataRequest, rows: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    brokers = context.cluster.live_brokers()
+    brokers = context.cluster.named_brokers()
     if not brokers:
         # A client that is told so forgets them all and has nobody left to ask.
         raise CloseConnection("this broker has just started and does not know its cluster yet")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.settled_coordinator import ask_settled
 from kafkaesque.groups.types import CommitAnswer, CommitRequest, OffsetToCommit, TopicToCommit
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
@@ -83,8 +84,13 @@ async def _commit(
         api_version=call.version,
     )
     try:
-        answer = await context.groups.of_group(request.group_id).ask(
-            lambda registry, token, now: registry.commit_offsets(commit, token, now), CommitAnswer
+        answer = await ask_settled(
+            context,
+            request.group_id,
+            lambda host: host.ask(
+                lambda registry, token, now: registry.commit_offsets(commit, token, now),
+                CommitAnswer,
+            ),
         )
     except KafkaError as error:
         return {

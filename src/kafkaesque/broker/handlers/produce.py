@@ -5,7 +5,7 @@ v5   log_start_offset in the answer
 v7   zstd allowed
 v8   record_errors and error_message in the answer (KIP-467)
 v9   flexible
-v10  current leader in the answer (KIP-951): we are it
+v10  with NOT_LEADER_OR_FOLLOWER the leader and its address (KIP-951)
 v11  TRANSACTION_ABORTABLE
 v12  the request itself adds its partitions to the transaction (KIP-890)
 v13  topics by id
@@ -17,10 +17,13 @@ a lowest version above 0 as a sign that compression is not supported (KAFKA-1865
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Answer, Call, CloseConnection, Later, handler
+from kafkaesque.broker.leader_hints import leader_hint
 from kafkaesque.broker.transactional_produce import TransactionalRequest
 from kafkaesque.cluster.tables import INTERNAL_TOPICS
 from kafkaesque.model.errors import (
@@ -39,6 +42,8 @@ from kafkaesque.partitions.partition import Appended, Partition
 from kafkaesque.records.batch import CHECKSUMMED_POSITION, TRANSACTIONAL_BIT, Codec
 from kafkaesque.wire.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -49,6 +54,8 @@ from kafkaesque.wire.messages.produce import (
 from kafkaesque.wire.native import constructor
 
 ALL_REPLICAS = -1
+_ACKS = (ALL_REPLICAS, 0, 1)
+_NO_TRANSACTIONAL_ID = "A transactional batch in a request without a transactional id"
 _ZSTD_SINCE = 7
 _CODEC_POSITION = CHECKSUMMED_POSITION + 1
 
@@ -77,28 +84,34 @@ _make_response = constructor(ProduceResponse, "responses")
 def produce(context: Context, request: ProduceRequest, call: Call) -> Answer | Later:
     """Begin all appends now, so that pipelined requests keep their order; wait for commits if asked."""
     topics: list[TopicProduceResponse] = []
+    response = _make_response(topics)
     pending: list[_Pending] = []
-    refusal = _refusal(request)
+    refusal = None if request.acks in _ACKS else _unknown_acks(request.acks)
     transactional = None
     if request.transactional_id is not None:
         transactional = TransactionalRequest(
-            context.transactions, request.transactional_id, call.version, context.loop
+            context.transactions,
+            request.transactional_id,
+            call.version,
+            context.loop,
+            partial(context.transactions.check_writer, call),
         )
     for topic in request.topic_data:
         rows: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             if refusal is None:
                 rows.append(
-                    _begin(context, request.acks, call, topic, data, pending, transactional)
+                    _begin(
+                        context, request.acks, call, topic, data, response, pending, transactional
+                    )
                 )
             else:
                 rows.append(_refused(data, refusal))
         topics.append(_make_topic(topic.name, topic.topic_id, rows))
-    response = _make_response(topics)
     if not pending:
         return response if request.acks != 0 else _answer(0, response)
     if any(isinstance(item.waits_for, asyncio.Task) for item in pending):
-        return _finish(request, response, pending)
+        return _finish(context, request, response, pending)
     return _Commits(context, request, response, pending).answer
 
 
@@ -108,6 +121,7 @@ def _begin(
     call: Call,
     topic: TopicProduceData,
     data: PartitionProduceData,
+    response: ProduceResponse,
     pending: list[_Pending],
     transactional: TransactionalRequest | None,
 ) -> PartitionProduceResponse:
@@ -127,7 +141,8 @@ def _begin(
         if call.version < _ZSTD_SINCE:
             _check_codec(records)
         if transactional is None:
-            _refuse_transaction(records)
+            if len(records) > _CODEC_POSITION and records[_CODEC_POSITION] & TRANSACTIONAL_BIT:
+                raise TransactionalIdAuthorizationFailed(_NO_TRANSACTIONAL_ID)
             appended = partition.append(records, all_replicas=all_replicas)
         else:
             appended = transactional.append(partition, records, all_replicas=all_replicas)
@@ -143,14 +158,13 @@ def _begin(
             pending.append(_Pending(row, partition, commit))
         return row
     except KafkaError as error:
-        return _refused(data, error)
+        row = _refused(data, error)
+        _hint_leader(context, response, row, topic.name, topic.topic_id)
+        return row
 
 
-def _refusal(request: ProduceRequest) -> KafkaError | None:
-    """What is wrong with the request as a whole; every partition is told."""
-    if request.acks not in (-1, 0, 1):
-        return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
-    return None
+def _unknown_acks(acks: int) -> KafkaError:
+    return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {acks}")
 
 
 def _refused(data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
@@ -164,13 +178,6 @@ def _check_codec(records: memoryview) -> None:
         raise UnsupportedCompressionType(f"zstd needs Produce v{_ZSTD_SINCE}")
 
 
-def _refuse_transaction(records: memoryview) -> None:
-    if len(records) > _CODEC_POSITION and records[_CODEC_POSITION] & TRANSACTIONAL_BIT:
-        raise TransactionalIdAuthorizationFailed(
-            "A transactional batch in a request without a transactional id"
-        )
-
-
 class _Commits:
     """The answer to a request whose batches are appended and whose commits are awaited.
 
@@ -178,7 +185,7 @@ class _Commits:
     costs here.
     """
 
-    __slots__ = ("_acks", "_missing", "_pending", "_response", "_timer", "answer")
+    __slots__ = ("_acks", "_context", "_missing", "_pending", "_response", "_timer", "answer")
 
     def __init__(
         self,
@@ -187,6 +194,7 @@ class _Commits:
         response: ProduceResponse,
         pending: list[_Pending],
     ) -> None:
+        self._context = context
         self.answer: asyncio.Future[Answer] = context.loop.create_future()
         # Not the request itself: its records lie in a buffer that others wait for.
         self._acks = request.acks
@@ -214,9 +222,12 @@ class _Commits:
     def _finish(self) -> None:
         if self.answer.done():
             return
-        for row, _, commit in self._pending:
+        for row, partition, commit in self._pending:
             if commit.done() and isinstance(error := commit.exception(), KafkaError):
                 _refuse(row, error)
+                _hint_leader(
+                    self._context, self._response, row, partition.name.topic, partition.topic_id
+                )
         try:
             self.answer.set_result(_answer(self._acks, self._response))
         except CloseConnection as close:
@@ -224,7 +235,7 @@ class _Commits:
 
 
 async def _finish(
-    request: ProduceRequest, response: ProduceResponse, pending: list[_Pending]
+    context: Context, request: ProduceRequest, response: ProduceResponse, pending: list[_Pending]
 ) -> ProduceResponse | None:
     """Wait until every row is decided, at most as long as the client will."""
     all_replicas = request.acks == ALL_REPLICAS
@@ -240,6 +251,8 @@ async def _finish(
                             await commit
                 except KafkaError as error:
                     _refuse(row, error)
+                    name, topic_id = partition.name.topic, partition.topic_id
+                    _hint_leader(context, response, row, name, topic_id)
     except TimeoutError:
         for row, _, waits_for in pending:
             if not waits_for.done() or waits_for.cancelled():
@@ -263,6 +276,26 @@ def _refuse(row: PartitionProduceResponse, error: KafkaError) -> None:
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
             for index, text in error.records
         ]
+
+
+def _hint_leader(
+    context: Context,
+    response: ProduceResponse,
+    row: PartitionProduceResponse,
+    name: str,
+    topic_id: UUID,
+) -> None:
+    """Say who leads instead, as far as the error is of that kind. (Not in versions before v10.)"""
+    hint = leader_hint(context, row.error_code, name, topic_id, row.index)
+    if hint is None:
+        return
+    broker, epoch = hint
+    row.current_leader = LeaderIdAndEpoch(leader_id=broker.node_id, leader_epoch=epoch)
+    if all(known.node_id != broker.node_id for known in response.node_endpoints):
+        endpoint = NodeEndpoint(
+            node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+        )
+        response.node_endpoints = [*response.node_endpoints, endpoint]
 
 
 def _answer(acks: int, response: ProduceResponse) -> ProduceResponse | None:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
+from kafkaesque.broker.transactional_produce import VERIFICATIONS_MAX
 from kafkaesque.groups.types import CommitRequest, OffsetToCommit, ProducerIdentity, TopicToCommit
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId
+from kafkaesque.partitions.group_host import GroupHost
+from kafkaesque.partitions.open_transactions import Guard
 from kafkaesque.partitions.refusals import RefusedByCoordinator
 from kafkaesque.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -82,17 +85,10 @@ async def _commit(
         ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
     )
     host = context.groups.of_group(request.group_id)
-    guard = None
-    if host.needs_guard(producer):
-        guard = host.guard(producer)
-        code = await context.transactions.put_one(
-            request.transactional_id,
-            producer,
-            host.partition_name,
-            verify_only=call.version < _ADDS_SINCE,
-        )
-        if code is not ErrorCode.NONE:
-            raise RefusedByCoordinator(code)
+    guard = await _verify(context, request, call, producer, host)
+    if call.version < _ADDS_SINCE:
+        # Offsets have no sequence numbers: what comes late would replace what came after it.
+        context.transactions.check_committer(producer, host, call)
     commit = CommitRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
@@ -108,6 +104,32 @@ async def _commit(
         for topic in answer.topics
         for item in topic.partitions
     }
+
+
+async def _verify(
+    context: Context,
+    request: TxnOffsetCommitRequest,
+    call: Call,
+    producer: ProducerIdentity,
+    host: GroupHost,
+) -> Guard | None:
+    """What lets the commit begin a transaction in the group's partition; None if one is open."""
+    guard: Guard | None = None
+    for _ in range(VERIFICATIONS_MAX):
+        if not host.needs_guard(producer):
+            return None
+        guard = host.guard(producer)
+        code = await context.transactions.put_one(
+            request.transactional_id,
+            producer,
+            host.partition_name,
+            verify_only=call.version < _ADDS_SINCE,
+        )
+        if code is not ErrorCode.NONE:
+            raise RefusedByCoordinator(code)
+        if host.holds(producer, guard):
+            break
+    return guard
 
 
 def _told(code: ErrorCode, call: Call) -> ErrorCode:

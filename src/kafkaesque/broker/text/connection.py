@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 from kafkaesque.broker.text.membership import Membership
 from kafkaesque.broker.text.reading import Subscription
@@ -39,6 +40,8 @@ LINES_AT_ONCE: Final = 2000
 SUBSCRIPTIONS_MAX: Final = 16
 IDLE_SECONDS: Final = 600.0
 
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+
 
 class TextConnection:
     """`run` ends when the client does."""
@@ -50,12 +53,15 @@ class TextConnection:
         requests: Requests,
         turns: Turns,
         clock: Clock,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
+        """`sleep` lets the seconds pass that a client is too fast."""
         self._reader = reader
         self._writer = writer
         self._requests = requests
         self._turns = turns
         self._clock = clock
+        self._sleep = sleep
         self._pace = Pace(LINES_PER_SECOND, LINES_AT_ONCE, clock.monotonic())
         self._subscriptions: dict[str, Subscription] = {}
 
@@ -86,7 +92,7 @@ class TextConnection:
             return None
         wait_s = self._pace.wait_s(self._clock.monotonic())
         if wait_s:
-            await asyncio.sleep(wait_s)
+            await self._sleep(wait_s)
         return line.decode(errors="replace").strip("\r\n")
 
     async def _answer(self, line: str) -> bool:

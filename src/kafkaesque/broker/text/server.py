@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kafkaesque.broker.text.connection import TextConnection
+from kafkaesque.broker.text.connection import Sleep, TextConnection
 from kafkaesque.broker.text.requests import SERVE, Requests
 from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.model.clock import Clock
@@ -27,10 +27,11 @@ Serve = Callable[[bytes], Awaitable[bytes]]
 class TextServer:
     """`connect` to the cluster, `start`, `stop`. Other brokers may ask without a listener here."""
 
-    __slots__ = ("_clock", "_requests", "_serve", "_server", "_tasks", "_turns")
+    __slots__ = ("_clock", "_requests", "_serve", "_server", "_sleep", "_tasks", "_turns")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
         self._clock = clock
+        self._sleep = sleep
         self._serve: Serve | None = None
         self._requests: Requests | None = None
         self._server: asyncio.Server | None = None
@@ -60,7 +61,9 @@ class TextServer:
             writer.write(f"{error('BUSY', 'too many connections')}\r\n".encode())
             writer.close()
             return
-        connection = TextConnection(reader, writer, self._requests, self._turns, self._clock)
+        connection = TextConnection(
+            reader, writer, self._requests, self._turns, self._clock, self._sleep
+        )
         task = asyncio.get_running_loop().create_task(connection.run())
         self._tasks.add(task)
         task.add_done_callback(self._ended)

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Final
 
-from kafkaesque.faults import namespaces
-from kafkaesque.faults.cluster_run import ClusterRun
-from kafkaesque.faults.cluster_target import ClusterTarget, Network
-from kafkaesque.faults.namespaces import NamespaceNetwork
+from kafkaesque.faults.coordination_run import CoordinationRun
 from kafkaesque.faults.stage import Stage
 from kafkaesque.faults.target import TargetUnwell
 from kafkaesque.faults.znode_clients import (
@@ -26,9 +21,7 @@ from kafkaesque.faults.znode_clients import (
 )
 from kafkaesque.faults.znode_history import Ending, judge_registers, judge_watches
 from kafkaesque.faults.znode_wire import Gone, Session, Wire
-from kafkaesque.testing.cluster_layout import ReservedPorts
 
-VARIABLE: Final = "KAFKAESQUE_COORDINATION_LISTENER"
 CLIENTS: Final = 4
 _FAULT_S_MIN: Final = 2.0
 _FAULT_S_MAX: Final = 4.0
@@ -36,10 +29,9 @@ _MORTAL_OUTLIVES_S: Final = 20.0
 """A change of leader gives a session its whole timeout anew, and a fault may hide it for a while."""
 _END_S: Final = 30.0
 _WRITTEN_WITHIN_S: Final = 20.0
-_PORT: Final = 2181
 
 
-class Run(ClusterRun):
+class Run(CoordinationRun):
     purpose = "kill, stop and cut off brokers under clients of the coordination service"
     promise = "registers are linearizable, watches miss nothing, sessions and their nodes live on"
     rounds = 24
@@ -48,36 +40,16 @@ class Run(ClusterRun):
         super().__init__()
         self._story = Story()
         self._workers: list[Wanderer | Mortal] = []
-        self._network: NamespaceNetwork | None = None
-        self._addresses: list[str] = []
-        self._ports: ReservedPorts | None = None
         self._faults_us: list[int] = []
-
-    def new_target(self, directory: Path, settings: Mapping[str, object]) -> ClusterTarget:
-        network: Network | None = None
-        if namespaces.impossible() is None:
-            network = self._network = NamespaceNetwork(self.brokers)
-            hosts = [network.address(node).rpartition(":")[0] for node in range(self.brokers)]
-            self._addresses = [f"{host}:{_PORT}" for host in hosts]
-        else:
-            self._ports = ReservedPorts(self.brokers)
-            self._addresses = [f"127.0.0.1:{port}" for port in self._ports.numbers]
-        return ClusterTarget(
-            directory,
-            {**settings, "insecure": True},
-            count=self.brokers,
-            network=network,
-            environment=lambda node: {VARIABLE: self._addresses[node]},
-        )
 
     def begin(self, stage: Stage) -> None:
         super().begin(stage)
         self._make_registers()
         for number in range(CLIENTS):
             seed = stage.random.randrange(1 << 30)
-            self._workers.append(Wanderer(self._addresses, self._story, seed, number))
+            self._workers.append(Wanderer(self.addresses, self._story, seed, number))
         seed = stage.random.randrange(1 << 30)
-        self._workers.append(Mortal(self._addresses, self._story, seed, _MORTAL_OUTLIVES_S))
+        self._workers.append(Mortal(self.addresses, self._story, seed, _MORTAL_OUTLIVES_S))
         for worker in self._workers:
             worker.start()
 
@@ -85,7 +57,7 @@ class Run(ClusterRun):
         deadline = time.monotonic() + _WRITTEN_WITHIN_S
         while True:
             try:
-                wire = Wire(self._addresses[0], lambda _: None)
+                wire = Wire(self.addresses[0], lambda _: None)
                 wire.attach(Session(), 10_000, 0)
                 for path in (ROOT, LIVING, *REGISTERS):
                     wire.create(path)
@@ -97,9 +69,9 @@ class Run(ClusterRun):
                 time.sleep(0.1)
 
     def inject(self, stage: Stage) -> None:
+        kinds = self.permitted(stage, ("kill", "pause"), cuts=("cut",))
         while stage.another_round(0.5, 1.0):
-            kinds = ["kill", "pause", *(["cut"] if self._network is not None else [])]
-            kind = stage.random.choice(kinds)
+            kind = kinds.draw()
             node = stage.random.choice(self.cluster.nodes)
             seconds = stage.random.uniform(_FAULT_S_MIN, _FAULT_S_MAX)
             stage.fault(f"{kind} node {node} for {seconds:.1f} s")
@@ -116,11 +88,8 @@ class Run(ClusterRun):
             self.cluster.kill(node)
         elif kind == "pause":
             self.cluster.pause(node)
-        elif self._network is not None:
-            for other in self.cluster.nodes:
-                if other != node:
-                    self._network.cut(node, other)
-                    self._network.cut(other, node)
+        else:
+            self.cut_off(node)
 
     def _wait_until_written(self) -> None:
         """Until every client has done something that began after this call."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from kafkaesque.faults import small_disk
 from kafkaesque.faults.cluster_run import ClusterRun
+from kafkaesque.faults.runs.single_disk_full import make_room
 from kafkaesque.faults.stage import Stage
 from kafkaesque.faults.target import Target
 
@@ -36,23 +37,14 @@ class Run(ClusterRun):
     def inject(self, stage: Stage) -> None:
         while stage.another_round(0.5, 2.0):
             node = stage.random.choice(self.cluster.nodes)
-            data = self.cluster.data(node)
             keys = self.keys_led_by(stage, [node])
             stage.fault(f"the disk of node {node} is full, which leads keys {keys}", keys)
             room_at = time.monotonic() + stage.random.uniform(_FULL_S_MIN, _FULL_S_MAX)
-            small_disk.fill(data)
+            small_disk.fill(self.cluster.data(node))
             stage.count("times_full")
             self.wait_until_served(stage, stage.workload.partitions.keys)
             time.sleep(max(0.0, room_at - time.monotonic()))
-            dies = stage.random.random() < 0.3
-            if dies:
-                stage.say(f"kill -9 node {node} on a full disk")
-                self.cluster.kill(node)
-                stage.count("kills_when_full")
-            small_disk.make_room(data)
-            stage.say(f"the disk of node {node} has room again")
-            if dies:
-                self.cluster.start(node)
+            make_room(stage, node)
             self.cluster.wait_whole()
 
     def complaints(self, stage: Stage) -> list[str]:

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from kafkaesque.faults.cluster_run import ClusterRun
-from kafkaesque.faults.runs.single_flipped_bit import choose_batch, flip
+from kafkaesque.faults.runs.single_flipped_bit import choose_batch, describe, flip
 from kafkaesque.faults.segments import StoredBatch
 from kafkaesque.faults.stage import Stage
 
@@ -29,12 +29,7 @@ class Run(ClusterRun):
             if batch is None:
                 continue
             bit = stage.random.randrange(batch.size_bytes * 8)
-            stage.fault(
-                f"node {node}: flip bit {bit} of the batch at position {batch.position} of "
-                f"{batch.path.parent.name}/{batch.path.name} (key {batch.key}, "
-                f"offsets {batch.first_offset} to {batch.last_offset})",
-                [batch.key],
-            )
+            stage.fault(f"node {node}: {describe(batch, bit)}", [batch.key])
             self._flipped.append((batch, _read(batch)))
             flip(batch, bit)
             stage.count("flips")

@@ -5,37 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kafkaesque.faults import shims
-from kafkaesque.faults.cluster_run import ClusterRun
-from kafkaesque.faults.cluster_target import ClusterTarget
 from kafkaesque.faults.power_shim import PoweredDisk
+from kafkaesque.faults.runs.shimmed_run import ShimmedRun
 from kafkaesque.faults.runs.single_power_cut import cut
 from kafkaesque.faults.stage import Stage
 
 
-class Run(ClusterRun):
+class Run(ShimmedRun[PoweredDisk]):
     purpose = "cut the power of one, two and all brokers: what was not synced is lost or garbled"
     promise = "nothing acknowledged is lost; with flush=never some is, which shows the cut works"
     control: Mapping[str, object] | None = {"flush": "never"}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._disks: list[PoweredDisk] = []
-
-    def impossible(self) -> str | None:
-        return shims.impossible()
-
-    def new_target(self, directory: Path, settings: Mapping[str, object]) -> ClusterTarget:
-        self._disks = [
-            PoweredDisk(directory / f"broker-{node}" / "data", directory / f"power-{node}")
-            for node in range(self.brokers)
-        ]
-        return ClusterTarget(
-            directory,
-            settings,
-            count=self.brokers,
-            environment=lambda node: self._disks[node].environment,
-        )
+    def new_device(self, directory: Path, node: int) -> PoweredDisk:
+        return PoweredDisk(directory / f"broker-{node}" / "data", directory / f"power-{node}")
 
     def inject(self, stage: Stage) -> None:
         count = 0
@@ -47,7 +29,7 @@ class Run(ClusterRun):
             stage.fault(f"power cut of nodes {nodes}", keys)
             self.cluster.kill(*nodes)
             for node in nodes:
-                cut(stage, self._disks[node])
+                cut(stage, self.devices[node])
             self.cluster.start(*nodes)
             self.cluster.wait_whole()
 

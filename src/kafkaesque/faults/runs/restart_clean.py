@@ -20,10 +20,15 @@ class Run(FaultRun):
                 stage.count("unclean_exits")
 
     def complaints(self, stage: Stage) -> list[str]:
-        found = []
-        if stage.notes.get("unclean_exits"):
-            found.append(f"{stage.notes['unclean_exits']} stop(s) ended with an exit code above 0")
-        for node in stage.target.nodes:
-            if "not clean" in stage.target.log_text(node):
-                found.append(f"node {node} had something to recover after a stop in order")
-        return found
+        return unclean_stops(stage)
+
+
+def unclean_stops(stage: Stage) -> list[str]:
+    """Complaints about nodes that were stopped in order and did not take it so."""
+    found = []
+    if stage.notes.get("unclean_exits"):
+        found.append(f"{stage.notes['unclean_exits']} stop(s) ended with an exit code above 0")
+    for node in stage.target.nodes:
+        if "not clean" in stage.target.log_text(node):
+            found.append(f"node {node} had something to recover after a stop in order")
+    return found

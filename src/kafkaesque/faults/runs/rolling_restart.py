@@ -7,6 +7,7 @@ from typing import Final
 
 from kafkaesque.faults.cluster_run import ClusterRun
 from kafkaesque.faults.history import Function, Outcome
+from kafkaesque.faults.runs.restart_clean import unclean_stops
 from kafkaesque.faults.stage import RunOptions, Stage
 from kafkaesque.faults.workload import WorkloadSettings
 
@@ -19,7 +20,9 @@ class Run(ClusterRun):
 
     def workload(self, options: RunOptions) -> WorkloadSettings:
         # A client that dies has records of unknown outcome, and no broker's fault in that.
-        return dataclasses.replace(super().workload(options), crash_every_s=_NEVER_S)
+        # Nor is a reader that a busy machine keeps from its heartbeats: Kafka's default, then.
+        settings = super().workload(options)
+        return dataclasses.replace(settings, crash_every_s=_NEVER_S, session_timeout_ms=45_000)
 
     def inject(self, stage: Stage) -> None:
         while stage.another_round(0.5, 1.0):
@@ -37,13 +40,11 @@ class Run(ClusterRun):
         found = super().complaints(stage)
         operations = stage.workload.operations()
         for f, what in ((Function.SEND, "records"), (Function.POLL, "polls and commits")):
-            errors = sum(one.f is f and one.outcome is not Outcome.OK for one in operations)
-            stage.notes[f"application_errors_{f}"] = errors
+            errors = [one for one in operations if one.f is f and one.outcome is not Outcome.OK]
+            stage.notes[f"application_errors_{f}"] = len(errors)
             if errors:
-                found.append(f"{errors} {what} ended with an error that the application saw")
-        if stage.notes.get("unclean_exits"):
-            found.append(f"{stage.notes['unclean_exits']} stop(s) ended with an exit code above 0")
-        for node in self.cluster.nodes:
-            if "not clean" in self.cluster.log_text(node):
-                found.append(f"node {node} had something to recover after a stop in order")
-        return found
+                said = ", ".join(sorted({one.error for one in errors if one.error})) or "no reason"
+                found.append(
+                    f"{len(errors)} {what} ended with an error that the application saw: {said}"
+                )
+        return [*found, *unclean_stops(stage)]

@@ -33,21 +33,25 @@ class Run(FaultRun):
     def inject(self, stage: Stage) -> None:
         while stage.another_round(0.5, 2.0):
             node = stage.random.choice(stage.target.nodes)
-            data = stage.target.data(node)
             stage.fault(f"the disk of node {node} is full")
-            small_disk.fill(data)
+            small_disk.fill(stage.target.data(node))
             stage.count("times_full")
             time.sleep(stage.random.uniform(_FULL_S_MIN, _FULL_S_MAX))
-            dies = stage.random.random() < 0.3
-            if dies:
-                stage.say(f"kill -9 node {node} on a full disk")
-                stage.target.kill(node)
-                stage.count("kills_when_full")
-            small_disk.make_room(data)
-            stage.say(f"the disk of node {node} has room again")
-            if dies:
-                stage.target.start(node)
+            make_room(stage, node)
 
     def complaints(self, stage: Stage) -> list[str]:
         refused = any("No space left" in stage.target.log_text(n) for n in stage.target.nodes)
         return [] if refused else ["the broker's log never tells of a full disk"]
+
+
+def make_room(stage: Stage, node: int) -> None:
+    """On the node's disk; sometimes the node dies before."""
+    dies = stage.random.random() < 0.3
+    if dies:
+        stage.say(f"kill -9 node {node} on a full disk")
+        stage.target.kill(node)
+        stage.count("kills_when_full")
+    small_disk.make_room(stage.target.data(node))
+    stage.say(f"the disk of node {node} has room again")
+    if dies:
+        stage.target.start(node)

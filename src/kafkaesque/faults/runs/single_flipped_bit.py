@@ -23,11 +23,7 @@ class Run(FaultRun):
             if batch is None:
                 continue
             bit = stage.random.randrange(batch.size_bytes * 8)
-            stage.fault(
-                f"flip bit {bit} of the batch at position {batch.position} of "
-                f"{batch.path.parent.name}/{batch.path.name} (key {batch.key}, "
-                f"offsets {batch.first_offset} to {batch.last_offset})"
-            )
+            stage.fault(describe(batch, bit))
             flip(batch, bit)
             self._flipped.append(batch)
             stage.damaged.append(Damage(batch.key, batch.first_offset, batch.last_offset))
@@ -56,6 +52,14 @@ def choose_batch(stage: Stage, node: int, hit: Sequence[StoredBatch]) -> StoredB
         if batches:
             return stage.random.choice(batches)
     return None
+
+
+def describe(batch: StoredBatch, bit: int) -> str:
+    return (
+        f"flip bit {bit} of the batch at position {batch.position} of "
+        f"{batch.path.parent.name}/{batch.path.name} (key {batch.key}, "
+        f"offsets {batch.first_offset} to {batch.last_offset})"
+    )
 
 
 def flip(batch: StoredBatch, bit: int) -> None:

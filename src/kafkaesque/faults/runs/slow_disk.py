@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kafkaesque.faults import shims
-from kafkaesque.faults.cluster_run import ClusterRun
-from kafkaesque.faults.cluster_target import ClusterTarget
 from kafkaesque.faults.figures import percentile
 from kafkaesque.faults.history import Function, Outcome
+from kafkaesque.faults.runs.shimmed_run import ShimmedRun
 from kafkaesque.faults.shims.levers import Lever, slow_lever
 from kafkaesque.faults.stage import Stage
 
@@ -19,30 +17,22 @@ _DELAY_US_FOLLOWER: Final = 500_000
 _DELAY_US_LEADER: Final = 3_000_000
 """More than a leader may wait for its own disk before it gives up."""
 _SLOW_S: Final = 5.0
+_QUIET_S: Final = 0.5
+"""Load without a fault before each round, with which the load beside a slow follower is compared."""
+_ADDED_MS_MAX: Final = 250
+"""Half of the delay. Whoever waits for the follower waits for all of it at least."""
+_ADDED: Final = "slow_follower_added_ms_p50"
 
 
-class Run(ClusterRun):
+class Run(ShimmedRun[Lever]):
     purpose = "slow down every sync of a follower by 0.5 s, then every sync of a leader by 3 s"
     promise = "a slow follower delays nobody, a slow leader gives up; nothing is lost or repeated"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._levers: list[Lever] = []
-
-    def impossible(self) -> str | None:
-        return shims.impossible()
-
-    def new_target(self, directory: Path, settings: Mapping[str, object]) -> ClusterTarget:
-        self._levers = [slow_lever(directory / "levers", node) for node in range(self.brokers)]
-        return ClusterTarget(
-            directory,
-            settings,
-            count=self.brokers,
-            environment=lambda node: self._levers[node].environment,
-        )
+    def new_device(self, directory: Path, node: int) -> Lever:
+        return slow_lever(directory / "levers", node)
 
     def inject(self, stage: Stage) -> None:
-        while stage.another_round(0.5, 1.5):
+        while stage.another_round(_QUIET_S, 1.5):
             self._slow_follower(stage)
             self._slow_leader(stage)
 
@@ -53,12 +43,15 @@ class Run(ClusterRun):
         keys = [key for key in stage.workload.partitions.keys if key not in led[node]]
         stage.fault(f"syncs of node {node} take 0.5 s longer, a follower of keys {keys}", keys)
         from_us = stage.workload.recorder.now_us()
-        self._levers[node].set(_DELAY_US_FOLLOWER)
+        self.devices[node].set(_DELAY_US_FOLLOWER)
         time.sleep(_SLOW_S)
-        self._levers[node].set(0)
-        waits = self._waits_ms(stage, set(keys), from_us)
+        self.devices[node].set(0)
+        quiet_from_us = from_us - int(_QUIET_S * 1e6)
+        before = self._waits_ms(stage, set(keys), quiet_from_us, from_us)
+        waits = self._waits_ms(stage, set(keys), from_us, stage.workload.recorder.now_us())
         stage.highest("slow_follower_produce_ms_p50", int(percentile(waits, 0.5)))
         stage.highest("slow_follower_produce_ms_p99", int(percentile(waits, 0.99)))
+        stage.highest(_ADDED, added_ms(before, waits))
         stage.count("slow_followers")
         self.cluster.wait_whole()
 
@@ -67,7 +60,7 @@ class Run(ClusterRun):
         keys = self.keys_led_by(stage, [node])
         stage.fault(f"syncs of node {node} take 3 s longer, which leads keys {keys}", keys)
         began_at = time.monotonic()
-        self._levers[node].set(_DELAY_US_LEADER)
+        self.devices[node].set(_DELAY_US_LEADER)
         partitions = stage.workload.partitions
 
         def has_given_up() -> bool | None:
@@ -78,16 +71,30 @@ class Run(ClusterRun):
         self.cluster.wait_for(f"other leaders than the slow node {node}", has_given_up)
         stage.highest("slow_leader_gone_ms_max", int((time.monotonic() - began_at) * 1000))
         self.wait_until_served(stage, keys)
-        self._levers[node].set(0)
+        self.devices[node].set(0)
         stage.count("slow_leaders")
         self.cluster.wait_whole()
 
-    def _waits_ms(self, stage: Stage, keys: set[int], from_us: int) -> list[float]:
+    def complaints(self, stage: Stage) -> list[str]:
+        found = super().complaints(stage)
+        added = int(stage.notes.get(_ADDED, 0))
+        if added > _ADDED_MS_MAX:
+            found.append(f"a slow follower delayed the others: {added} ms more in the median")
+        return found
+
+    def _waits_ms(self, stage: Stage, keys: set[int], from_us: int, to_us: int) -> list[float]:
         return [
             (one.completed_us - one.invoked_us) / 1000
             for one in stage.workload.operations()
             if one.f is Function.SEND
             and one.outcome is Outcome.OK
-            and one.invoked_us >= from_us
+            and from_us <= one.invoked_us < to_us
             and one.sends[0].key in keys
         ]
+
+
+def added_ms(before: Sequence[float], waits: Sequence[float]) -> int:
+    """By how much the median grew; as long as all was slow if nothing was acknowledged meanwhile."""
+    if not waits:
+        return int(_SLOW_S * 1000)
+    return max(0, int(percentile(waits, 0.5) - percentile(before, 0.5)))

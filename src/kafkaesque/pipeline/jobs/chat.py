@@ -3,6 +3,7 @@
 Events (topic `chat.events`, envelope of `kafkaesque.events.envelope`), one a message and stage:
 
     chat.message.sent       body: message_id, conversation_id, sender, recipient, sent_ms
+    chat.message.queued     the same: it was sent while the recipient was not connected
     chat.message.delivered  body: message_id, conversation_id, sender, recipient, sent_ms, delivered_ms
     chat.message.read       body: message_id, conversation_id, sender, recipient, sent_ms, read_ms
     chat.message.deleted    body: message_id, conversation_id, sender, recipient, sent_ms, deleted_ms
@@ -23,10 +24,11 @@ from kafkaesque.pipeline.jobs.envelopes import living, open_envelopes
 
 TOPIC = "chat.events"
 SENT = "chat.message.sent"
+QUEUED = "chat.message.queued"
 DELIVERED = "chat.message.delivered"
 READ = "chat.message.read"
 DELETED = "chat.message.deleted"
-KINDS = {SENT: 1, DELIVERED: 1, READ: 1, DELETED: 1}
+KINDS = {SENT: 1, QUEUED: 1, DELIVERED: 1, READ: 1, DELETED: 1}
 
 LATE_S = 120
 SESSION_GAP_S = 30 * 60

@@ -1,15 +1,23 @@
 """Does a table hold what the log holds: counts, gaps and repeats of offsets, partition by partition.
 
-Offsets of a log may have gaps by right (compaction, transaction markers): then `gaps` is not wrong,
-and the rule that is applied says so.
+Offsets of a log have gaps by right (compaction, transaction markers, aborted records): a gap in the
+table is wrong only where the log has a record.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-LOG_SCHEMA = "topic string, partition int, log_start long, log_end long, gaps_allowed boolean"
+LOG_SCHEMA = (
+    "topic string, partition int, log_start long, log_end long, reached long, "
+    "waiting_since timestamp"
+)
+"""reached: up to where the table should be whole; waiting_since: null where no record is behind it."""
+
+POSITION = ("topic", "partition", "offset")
 
 
 def offset_counts(rows: DataFrame) -> DataFrame:
@@ -22,26 +30,36 @@ def offset_counts(rows: DataFrame) -> DataFrame:
     )
 
 
-def compare(counts: DataFrame, log: DataFrame) -> DataFrame:
+def lost_counts(records: DataFrame, rows: DataFrame) -> DataFrame:
+    """How many `records` of the log are not among `rows`; partitions that lack none are left out."""
+    missing = records.select(*POSITION).join(
+        rows.select(*POSITION), on=list(POSITION), how="left_anti"
+    )
+    return missing.groupBy("topic", "partition").agg(F.count(F.lit(1)).alias("lost"))
+
+
+def compare(counts: DataFrame, log: DataFrame, lost: DataFrame, due: datetime) -> DataFrame:
     """Each partition of the log beside what the table has of it. `log` has LOG_SCHEMA.
 
-    lost: offsets between the table's first and last that it lacks, where none may be lacking.
-    behind: records at the end that are not in the table yet, which is no fault.
+    gaps: offsets between the table's first and last that it lacks, for whatever reason.
+    lost: records of the log that it lacks and should have (`lost_counts`).
+    behind: offsets that it has not come to yet; a fault where the first record is older than `due`.
     """
-    joined = log.join(counts, on=["topic", "partition"], how="full_outer")
+    key = ["topic", "partition"]
+    joined = log.join(counts, on=key, how="full_outer").join(lost, on=key, how="left")
     rows = F.coalesce("rows", F.lit(0))
     duplicates = rows - F.coalesce("offsets", F.lit(0))
     gaps = F.coalesce(F.col("last_offset") - F.col("first_offset") + 1 - F.col("offsets"), F.lit(0))
-    lost = F.when(F.coalesce("gaps_allowed", F.lit(False)), F.lit(0)).otherwise(gaps)
+    missing = F.coalesce("lost", F.lit(0))
     beyond = F.coalesce(F.col("last_offset") >= F.col("log_end"), F.lit(False))
-    behind = F.greatest(
-        F.col("log_end") - F.coalesce(F.col("last_offset") + 1, F.col("log_start")), F.lit(0)
-    )
+    waits = F.col("waiting_since").isNotNull()
+    behind = F.when(waits, F.col("log_end") - F.greatest("reached", "log_start")).otherwise(0)
     verdict = (
         F.when(F.col("log_end").isNull(), "the log has no such partition")
         .when(duplicates > 0, "rows are doubled")
-        .when(lost > 0, "rows are missing")
+        .when(missing > 0, "rows are missing")
         .when(beyond, "the table is ahead of the log: the topic was made anew")
+        .when(waits & (F.col("waiting_since") < F.lit(due)), "the table is behind")
         .otherwise("ok")
     )
     return joined.select(
@@ -50,12 +68,13 @@ def compare(counts: DataFrame, log: DataFrame) -> DataFrame:
         rows.alias("rows"),
         duplicates.alias("duplicates"),
         gaps.alias("gaps"),
-        lost.alias("lost"),
-        F.coalesce(behind, F.lit(0)).alias("behind"),
+        missing.alias("lost"),
+        F.greatest(behind, F.lit(0)).alias("behind"),
         "first_offset",
         "last_offset",
         "log_start",
         "log_end",
+        "waiting_since",
         verdict.alias("verdict"),
     )
 

@@ -39,6 +39,8 @@ EARLIEST = -2
 LATEST = -1
 RETRY_PAUSE_S = 0.1
 READ_COMMITTED = 1
+TOPOLOGY_AGE_S_MAX = 5.0
+"""How long leaders are believed without asking: one that has moved says so itself."""
 
 PASSING = frozenset(
     {
@@ -104,6 +106,7 @@ class Cluster:
         self.settings = settings
         self._connections: dict[Address, Connection] = {}
         self._known: set[Address] = set()
+        self._recent: tuple[float, Topology] | None = None
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -134,6 +137,7 @@ class Cluster:
             try:
                 return operation()
             except (ConnectionLost, Passing) as error:
+                self._recent = None
                 if isinstance(error, ConnectionLost):
                     self.close()
                 if time.monotonic() >= deadline:
@@ -151,7 +155,19 @@ class Cluster:
                 continue
             _raise_error(topic.error_code, f"topic '{topic.name}'")
             leaders.update(_leaders(topic))
-        return Topology(leaders, addresses)
+        found = Topology(leaders, addresses)
+        self._recent = (time.monotonic(), found)
+        return found
+
+    def recent_topology(self, topics: Iterable[str]) -> Topology:
+        """As `topology`, or what it said a moment ago: a micro-batch would ask at each step."""
+        wanted = set(topics)
+        if self._recent is not None:
+            asked_s, found = self._recent
+            is_recent = time.monotonic() - asked_s < TOPOLOGY_AGE_S_MAX
+            if is_recent and wanted <= {topic for topic, _ in found.leaders}:
+                return found
+        return self.topology(wanted)
 
     def matching_topics(self, pattern: str) -> list[str]:
         """Names that the whole of `pattern` matches, as Spark's subscribePattern; none internal."""
@@ -194,7 +210,7 @@ class Cluster:
         """
         if not partitions:
             return {}
-        topology = self.topology({topic for topic, _ in partitions})
+        topology = self.recent_topology(topic for topic, _ in partitions)
         by_leader: dict[Address, list[Partition]] = {}
         for partition in partitions:
             by_leader.setdefault(topology.leader_of(partition), []).append(partition)

@@ -6,6 +6,7 @@ equality, nullability and time zone included.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from kafkaesque.pipeline.kafka.decoding import Columns, StringColumn
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
+_SAME_ROWS_MIN: Final = 64
 
 HEADERS_TYPE: Final = pa.list_(
     pa.field(
@@ -48,19 +50,30 @@ def record_batch(
     arrays = [
         _strings(columns.keys, pa.binary(), rows),
         _strings(columns.values, pa.binary(), rows),
-        pa.repeat(pa.scalar(topic, pa.string()), rows),
-        pa.repeat(pa.scalar(partition, pa.int32()), rows),
+        _same(topic, pa.string(), rows),
+        _same(partition, pa.int32(), rows),
         pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)]),
         pa.Array.from_buffers(
             pa.timestamp("us", tz="UTC"), rows, [None, pa.py_buffer(columns.timestamps_us)]
         ),
-        pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows),
+        _same(timestamp_type, pa.int32(), rows),
     ]
     if columns.headers is not None:
         arrays.append(_headers(columns))
     return pa.RecordBatch.from_arrays(
         arrays, schema=arrow_schema(with_headers=columns.headers is not None)
     )
+
+
+def _same(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    """`rows` times the value: a slice of a column that is long enough for the next batches too."""
+    size = 1 << max(rows - 1, _SAME_ROWS_MIN - 1).bit_length()
+    return _repeated(value, kind, size).slice(0, rows)
+
+
+@lru_cache(maxsize=16)
+def _repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), rows)
 
 
 def _strings(column: StringColumn, kind: pa.DataType, rows: int) -> pa.Array:

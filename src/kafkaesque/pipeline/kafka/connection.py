@@ -27,6 +27,7 @@ R = TypeVar("R", bound=Response)
 CLIENT_ID = "kafkaesque-pipeline"
 RESPONSE_SIZE_BYTES_MAX = REQUEST_SIZE_BYTES_DEFAULT
 RECEIVE_BUFFER_BYTES = 4 << 20
+KEPT_FRAME_BYTES_MIN = 64 << 10
 
 VERSION_CEILINGS = {1: 12, 8: 9}
 """Fetch 13 and OffsetCommit 10 go by topic id; what Spark planned goes by name."""
@@ -83,7 +84,11 @@ class _Expected(NamedTuple):
 
 
 class Connection:
-    """For one thread. Answers come in the order of requests; `send` may run ahead of `receive`."""
+    """For one thread. Answers come in the order of requests; `send` may run ahead of `receive`.
+
+    A large answer lies in memory that the next one is received into: whoever wants its records
+    for longer copies them. (Fresh memory for each 4 MiB costs as much as decoding it.)
+    """
 
     def __init__(self, address: Address, security: Security, timeout_s: float) -> None:
         self.address = address
@@ -91,12 +96,14 @@ class Connection:
         self._correlation_id = 0
         self._expected: deque[_Expected] = deque()
         self._versions: dict[int, tuple[int, int]] = {}
+        self._kept = bytearray()
         self._socket = self._open(security)
         try:
             self._introduce()
             if security.mechanism is not None:
                 self._authenticate(security)
         except BaseException:
+            # Nobody gets this connection, so nobody else would close its socket; the error goes on.
             self.close()
             raise
 
@@ -225,9 +232,16 @@ class Connection:
             raise ConnectionLost(
                 f"{self.address} does not speak Kafka: a frame of {size_bytes} bytes"
             )
-        frame = memoryview(bytearray(size_bytes))
+        frame = self._room(size_bytes)
         self._receive_into(frame)
         return frame
+
+    def _room(self, size_bytes: int) -> memoryview:
+        if size_bytes < KEPT_FRAME_BYTES_MIN:
+            return memoryview(bytearray(size_bytes))
+        if size_bytes > len(self._kept):
+            self._kept = bytearray(size_bytes)
+        return memoryview(self._kept)[:size_bytes]
 
     def _receive_into(self, view: memoryview) -> None:
         filled = 0

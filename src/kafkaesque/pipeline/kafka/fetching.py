@@ -107,6 +107,8 @@ class _RangeReader:
         self._decoder: Decoder = load_decoder(compiled=settings.compiled)[1]
         self._progress_deadline = 0.0
         self._empty_answers = 0
+        self._asks_leader = False
+        """Whether something went wrong with a leader that was known from before."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         self._extend_deadline()
@@ -118,8 +120,12 @@ class _RangeReader:
             except (ConnectionLost, Passing) as error:
                 if connection is not None:
                     self._cluster.forget(connection.address)
+                self._asks_leader = True
                 self._pause(error)
             except TopicMissing as error:
+                if not self._asks_leader:
+                    self._asks_leader = True
+                    continue
                 self._skip_rest(f"{self._range} cannot be read: {error} is gone")
             except GeneratorExit:
                 # Spark wants no more (a limit, a cancelled task); an answer may be on its way.
@@ -129,7 +135,8 @@ class _RangeReader:
 
     def _connect(self) -> Connection:
         partition = (self._range.topic, self._range.partition)
-        topology = self._cluster.topology([self._range.topic])
+        ask = self._cluster.topology if self._asks_leader else self._cluster.recent_topology
+        topology = ask([self._range.topic])
         return self._cluster.connection(topology.leader_of(partition))
 
     def _stream(self, connection: Connection) -> Iterator[pa.RecordBatch]:

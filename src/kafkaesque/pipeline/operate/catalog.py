@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.operate.context import Context, Knobs
+from kafkaesque.pipeline.operate.coverage import Windows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from kafkaesque.pipeline.sinks.delta_table import BatchIdentity
 
 OutputMode = Literal["append", "update"]
+Settle = Callable[[Context, Context, "str | None", "DataFrame | None"], None]
+"""(side, live, predicate of the range, records after the range)"""
 POSTS_TOPIC = "social.posts"
 
 
@@ -28,13 +31,8 @@ class Table:
 
     name: str
     partition_by: tuple[str, ...] = ()
-    start_time: str | None = None
-    """For a table without offsets: the columns that say which time a row is about."""
-    end_time: str | None = None
-
-    @property
-    def has_offsets(self) -> bool:
-        return self.start_time is None
+    windows: Windows | None = None
+    """For a table whose rows have no offsets: which time each is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +47,9 @@ class Query:
     tables: Sequence[Table] = ()
     mode: OutputMode = "append"
     is_pattern: bool = False
+    writes_trends: bool = False
+    settle: Settle | None = None
+    """What a backfill must still do to its side tables before they are swapped in."""
     options: Mapping[str, str] = field(default_factory=dict)
 
     def subscription(self, knobs: Knobs) -> dict[str, str]:
@@ -56,11 +57,45 @@ class Query:
             return {"subscribePattern": knobs.archive_pattern, **self.options}
         return {"subscribe": self.topics, **self.options}
 
+    def topic_names(self, knobs: Knobs) -> list[str]:
+        """What must be there before it starts: topics it reads by name, topics it writes."""
+        read = [] if self.is_pattern else self.topics.split(",")
+        return [*read, *([knobs.trends_topic] if self.writes_trends else [])]
+
+
+_TREND_WINDOWS = Windows(
+    "window_start", "window_end", "window_start", lambda knobs: knobs.trends_late_s
+)
+_MINUTES = Windows(
+    "minute", "minute", "minute", lambda knobs: knobs.late_s, tail_s=lambda _knobs: 60
+)
+_SESSIONS = Windows(
+    "started_at",
+    "last_message_at",
+    "last_message_at",
+    lambda knobs: knobs.late_s,
+    tail_s=lambda knobs: knobs.session_gap_s,
+    lead_s=lambda knobs: knobs.session_gap_s,
+)
+
+SETS: Mapping[str, Sequence[str]] = {
+    "light": ("posts", "trends-live", "chat-stages"),
+    "social": ("posts", "trends", "trends-live"),
+    "chat": ("chat-stages", "chat-minutes", "chat-latency", "chat-sessions"),
+}
+"""Names for several queries: `light` is what `kafkaesque up` runs in one small process."""
+
+
+def expand(names: Sequence[str]) -> list[str]:
+    """Sets replaced by their queries, each query once."""
+    return list(dict.fromkeys(item for name in names for item in SETS.get(name, (name,))))
+
 
 def find(name: str) -> Query:
     queries = catalog()
     if name not in queries:
-        raise PipelineError(f"there is no query '{name}'", f"there are {', '.join(queries)}")
+        known = ", ".join([*queries, *SETS])
+        raise PipelineError(f"there is no query '{name}'", f"there are {known}")
     return queries[name]
 
 
@@ -70,7 +105,7 @@ def catalog() -> dict[str, Query]:
 
 
 def _social() -> list[Query]:
-    from kafkaesque.pipeline.operate import outputs, streams
+    from kafkaesque.pipeline.operate import outputs, settling, streams
 
     return [
         Query(
@@ -80,6 +115,7 @@ def _social() -> list[Query]:
             streams.posts,
             outputs.posts,
             (Table("posts", ("date",)), Table("posts_dead")),
+            settle=settling.settle_posts,
         ),
         Query(
             "trends",
@@ -87,7 +123,7 @@ def _social() -> list[Query]:
             POSTS_TOPIC,
             streams.hashtags,
             outputs.trends,
-            (Table("trends", (), "window_start", "window_end"),),
+            (Table("trends", windows=_TREND_WINDOWS),),
         ),
         Query(
             "trends-live",
@@ -96,6 +132,7 @@ def _social() -> list[Query]:
             streams.hashtags,
             outputs.live_trends,
             mode="update",
+            writes_trends=True,
         ),
     ]
 
@@ -119,7 +156,7 @@ def _chat() -> list[Query]:
             TOPIC,
             streams.chat_minutes,
             outputs.only_table("chat_minutes"),
-            (Table("chat_minutes", (), "minute", "minute"),),
+            (Table("chat_minutes", windows=_MINUTES),),
         ),
         Query(
             "chat-latency",
@@ -127,7 +164,7 @@ def _chat() -> list[Query]:
             TOPIC,
             streams.chat_latency,
             outputs.only_table("chat_latency"),
-            (Table("chat_latency", (), "minute", "minute"),),
+            (Table("chat_latency", windows=_MINUTES),),
         ),
         Query(
             "chat-sessions",
@@ -135,7 +172,7 @@ def _chat() -> list[Query]:
             TOPIC,
             streams.chat_sessions,
             outputs.only_table("chat_sessions"),
-            (Table("chat_sessions", (), "started_at", "last_message_at"),),
+            (Table("chat_sessions", windows=_SESSIONS),),
         ),
     ]
 

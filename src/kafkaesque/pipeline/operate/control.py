@@ -15,6 +15,8 @@ from kafkaesque.pipeline.places import Places
 from kafkaesque.pipeline.source.offsets import from_spark
 
 _POLL_S = 0.1
+ALIVE = ("running", "restarting")
+"""States of a query that somebody looks after."""
 
 
 def read_status(path: Path) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def statuses(places: Places) -> list[dict[str, Any]]:
     found = []
     for path in sorted((places.root / "queries").glob("*/status.json")):
         status = read_status(path)
-        if status.get("state") == "running" and not is_alive(status.get("pid")):
+        if status.get("state") in ALIVE and not is_alive(status.get("pid")):
             status["state"] = "killed"
         found.append({**status, "query": path.parent.name})
     return found
@@ -68,14 +70,14 @@ def with_lag(status: Mapping[str, Any], settings: ClusterSettings) -> dict[str, 
 def request_stop(places: Places, name: str, timeout_s: float) -> None:
     """Ask a query to stop and wait until it has. PipelineError if it does not run, or does not stop."""
     status = read_status(places.status(name))
-    if status.get("state") != "running" or not is_alive(status.get("pid")):
+    if status.get("state") not in ALIVE or not is_alive(status.get("pid")):
         raise PipelineError(f"query '{name}' is not running")
     request = places.stop_request(name)
     request.touch()
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         current = read_status(places.status(name))
-        if current.get("state") != "running" or not is_alive(current.get("pid")):
+        if current.get("state") not in ALIVE or not is_alive(current.get("pid")):
             return
         time.sleep(_POLL_S)
     raise PipelineError(

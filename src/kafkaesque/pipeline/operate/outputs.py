@@ -65,7 +65,7 @@ def posts(events: DataFrame, identity: BatchIdentity, context: Context) -> None:
                 fresh = not_yet_known(fresh, known)
             to_table(without_deleted(fresh, deleted), path, identity, ("date",))
         to_table(dead_letters(events), context.table("posts_dead"), identity)
-        _delete_posts(context, deleted)
+        delete_posts(context, deleted)
     finally:
         events.unpersist()
 
@@ -76,7 +76,7 @@ def _as_dates(texts: list[str]) -> list[object]:
     return [date.fromisoformat(text) for text in texts if text != "None"]
 
 
-def _delete_posts(context: Context, deleted: DataFrame) -> None:
+def delete_posts(context: Context, deleted: DataFrame) -> None:
     """Deleting again what is gone changes nothing, so that this needs no batch number."""
     keys = sorted((row["network"], row["id"]) for row in deleted.collect())
     for start in range(0, len(keys), DELETIONS_AT_ONCE):
@@ -84,13 +84,13 @@ def _delete_posts(context: Context, deleted: DataFrame) -> None:
         for network, post in keys[start : start + DELETIONS_AT_ONCE]:
             by_network.setdefault(network, []).append(post)
         for network, ids in by_network.items():
-            listed = ", ".join(_quoted(post) for post in ids)
+            listed = ", ".join(quoted(post) for post in ids)
             # Values are quoted: an id comes from a social network, where anybody writes.
-            predicate = f"network = {_quoted(network)} AND id IN ({listed})"
+            predicate = f"network = {quoted(network)} AND id IN ({listed})"
             DeltaTable(context.table("posts")).delete(predicate)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 

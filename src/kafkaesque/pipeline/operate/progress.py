@@ -153,6 +153,14 @@ class ProgressBook(StreamingQueryListener):
             state = self._states[name] = _State()
             self._tell(name, state)
 
+    def restarting(self, name: str, failure: str) -> None:
+        """A query has failed and will be started again; `announce` says when."""
+        with self._lock:
+            state = self._states[name]
+            state.facts |= {"state": "restarting", "failure": failure}
+            self._tell(name, state)
+        self._metrics.failures.labels(name).inc()
+
     def end(self, name: str, last: str | None, failure: str | None) -> None:
         """A query has ended; `last` is its last progress, which Spark may not have told yet."""
         if last is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,16 +16,26 @@ from typing import TYPE_CHECKING, Any
 from deltalake import write_deltalake
 
 from kafkaesque.pipeline.errors import PipelineError
-from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, Cluster
+from kafkaesque.pipeline.kafka.cluster import Partition
 from kafkaesque.pipeline.operate.context import Context
+from kafkaesque.pipeline.operate.log_bounds import (
+    Bounds,
+    Held,
+    Taken,
+    bound,
+    log_ends,
+    waiting_since,
+)
+from kafkaesque.pipeline.operate.upkeep import archive_begins, keep_table
 from kafkaesque.pipeline.sinks.delta_table import (
     BatchIdentity,
-    keep_in_shape,
     open_table,
     read_table,
 )
 from kafkaesque.pipeline.sinks.writing import to_topic
-from kafkaesque.pipeline.source.options import read_cluster
+from kafkaesque.pipeline.source.offsets import to_json
+from kafkaesque.pipeline.source.options import read_options
+from kafkaesque.pipeline.source.reading import read_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,11 +54,20 @@ def quality(context: Context, now: datetime) -> Report:
     """The archive against the log, partition by partition; appended to table `quality`."""
     from kafkaesque.pipeline.jobs import quality as rules
 
-    archive = _table(context, "archive")
-    counts = rules.offset_counts(archive.select("topic", "partition", "offset")).localCheckpoint()
-    topics = sorted({row["topic"] for row in counts.select("topic").distinct().collect()})
-    log = context.spark.createDataFrame(_log_rows(context, topics), rules.LOG_SCHEMA)
-    report = rules.compare(counts, log).localCheckpoint()
+    taken = Taken.of(context.places.checkpoint("archive"))
+    archive = _table(context, "archive").select(*rules.POSITION)
+    counts = rules.offset_counts(archive).localCheckpoint()
+    held = {
+        (row["topic"], row["partition"]): Held(
+            row["first_offset"], row["last_offset"], row["offsets"]
+        )
+        for row in counts.collect()
+    }
+    log, bounds = _log(context, taken, held)
+    doubtful = {key: item for key, item in bounds.items() if not item.is_dense(held.get(key))}
+    lost = rules.lost_counts(_log_records(context, doubtful, now), archive)
+    due = now - timedelta(seconds=context.knobs.quality_behind_s)
+    report = rules.compare(counts, log, lost, due).localCheckpoint()
     wrong = rules.alerts(report)
     _append(context.table("quality"), report, now)
     alerts = [row.asDict() for row in wrong.collect()]
@@ -58,40 +77,46 @@ def quality(context: Context, now: datetime) -> Report:
     return Report("quality", rows, alerts)
 
 
-def _log_rows(context: Context, topics: list[str]) -> list[tuple[str, int, int, int, bool]]:
-    """Start and end of each partition that the log has; compacted topics may have gaps."""
-    cluster = Cluster(read_cluster(context.kafka))
-    try:
-        known = list(cluster.topology(topics).leaders) if topics else []
-        starts = cluster.list_offsets(dict.fromkeys(known, EARLIEST))
-        ends = cluster.list_offsets(dict.fromkeys(known, LATEST))
-    finally:
-        cluster.close()
-    compacted = _compacted_topics(context, topics)
-    return [
-        (topic, index, starts[topic, index], ends[topic, index], topic in compacted)
-        for topic, index in sorted(known)
-    ]
+def _log(
+    context: Context, taken: Taken, held: Mapping[Partition, Held]
+) -> tuple[DataFrame, dict[Partition, Bounds]]:
+    """Every partition that the archive should take in or has, as a frame of LOG_SCHEMA."""
+    from kafkaesque.pipeline.jobs.quality import LOG_SCHEMA
+
+    pattern = context.knobs.archive_pattern
+    options = context.source_options(subscribePattern=pattern)
+    read = read_options(options, streaming=False).read
+    ends, matching = log_ends(read, pattern, held)
+    bounds = {key: bound(key, ends[key], taken, held.get(key)) for key in sorted(ends)}
+    rows = []
+    for (topic, index), item in bounds.items():
+        waits = topic in matching and item.log_end > item.reached
+        since = waiting_since(read, (topic, index), item) if waits else None
+        rows.append((topic, index, item.log_start, item.log_end, item.reached, since))
+    return context.spark.createDataFrame(rows, LOG_SCHEMA), bounds
 
 
-def _compacted_topics(context: Context, topics: list[str]) -> set[str]:
-    # Documented names that the library's type stubs forget to re-export.
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
-        AdminClient,
-        ConfigResource,
-        ResourceType,
+def _log_records(
+    context: Context, doubtful: Mapping[Partition, Bounds], now: datetime
+) -> DataFrame:
+    """What a reader gets of these partitions: without markers, aborted and compacted records."""
+    from pyspark.sql import functions as F
+
+    if not doubtful:
+        return context.spark.createDataFrame([], "topic string, partition int, offset long")
+    assigned: dict[str, list[int]] = {}
+    for topic, index in doubtful:
+        assigned.setdefault(topic, []).append(index)
+    options = context.source_options(
+        assign=json.dumps(assigned),
+        startingOffsets=to_json({key: item.start for key, item in doubtful.items()}),
+        endingOffsets=to_json({key: item.reached for key, item in doubtful.items()}),
+        failOnDataLoss="false",
     )
-
-    if not topics:
-        return set()
-    admin = AdminClient({**context.kafka, "log_level": 0})
-    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    found = set()
-    for resource, future in admin.describe_configs(resources).items():
-        policy = future.result()["cleanup.policy"].value or ""
-        if "compact" in policy:
-            found.add(resource.name)
-    return found
+    records = read_batch(context.spark, options, engine=context.engine)
+    if context.knobs.archive_keep_days > 0:
+        records = records.where(F.to_date("timestamp") >= archive_begins(context.knobs, now))
+    return records
 
 
 def chat_backlog(context: Context, now: datetime) -> Report:
@@ -109,24 +134,8 @@ def chat_backlog(context: Context, now: datetime) -> Report:
 
 def upkeep(context: Context, now: datetime) -> Report:
     """Every table: small files merged, rows of the archive that are too old deleted, vacuumed."""
-    rows = []
-    for path in sorted(context.places.table("x").parent.glob("*")):
-        if open_table(path) is None:
-            continue
-        days = context.knobs.archive_keep_days
-        expired = None
-        if path.name == "archive" and days is not None:
-            expired = f"date < DATE '{(now - timedelta(days=days)).date().isoformat()}'"
-        done = keep_in_shape(path, expired=expired)
-        rows.append(
-            {
-                "table": path.name,
-                "files_before": done.files_before,
-                "files_after": done.files_after,
-                "files_vacuumed": done.files_removed_from_disk,
-                "rows_expired": done.rows_expired,
-            }
-        )
+    tables = sorted(context.places.table("x").parent.glob("*"))
+    rows = [keep_table(path, context.knobs, now) for path in tables if open_table(path) is not None]
     return Report("upkeep", rows, [])
 
 
@@ -151,7 +160,8 @@ def _table(context: Context, name: str) -> DataFrame:
 def _append(path: Path, rows: DataFrame, now: datetime) -> None:
     from pyspark.sql import functions as F
 
-    write_deltalake(path, rows.withColumn("checked_at", F.lit(now)).toArrow(), mode="append")
+    checked = rows.withColumn("checked_at", F.lit(now)).toArrow()
+    write_deltalake(path, checked, mode="append", schema_mode="merge")
 
 
 def _replace(path: Path, rows: DataFrame) -> None:

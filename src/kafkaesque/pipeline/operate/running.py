@@ -7,18 +7,22 @@ at the next start.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.operate.catalog import Query
 from kafkaesque.pipeline.operate.context import Context
 from kafkaesque.pipeline.operate.progress import Metrics, ProgressBook
+from kafkaesque.pipeline.operate.restarting import Restarts
+from kafkaesque.pipeline.operate.upkeep import is_due, keep_own_tables
 from kafkaesque.pipeline.sinks.delta_table import BatchIdentity, refuse_other_checkpoint
 from kafkaesque.pipeline.source.durable_start import CheckpointLock, identity
 from kafkaesque.pipeline.source.options import read_cluster
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_S = 0.2
+SOURCE_START_S_MAX = 30.0
+_STARTING = ("Initializing", "Getting offsets")
+"""What Spark says of a query that has not asked its source for the first time yet."""
 _RAISED = re.compile(r"^(?:kafkaesque[\w.]*\.)?([A-Z]\w*(?:: .+)?)$", re.MULTILINE)
 _REASON_LENGTH_MAX = 2000
 _STOP_WORD = "kafkaesque: stopped between batches"
@@ -45,6 +52,8 @@ class Trigger:
     rows_max: int | None = None
     start: str = "earliest"
     """Where a query begins that has no checkpoint yet."""
+    restarts_max: int = 0
+    """How often in a row a query that fails is started again (`restarting.py`)."""
 
 
 class BatchGate:
@@ -80,6 +89,18 @@ class RunningQuery:
     @property
     def is_active(self) -> bool:
         return bool(self.streaming.isActive)
+
+    def await_source(self, stopping: threading.Event) -> None:
+        """Until the processes of its source have started, or a while has passed.
+
+        Spark gives each ten seconds; on a busy machine those of several queries at once need more.
+        """
+        deadline = time.monotonic() + SOURCE_START_S_MAX
+        while self.is_active and time.monotonic() < deadline and not stopping.is_set():
+            message = str(self.streaming.status["message"])
+            if self.streaming.lastProgress is not None or not message.startswith(_STARTING):
+                return
+            time.sleep(POLL_S)
 
     def request_stop(self) -> None:
         """Close the gate, and end an idle query at once."""
@@ -135,6 +156,7 @@ def start_query(
             book.announce(query.name)
         streaming = writer.start()
     except BaseException:
+        # The query does not run, so another may have its checkpoint; the error goes on.
         lock.release()
         raise
     return RunningQuery(query, streaming, gate, lock)
@@ -146,6 +168,8 @@ def _each_batch(
     def write(rows: DataFrame, batch: int) -> None:
         gate.pass_through()
         query.write(rows, BatchIdentity(query.name, checkpoint_id, batch), context)
+        if is_due(context.knobs, batch) and context.tables is None:
+            keep_own_tables(query.tables, context, datetime.now(tz=UTC))
 
     return write
 
@@ -158,60 +182,122 @@ class Outcome:
     failure: str | None
 
 
+@dataclass(slots=True)
+class _Slot:
+    """A query in one of its lives, or between two."""
+
+    query: Query
+    restarts: Restarts
+    running: RunningQuery | None
+    due_s: float = 0.0
+
+
 class Supervisor:
     """Runs several queries in one session until each has ended or was asked to stop."""
 
-    def __init__(self, context: Context, trigger: Trigger, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        context: Context,
+        trigger: Trigger,
+        metrics: Metrics,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """`stopping` may be set by another thread or a signal handler: it asks all to stop."""
         self._context = context
         self._trigger = trigger
         properties = {name: str(value) for name, value in context.kafka.items()}
         self._book = ProgressBook(context.places, read_cluster(properties), metrics)
-        self._stopping = threading.Event()
+        self._stopping = threading.Event() if stopping is None else stopping
 
     def stop(self) -> None:
         """Ask all queries to stop; from a signal handler, or another thread."""
         self._stopping.set()
 
-    def run(self, queries: list[Query]) -> list[Outcome]:
+    def run(
+        self, queries: list[Query], started: Callable[[], None] = lambda: None
+    ) -> list[Outcome]:
+        """Until the last has ended; `started` is called once all of them run."""
         streams = self._context.spark.streams
         streams.addListener(self._book)
-        running: list[RunningQuery] = []
+        slots: list[_Slot] = []
         try:
             for query in queries:
                 self._context.places.stop_request(query.name).unlink(missing_ok=True)
-                running.append(start_query(query, self._context, self._trigger, self._book))
-            return self._watch(running)
+                running = start_query(query, self._context, self._trigger, self._book)
+                slots.append(_Slot(query, Restarts(self._trigger.restarts_max), running))
+                running.await_source(self._stopping)
+            started()
+            return self._watch(slots)
         except BaseException:
-            for item in running:
-                item.streaming.stop()
-                item.settle()
+            # Ctrl-C too: no query is left running behind the error that goes on.
+            for slot in slots:
+                if slot.running is not None:
+                    slot.running.streaming.stop()
+                    slot.running.settle()
             raise
         finally:
             streams.removeListener(self._book)
 
-    def _watch(self, running: list[RunningQuery]) -> list[Outcome]:
+    def _watch(self, slots: list[_Slot]) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        active = list(running)
+        active = list(slots)
         while active:
-            for item in list(active):
-                if not item.is_active:
-                    active.remove(item)
-                    outcomes.append(self._end(item))
-                elif self._stopping.is_set() or self._is_asked(item):
-                    item.request_stop()
+            for slot in list(active):
+                outcome = self._tend(slot)
+                if outcome is not None:
+                    active.remove(slot)
+                    outcomes.append(outcome)
             if active:
                 time.sleep(POLL_S)
         return outcomes
 
-    def _is_asked(self, item: RunningQuery) -> bool:
-        return self._context.places.stop_request(item.query.name).exists()
-
-    def _end(self, item: RunningQuery) -> Outcome:
-        name = item.query.name
+    def _tend(self, slot: _Slot) -> Outcome | None:
+        """Look after one query; how it ended, once it has."""
+        item = slot.running
+        asked = self._stopping.is_set() or self._is_asked(slot.query)
+        if item is None:
+            if asked:
+                return self._end(slot, None, None)
+            return self._start_again(slot) if time.monotonic() >= slot.due_s else None
+        if item.is_active:
+            if asked:
+                item.request_stop()
+            return None
         failure = item.settle()
+        last = item.streaming.lastProgress
+        told = None if last is None else last.json
+        if failure is None or asked:
+            return self._end(slot, told, failure)
+        return self._fail(slot, told, failure)
+
+    def _fail(self, slot: _Slot, last: str | None, failure: str) -> Outcome | None:
+        """None if the query gets another life."""
+        slot.running = None
+        batch = None if last is None else int(json.loads(last)["batchId"])
+        wait_s = slot.restarts.wait_s(failure, batch)
+        if wait_s is None:
+            return self._end(slot, last, failure)
+        log.warning("query %s: %s; again in %.0f s", slot.query.name, failure, wait_s)
+        self._book.restarting(slot.query.name, failure)
+        slot.due_s = time.monotonic() + wait_s
+        return None
+
+    def _start_again(self, slot: _Slot) -> Outcome | None:
+        """As if it had failed while it ran, if it does not start."""
+        try:
+            slot.running = start_query(slot.query, self._context, self._trigger, self._book)
+            slot.running.await_source(self._stopping)
+        except PipelineError as error:
+            return self._fail(slot, None, f"{type(error).__name__}: {error}")
+        return None
+
+    def _is_asked(self, query: Query) -> bool:
+        return self._context.places.stop_request(query.name).exists()
+
+    def _end(self, slot: _Slot, last: str | None, failure: str | None) -> Outcome:
+        name = slot.query.name
         if failure is not None:
             log.error("query %s failed: %s", name, failure)
         self._context.places.stop_request(name).unlink(missing_ok=True)
-        last = item.streaming.lastProgress
-        self._book.end(name, None if last is None else last.json, failure)
+        self._book.end(name, last, failure)
         return Outcome(name, failure)

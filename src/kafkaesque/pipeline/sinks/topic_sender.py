@@ -19,6 +19,7 @@ from kafkaesque.pipeline.errors import KafkaRefused, KafkaUnreachable
 from kafkaesque.pipeline.jobs.identity import BATCH_HEADER, QUERY_HEADER, ROW_HEADER
 
 FLUSH_TIMEOUT_S = 120.0
+BATCH_SIZE_BYTES = 128 * 1024
 _POLL_EVERY = 1000
 COLUMNS = frozenset({"key", "value", "topic", "partition", "headers", "timestamp"})
 
@@ -46,6 +47,8 @@ class TopicSender:
             {
                 "acks": "all",
                 "linger.ms": 5,
+                # A broker refuses a batch that is larger than a segment of the topic.
+                "batch.size": BATCH_SIZE_BYTES,
                 "log_level": 0,
                 **target.properties,
                 "enable.idempotence": True,

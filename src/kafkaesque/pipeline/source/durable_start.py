@@ -26,9 +26,10 @@ _LOCK = "lock"
 
 def durable_offsets(checkpoint: Path, resolve: Callable[[], Offsets], source: str = "0") -> Offsets:
     """The offsets that this checkpoint began at; `resolve` is asked the first time only."""
-    path = checkpoint / DIRECTORY / f"initial-offsets-{source}.json"
-    if path.exists():
-        return from_spark(json.loads(path.read_text()))
+    known = initial_offsets(checkpoint, source)
+    if known is not None:
+        return known
+    path = _initial_path(checkpoint, source)
     if (checkpoint / "offsets" / "0").exists():
         raise CheckpointLost(
             f"{checkpoint} holds batches but not where they began ({path.name} is missing)",
@@ -37,6 +38,16 @@ def durable_offsets(checkpoint: Path, resolve: Callable[[], Offsets], source: st
     offsets = resolve()
     write_durably(path, json.dumps(to_spark(offsets)))
     return offsets
+
+
+def initial_offsets(checkpoint: Path, source: str = "0") -> Offsets | None:
+    """Where this checkpoint began; None where no query ran on it yet."""
+    path = _initial_path(checkpoint, source)
+    return from_spark(json.loads(path.read_text())) if path.exists() else None
+
+
+def _initial_path(checkpoint: Path, source: str) -> Path:
+    return checkpoint / DIRECTORY / f"initial-offsets-{source}.json"
 
 
 def identity(checkpoint: Path) -> str:

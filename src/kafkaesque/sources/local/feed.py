@@ -34,6 +34,8 @@ class Faults:
     """Answer every connection with this HTTP status."""
     refuse_count: int = 0
     """Refuse just so many, then serve again; 0 with a status refuses all."""
+    search_status: int = 0
+    """Answer X's recent search with this HTTP status: not every access has it."""
     stall_after: int = 0
     """Send nothing more after n entries, keep-alives included, and stay connected."""
 

@@ -5,6 +5,7 @@ GET  /api/v1/streaming/hashtag?tag=           Mastodon (server-sent events)
 GET  /api/v1/streaming                        Mastodon (WebSocket, subscribe messages)
 GET  /api/v1/timelines/tag/{tag}              Mastodon (REST)
 GET  /2/tweets/search/stream                  X (lines); rules under /2/tweets/search/stream/rules
+GET  /2/tweets/search/recent                  X (REST, without the posts of the last moment)
 GET  /2/tweets/compliance/stream              X (deletions)
 GET  /local/status, POST /local/disconnect, POST /local/faults, GET /healthz
 """
@@ -37,6 +38,9 @@ from kafkaesque.sources.local.feed import Counts, Faults, Feed
 from kafkaesque.sources.parsing import time_ms
 
 PAGE_LIMIT_MAX = 40
+SEARCH_LIMIT_MAX = 100
+SEARCH_LAG_SECONDS = 0.5
+"""What recent search does not know yet; X has half a minute."""
 SUBSCRIBE_QUIET_SECONDS = 0.05
 BODY_SIZE_BYTES_MAX = 1_000_000
 
@@ -91,6 +95,7 @@ class LocalServer:
                 web.get("/2/tweets/search/stream", self._filtered),
                 web.get("/2/tweets/search/stream/rules", self._list_rules),
                 web.post("/2/tweets/search/stream/rules", self._change_rules),
+                web.get("/2/tweets/search/recent", self._search),
                 web.get("/2/tweets/compliance/stream", self._compliance),
                 web.get("/local/status", self._status),
                 web.post("/local/disconnect", self._disconnect),
@@ -170,6 +175,29 @@ class LocalServer:
         wire = FilteredWire(self.feed.timeline, response, self._rules.values)
         await self._serve(wire, tick, until)
         return response
+
+    async def _search(self, request: web.Request) -> web.Response:
+        """Newest first, a page at a time; deleted posts are gone, the newest not yet known."""
+        self._admit(request)
+        if self.faults.search_status:
+            raise _refusal(self.faults.search_status, "refused on cue")
+        tags = set(distinct(request.query.get("query", "").split(" OR ")))
+        limit = min(_integer(request, "max_results") or 10, SEARCH_LIMIT_MAX)
+        head = self.feed.tick_at(time.time() - SEARCH_LAG_SECONDS)
+        first = self.feed.tick_at(_moment(request, "start_time"))
+        number = min(_integer(request, "next_token") or head, head)
+        found: list[dict[str, Any]] = []
+        while number > first and len(found) < limit:
+            number -= 1
+            post = generator.post(self.feed.timeline.seed, number)
+            gone = post.deleted_after and post.number + post.deleted_after < self.feed.head()
+            if tags.intersection(distinct(post.tags)) and not gone:
+                found.append(wires.x_post(self.feed.timeline, post))
+        self.counts.pages += 1
+        meta = {"result_count": len(found)} | (
+            {"next_token": str(number)} if number > first else {}
+        )
+        return _json({"data": found, "meta": meta} if found else {"meta": meta})
 
     async def _compliance(self, request: web.Request) -> web.StreamResponse:
         tick, until = self._stretch(request, self._admit(request))
@@ -343,4 +371,5 @@ def _refusal(status: int, text: str) -> web.HTTPException:
     class Refusal(web.HTTPException):
         status_code = status
 
-    return Refusal(body=msgspec.json.encode({"error": text}), content_type="application/json")
+    body = msgspec.json.encode({"error": text}).decode()
+    return Refusal(text=body, content_type="application/json")

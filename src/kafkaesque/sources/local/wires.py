@@ -96,14 +96,12 @@ def mastodon_status(timeline: Timeline, post: SyntheticPost) -> dict[str, Any]:
     }
 
 
-def x_line(timeline: Timeline, entry: Entry, rules: Iterable[dict[str, str]]) -> bytes:
-    """A line of the filtered stream. `rules` are those that matched: id and tag."""
-    post = entry.post
+def x_post(timeline: Timeline, post: SyntheticPost) -> dict[str, Any]:
     hashtags = [
         {"start": match.start(), "end": match.end(), "tag": match.group(1)}
         for match in _TAG.finditer(post.text)
     ]
-    data = {
+    return {
         "id": str(post.x_id),
         "text": post.text,
         "author_id": str(1_000_000 + post.author),
@@ -112,6 +110,11 @@ def x_line(timeline: Timeline, entry: Entry, rules: Iterable[dict[str, str]]) ->
         "entities": {"hashtags": hashtags},
         "edit_history_tweet_ids": [str(post.x_id)],
     }
+
+
+def x_line(timeline: Timeline, entry: Entry, rules: Iterable[dict[str, str]]) -> bytes:
+    """A line of the filtered stream. `rules` are those that matched: id and tag."""
+    data = x_post(timeline, entry.post)
     return _encode({"data": data, "matching_rules": list(rules)}) + b"\r\n"
 
 

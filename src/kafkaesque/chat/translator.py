@@ -1,0 +1,113 @@
+"""A back end of a later application version: reads its own commands, passes them to the homes.
+
+Command, offset and translation are one transaction, so each is passed on exactly once and in the order
+of its user; id, correlation and gateway go with it, so the homes answer as if they had been asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from kafkaesque.chat.backend import RETRY_SECONDS, RETRY_SECONDS_MAX, State
+from kafkaesque.chat.config import BackendConfig
+from kafkaesque.chat.home import Counts
+from kafkaesque.chat.live_gateways import LiveGateways
+from kafkaesque.chat.tables import Tables
+from kafkaesque.chat.versions import HOME_VERSION, to_home
+from kafkaesque.client.ports import (
+    Log,
+    LogError,
+    Record,
+    Subscription,
+    TransactionsUnsupported,
+    WriterOptions,
+)
+from kafkaesque.events.chat import CHAT_TOPICS
+from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
+from kafkaesque.model.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Translator:
+    """Runs until `stop`; seen from outside it is a Backend that keeps no state."""
+
+    def __init__(self, log: Log, name: str, version: str, config: BackendConfig) -> None:
+        self._log = log
+        self._config = config
+        self._version = version
+        self.name = name
+        self._stopping = asyncio.Event()
+        self.counts = Counts()
+        self.state = State()
+        self.tables = Tables(log, LiveGateways(""))
+
+    @property
+    def group(self) -> str:
+        return f"chat-backend-{self._version}"
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """TransactionsUnsupported ends it; other trouble with the log is waited out."""
+        wait_s = RETRY_SECONDS
+        while not self._stopping.is_set():
+            try:
+                await self._pass()
+            except TransactionsUnsupported:
+                raise
+            except LogError as error:
+                self.state.error = str(error)
+                logger.warning("%s; again in %.1f s", error, wait_s)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await self._stopping.wait()
+                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
+
+    async def assigned(self, places: frozenset[TopicPartition]) -> None:
+        held = {*self.state.partitions, *(place.partition for place in places)}
+        self.state.partitions = tuple(sorted(held))
+        self.state.ready = True
+        self.state.error = None
+
+    async def revoked(self, places: frozenset[TopicPartition]) -> None:
+        gone = {place.partition for place in places}
+        self.state.partitions = tuple(one for one in self.state.partitions if one not in gone)
+
+    async def lost(self, places: frozenset[TopicPartition]) -> None:
+        await self.revoked(places)
+
+    async def _pass(self) -> None:
+        self.state.passes += 1
+        topic = command_topic(self._version)
+        await self._log.admin.ensure_topics([*GATEWAY_TOPICS, *CHAT_TOPICS, topic])
+        options = WriterOptions(
+            transactional_id=f"{self.group}-{self.name}",
+            linger_ms=0,
+            delivery_timeout_ms=self._config.transaction_timeout_ms,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            writer = await self._log.open_writer(options)
+            stack.push_async_callback(writer.close)
+            subscription = Subscription([topic.name], self.group, listener=self)
+            reader = await self._log.open_reader(subscription)
+            stack.push_async_callback(reader.close)
+            home = command_topic(HOME_VERSION).name
+            while not self._stopping.is_set():
+                wait_s = self._config.poll_wait_ms / 1000
+                records = await reader.read(self._config.batch_records_max, wait_s)
+                if not records:
+                    continue
+                started_s = time.monotonic()
+                async with writer.transaction():
+                    await writer.send(
+                        Record(home, one.key, to_home(self._version, one.value), one.headers)
+                        for one in records
+                    )
+                    await writer.send_offsets(reader)
+                self.counts.commands += len(records)
+                self.state.note_transaction(time.monotonic() - started_s)

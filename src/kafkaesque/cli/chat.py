@@ -1,0 +1,224 @@
+"""`kafkaesque chat`: the back ends of chat, and the clients that people use."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.options import client_options, examples, json_option
+from kafkaesque.cli.server_settings import read_service_settings, show_settings
+
+if TYPE_CHECKING:
+    from kafkaesque.chat.config import BackendConfig
+    from kafkaesque.cli.client import Connection
+    from kafkaesque.cli.render import Screen
+    from kafkaesque.edge.client_state import Credentials
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GATEWAY_DEFAULT = "127.0.0.1:7000"
+
+
+def edge_options(function: F) -> F:
+    """Where the gateways are and who one is; pass `gateways` and `credentials`."""
+
+    @click.option("-g", "--gateway", "gateways", multiple=True, envvar="KAFKAESQUE_GATEWAY",
+                  metavar="ADDRESS", default=(GATEWAY_DEFAULT,), show_default=True,
+                  help="HOST:PORT, tls://, ws:// or wss://; may be repeated.")  # fmt: skip
+    @click.option("-n", "--name", envvar="KAFKAESQUE_CHAT_NAME", help="Name of the account.")
+    @click.option("--password", envvar="KAFKAESQUE_CHAT_PASSWORD",
+                  help="Better in KAFKAESQUE_CHAT_PASSWORD; asked for if there is none.")  # fmt: skip
+    @click.option("--token", envvar="KAFKAESQUE_CHAT_TOKEN", help="A JWT instead of a password.")
+    @click.option("--register", is_flag=True, help="Create the account first.")
+    @functools.wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        from kafkaesque.edge.client_state import Credentials
+
+        name, password = options.pop("name"), options.pop("password")
+        token, register = options.pop("token"), options.pop("register")
+        if token is None:
+            if not name:
+                raise usage("Say who you are: --name NAME, or --token.")
+            if not password:
+                password = click.prompt("Password", hide_input=True, err=True)
+        credentials = Credentials(token, name, password, register)
+        return function(*args, credentials=credentials, **options)
+
+    return wrapper  # type: ignore[return-value]
+
+
+@click.group()
+def chat() -> None:
+    """Chat over gateways and the log: back ends, a terminal client, a web page.
+
+    A back end needs a Kafka, a client needs a gateway. docs/CHAT.md has the guarantees.
+    """
+    if importlib.util.find_spec("aiohttp") is None:
+        raise Failure("chat needs aiohttp", "pip install 'kafkaesque-platform[gateway]'")
+
+
+@chat.command(
+    epilog=examples(
+        "kafkaesque chat backend",
+        "kafkaesque chat backend --name b2 --http-listen 127.0.0.1:0   # a second one shares the load",
+        "kafkaesque chat backend -b kafka1:9092 --set session.timeout.ms=6000",
+        "kafkaesque chat backend --name b1 --set group.instance.id=b1  # back at once after a crash",
+    )
+)
+@click.option(
+    "--name", help="Name of this back end, kept across restarts.  [default: by host and pid]"
+)
+@click.option("--app-version", type=click.Choice(["v1", "v2"]), default="v1", show_default=True,
+              help="Serve clients of this version. v1 keeps the state; v2 translates and passes on.")  # fmt: skip
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path),
+              help="Directory of backend.json.  [default: kafkaesque-data/chat-NAME]")  # fmt: skip
+@click.option("--http-listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
+              help="Address of /metrics, /status, /healthz and /readyz.")  # fmt: skip
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
+              help="Any setting of `chat settings`; may be repeated.")  # fmt: skip
+@click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
+              default="warning", show_default=True)  # fmt: skip
+@client_options()
+def backend(connection: Connection, screen: Screen, **options: Any) -> None:
+    """Serve chat until Ctrl-C or SIGTERM; several share the accounts among them.
+
+    Prints one line `ready ...` when it has joined the others.
+    """
+    from kafkaesque.cli.chat_backend import BackendWanted, run_backend
+    from kafkaesque.cli.logs import set_up_logs
+
+    set_up_logs("text", options.pop("log_level"))
+    config = read_config(options.pop("assignments"))
+    connection.reach()
+    run_backend(connection, BackendWanted(config=config, **options), screen)
+
+
+@chat.command(
+    epilog=examples(
+        "kafkaesque chat client --name ann --register",
+        "KAFKAESQUE_CHAT_PASSWORD=... kafkaesque chat client -g 127.0.0.1:7000 -n ann",
+        "printf '/to bob\\nhello\\n' | kafkaesque chat client -n ann --plain",
+        "kafkaesque chat client -n bot --json < commands | jq -r .text",
+    )
+)
+@edge_options
+@click.option("--app-version", default="", help="Application version, which chooses the back ends.")
+@click.option("--plain", is_flag=True, help="Lines in and lines out instead of a screen.")
+@click.option("--json", "as_json", is_flag=True, help="As --plain, each line out a JSON object.")
+def client(
+    gateways: tuple[str, ...],
+    credentials: Credentials,
+    app_version: str,
+    plain: bool,
+    as_json: bool,
+) -> None:
+    """Chat in the terminal. /help shows what can be typed.
+
+    Connects again by itself and misses nothing, whatever happens to gateways and back ends.
+    """
+    from kafkaesque.cli.chat_client import ClientWanted, run_client
+
+    run_client(ClientWanted(gateways, credentials, app_version, plain, as_json))
+
+
+@chat.command(
+    epilog=examples(
+        "kafkaesque chat send -n ann bob 'hello there'",
+        "kafkaesque chat send -n ann '#kafka' 'hello, room' --json",
+    )
+)
+@edge_options
+@click.argument("to")
+@click.argument("text")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=30.0,
+              show_default=True, metavar="SECONDS")  # fmt: skip
+@json_option
+def send(
+    screen: Screen,
+    gateways: tuple[str, ...],
+    credentials: Credentials,
+    to: str,
+    text: str,
+    timeout_s: float,
+) -> None:
+    """Send one message to an account or a #room, and wait until it is there."""
+    from kafkaesque.cli.chat_once import send_once
+
+    result = send_once(gateways, credentials, to, text, timeout_s)
+    screen.document(result, lambda: click.echo(f"sent as {result['message_id']}"))
+
+
+@chat.command(
+    "list",
+    epilog=examples("kafkaesque chat list -n ann", "kafkaesque chat list -n ann 'b*' --json"),
+)
+@edge_options
+@click.argument("pattern", default="*")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=30.0,
+              show_default=True, metavar="SECONDS")  # fmt: skip
+@json_option
+def list_accounts(
+    screen: Screen,
+    gateways: tuple[str, ...],
+    credentials: Credentials,
+    pattern: str,
+    timeout_s: float,
+) -> None:
+    """List the accounts, all or those that match a pattern with * and ?."""
+    from kafkaesque.cli.chat_once import list_once
+    from kafkaesque.cli.render import Column
+
+    rows = list_once(gateways, credentials, pattern, timeout_s)["accounts"]
+    columns = [Column("name", "name"), Column("online", "online")]
+    screen.document(rows, lambda: screen.table(columns, rows))
+
+
+@chat.command(
+    epilog=examples(
+        "kafkaesque chat web                          # then open http://127.0.0.1:8090",
+        "kafkaesque chat web --listen 127.0.0.1:0 -g wss://chat.example.org/ --json",
+        "kafkaesque gateway --set ws.origins=http://127.0.0.1:8090   # the page's address",
+    )
+)
+@click.option("-g", "--gateway", "gateways", multiple=True, envvar="KAFKAESQUE_GATEWAY",
+              metavar="ADDRESS", default=(GATEWAY_DEFAULT,), show_default=True,
+              help="HOST:PORT, ws:// or wss://, as browsers reach it; may be repeated.")  # fmt: skip
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True)
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path),
+              default=Path("kafkaesque-data") / "chat-web", show_default=True,
+              help="Directory of web.json.")  # fmt: skip
+@click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
+@click.option("--json", "as_json", is_flag=True, help="Say `ready` as one JSON object.")
+def web(
+    gateways: tuple[str, ...], listen: str, data: Path, end_with_stdin: bool, as_json: bool
+) -> None:
+    """Serve the web chat page. Gateways must allow it: `ws.origins` of theirs has its address."""
+    from kafkaesque.cli.chat_web import run_web
+
+    run_web(gateways, listen, data, end_with_stdin, as_json)
+
+
+@chat.command("settings", epilog=examples("kafkaesque chat settings --json"))
+@json_option
+def list_settings(screen: Screen) -> None:
+    """List the settings that `chat backend --set` takes."""
+    from kafkaesque.chat.config import BACKEND_SETTINGS
+
+    show_settings(BACKEND_SETTINGS, screen)
+
+
+def read_config(assignments: tuple[str, ...]) -> BackendConfig:
+    from kafkaesque.chat.config import BackendConfig
+
+    return read_service_settings(
+        BackendConfig, assignments, listing="`chat settings`", environment=os.environ,
+        prefix="KAFKAESQUE_CHAT_",
+    )  # fmt: skip

@@ -1,0 +1,133 @@
+"""`kafkaesque compat`: which features a cluster uses, and whether another Kafka has them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.compat_apis import APACHE_APIS, APACHE_NAME, APACHE_TOPIC_SETTINGS
+from kafkaesque.cli.compat_rules import Offer, Usage, Verdict, judge
+from kafkaesque.cli.failures import CannotConnect, ExitCode, Failure
+from kafkaesque.cli.options import client_options, examples, read_properties
+from kafkaesque.cli.render import Screen
+from kafkaesque.model.settings import BROKER_SETTINGS
+
+if TYPE_CHECKING:
+    from kafkaesque.console.cluster.links import KafkaLinks
+
+MARKS = {"ok": ("ok", "green"), "lacking": ("LACK", "red"), "unknown": ("?", "yellow")}
+
+
+@click.command(
+    epilog=examples(
+        "kafkaesque compat                                   # against Apache Kafka 4.x",
+        "kafkaesque compat --target kafka.example:9092       # against that very cluster",
+        "kafkaesque compat -b kafka.example:9092 --target 127.0.0.1:9092   # the other way",
+        "kafkaesque compat --json | jq '.verdicts[] | select(.status == \"lacking\")'",
+    )
+)
+@click.option("--target", metavar="HOST:PORT[,...]", help="The Kafka to move to.")
+@click.option(
+    "--target-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of client properties for the target: TLS, SASL.",
+)
+@client_options()
+def compat(
+    target: str | None, target_config: Path | None, connection: Connection, screen: Screen
+) -> int:
+    """Report which features a cluster uses and whether the target has them.
+
+    Looks at topics and their settings, records (the oldest and the newest batch of a partition of
+    each topic), producers, groups, ACLs, quotas, users and cluster-wide settings. The target is
+    asked what it would take and nothing is created there; without --target the known ranges of
+    Apache Kafka 4.x stand for it. Exit code 0: all of it is there; 1: something is lacking.
+    """
+    elsewhere = None
+    if target is not None:
+        properties = read_properties(target_config) if target_config else {}
+        elsewhere = Connection(target, properties, connection.timeout_s)
+    usage, offer = asyncio.run(_ask(connection, elsewhere))
+    verdicts = judge(usage, offer)
+    lacking = sum(verdict.status == "lacking" for verdict in verdicts)
+    document = {
+        "source": connection.bootstrap,
+        "target": offer.name,
+        "lacking": lacking,
+        "verdicts": [verdict._asdict() for verdict in verdicts],
+    }
+    screen.document(document, lambda: _show(screen, document, verdicts))
+    return int(ExitCode.FAILED if lacking else ExitCode.OK)
+
+
+async def _ask(connection: Connection, target: Connection | None) -> tuple[Usage, Offer]:
+    from kafkaesque.cli.compat_survey import ask_offer, look_at
+    from kafkaesque.console.cluster.link import Unreachable
+
+    source_links = _links(connection)
+    target_links = _links(target) if target else None
+    asked = connection
+    try:
+        usage = await look_at(source_links)
+        if target is None or target_links is None:
+            return usage, known_apache_kafka(usage)
+        asked = target
+        return usage, await ask_offer(target_links, target.bootstrap, usage)
+    except Unreachable as error:
+        raise CannotConnect(
+            f"no answer from {asked.bootstrap}: {error}",
+            f"`kafkaesque doctor -b {asked.bootstrap}` finds out why",
+        ) from None
+    finally:
+        source_links.close()
+        if target_links is not None:
+            target_links.close()
+
+
+def _links(connection: Connection) -> KafkaLinks:
+    from kafkaesque.console.cluster.link import Security
+    from kafkaesque.console.cluster.links import KafkaLinks, read_addresses
+    from kafkaesque.console.cluster.sasl import InvalidSecurity, read_credentials, read_tls
+
+    properties = connection.properties
+    try:
+        security = Security(read_tls(properties), read_credentials(properties), properties)
+    except InvalidSecurity as error:
+        raise Failure(str(error)) from None
+    connection.reach()
+    return KafkaLinks(read_addresses(connection.bootstrap), security)
+
+
+def known_apache_kafka(usage: Usage) -> Offer:
+    """What any Apache Kafka 4.x has; of a setting's value nobody can be asked."""
+    refused = {
+        (name, value): "Apache Kafka has no such setting"
+        for topic in usage.topics
+        for name, value in topic.settings.items()
+        if name not in APACHE_TOPIC_SETTINGS
+    }
+    ours = {name for name, setting in BROKER_SETTINGS.items() if setting.ours}
+    known = frozenset({*usage.cluster_settings, *BROKER_SETTINGS} - ours)
+    return Offer(APACHE_NAME, APACHE_APIS, None, refused, known)
+
+
+def _show(screen: Screen, document: dict[str, Any], verdicts: list[Verdict]) -> None:
+    screen.heading(f"{document['source']} -> {document['target']}")
+    width = max(len(verdict.feature) for verdict in verdicts)
+    for verdict in verdicts:
+        mark, colour = MARKS[verdict.status]
+        styled = click.style(mark.ljust(4), fg=colour, bold=verdict.status == "lacking")
+        screen.line(f"  {styled}  {verdict.feature.ljust(width)}  {verdict.text}")
+        if verdict.fix:
+            screen.line(f"        {'':{width}}  {click.style('do:', bold=True)} {verdict.fix}")
+    lacking = document["lacking"]
+    screen.line()
+    screen.line(
+        f"The target lacks {lacking} of {len(verdicts)} things in use."
+        if lacking
+        else "The target has all that is in use."
+    )

@@ -1,0 +1,204 @@
+"""`kafkaesque console`: the whole cluster on one page, in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import ipaddress
+import json
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkaesque.cli.failures import CannotConnect, Failure, usage
+from kafkaesque.cli.options import client_options, examples
+from kafkaesque.cli.server_settings import read_service_settings
+from kafkaesque.cli.service_process import facts_file, say_ready, stop_signals
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.client import Connection
+    from kafkaesque.cli.render import Screen
+    from kafkaesque.console.web.config import ConsoleConfig, ConsoleSettings
+
+DATA_DEFAULT = Path("kafkaesque-data/console")
+PASSWORD_VARIABLE = "KAFKAESQUE_CONSOLE_PASSWORD"  # noqa: S105  a name, not a password
+
+
+@click.command(
+    epilog=examples(
+        "kafkaesque console                                  # http://127.0.0.1:8080",
+        "kafkaesque console -b broker1:9092 --coordination 127.0.0.1:2181",
+        "kafkaesque console --metrics http://127.0.0.1:9644/metrics,http://127.0.0.1:9645/metrics",
+        "kafkaesque console -X security.protocol=SASL_SSL -X sasl.mechanism=SCRAM-SHA-256 \\",
+        "    -X sasl.username=me -X sasl.password=secret",
+        "curl -s http://127.0.0.1:8080/api/groups | jq '.items[] | {name, lag, status}'",
+    )
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True,
+              help="Port to listen on; 0 takes a free one.")  # fmt: skip
+@click.option("--insecure", is_flag=True,
+              help="Listen on other addresses than loopback, without TLS.")  # fmt: skip
+@click.option("--coordination", metavar="HOST:PORT[,...]", envvar="KAFKAESQUE_COORDINATION",
+              help="ZooKeeper's protocol: the tree, sessions, gateways.")  # fmt: skip
+@click.option("--metrics", metavar="URL[,...]", default="",
+              help="/metrics of our brokers and services.")  # fmt: skip
+@click.option("--control", type=click.Path(dir_okay=False, path_type=Path),
+              help="Control file of `kafkaesque up`: its processes, to be broken.")  # fmt: skip
+@click.option("--pipeline-data", type=click.Path(file_okay=False, path_type=Path),
+              help="Where the pipeline keeps the status of its Spark queries.")  # fmt: skip
+@click.option("--schemas", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Directory of Avro schemas: ID.avsc, TOPIC.avsc, TOPIC-key.avsc.")  # fmt: skip
+@click.option("--schema-registry", metavar="URL", help="A schema registry, for Avro.")
+@click.option("--chat-url", metavar="URL", help="Where the web chat is, to link to.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=DATA_DEFAULT,
+              show_default=True, help="Directory of console.json and of the password.")  # fmt: skip
+@click.option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help=f"The operator's password.  [default: {PASSWORD_VARIABLE}, or a random one "
+              "kept in --data]")  # fmt: skip
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
+              help="A setting: console.interval.ms, console.private, console.allowed.hosts, "
+              "console.session.hours.")  # fmt: skip
+@click.option("--end-with-stdin", is_flag=True, hidden=True,
+              help="End when standard input does: for a supervisor.")  # fmt: skip
+@client_options()
+def console(
+    connection: Connection,
+    screen: Screen,
+    host: str,
+    port: int,
+    insecure: bool,
+    data: Path,
+    password_file: Path | None,
+    assignments: tuple[str, ...],
+    end_with_stdin: bool,
+    **options: str | Path | None,
+) -> None:
+    """Show a cluster in the browser: health, topics, messages, groups, Raft, and more.
+
+    Any Kafka, Apache Kafka included; what only ours can tell is then not shown. Anyone who reaches
+    it may read, an operator who signs in may change. docs/CONSOLE.md has the rest.
+    """
+    for module, extra in (("starlette", "console"), ("kazoo", "coordination")):
+        if importlib.util.find_spec(module) is None:
+            raise Failure(f"the console needs {module}",
+                          f"pip install 'kafkaesque-platform[{extra}]'")  # fmt: skip
+    from kafkaesque.console.web.config import ConsoleConfig
+
+    if not insecure and not _is_loopback(host):
+        raise usage(f"{host} is not a loopback address and there is no TLS: put a proxy before it, "
+                    "or say --insecure.")  # fmt: skip
+    config = ConsoleConfig(
+        bootstrap=connection.bootstrap,
+        properties=connection.properties,
+        host=host,
+        port=port,
+        password=read_password(data, password_file, os.environ),
+        coordination=_text(options["coordination"]),
+        metrics=tuple(url for url in str(options["metrics"]).split(",") if url),
+        control_file=_path(options["control"]),
+        pipeline_data=_path(options["pipeline_data"]),
+        schemas=_path(options["schemas"]),
+        schema_registry=_text(options["schema_registry"]),
+        chat_url=_web_address(_text(options["chat_url"])),
+        settings=read_settings(os.environ, assignments),
+    )
+    logging.basicConfig(level="WARNING", format="%(levelname)s %(name)s: %(message)s")
+    _run(config, data, screen.as_json, end_with_stdin)
+
+
+def _text(value: str | Path | None) -> str | None:
+    return str(value) if value else None
+
+
+def _path(value: str | Path | None) -> Path | None:
+    return Path(value) if value else None
+
+
+def _web_address(text: str | None) -> str | None:
+    """A link on a page: `javascript:` and the like have no place there."""
+    if text is not None and not text.startswith(("http://", "https://")):
+        raise usage(f"'{text}' is not an http URL.")
+    return text
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_settings(environment: Mapping[str, str], assignments: tuple[str, ...]) -> ConsoleSettings:
+    """KAFKAESQUE_CONSOLE_INTERVAL_MS=500, then --set; a wrong name or value is a usage error."""
+    from kafkaesque.console.web.config import ConsoleSettings
+
+    return read_service_settings(
+        ConsoleSettings, assignments, listing="`console --help`", environment=environment
+    )
+
+
+def read_password(data: Path, file: Path | None, environment: Mapping[str, str]) -> str:
+    """From the file, the environment, or a random one that is kept for the next start."""
+    if file is not None:
+        text = file.read_text().strip()
+    elif PASSWORD_VARIABLE in environment:
+        text = environment[PASSWORD_VARIABLE].strip()
+    else:
+        path = password_path(data)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as made:
+                made.write(secrets.token_urlsafe(18) + "\n")
+        text = path.read_text().strip()
+    if not text:
+        raise usage("the operator's password is empty.")
+    return text
+
+
+def password_path(data: Path) -> Path:
+    return data / "operator-password"
+
+
+def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool) -> None:
+    from kafkaesque.console.cluster.sasl import InvalidSecurity
+    from kafkaesque.console.web.running import run_console
+
+    async def main() -> None:
+        stopping = stop_signals(end_with_stdin)
+        with contextlib.ExitStack() as stack:
+
+            def ready(address: str) -> None:
+                facts = {"http": address, "pid": str(os.getpid()),
+                         "password": str(password_path(data))}  # fmt: skip
+                stack.enter_context(facts_file(data / "console.json", facts))
+                _say_ready(facts, as_json)
+
+            await run_console(config, stopping, ready)
+
+    try:
+        asyncio.run(main())
+    except InvalidSecurity as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise CannotConnect(
+            f"cannot listen on {config.host}:{config.port}: {error.strerror or error}",
+            "another --port; 0 takes a free one",
+        ) from None
+
+
+def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(facts))
+        sys.stdout.flush()
+        return
+    say_ready(facts)
+    if sys.stdout.isatty():
+        click.echo(f"open http://{facts['http']}/ ; Ctrl-C stops it", err=True)

@@ -1,0 +1,80 @@
+"""`kafkaesque gateway`: the front end that clients are connected to."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.options import client_options, examples
+from kafkaesque.cli.server_settings import read_service_settings, show_settings
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.client import Connection
+    from kafkaesque.cli.render import Screen
+    from kafkaesque.gateway.config import GatewayConfig
+
+DATA_DEFAULT = Path("kafkaesque-data") / "gateway"
+ENVIRONMENT_PREFIX = "KAFKAESQUE_GATEWAY_"
+NEEDED = ("websockets", "jwt", "argon2", "kazoo", "aiohttp")
+
+
+@click.command(
+    epilog=examples(
+        "kafkaesque gateway --listen 0.0.0.0:7000",
+        "kafkaesque gateway --name gw-2 --data gw-2 --set zookeeper.connect=127.0.0.1:2181",
+        "kafkaesque gateway --data gw-2 --take-over        # a new build takes over, no disconnect",
+        "kafkaesque gateway --settings                     # every setting of --set",
+        "KAFKAESQUE_GATEWAY_SEND_RATE=200 kafkaesque gateway",
+    )
+)
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:7000", show_default=True,
+              help="Address for clients: framed TCP and WebSocket alike.")  # fmt: skip
+@click.option("--name", help="Name among the gateways.  [default: gw-HOST-PORT]")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=DATA_DEFAULT,
+              show_default=True, help="Directory of gateway.json, the key and the hand-over socket.")  # fmt: skip
+@click.option("--http-listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
+              help="Address of /metrics, /status, /healthz and /readyz.")  # fmt: skip
+@click.option("--take-over", is_flag=True,
+              help="Take listener and live connections over from the process that runs in --data.")  # fmt: skip
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
+              help="Any setting of --settings; may be repeated.")  # fmt: skip
+@click.option("--settings", is_flag=True, help="List the settings and exit.")
+@click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]),
+              default="warning", show_default=True)  # fmt: skip
+@client_options()
+def gateway(connection: Connection, screen: Screen, **options: Any) -> None:
+    """Hold clients' connections and pass between them and the log, until Ctrl-C or SIGTERM.
+
+    Prints one line `ready ...` when clients may come. SIGTERM sends them to the other gateways, a few
+    at a time; --take-over keeps them. docs/GATEWAY.md has the protocol and the guarantees.
+    """
+    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise Failure(f"the gateway needs {', '.join(missing)}",
+                      "pip install 'kafkaesque-platform[gateway]'")  # fmt: skip
+    from kafkaesque.cli.gateway_run import Wanted, run_gateway
+    from kafkaesque.cli.logs import set_up_logs
+    from kafkaesque.gateway.config import GATEWAY_SETTINGS
+
+    set_up_logs("text", options.pop("log_level"))
+    if options.pop("settings"):
+        show_settings(GATEWAY_SETTINGS, screen)
+        return
+    config = read_config(options.pop("assignments"))
+    connection.reach()
+    run_gateway(connection, Wanted(config=config, **options), screen)
+
+
+def read_config(assignments: tuple[str, ...]) -> GatewayConfig:
+    """Flags win over the environment."""
+    from kafkaesque.gateway.config import GatewayConfig
+
+    return read_service_settings(
+        GatewayConfig, assignments, listing="`gateway --settings`", environment=os.environ,
+        prefix=ENVIRONMENT_PREFIX,
+    )  # fmt: skip

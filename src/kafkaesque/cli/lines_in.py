@@ -1,0 +1,35 @@
+"""Lines of standard input for an event loop, whatever it is: a terminal, a pipe, a file, /dev/null.
+
+An event loop cannot wait for a file (epoll refuses it), so a thread reads. It may be left behind in the
+middle of a read when the program ends, and holds up nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import BinaryIO
+
+LINES_AHEAD_MAX = 100
+
+
+async def lines_of(stream: BinaryIO) -> AsyncIterator[str]:
+    """Ends with the stream. At most so many lines are read ahead of who takes them."""
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(LINES_AHEAD_MAX)
+
+    def read() -> None:
+        # RuntimeError: the loop has ended, and nobody wants the rest.
+        with suppress(RuntimeError):
+            for line in stream:
+                room.acquire()
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+            loop.call_soon_threadsafe(lines.put_nowait, b"")
+
+    threading.Thread(target=read, name="standard-input", daemon=True).start()
+    while line := await lines.get():
+        room.release()
+        yield line.decode(errors="replace")

@@ -1,0 +1,169 @@
+"""`kafkaesque show`: what only the console knows, in the terminal: trends, gateways, the event log.
+
+Asks a console's JSON API. Everything else that it shows has a command of its own: `top`, `topic`,
+`group`, `consume`, `broker-admin`, `coord`, `tasks`, `pipeline status`, `status`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import click
+
+from kafkaesque.cli.broker_services import data_option
+from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
+from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.options import examples, json_option
+from kafkaesque.cli.render import Column, Screen, iso_time
+from kafkaesque.cli.service_process import read_facts
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONSOLE_VARIABLE = "KAFKAESQUE_CONSOLE"
+CONSOLE_DEFAULT = "http://127.0.0.1:8080"
+TIMEOUT_S = 10
+
+
+class Asking:
+    """One console, found by its URL or by the data directory of the `up` that runs it."""
+
+    def __init__(self, url: str | None, data: Path) -> None:
+        home = data / "console"
+        told = read_facts(home / "console.json").get("http")
+        self.url = (url or (f"http://{told}" if told else CONSOLE_DEFAULT)).rstrip("/")
+        # Another console is not told this one's password.
+        self._password_file = None if url else password_path(home)
+
+    def get(self, path: str, **query: str) -> Any:
+        if not self.url.startswith(("http://", "https://")):
+            raise Failure(f"'{self.url}' is not an http URL")
+        request = urllib.request.Request(  # noqa: S310 - http, checked above
+            f"{self.url}{path}?{urlencode(query)}", headers=self.headers()
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Failure(f"{self.url}{path}: {error.code} {error.reason}") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise CannotConnect(
+                f"no console answers at {self.url}: {error}",
+                "`kafkaesque up` and `kafkaesque console` run one; name it by --console URL",
+            ) from None
+
+    def headers(self) -> dict[str, str]:
+        """A private console wants the operator's password for reading too."""
+        password = os.environ.get(PASSWORD_VARIABLE, "")
+        if not password and self._password_file is not None:
+            with contextlib.suppress(OSError):
+                password = self._password_file.read_text().strip()
+        return {"Authorization": f"Bearer {password}"} if password else {}
+
+
+def console_options(function: F) -> F:
+    """Add --console, --data and --json; pass `asking` and `screen`."""
+
+    @click.option("--console", "url", metavar="URL", envvar=CONSOLE_VARIABLE, show_envvar=True,
+                  help=f"Where the console is.  [default: that of --data, or {CONSOLE_DEFAULT}]")  # fmt: skip
+    @data_option
+    @json_option
+    @functools.wraps(function)
+    def wrapper(url: str | None, data: Path, **options: Any) -> Any:
+        return function(asking=Asking(url, data), **options)
+
+    return wrapper  # type: ignore[return-value]
+
+
+@click.group(
+    epilog=examples(
+        "kafkaesque show trends",
+        "kafkaesque show gateways --json | jq .figures",
+        "kafkaesque show events --kind election",
+    )
+)
+def show() -> None:
+    """What the console shows and no other command does: trends, gateways, events."""
+
+
+@show.command(
+    epilog=examples(
+        "kafkaesque show trends --rows 5",
+        "kafkaesque show trends --json | jq -r '.tags[].hashtag'",
+    )
+)
+@click.option("--rows", type=click.IntRange(1, 20), default=10, show_default=True)
+@console_options
+def trends(asking: Asking, screen: Screen, rows: int) -> None:
+    """Show the hashtags that trend: the fullest of the newest windows."""
+    found = asking.get("/api/trends")
+    columns = [
+        Column("hashtag", "hashtag"),
+        Column("posts", "posts", "count"),
+        Column("recent", "last minute", "count"),
+        Column("authors", "authors", "count"),
+        Column("burst", "burst", "count"),
+    ]
+    empty = "nothing trends yet: the Spark job trends-live finds it"
+    screen.document(found, lambda: screen.table(columns, found["tags"][:rows], empty))
+
+
+@show.command(
+    epilog=examples(
+        "kafkaesque show gateways",
+        "kafkaesque show gateways --json | jq '.figures.connections'",
+    )
+)
+@console_options
+def gateways(asking: Asking, screen: Screen) -> None:
+    """Show the gateways that live, and what they do together."""
+    found = asking.get("/api/gateways")
+
+    def draw() -> None:
+        screen.fields([(name.replace("_", " "), _rounded(value))
+                       for name, value in found["figures"].items() if value is not None])  # fmt: skip
+        screen.line()
+        rows = [{"id": row["id"], "facts": _facts(row["facts"])} for row in found["registered"]]
+        columns = [Column("id", "gateway"), Column("facts", "says", style="dim")]
+        screen.table(columns, rows, found["coordination_error"] or "no gateway is registered")
+
+    screen.document(found, draw)
+
+
+def _rounded(value: float) -> float | int:
+    return int(value) if value == int(value) else round(value, 1)
+
+
+def _facts(facts: dict[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in facts.items())
+
+
+@show.command(
+    epilog=examples(
+        "kafkaesque show events",
+        "kafkaesque show events --kind fault            # what was killed, paused, restarted",
+        "kafkaesque show events --json | jq -r '.events[].text'",
+    )
+)
+@click.option("--kind", default="", help="One kind: election, broker, replicas, topic, config, "
+              "group, lag, operator, fault.")  # fmt: skip
+@click.option("--rows", type=click.IntRange(1, 500), default=50, show_default=True)
+@console_options
+def events(asking: Asking, screen: Screen, kind: str, rows: int) -> None:
+    """Show the event log, oldest first: elections, joins, changes, what operators did."""
+    found = asking.get("/api/events", kind=kind)
+    table = [
+        {**event, "at": iso_time(int(event["at_s"] * 1000))} for event in found["events"][:rows]
+    ]
+    columns = [Column("at", "at"), Column("kind", "kind"), Column("text", "what")]
+    screen.document(found, lambda: screen.table(columns, table[::-1], "nothing has happened yet"))

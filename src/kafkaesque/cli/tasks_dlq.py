@@ -1,0 +1,184 @@
+"""`kafkaesque tasks dlq`: look at calls that were given up, send them back, drop them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaesque.cli.failures import Failure, NotFound, usage
+from kafkaesque.cli.options import client_options, examples
+from kafkaesque.cli.render import Column, Screen, iso_time
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.client import Connection
+    from kafkaesque.client.kafka import KafkaLog
+    from kafkaesque.tasks.dead_letters import Letter
+
+_COLUMNS = [
+    Column("id", "ID"),
+    Column("task", "TASK"),
+    Column("reason", "REASON"),
+    Column("failure", "FAILURE"),
+    Column("attempts", "ATTEMPTS", "count"),
+    Column("dead_at", "GIVEN UP"),
+]
+FAILURE_LENGTH_SHOWN = 60
+
+
+@click.group()
+def dlq() -> None:
+    """Dead letters: calls that were given up, with cause, trace and origin.
+
+    QUEUE is the name of an application's queue; the default queue has the application's name. ID is
+    the place at which the call failed last, as `dlq ls` shows it.
+    """
+
+
+def _choice(function: Any) -> Any:
+    for option in (
+        click.option("--all", "everything", is_flag=True, help="Every letter of the queue."),
+        click.option("--reason", help="Those of this reason only."),
+        click.option("--task", "task_name", help="Those of this task only."),
+        click.argument("ids", nargs=-1, metavar="[ID]..."),
+    ):
+        function = option(function)
+    return function
+
+
+@dlq.command("ls", epilog=examples("kafkaesque tasks dlq ls shop",
+                                   "kafkaesque tasks dlq ls shop --task charge --json"))  # fmt: skip
+@click.argument("queue")
+@click.option("--task", "task_name", help="Those of this task only.")
+@click.option("--reason", help="Those of this reason only.")
+@client_options()
+def list_letters(
+    connection: Connection, screen: Screen, queue: str, task_name: str | None, reason: str | None
+) -> None:
+    """List the dead letters of a queue, the oldest first."""
+    letters = _read(connection, queue)
+    chosen = [letter for letter in letters.values() if _fits(letter, task_name, reason)]
+    rows = [_row(letter) for letter in chosen]
+    shown = [{**row, "failure": str(row["failure"])[:FAILURE_LENGTH_SHOWN]} for row in rows]
+    screen.document(rows, lambda: screen.table(_COLUMNS, shown, f"{queue} has no dead letters"))
+
+
+@dlq.command(epilog=examples("kafkaesque tasks dlq show shop tasks.shop/3/17"))
+@click.argument("queue")
+@click.argument("letter_id", metavar="ID")
+@client_options()
+def show(connection: Connection, screen: Screen, queue: str, letter_id: str) -> None:
+    """Show one dead letter with its traceback and what was called."""
+    letter = _read(connection, queue).get(letter_id)
+    if letter is None:
+        raise NotFound(f"{queue} has no dead letter {letter_id}", "`tasks dlq ls` shows them")
+    document = {**_row(letter), "origin": letter.origin, "call_id": letter.call_id,
+                "first_failure_at": iso_time(letter.first_failure_ms),
+                "key": _text(letter.key), "value": _text(letter.value),
+                "traceback": letter.trace}  # fmt: skip
+
+    def draw() -> None:
+        screen.fields([(name, value) for name, value in document.items() if name != "traceback"])
+        screen.line()
+        screen.line(letter.trace.rstrip() or "(no traceback)")
+
+    screen.document(document, draw)
+
+
+@dlq.command(epilog=examples("kafkaesque tasks dlq redrive shop tasks.shop/3/17",
+                             "kafkaesque tasks dlq redrive shop --task charge",
+                             "kafkaesque tasks dlq redrive shop --all"))  # fmt: skip
+@click.argument("queue")
+@_choice
+@client_options()
+def redrive(connection: Connection, screen: Screen, queue: str, **choice: Any) -> None:
+    """Send dead letters back to their queue, as first attempts, and end the letters with it."""
+    _end(connection, screen, queue, choice, "redriven")
+
+
+@dlq.command(epilog=examples("kafkaesque tasks dlq drop shop tasks.shop/3/17",
+                             "kafkaesque tasks dlq drop shop --reason unreadable"))  # fmt: skip
+@click.argument("queue")
+@_choice
+@client_options()
+def drop(connection: Connection, screen: Screen, queue: str, **choice: Any) -> None:
+    """Remove dead letters for good."""
+    _end(connection, screen, queue, choice, "dropped")
+
+
+def _end(
+    connection: Connection, screen: Screen, queue: str, choice: Mapping[str, Any], verb: str
+) -> None:
+    from kafkaesque.tasks.dead_letters import DeadLetters
+
+    ids, task, reason = choice["ids"], choice["task_name"], choice["reason"]
+    if not ids and not choice["everything"] and task is None and reason is None:
+        raise usage("Name letters by ID, or choose with --task, --reason or --all.")
+
+    async def end(log: KafkaLog) -> list[str]:
+        await log.admin.spans(f"tasks.{queue}.dead")
+        async with DeadLetters.opened(log, queue) as letters:
+            found = await letters.read()
+            missing = [one for one in ids if one not in found]
+            if missing:
+                raise NotFound(f"{queue} has no dead letter {missing[0]}")
+            chosen = [
+                letter
+                for name, letter in found.items()
+                if (not ids or name in ids) and _fits(letter, task, reason)
+            ]
+            await (letters.redrive if verb == "redriven" else letters.drop)(chosen)
+            return [letter.id for letter in chosen]
+
+    ended = ask(connection, end)
+    screen.document(
+        {verb: len(ended), "ids": ended}, lambda: screen.line(f"{len(ended)} letters {verb}")
+    )
+
+
+def _read(connection: Connection, queue: str) -> Mapping[str, Letter]:
+    from kafkaesque.tasks.dead_letters import read_letters
+
+    letters: Mapping[str, Letter] = ask(connection, lambda log: read_letters(log, queue))
+    return letters
+
+
+def ask(connection: Connection, question: Callable[[KafkaLog], Coroutine[Any, Any, Any]]) -> Any:
+    """Run one question against the log; its troubles become failures of the command."""
+    from kafkaesque.client.kafka import KafkaLog
+    from kafkaesque.client.ports import LogError, TopicUnknown
+    from kafkaesque.tasks.errors import TaskRefused
+
+    connection.reach()
+
+    async def run() -> Any:
+        log = KafkaLog(connection.bootstrap, connection.properties, client_id="kafkaesque-cli")
+        return await question(log)
+
+    try:
+        return asyncio.run(run())
+    except TopicUnknown as error:
+        raise NotFound(str(error), "queues have the names of applications, or their own") from None
+    except (LogError, TaskRefused) as error:
+        raise Failure(str(error)) from None
+
+
+def _fits(letter: Letter, task: str | None, reason: str | None) -> bool:
+    return (task is None or letter.task == task) and (reason is None or letter.reason == reason)
+
+
+def _row(letter: Letter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "task": letter.task,
+        "reason": letter.reason,
+        "failure": letter.failure,
+        "attempts": letter.attempts,
+        "dead_at": iso_time(letter.dead_ms),
+    }
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")

@@ -1,0 +1,124 @@
+"""`kafkaesque tasks chat-jobs` and `mail-catcher`: the chat's jobs, and somewhere for their mails."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.options import client_options, examples, json_option, read_pair
+from kafkaesque.cli.render import Screen
+from kafkaesque.cli.server_settings import read_service_settings
+from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, server_options
+
+if TYPE_CHECKING:
+    from kafkaesque.cli.client import Connection
+    from kafkaesque.tasks.jobs.catcher import Caught
+
+PASSWORD_VARIABLE = "KAFKAESQUE_MAIL_PASSWORD"  # noqa: S105 - the variable's name
+
+
+@click.command(
+    "chat-jobs",
+    epilog=examples(
+        "kafkaesque tasks chat-jobs --timers",
+        "kafkaesque tasks chat-jobs --timers --set mail.tls=none --set unread.after.ms=5000",
+        "kafkaesque tasks chat-jobs --set webhook.url=https://push.example.org/hook \\",
+        "    --set mail.host=smtp.example.org --set mail.port=587 --set mail.username=chat",
+    ),
+)
+@click.option("--name", help="Name of this worker.  [default: by host and process]")
+@click.option("--timers", is_flag=True, help="Also keep the timers, as `tasks timers` does.")
+@server_options
+@client_options()
+def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
+    """Notify, mail what stays unread for 24 hours, and count, from the chat's events.
+
+    Notices go to the gateway's inbox of who is connected and to a webhook for others. --set takes
+    the settings of `tasks settings` and `tasks settings --jobs`.
+    """
+    from kafkaesque.cli.logs import set_up_logs
+    from kafkaesque.cli.tasks_run import WorkerWanted, run_worker
+    from kafkaesque.tasks.jobs.app import ChatJobs
+    from kafkaesque.tasks.jobs.config import JOBS_SETTINGS, JobsConfig
+
+    set_up_logs("text", options.pop("log_level"))
+    assignments = options.pop("assignments")
+    mine = [text for text in assignments if read_pair(text)[0] in JOBS_SETTINGS]
+    config = read_config(tuple(text for text in assignments if text not in mine))
+    data = options.pop("data") or DATA_DEFAULT / "chat-jobs"
+    password = os.environ.get(PASSWORD_VARIABLE, "")
+    settings = read_service_settings(JobsConfig, mine, listing="`tasks settings --jobs`")
+    try:
+        jobs = ChatJobs(settings, password=password, zookeeper=options["zookeeper"], data=data)
+    except (OSError, ValueError) as error:
+        raise Failure(f"the mails cannot be set up: {error}") from None
+    connection.reach()
+    wanted = WorkerWanted(app=jobs.app, config=config, data=data, queues=(), **options)
+    run_worker(connection, wanted, screen)
+
+
+@click.command(
+    "mail-catcher",
+    epilog=examples(
+        "kafkaesque tasks mail-catcher",
+        "kafkaesque tasks mail-catcher --listen 127.0.0.1:1025 --data /tmp/mails",
+        "kafkaesque tasks mail-catcher --cert cert.pem --key key.pem      # offers STARTTLS",
+    ),
+)
+@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:1025", show_default=True)
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path),
+              help="Directory of the mails, one .eml each.  [default: kafkaesque-data/mails]")  # fmt: skip
+@click.option("--cert", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--key", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
+@json_option
+def mail_catcher(
+    screen: Screen,
+    listen: str,
+    data: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    end_with_stdin: bool,
+) -> None:
+    """An SMTP server on this machine that delivers nothing: it shows and keeps what it gets."""
+    from kafkaesque.cli.service_process import host_port, run_service, say_ready, stop_signals
+    from kafkaesque.tasks.jobs.catcher import MailCatcher
+
+    context = _tls_context(cert, key)
+
+    async def catch() -> dict[str, Any]:
+        stopping = stop_signals(end_with_stdin)
+        directory = data or DATA_DEFAULT / "mails"
+        async with MailCatcher(directory, context, _show) as catcher:
+            address = await catcher.start(*host_port(listen))
+            say_ready({"smtp": address, "data": str(directory), "pid": str(os.getpid())})
+            await stopping.wait()
+            return {"caught": len(catcher.caught)}
+
+    summary = run_service(catch())
+    screen.document(summary, lambda: screen.line(f"stopped after {summary['caught']} mails"))
+
+
+def _tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise usage("--cert and --key go together.")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise Failure(f"the certificate cannot be used: {error}") from None
+    return context
+
+
+def _show(caught: Caught) -> None:
+    recipients = ", ".join(caught.recipients)
+    click.echo(f"from {caught.sender} to {recipients}: {caught.message['Subject']}")
+    sys.stdout.flush()

@@ -1,0 +1,172 @@
+"""What an operator does to a cluster; each failure is one sentence.
+
+By our own codec, as everything that is asked of brokers here: librdkafka 2.16's admin client aborts
+the process (`rd_kafka_enq_once_del_source_return: Assertion`) when a broker is slow to answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from kafkaesque.console.cluster.asking import TOPIC_RESOURCE
+from kafkaesque.console.cluster.link import KafkaLink, NotOffered, Unreachable
+from kafkaesque.console.cluster.links import KafkaLinks
+from kafkaesque.console.rules.moves import Move
+from kafkaesque.model.errors import ErrorCode
+from kafkaesque.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkaesque.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kafkaesque.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kafkaesque.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kafkaesque.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafkaesque.wire.table import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+TIMEOUT_MS: Final = 10_000
+_SET, _DELETE = 0, 1
+_SENTENCES: Final = {
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; stop them first",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
+    ErrorCode.ILLEGAL_GENERATION: "the group has members; stop them first",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "there is a topic of this name",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+}
+
+
+class OperationFailed(Exception):
+    """It did not happen; the message says why."""
+
+
+class Operating:
+    """Asks the controller, or a group's coordinator. `controller` is asked who that is."""
+
+    def __init__(self, links: KafkaLinks, controller: Callable[[], int]) -> None:
+        self._links = links
+        self._controller = controller
+
+    async def create_topic(
+        self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
+    ) -> None:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=key, value=text) for key, text in settings.items()],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        doing = f"create topic '{name}'"
+        answer = await self._ask_controller(request, CreateTopicsResponse, doing)
+        for result in answer.topics:
+            _check(result.error_code, result.error_message, doing)
+
+    async def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
+        doing = f"delete topic '{name}'"
+        answer = await self._ask_controller(request, DeleteTopicsResponse, doing, version_max=5)
+        for result in answer.responses:
+            _check(result.error_code, result.error_message, doing)
+
+    async def set_topic_setting(self, topic: str, name: str, value: str | None) -> None:
+        """None gives the setting back to its default."""
+        change = AlterableConfig(
+            name=name, config_operation=_DELETE if value is None else _SET, value=value
+        )
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[change]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        doing = f"set {name} of topic '{topic}'"
+        answer = await self._ask_controller(request, IncrementalAlterConfigsResponse, doing)
+        for result in answer.responses:
+            _check(result.error_code, result.error_message, doing)
+
+    async def move_offsets(self, coordinator: int, group: str, moves: Sequence[Move]) -> None:
+        """A commit without a member: Kafka takes it while the group has none."""
+        by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+        for move in moves:
+            by_topic[move.topic].append(
+                OffsetCommitRequestPartition(
+                    partition_index=move.partition,
+                    committed_offset=move.new,
+                    committed_metadata="",
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=group,
+            member_id="",
+            topics=[
+                OffsetCommitRequestTopic(name=name, partitions=partitions)
+                for name, partitions in by_topic.items()
+            ],
+        )
+        doing = f"move the offsets of group '{group}'"
+        answer = await self._ask(await self._node(coordinator, doing), request,
+                                 OffsetCommitResponse, doing, version_max=9)  # fmt: skip
+        for topic in answer.topics:
+            for item in topic.partitions:
+                _check(item.error_code, None, doing)
+
+    async def delete_group(self, coordinator: int, group: str) -> None:
+        doing = f"delete group '{group}'"
+        link = await self._node(coordinator, doing)
+        request = DeleteGroupsRequest(groups_names=[group])
+        answer = await self._ask(link, request, DeleteGroupsResponse, doing)
+        for result in answer.results:
+            _check(result.error_code, None, doing)
+
+    async def _node(self, number: int, doing: str) -> KafkaLink:
+        try:
+            return await self._links.node(number)
+        except Unreachable as error:
+            raise OperationFailed(f"cannot {doing}: {error}") from None
+
+    async def _ask_controller(
+        self, request: Request, answer: type[R], doing: str, version_max: int = 99
+    ) -> R:
+        """Any broker forwards; one that is known to be the controller need not."""
+        try:
+            link = await self._links.node(self._controller())
+        except Unreachable:
+            link = await self._links.any()
+        return await self._ask(link, request, answer, doing, version_max)
+
+    async def _ask(
+        self, link: KafkaLink, request: Request, answer: type[R], doing: str, version_max: int = 99
+    ) -> R:
+        try:
+            return await link.call(request, answer, version_max)
+        except Unreachable as error:
+            raise OperationFailed(
+                f"cannot {doing}: {error}; it is not known whether it happened"
+            ) from None
+        except NotOffered:
+            raise OperationFailed(f"cannot {doing}: this Kafka has no such request") from None
+
+
+def _check(code: int, message: str | None, doing: str) -> None:
+    if not code:
+        return
+    try:
+        kind = ErrorCode(code)
+    except ValueError:
+        raise OperationFailed(f"cannot {doing}: {message or f'error {code}'}") from None
+    reason = _SENTENCES.get(kind) or message or kind.name.lower().replace("_", " ")
+    raise OperationFailed(f"cannot {doing}: {reason}")

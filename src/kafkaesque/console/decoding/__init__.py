@@ -1,0 +1,1 @@
+"""Bytes of records made readable: what they are is found out, never believed."""

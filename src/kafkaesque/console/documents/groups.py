@@ -1,0 +1,187 @@
+"""Consumer groups, one group, its reset."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kafkaesque.console.cluster.asking import EARLIEST, LATEST, offsets
+from kafkaesque.console.cluster.link import NotOffered, Unreachable
+from kafkaesque.console.cluster.members import describe_members
+from kafkaesque.console.documents.cluster import page_document
+from kafkaesque.console.documents.state import NotThere, State
+from kafkaesque.console.messages.query import InvalidQuery, read_time_ms
+from kafkaesque.console.rules.lag import SENTENCES, TimeLag
+from kafkaesque.console.rules.moves import Bounds, InvalidTarget, plan_moves, read_target
+from kafkaesque.console.rules.paging import read_wanted, take_page
+from kafkaesque.console.rules.view import Document, GroupView, Place
+
+SPARK_WINDOW_S: Final = 300
+SORTS: Final[Mapping[str, Callable[[GroupView], Any]]] = {
+    "name": lambda group: group.name,
+    "state": lambda group: group.state,
+    "members": lambda group: group.members,
+    "lag": lambda group: group.lag,
+    "lag_s": lambda group: group.behind.seconds,
+    "status": lambda group: int(group.status),
+}
+
+
+def groups(state: State, query: Mapping[str, str]) -> Document:
+    view = state.sampler.view
+    status = query.get("status", "")
+    found = [item for item in view.groups.values() if not status or item.status.label == status]
+    wanted = read_wanted(query)
+    page = take_page(found, wanted, lambda group: group.name, SORTS)
+    counts: dict[str, int] = {}
+    for group in view.groups.values():
+        counts[group.status.label] = counts.get(group.status.label, 0) + 1
+    return {
+        **page_document(
+            [group_row(state, group) for group in page.items],
+            page.total, page.number, page.pages, page.size,
+        ),
+        "all": len(view.groups),
+        "statuses": counts,
+        "status": status, "q": wanted.search, "sort": wanted.sort,
+    }  # fmt: skip
+
+
+def _behind(behind: TimeLag | None) -> Document:
+    if behind is None:
+        return {"lag_s": None, "lag_s_is_exact": True}
+    return {"lag_s": round(behind.seconds, 3), "lag_s_is_exact": behind.is_exact}
+
+
+def group_row(state: State, group: GroupView) -> Document:
+    history = state.sampler.history
+    points = history.points(f"group/{group.name}/lag", SPARK_WINDOW_S, time.time())
+    return {
+        "name": group.name,
+        "state": group.state,
+        "kind": group.kind,
+        "protocol_type": group.protocol_type,
+        "coordinator": group.coordinator,
+        "members": group.members,
+        "topics": group.topics,
+        "lag": group.lag,
+        **_behind(group.behind),
+        "trend": group.trend.word,
+        "trend_per_second": group.trend.per_second,
+        "arrow": group.trend.arrow,
+        "catch_up_s": group.catch_up_s,
+        "status": group.status.label,
+        "level": group.status.level,
+        "sentence": SENTENCES[group.status],
+        "spark": [round(point.value) for point in points][-60:],
+    }
+
+
+def find_group(state: State, name: str) -> GroupView:
+    group = state.sampler.view.groups.get(name)
+    if group is None:
+        raise NotThere(f"there is no consumer group '{name}'")
+    return group
+
+
+async def group(state: State, name: str) -> Document:
+    found = find_group(state, name)
+    try:
+        described = await describe_members(state.links, found.coordinator, name, found.kind)
+    except (Unreachable, NotOffered) as error:
+        described = {"members": [], "assignor": None, "error": f"not known: {error}"}
+    owners = {
+        (topic, partition): member["client_id"]
+        for member in described["members"]
+        for topic, partition in member["partitions"]
+    }
+    return {
+        **group_row(state, found),
+        "assignor": described.get("assignor"),
+        "member_rows": described["members"],
+        "members_error": described.get("error"),
+        "offsets": [
+            {
+                "topic": item.topic,
+                "partition": item.partition,
+                "committed": item.committed,
+                "end": item.end,
+                "lag": item.lag,
+                **_behind(item.behind),
+                "status": item.status.label,
+                "level": item.status.level,
+                "client_id": owners.get((item.topic, item.partition)),
+            }
+            for item in found.offsets
+        ],
+    }
+
+
+class Reset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to move: a topic (default: every one that the group has committed to), its partitions
+    (default: all), and where to."""
+
+    to: str
+    topic: str | None = None
+    partitions: list[int] = []
+    dry_run: bool = True
+
+
+async def reset(state: State, name: str, wanted: Reset) -> Document:
+    """The plan; carried out unless it is a dry run."""
+    found = find_group(state, name)
+    committed = {(item.topic, item.partition): item.committed for item in found.offsets}
+    text = wanted.to
+    if text.startswith("time:"):
+        text = f"time:{read_time_ms(text.removeprefix('time:'))}"
+    try:
+        target = read_target(text)
+    except InvalidTarget as error:
+        raise InvalidQuery(str(error)) from None
+    bounds = await _bounds(state, _places(state, found, wanted),
+                           target.number if target.kind == "time" else None)  # fmt: skip
+    moves = plan_moves(committed, bounds, target)
+    if not wanted.dry_run:
+        await state.operating.move_offsets(found.coordinator, name, moves)
+        state.sampler.ask()
+    return {
+        "group": name,
+        "to": wanted.to,
+        "dry_run": wanted.dry_run,
+        "members": found.members,
+        "moves": [move.document() for move in moves],
+    }
+
+
+def _places(state: State, group: GroupView, wanted: Reset) -> dict[Place, int]:
+    topics = state.sampler.view.topics
+    names = [wanted.topic] if wanted.topic is not None else group.topics
+    places: dict[Place, int] = {}
+    for name in names:
+        topic = topics.get(name)
+        if topic is None:
+            if wanted.topic is not None:
+                raise NotThere(f"there is no topic '{name}'")
+            continue
+        for partition in topic.partitions:
+            if not wanted.partitions or partition.index in wanted.partitions:
+                places[name, partition.index] = partition.leader
+    return places
+
+
+async def _bounds(
+    state: State, places: Mapping[Place, int], time_ms: int | None
+) -> dict[Place, Bounds]:
+    starts, ends = await asyncio.gather(
+        offsets(state.links, places, EARLIEST), offsets(state.links, places, LATEST)
+    )
+    at = {} if time_ms is None else await offsets(state.links, places, time_ms)
+    return {
+        place: Bounds(starts[place], end, at.get(place))
+        for place, end in ends.items()
+        if place in starts
+    }

@@ -1,0 +1,1 @@
+"""Records: read, searched, followed, exported, written and replayed, by librdkafka in worker threads."""

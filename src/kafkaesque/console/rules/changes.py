@@ -1,0 +1,196 @@
+"""The event log: what changed between two looks at a cluster, in words."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from kafkaesque.console.rules.lag import SENTENCES, Status
+from kafkaesque.console.rules.view import ClusterView, GroupView, TopicView
+
+EVENTS_MAX: Final = 5000
+TOLD_ONE_BY_ONE_MAX: Final = 8
+"""More changes of a kind in one look are told as one sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that happened. `kind` is a word to filter by, `level` good, info, warn or bad."""
+
+    kind: str
+    level: str
+    text: str
+    subject: str = ""
+    """What it happened to: broker/1, topic/orders, group/billing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    number: int
+    at_s: float
+    change: Change
+
+
+class EventLog:
+    """The last `EVENTS_MAX` events, numbered without a gap."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._numbers = count(1)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, at_s: float, changes: Iterable[Change]) -> None:
+        self._events.extend(Event(next(self._numbers), at_s, change) for change in changes)
+
+    def newest(self, limit: int, kinds: frozenset[str] = frozenset()) -> list[Event]:
+        found: list[Event] = []
+        for event in reversed(self._events):
+            if not kinds or event.change.kind in kinds:
+                found.append(event)
+                if len(found) == limit:
+                    break
+        return found
+
+    def since(self, at_s: float, kinds: frozenset[str]) -> list[Event]:
+        """Oldest first."""
+        return [
+            event for event in self._events if event.at_s >= at_s and event.change.kind in kinds
+        ]
+
+
+def changes_between(before: ClusterView, after: ClusterView) -> list[Change]:
+    """Nothing when there was no look before: a cluster that is found has not changed."""
+    if not before.sampled_s or not after.sampled_s:
+        return []
+    kinds = (
+        _reached(before, after),
+        _brokers(before, after),
+        _controller(before, after),
+        _summed(list(_elections(before, after)), "election", "elections"),
+        _summed(list(_replication(before, after)), "replicas", "replication changes"),
+        _summed(list(_topics(before, after)), "topic", "topics changed"),
+        _summed(list(_groups(before, after)), "group", "group changes"),
+    )
+    return [change for changes in kinds for change in changes]
+
+
+def _summed(changes: list[Change], kind: str, words: str) -> list[Change]:
+    if len(changes) <= TOLD_ONE_BY_ONE_MAX:
+        return changes
+    shown = changes[: TOLD_ONE_BY_ONE_MAX // 2]
+    rest = len(changes) - len(shown)
+    return [*shown, Change(kind, changes[0].level, f"and {rest} more {words} at once")]
+
+
+def _reached(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+    if before.error is None and after.error is not None:
+        yield Change("cluster", "bad", f"the cluster no longer answers: {after.error}")
+    elif before.error is not None and after.error is None:
+        yield Change("cluster", "good", "the cluster answers again")
+
+
+def _brokers(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+    for number, broker in after.brokers.items():
+        was = before.brokers.get(number)
+        subject = f"broker/{number}"
+        if was is None:
+            yield Change("broker", "info", f"broker {number} joined at {broker.address}", subject)
+        elif was.is_up and not broker.is_up:
+            yield Change("broker", "bad", f"broker {number} is gone", subject)
+        elif broker.is_up and not was.is_up:
+            yield Change("broker", "good", f"broker {number} is back at {broker.address}", subject)
+
+
+def _controller(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+    was, now = before.quorum, after.quorum
+    if was is not None and now is not None and (was.leader, was.epoch) != (now.leader, now.epoch):
+        yield Change("election", "info", f"broker {now.leader} leads the controller's group in "
+                     f"term {now.epoch} (was broker {was.leader}, term {was.epoch})",
+                     "controller")  # fmt: skip
+    elif now is None and before.controller != after.controller and after.controller >= 0:
+        yield Change("election", "info", f"broker {after.controller} is the controller "
+                     f"(was {before.controller})", "controller")  # fmt: skip
+
+
+def _elections(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+    for topic in after.topics.values():
+        was = before.topics.get(topic.name)
+        if was is None or was.id != topic.id:
+            continue
+        for old, new in zip(was.partitions, topic.partitions, strict=False):
+            place = f"{topic.name}-{new.index}"
+            if new.leader < 0 <= old.leader:
+                yield Change("election", "bad", f"{place} has no leader", f"topic/{topic.name}")
+            elif new.leader >= 0 and (old.leader, old.epoch) != (new.leader, new.epoch):
+                term = f" in term {new.epoch}" if new.epoch >= 0 else ""
+                text = f"broker {new.leader} leads {place}{term}"
+                yield Change("election", "info", text, f"topic/{topic.name}")
+
+
+def _replication(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+    for topic in after.topics.values():
+        was = before.topics.get(topic.name)
+        if was is None:
+            continue
+        old = sum(1 for item in was.partitions if item.is_under_replicated)
+        new = topic.under_replicated
+        if new > old == 0:
+            text = f"{new} of {len(topic.partitions)} partitions of {topic.name} lost a replica"
+            yield Change("replicas", "warn", text, f"topic/{topic.name}")
+        elif old > new == 0:
+            text = f"all replicas of {topic.name} are in sync again"
+            yield Change("replicas", "good", text, f"topic/{topic.name}")
+
+
+def _topics(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+    for name in before.topics.keys() - after.topics.keys():
+        yield Change("topic", "warn", f"topic {name} was deleted", f"topic/{name}")
+    for name, topic in after.topics.items():
+        was = before.topics.get(name)
+        if was is None:
+            text = f"topic {name} was created with {len(topic.partitions)} partitions"
+            yield Change("topic", "info", text, f"topic/{name}")
+        else:
+            yield from _topic(was, topic)
+
+
+def _topic(was: TopicView, topic: TopicView) -> Iterator[Change]:
+    subject = f"topic/{topic.name}"
+    if was.id != topic.id:
+        yield Change("topic", "warn", f"topic {topic.name} was deleted and made anew", subject)
+    elif len(was.partitions) != len(topic.partitions):
+        text = f"topic {topic.name} has {len(topic.partitions)} partitions now"
+        yield Change("topic", "info", f"{text} (had {len(was.partitions)})", subject)
+    for name in ("retention_ms", "retention_bytes", "cleanup"):
+        old, new = getattr(was, name), getattr(topic, name)
+        if old is not None and new is not None and old != new:
+            setting = {"cleanup": "cleanup.policy"}.get(name, name.replace("_", "."))
+            yield Change("config", "info", f"{setting} of {topic.name} is {new} (was {old})",
+                         subject)  # fmt: skip
+
+
+def _groups(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+    for name in before.groups.keys() - after.groups.keys():
+        yield Change("group", "info", f"group {name} is gone", f"group/{name}")
+    for name, group in after.groups.items():
+        was = before.groups.get(name)
+        if was is None:
+            yield Change("group", "info", f"group {name} appeared", f"group/{name}")
+        else:
+            yield from _group(was, group)
+
+
+def _group(was: GroupView, group: GroupView) -> Iterator[Change]:
+    subject = f"group/{group.name}"
+    if was.members is not None and group.members is not None and was.members != group.members:
+        verb = "grew" if group.members > was.members else "shrank"
+        yield Change("group", "info", f"group {group.name} {verb} from {was.members} to "
+                     f"{group.members} members", subject)  # fmt: skip
+    if was.status is not group.status and {was.status, group.status} != {Status.OK, Status.IDLE}:
+        level = "warn" if group.status.level != "good" else "good"
+        yield Change("lag", level, f"group {group.name} {SENTENCES[group.status]}", subject)

@@ -1,0 +1,194 @@
+"""Is a consumer group all right? Status by rules over a window, without thresholds to tune.
+
+The rules are those of LinkedIn's Burrow (wiki: "Consumer Lag Evaluation Rules"), over observations of
+committed and end offsets: a lag of 40,000 says nothing, a lag that never shrinks says everything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+WINDOW: Final = 10
+"""Observations that a judgement rests on, as in Burrow."""
+STEP_S: Final = 3.0
+"""Time between two observations: the window spans half a minute."""
+TREND_SHARE: Final = 0.05
+"""A lag is steady while it would change by less than this share over the window."""
+
+
+class Status(IntEnum):
+    """Worst last, so that the status of a group is the maximum of its partitions'."""
+
+    OK = 0
+    IDLE = 1
+    """No member and nothing to read."""
+    REWOUND = 2
+    """Somebody moved the offset back, and the group has not been back at zero since."""
+    SLOW = 3
+    """It commits, yet the lag never shrinks."""
+    STALLED = 4
+    """Members are there and commit nothing new while there is something to read."""
+    STOPPED = 5
+    """No member is there, and there is something to read."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+    @property
+    def level(self) -> str:
+        """Of the health sentence and the colours: good, warn or bad."""
+        if self in (Status.OK, Status.IDLE):
+            return "good"
+        return "bad" if self in (Status.STALLED, Status.STOPPED) else "warn"
+
+
+SENTENCES: Final = {
+    Status.OK: "keeps up",
+    Status.IDLE: "has no member and nothing to read",
+    Status.REWOUND: "was moved back and catches up",
+    Status.SLOW: "reads, but its lag does not shrink",
+    Status.STALLED: "has members that commit nothing",
+    Status.STOPPED: "has no member, and records wait",
+}
+
+
+class Observation(NamedTuple):
+    at_s: float
+    committed: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end - self.committed)
+
+
+class Window:
+    """The last observations of one partition of one group."""
+
+    __slots__ = ("observations",)
+
+    def __init__(self) -> None:
+        self.observations: deque[Observation] = deque(maxlen=WINDOW)
+
+    def observe(self, at_s: float, committed: int, end: int) -> None:
+        """Closer than `STEP_S` to the one before, it takes its place unless that leaves a gap."""
+        seen = self.observations
+        if len(seen) >= 2 and at_s - seen[-2].at_s < STEP_S:
+            seen.pop()
+        seen.append(Observation(at_s, committed, end))
+
+    def status(self, has_members: bool) -> Status:
+        return judge(self.observations, has_members)
+
+
+def judge(window: Sequence[Observation], has_members: bool) -> Status:
+    """Burrow's rules in their order."""
+    if not window:
+        return Status.OK if has_members else Status.IDLE
+    if window[-1].lag == 0:
+        return Status.OK if has_members else Status.IDLE
+    if not has_members:
+        return Status.STOPPED
+    if any(item.lag == 0 for item in window) or len(window) < WINDOW:
+        return Status.OK
+    pairs = list(pairwise(window))
+    if any(after.committed < before.committed for before, after in pairs):
+        return Status.REWOUND
+    if window[0].committed == window[-1].committed:
+        return Status.STALLED
+    if all(after.lag >= before.lag for before, after in pairs):
+        return Status.SLOW
+    return Status.OK
+
+
+def group_status(partitions: Iterable[Status]) -> Status:
+    return max(partitions, default=Status.IDLE)
+
+
+class Trend(NamedTuple):
+    """How a lag moves: records a second, and the word for it."""
+
+    per_second: float
+    word: str
+
+    @property
+    def arrow(self) -> str:
+        return {"growing": "↗", "shrinking": "↘"}.get(self.word, "→")
+
+
+STEADY: Final = Trend(0.0, "steady")
+
+
+def trend(points: Sequence[tuple[float, float]]) -> Trend:
+    """Least squares over (seconds, lag)."""
+    if len(points) < 3:
+        return STEADY
+    mean_t = sum(t for t, _ in points) / len(points)
+    mean_v = sum(v for _, v in points) / len(points)
+    spread = sum((t - mean_t) ** 2 for t, _ in points)
+    if spread == 0:
+        return STEADY
+    slope = sum((t - mean_t) * (v - mean_v) for t, v in points) / spread
+    change = abs(slope) * (points[-1][0] - points[0][0])
+    if change < max(1.0, TREND_SHARE * mean_v):
+        return STEADY
+    return Trend(slope, "growing" if slope > 0 else "shrinking")
+
+
+def catch_up_s(lag: int, points: Sequence[tuple[float, float]]) -> float | None:
+    """Seconds until the lag is zero at the pace of `points`; None if it does not shrink."""
+    if lag == 0:
+        return 0.0
+    found = trend(points)
+    return lag / -found.per_second if found.word == "shrinking" else None
+
+
+class OffsetClock:
+    """When did a partition's end pass an offset? Observed ends, interpolated between.
+
+    Keeps at most `POINTS_MAX` points: the older half is thinned, so that the past is coarse and the
+    last minutes are fine.
+    """
+
+    __slots__ = ("_points",)
+    POINTS_MAX: Final = 96
+
+    def __init__(self) -> None:
+        self._points: list[tuple[float, int]] = []
+
+    def observe(self, at_s: float, end: int) -> None:
+        points = self._points
+        if points and end < points[-1][1]:
+            points.clear()  # the topic was made anew
+        if len(points) >= 2 and points[-1][1] == end == points[-2][1]:
+            points[-1] = (at_s, end)
+            return
+        points.append((at_s, end))
+        if len(points) > self.POINTS_MAX:
+            half = self.POINTS_MAX // 2
+            self._points = points[:half:2] + points[half:]
+
+    def lag_s(self, committed: int, now_s: float) -> TimeLag:
+        """How long ago the first record that was not read came in."""
+        points = self._points
+        if not points or committed >= points[-1][1]:
+            return TimeLag(0.0, True)
+        if committed < points[0][1]:
+            return TimeLag(now_s - points[0][0], False)
+        for (t0, end0), (t1, end1) in pairwise(points):
+            if end0 <= committed < end1:
+                share = (committed - end0) / (end1 - end0)
+                return TimeLag(now_s - (t0 + share * (t1 - t0)), True)
+        return TimeLag(0.0, True)
+
+
+class TimeLag(NamedTuple):
+    """Seconds behind; a lower bound if the record is older than what was observed."""
+
+    seconds: float
+    is_exact: bool

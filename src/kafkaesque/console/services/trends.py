@@ -1,0 +1,113 @@
+"""Trending hashtags, live: the topic `trends` of the pipeline, folded to the newest window."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkaesque.console.cluster.link import NotOffered, Unreachable
+from kafkaesque.console.cluster.links import KafkaLinks
+from kafkaesque.console.cluster.sampler import Sampler
+from kafkaesque.console.messages.bounds import bounds_of
+from kafkaesque.console.messages.query import Query, Start
+from kafkaesque.console.messages.scanning import Plan, ScanFailed, Scanner
+from kafkaesque.console.rules.view import Document
+
+logger = logging.getLogger(__name__)
+
+TOPIC: Final = "trends"
+RECORDS_READ_FIRST: Final = 5000
+WINDOWS_KEPT: Final = 120
+TAGS_KEPT: Final = 2000
+"""Of one window."""
+RETRY_S: Final = 5.0
+
+
+class TrendBoard:
+    """Windows of hashtags; the newest record of a window and hashtag counts."""
+
+    def __init__(self) -> None:
+        self._windows: dict[int, dict[str, Document]] = {}
+
+    def add(self, value: Any) -> None:
+        """Values that are no trend are passed over."""
+        if not isinstance(value, dict):
+            return
+        start, tag = value.get("window_start_ms"), value.get("hashtag")
+        if not isinstance(start, int) or not isinstance(tag, str):
+            return
+        window = self._windows.setdefault(start, {})
+        if tag in window or len(window) < TAGS_KEPT:
+            window[tag] = value
+        while len(self._windows) > WINDOWS_KEPT:
+            del self._windows[min(self._windows)]
+
+    def newest(self, top: int) -> Document:
+        """The fullest of the newest windows: a window that has just begun says little."""
+        if not self._windows:
+            return {"window_start_ms": None, "window_end_ms": None, "tags": []}
+        recent = sorted(self._windows)[-10:]
+        best = max(
+            recent,
+            key=lambda start: (sum(_posts(row) for row in self._windows[start].values()), start),
+        )
+        rows = sorted(self._windows[best].values(), key=lambda row: (-_posts(row), row["hashtag"]))
+        return {
+            "window_start_ms": best,
+            "window_end_ms": rows[0].get("window_end_ms"),
+            "tags": [
+                {name: row.get(name) for name in ("hashtag", "posts", "recent", "authors", "burst")}
+                for row in rows[:top]
+            ],
+        }
+
+    def over_time(self, tags: list[str]) -> Mapping[str, list[tuple[float, float]]]:
+        """Posts of each hashtag by the end of its window."""
+        return {
+            tag: [
+                ((row.get("window_end_ms") or start) / 1000, float(_posts(row)))
+                for start in sorted(self._windows)
+                if (row := self._windows[start].get(tag)) is not None
+            ]
+            for tag in tags
+        }
+
+
+def _posts(row: Document) -> int:
+    posts = row.get("posts")
+    return posts if isinstance(posts, int) else 0
+
+
+class Trends:
+    """Follows the topic once it is there."""
+
+    def __init__(self, links: KafkaLinks, sampler: Sampler, scanner: Scanner) -> None:
+        self.board = TrendBoard()
+        self._links = links
+        self._sampler = sampler
+        self._scanner = scanner
+
+    @property
+    def is_present(self) -> bool:
+        return TOPIC in self._sampler.view.topics
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if self.is_present:
+                try:
+                    await self._follow()
+                except (ScanFailed, Unreachable, NotOffered) as error:
+                    logger.info("trends: %s; trying again", error)
+            await asyncio.sleep(RETRY_S)
+
+    async def _follow(self) -> None:
+        topic = self._sampler.view.topics[TOPIC]
+        query = Query(start=Start("last", RECORDS_READ_FIRST), limit=RECORDS_READ_FIRST)
+        bounds = await bounds_of(self._links, topic, query)
+        first = {index: (0, start) for index, (start, _) in bounds.items()}
+        async for found in self._scanner.scan(Plan(TOPIC, first, query, follow=True)):
+            for record in found.records:
+                self.board.add(record.value)

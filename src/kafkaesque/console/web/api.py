@@ -1,0 +1,303 @@
+"""The JSON API: every document that a page draws, records, and what an operator does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from kafkaesque.console.documents import cluster, groups, services, topics
+from kafkaesque.console.documents.state import State
+from kafkaesque.console.messages.bounds import bounds_of, histogram
+from kafkaesque.console.messages.exporting import FORMATS, export
+from kafkaesque.console.messages.query import InvalidQuery, Query, read_query, read_time_ms
+from kafkaesque.console.messages.scanning import Found, Plan, ScanFailed
+from kafkaesque.console.messages.writing import REPLAY_RECORDS_MAX, NewRecord
+from kafkaesque.console.rules.changes import Change
+from kafkaesque.console.web.access import Access
+from kafkaesque.console.web.answers import json_answer, read_body
+from kafkaesque.console.web.guarding import require_operator, require_reader
+from kafkaesque.console.web.live import sse
+from kafkaesque.console.web.openapi import openapi_document
+
+EXPORT_RECORDS_MAX: Final = 10_000_000
+HISTOGRAM_MS: Final = 3_600_000
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class NewTopicBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    partitions: int = -1
+    """-1: as the broker's num.partitions says."""
+    replicas: int = -1
+    settings: dict[str, str] = {}
+
+
+class SettingBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    value: str | None = None
+
+
+class ReplayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a search, and where what it finds goes to."""
+
+    to: str
+    query: dict[str, str] = {}
+    dry_run: bool = True
+
+
+class RedriveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ids: list[str] = []
+    """None: all."""
+    drop: bool = False
+    """Drop them instead."""
+
+
+class Api:
+    """Endpoints over one console's state."""
+
+    def __init__(self, state: State, access: Access, is_private: bool) -> None:
+        self._state = state
+        self._access = access
+        self._is_private = is_private
+
+    def routes(self) -> list[BaseRoute]:
+        read, act = self._read, self._act
+        return [
+            Route("/api/openapi.json", read(self.openapi)),
+            Route("/api/overview", read(lambda r: cluster.overview(self._state))),
+            Route("/api/brokers", read(lambda r: cluster.brokers(self._state))),
+            Route("/api/raft", read(lambda r: cluster.raft(self._state, r.query_params))),
+            Route("/api/events", read(lambda r: cluster.events(self._state, r.query_params))),
+            Route("/api/history", read(lambda r: cluster.history(self._state, r.query_params))),
+            Route("/api/topics", read(lambda r: topics.topics(self._state, r.query_params))),
+            Route("/api/topics", act(self.create_topic), methods=["POST"]),
+            Route("/api/topics/{name}", read(lambda r: topics.topic(self._state, _name(r)))),
+            Route("/api/topics/{name}", act(self.delete_topic), methods=["DELETE"]),
+            Route("/api/topics/{name}/settings", read(self.settings)),
+            Route("/api/topics/{name}/settings", act(self.set_setting), methods=["POST"]),
+            Route("/api/topics/{name}/messages", read(self.messages)),
+            Route("/api/topics/{name}/search", self._streaming(self.search)),
+            Route("/api/topics/{name}/export", self._streaming(self.export)),
+            Route("/api/topics/{name}/histogram", read(self.histogram)),
+            Route("/api/topics/{name}/records", act(self.produce), methods=["POST"]),
+            Route("/api/topics/{name}/replay", act(self.replay), methods=["POST"]),
+            Route("/api/groups", read(lambda r: groups.groups(self._state, r.query_params))),
+            Route("/api/groups/{name:path}/reset", act(self.reset), methods=["POST"]),
+            Route("/api/groups/{name:path}", read(self.group)),
+            Route("/api/groups/{name:path}", act(self.delete_group), methods=["DELETE"]),
+            Route("/api/coordination", read(self.coordination)),
+            Route("/api/gateways", read(self.gateways)),
+            Route("/api/pipeline", read(self.pipeline)),
+            Route("/api/chat", read(lambda r: services.chat(self._state))),
+            Route("/api/tasks", read(lambda r: services.tasks(self._state))),
+            Route("/api/tasks/{name}/dead", read(self.dead_letters)),
+            Route("/api/tasks/{name}/redrive", act(self.redrive), methods=["POST"]),
+            Route("/api/trends", read(lambda r: services.trends(self._state))),
+            Route("/api/processes", read(lambda r: services.processes(self._state))),
+            Route("/api/processes/{name}/{action}", act(self.process), methods=["POST"]),
+        ]
+
+    # -- who may ask ------------------------------------------------------------------------------
+
+    def _read(self, make: Callable[[Request], Any]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            require_reader(request, self._access, self._is_private)
+            document = make(request)
+            return json_answer(await document if isinstance(document, Awaitable) else document)
+
+        return endpoint
+
+    def _act(self, make: Callable[[Request], Awaitable[Any]]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            require_operator(request, self._access)
+            return json_answer(await make(request))
+
+        return endpoint
+
+    def _streaming(self, make: Endpoint) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            require_reader(request, self._access, self._is_private)
+            return await make(request)
+
+        return endpoint
+
+    # -- documents that take asking ---------------------------------------------------------------
+
+    async def openapi(self, _request: Request) -> Any:
+        return openapi_document()
+
+    async def settings(self, request: Request) -> Any:
+        return await topics.topic_settings(self._state, _name(request))
+
+    async def group(self, request: Request) -> Any:
+        return await groups.group(self._state, _name(request))
+
+    async def coordination(self, request: Request) -> Any:
+        return await services.coordination(self._state, request.query_params)
+
+    async def gateways(self, _request: Request) -> Any:
+        return await services.gateways(self._state)
+
+    async def pipeline(self, _request: Request) -> Any:
+        return await services.pipeline(self._state)
+
+    async def dead_letters(self, request: Request) -> Any:
+        return await services.dead_letters(self._state, _name(request))
+
+    async def histogram(self, request: Request) -> Any:
+        query = request.query_params
+        until_ms = read_time_ms(query["until"]) if query.get("until") else _now_ms()
+        since_ms = read_time_ms(query["since"]) if query.get("since") else until_ms - HISTOGRAM_MS
+        if since_ms >= until_ms:
+            raise InvalidQuery("since lies before until")
+        topic = topics.find_topic(self._state, _name(request))
+        buckets = await histogram(self._state.links, topic, since_ms, until_ms)
+        return {"topic": topic.name, "buckets": buckets}
+
+    # -- records ----------------------------------------------------------------------------------
+
+    async def _plan(self, topic_name: str, query: Query, follow: bool = False) -> Plan:
+        topic = topics.find_topic(self._state, topic_name)
+        bounds = await bounds_of(self._state.links, topic, query)
+        return Plan(topic_name, bounds, query, follow)
+
+    async def messages(self, request: Request) -> Any:
+        plan = await self._plan(_name(request), read_query(request.query_params))
+        records: list[Any] = []
+        progress: Any = {}
+        async for found in self._state.scanner.scan(plan):
+            records += [record.document() for record in found.records]
+            progress = msgspec.to_builtins(_progress(found))
+        return {"topic": plan.topic, "records": records, "progress": progress}
+
+    async def search(self, request: Request) -> Response:
+        follow = request.query_params.get("follow") == "1"
+        plan = await self._plan(_name(request), read_query(request.query_params), follow)
+
+        async def stream() -> AsyncIterator[bytes]:
+            try:
+                async for found in self._state.scanner.scan(plan):
+                    if found.records:
+                        yield sse("records", [record.document() for record in found.records])
+                    yield sse("done" if found.progress.is_done else "progress", _progress(found))
+            except ScanFailed as error:
+                yield sse("failed", {"error": str(error)})
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    async def export(self, request: Request) -> Response:
+        form = request.query_params.get("format", "ndjson")
+        if form not in FORMATS:
+            raise InvalidQuery(f"format is one of {', '.join(FORMATS)}")
+        query = read_query(request.query_params, limit_max=EXPORT_RECORDS_MAX)
+        plan = await self._plan(_name(request), query)
+        name = f"{plan.topic}.{form}"
+        return StreamingResponse(
+            export(self._state.scanner.scan(plan), form),
+            media_type=FORMATS[form],
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    # -- what an operator does --------------------------------------------------------------------
+
+    def _changed(self, kind: str, text: str, subject: str) -> None:
+        self._state.sampler.tell(time.time(), [Change(kind, "info", text, subject)])
+        self._state.sampler.ask()
+
+    async def create_topic(self, request: Request) -> Any:
+        body = await read_body(request, NewTopicBody)
+        await self._state.operating.create_topic(
+            body.name, body.partitions, body.replicas, body.settings
+        )
+        self._changed("operator", f"an operator created topic {body.name}", f"topic/{body.name}")
+        return {"topic": body.name}
+
+    async def delete_topic(self, request: Request) -> Any:
+        name = topics.find_topic(self._state, _name(request)).name
+        await self._state.operating.delete_topic(name)
+        self._changed("operator", f"an operator deleted topic {name}", f"topic/{name}")
+        return {"topic": name, "deleted": True}
+
+    async def set_setting(self, request: Request) -> Any:
+        name = topics.find_topic(self._state, _name(request)).name
+        body = await read_body(request, SettingBody)
+        await self._state.operating.set_topic_setting(name, body.name, body.value)
+        value = "its default" if body.value is None else body.value
+        self._changed("operator", f"an operator set {body.name} of {name} to {value}",
+                      f"topic/{name}")  # fmt: skip
+        return {"topic": name, "name": body.name, "value": body.value}
+
+    async def produce(self, request: Request) -> Any:
+        topic = topics.find_topic(self._state, _name(request))
+        return await self._state.writer.write(topic.name, await read_body(request, NewRecord))
+
+    async def replay(self, request: Request) -> Any:
+        body = await read_body(request, ReplayBody)
+        query = read_query({"from": "oldest", "limit": str(REPLAY_RECORDS_MAX), **body.query},
+                           limit_max=REPLAY_RECORDS_MAX)  # fmt: skip
+        plan = await self._plan(_name(request), query)
+        topics.find_topic(self._state, body.to)
+        if body.dry_run:
+            matched = 0
+            async for found in self._state.scanner.scan(plan):
+                matched = found.progress.matched
+            return {"from": plan.topic, "to": body.to, "would_copy": matched, "dry_run": True}
+        done = await self._state.writer.replay(self._state.scanner, plan, body.to)
+        self._changed("operator", f"an operator replayed {done['copied']} records of {plan.topic} "
+                      f"to {body.to}", f"topic/{body.to}")  # fmt: skip
+        return done
+
+    async def reset(self, request: Request) -> Any:
+        wanted = await read_body(request, groups.Reset)
+        done = await groups.reset(self._state, _name(request), wanted)
+        if not wanted.dry_run:
+            name = _name(request)
+            self._changed("operator", f"an operator moved group {name} to {wanted.to}",
+                          f"group/{name}")  # fmt: skip
+        return done
+
+    async def delete_group(self, request: Request) -> Any:
+        found = groups.find_group(self._state, _name(request))
+        name = found.name
+        await self._state.operating.delete_group(found.coordinator, name)
+        self._changed("operator", f"an operator deleted group {name}", f"group/{name}")
+        return {"group": name, "deleted": True}
+
+    async def redrive(self, request: Request) -> Any:
+        queue, body = _name(request), await read_body(request, RedriveBody)
+        services.find_queue(self._state, queue)
+        number = await self._state.dead_letters.end(queue, set(body.ids), not body.drop)
+        verb = "dropped" if body.drop else "sent back"
+        self._changed("operator", f"an operator {verb} {number} dead letters of queue {queue}",
+                      f"topic/tasks.{queue}.dead")  # fmt: skip
+        return {"queue": queue, verb.replace(" ", "_"): number}
+
+    async def process(self, request: Request) -> Any:
+        name, action = _name(request), request.path_params["action"]
+        await self._state.processes.act(name, action)
+        self._state.sampler.tell(
+            time.time(), [Change("fault", "warn", f"{action} {name}", f"process/{name}")]
+        )
+        return {"process": name, "action": action}
+
+
+def _name(request: Request) -> str:
+    return str(request.path_params["name"])
+
+
+def _progress(found: Found) -> Any:
+    progress = found.progress
+    return {"scanned": progress.scanned, "matched": progress.matched, "total": progress.total,
+            "seconds": round(progress.seconds, 3), "note": progress.note,
+            "is_done": progress.is_done}  # fmt: skip
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

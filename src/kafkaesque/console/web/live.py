@@ -1,0 +1,100 @@
+"""Server-sent events: the parts of a page that changed, and new points of its charts.
+
+Every look at the cluster is a turn. A part is rendered once a turn however many people look at it,
+and sent to those whose page shows something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from kafkaesque.console.documents.cluster import marks
+from kafkaesque.console.documents.state import NotThere, State
+from kafkaesque.console.web.pages import Visit, context_of
+from kafkaesque.console.web.rendering import Rendering
+
+SERIES_MAX: Final = 20
+STREAMS_MAX: Final = 500
+KEEP_ALIVE_S: Final = 15.0
+STATUS_PART: Final = "live_status"
+
+
+def sse(event: str, data: Any) -> bytes:
+    """One event; JSON has no line breaks, so it is one line of data."""
+    return b"event: " + event.encode() + b"\ndata: " + msgspec.json.encode(data) + b"\n\n"
+
+
+class Live:
+    """Renders parts for all who look."""
+
+    def __init__(self, state: State, rendering: Rendering) -> None:
+        self._state = state
+        self._rendering = rendering
+        self._turn = -1
+        self._rendered: dict[tuple[Any, ...], asyncio.Task[dict[str, str]]] = {}
+        self.streams = 0
+
+    async def stream(self, visit: Visit, series: list[str]) -> AsyncIterator[bytes]:
+        sampler = self._state.sampler
+        self.streams += 1
+        try:
+            yield b"retry: 2000\n\n"
+            seen: dict[str, int] = {}
+            turn, marked_s = sampler.looks, sampler.view.sampled_s
+            while True:
+                for event in await self._events(visit, series, seen, marked_s):
+                    yield event
+                marked_s = sampler.view.sampled_s
+                try:
+                    async with asyncio.timeout(KEEP_ALIVE_S):
+                        turn = await sampler.next_look(turn)
+                except TimeoutError:
+                    yield b": still here\n\n"
+        except NotThere:
+            yield sse("gone", visit.path)
+        finally:
+            self.streams -= 1
+
+    async def _events(
+        self, visit: Visit, series: list[str], seen: dict[str, int], marked_s: float
+    ) -> list[bytes]:
+        parts = await self._parts(visit)
+        changed = {}
+        for name, html in parts.items():
+            check = zlib.crc32(html.encode())
+            if seen.get(name) != check:
+                seen[name] = check
+                changed[name] = html
+        events = [sse("parts", changed)] if changed else []
+        if series:
+            events.append(sse("points", self._points(series, marked_s)))
+        return events
+
+    def _points(self, series: list[str], marked_s: float) -> dict[str, Any]:
+        history = self._state.sampler.history
+        return {
+            "at_s": self._state.sampler.view.sampled_s,
+            "values": {name: history.latest(name) for name in series[:SERIES_MAX]},
+            "marks": marks(self._state, marked_s),
+        }
+
+    async def _parts(self, visit: Visit) -> dict[str, str]:
+        """Of this turn; whoever asks first renders for the others."""
+        looks = self._state.sampler.looks
+        if looks != self._turn:
+            self._turn, self._rendered = looks, {}
+        key = (visit.path, tuple(sorted(visit.query.items())), visit.is_operator)
+        task = self._rendered.get(key)
+        if task is None:
+            task = self._rendered[key] = asyncio.create_task(self._render(visit))
+        return await asyncio.shield(task)
+
+    async def _render(self, visit: Visit) -> dict[str, str]:
+        context = await context_of(self._state, visit)
+        parts = self._rendering.parts(visit.page.template, context)
+        return {STATUS_PART: self._rendering.page("_status.html", context), **parts}

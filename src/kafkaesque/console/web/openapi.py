@@ -1,0 +1,151 @@
+"""The OpenAPI document of the JSON API, from one table."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+PAGING: Final = ("q", "sort", "page", "size")
+SEARCHING: Final = ("from", "until", "partition", "key", "filter", "decode", "limit", "scan")
+MEANINGS: Final = {
+    "q": "Text that the name has in it.",
+    "sort": "Column; with - before it, descending.",
+    "page": "Number of the page, from 1.",
+    "size": "Items on a page, at most 500.",
+    "show": "unhealthy, internal or all.",
+    "status": "ok, idle, rewound, slow, stalled or stopped.",
+    "kind": "Kind of event.",
+    "series": "Names of series, by comma: records_in, topic/NAME/rate, group/NAME/lag.",
+    "window": "Seconds to look back; up to 600 by the second, up to 21600 by ten seconds.",
+    "from": "newest, oldest, offset:N, last:N or time:ISO.",
+    "until": "ISO time or milliseconds since the epoch.",
+    "since": "ISO time or milliseconds since the epoch.",
+    "partition": "Numbers, by comma; all without.",
+    "key": "The key, exactly.",
+    "filter": 'Expression, as value.user.id == 42 and key startswith "a".',
+    "decode": "auto, json, avro, protobuf, msgpack, text or hex.",
+    "limit": "Records wanted.",
+    "scan": "Records looked at, at most.",
+    "follow": "1 for a live tail.",
+    "format": "ndjson or csv.",
+    "path": "Path of a node.",
+}
+
+
+class Operation(NamedTuple):
+    method: str
+    path: str
+    summary: str
+    query: tuple[str, ...] = ()
+    body: dict[str, str] | None = None
+    """Fields of the JSON body and their types."""
+    media: str = "application/json"
+
+
+OPERATIONS: Final = (
+    Operation("get", "/api/overview", "Health, totals, what is busiest"),
+    Operation("get", "/api/brokers", "Brokers, their disks and metrics"),
+    Operation("get", "/api/raft", "The controller's Raft group and those of partitions", PAGING),
+    Operation("get", "/api/events", "Elections, joins, changes", ("kind",)),
+    Operation("get", "/api/history", "Series over time, and marks", ("series", "window")),
+    Operation("get", "/api/topics", "Topics, one page", (*PAGING, "show")),
+    Operation("post", "/api/topics", "Create a topic", (),
+              {"name": "string", "partitions": "integer", "replicas": "integer",
+               "settings": "object"}),
+    Operation("get", "/api/topics/{name}", "One topic"),
+    Operation("delete", "/api/topics/{name}", "Delete a topic"),
+    Operation("get", "/api/topics/{name}/settings", "Settings of a topic"),
+    Operation("post", "/api/topics/{name}/settings", "Change a setting; null gives it back", (),
+              {"name": "string", "value": "string"}),
+    Operation("get", "/api/topics/{name}/messages", "Records, at once", SEARCHING),
+    Operation("get", "/api/topics/{name}/search", "Records as they are found, and progress",
+              (*SEARCHING, "follow"), media="text/event-stream"),
+    Operation("get", "/api/topics/{name}/export", "Records as a file", (*SEARCHING, "format"),
+              media="application/x-ndjson"),
+    Operation("get", "/api/topics/{name}/histogram", "Records by time", ("since", "until")),
+    Operation("post", "/api/topics/{name}/records", "Write a record", (),
+              {"value": "string", "key": "string", "partition": "integer", "headers": "object",
+               "encoding": "string"}),
+    Operation("post", "/api/topics/{name}/replay", "Copy records to a topic", (),
+              {"to": "string", "query": "object", "dry_run": "boolean"}),
+    Operation("get", "/api/groups", "Consumer groups, one page", (*PAGING, "status")),
+    Operation("get", "/api/groups/{name}", "One group, its members and offsets"),
+    Operation("delete", "/api/groups/{name}", "Delete a group"),
+    Operation("post", "/api/groups/{name}/reset", "Move a group's offsets, or plan it", (),
+              {"to": "string", "topic": "string", "partitions": "array", "dry_run": "boolean"}),
+    Operation("get", "/api/coordination", "A node of the tree, and sessions", ("path",)),
+    Operation("get", "/api/gateways", "Gateways"),
+    Operation("get", "/api/chat", "Chat"),
+    Operation("get", "/api/tasks", "Task workers, dead letters"),
+    Operation("get", "/api/tasks/{name}/dead", "Dead letters of a queue"),
+    Operation("post", "/api/tasks/{name}/redrive", "Send dead letters back; no ids: all of them", (),
+              {"ids": "array", "drop": "boolean"}),
+    Operation("get", "/api/pipeline", "Spark queries"),
+    Operation("get", "/api/trends", "Trending hashtags"),
+    Operation("get", "/api/processes", "Processes that `kafkaesque up` runs"),
+    Operation("post", "/api/processes/{name}/{action}", "kill, pause, resume or restart one"),
+    Operation("get", "/api/session", "Whether you are signed in, and the CSRF token"),
+    Operation("post", "/api/session", "Sign in", (), {"password": "string"}),
+    Operation("delete", "/api/session", "Sign out"),
+)  # fmt: skip
+
+
+def openapi_document() -> dict[str, Any]:
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Kafkaesque console",
+            "version": "1",
+            "description": "Reading is open unless the console is private. Changing needs "
+            "`Authorization: Bearer PASSWORD`, or a session and its X-CSRF-Token.",
+        },
+        "components": {
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "session": {"type": "apiKey", "in": "cookie", "name": "kafkaesque-console"},
+            },
+            "schemas": {
+                "Error": {"type": "object", "properties": {"error": {"type": "string"}}},
+            },
+        },
+        "paths": paths,
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in names
+    ]
+    parameters += [
+        {"name": name, "in": "query", "description": MEANINGS[name], "schema": {"type": "string"}}
+        for name in operation.query
+    ]
+    failure = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
+    document: dict[str, Any] = {
+        "summary": operation.summary,
+        "operationId": _operation_id(operation),
+        "parameters": parameters,
+        "responses": {
+            "200": {
+                "description": operation.summary,
+                "content": {operation.media: {"schema": {}}},
+            },
+            "default": {"description": "What went wrong", **failure},
+        },
+    }
+    if operation.body is not None:
+        fields = {name: {"type": kind} for name, kind in operation.body.items()}
+        schema = {"type": "object", "properties": fields}
+        document["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+    if operation.method != "get" and operation.path != "/api/session":
+        document["security"] = [{"bearer": []}, {"session": []}]
+    return document
+
+
+def _operation_id(operation: Operation) -> str:
+    words = [part.strip("{}") for part in operation.path.split("/")[2:]]
+    return "-".join([operation.method, *words])

@@ -1,0 +1,143 @@
+"""What a client keeps so that nothing is lost or done twice, whatever happens to its connections.
+
+Pure: requests in, messages to say out. The driver is `client`. The browser's twin (`web/client.js`) has
+the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kafkaesque.edge.messages import Ask, Auth, Hello, Message, Resume, Send, Sub, Unsub
+
+BACKOFF_SECONDS = 0.1
+BACKOFF_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """`token`, or `name` and `password`."""
+
+    token: str | None = None
+    name: str | None = None
+    password: str | None = None
+    register: bool = False
+
+
+def backoff_s(failures: int, chance: float) -> float:
+    """Full jitter: many clients of a gateway that died come back at different times."""
+    return min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2.0 ** min(failures, 16)) * chance
+
+
+class Addresses:
+    """Where to connect next: what a gateway named when it sent us away, else each known one in turn."""
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = list(known)
+        self._preferred: list[str] = []
+        self._current = ""
+
+    def next(self) -> str:
+        if self._preferred:
+            self._current = self._preferred.pop(0)
+        else:
+            self.known.append(self.known.pop(0))
+            self._current = self.known[-1]
+        return self._current
+
+    def prefer(self, targets: Sequence[str]) -> None:
+        """Gateways name each other by HOST:PORT; a client keeps the scheme and path by which it came."""
+        scheme, separator, place = self._current.rpartition("://")
+        path = "/" + place.partition("/")[2] if "/" in place else ""
+        self._preferred = [f"{scheme}{separator}{target}{path}" for target in targets]
+
+
+class ClientState:
+    """Positions and requests of one client. Requests stay until they are answered."""
+
+    def __init__(
+        self, credentials: Credentials, app_version: str, position: str | None, prefix: str
+    ) -> None:
+        self._credentials = credentials
+        self._app_version = app_version
+        self._prefix = prefix
+        self._number = 0
+        self._requests: dict[str, Send | Ask | Sub | Unsub] = {}
+        self.position = position
+        self.rooms: dict[str, str | None] = {}
+        """Rooms that are followed, with how far."""
+        self.token = credentials.token
+
+    def new_id(self) -> str:
+        self._number += 1
+        return f"{self._prefix}-{self._number}"
+
+    # -- connecting ----------------------------------------------------------------------------------
+
+    def opening(self, client: str, credit: int | None) -> Sequence[Message]:
+        """Said in one breath on a new connection."""
+        return [
+            Hello(self._app_version, client, credit),
+            self._auth(),
+            Resume(self.position),
+        ]
+
+    def _auth(self) -> Auth:
+        if self.token is not None:
+            return Auth(token=self.token)
+        held = self._credentials
+        return Auth(name=held.name, password=held.password, register=held.register)
+
+    def welcomed(self, token: str | None) -> Sequence[Message]:
+        """What was said before and not answered, again; a repeated command takes effect once."""
+        if token is not None:
+            self.token = token
+        again: list[Message] = [
+            Sub(self.new_id(), room, position)
+            for room, position in self.rooms.items()
+            if not self._is_subscribing(room)
+        ]
+        return [*self._requests.values(), *again]
+
+    def _is_subscribing(self, room: str) -> bool:
+        return any(isinstance(said, Sub) and said.room == room for said in self._requests.values())
+
+    def refused(self) -> bool:
+        """The gateway did not like who we are. True if there is something else to try: a token that is
+        not good any more gives way to the password."""
+        if self.token is not None and self._credentials.password is not None:
+            self.token = None
+            return True
+        return False
+
+    def registered(self) -> None:
+        """The account is there now: from here on it is a login."""
+        held = self._credentials
+        self._credentials = Credentials(held.token, held.name, held.password)
+
+    # -- requests ------------------------------------------------------------------------------------
+
+    def request(self, make: Callable[[str], Send | Ask | Sub | Unsub]) -> Send | Ask | Sub | Unsub:
+        said = make(self.new_id())
+        self._requests[said.id] = said
+        return said
+
+    def done(self, request_id: str) -> Send | Ask | Sub | Unsub | None:
+        """Answered, one way or the other; None if it was before."""
+        return self._requests.pop(request_id, None)
+
+    def waiting(self, request_id: str) -> Send | Ask | Sub | Unsub | None:
+        return self._requests.get(request_id)
+
+    @property
+    def unanswered(self) -> int:
+        return len(self._requests)
+
+    # -- positions -----------------------------------------------------------------------------------
+
+    def reached(self, position: str, room: str | None) -> None:
+        if room is None:
+            self.position = position
+        elif room in self.rooms:
+            self.rooms[room] = position

@@ -1,0 +1,124 @@
+"""Mails from templates, over SMTP with TLS."""
+
+from __future__ import annotations
+
+import html
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import format_datetime, parseaddr
+from pathlib import Path
+from string import Template
+from typing import Self
+
+import aiosmtplib
+
+from kafkaesque.tasks.errors import Reject
+from kafkaesque.tasks.jobs.config import JobsConfig
+
+TEMPLATES = Path(__file__).parent / "templates"
+SEND_SECONDS_MAX = 30.0
+_PERMANENT = range(500, 600)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What the mail about an unread message says. The text of the message is not ours to know."""
+
+    message_id: str
+    sender: str
+    recipient: str
+    sent_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MailTemplates:
+    """$sender, $recipient, $sent_at; values are escaped in the HTML."""
+
+    subject: Template
+    text: Template
+    page: Template
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        """ValueError or OSError if they cannot be used: found when the process starts, not at night."""
+        templates = cls(
+            *(
+                Template((directory / name).read_text("utf-8"))
+                for name in ("unread.subject.txt", "unread.txt", "unread.html")
+            )
+        )
+        known = {"sender", "recipient", "sent_at"}
+        for template in (templates.subject, templates.text, templates.page):
+            if not template.is_valid() or not set(template.get_identifiers()) <= known:
+                raise ValueError(f"a template in {directory} uses more than {sorted(known)}")
+        return templates
+
+    def compose(self, unread: Unread, config: JobsConfig) -> EmailMessage:
+        moment = datetime.fromtimestamp(unread.sent_ms / 1000, tz=UTC)
+        values = {
+            "sender": unread.sender,
+            "recipient": unread.recipient,
+            "sent_at": moment.strftime("%d %B %Y at %H:%M UTC"),
+        }
+        message = EmailMessage()
+        # A header holds no line break, and a name may hold anything.
+        message["Subject"] = " ".join(self.subject.substitute(values).split())
+        message["From"] = config.mail_from
+        message["To"] = config.mail_address.format(user=unread.recipient)
+        message["Date"] = format_datetime(moment)
+        # The same for every attempt: a mail that was sent twice can be recognised as one.
+        domain = parseaddr(config.mail_from)[1].rpartition("@")[2] or "localhost"
+        message["Message-ID"] = f"<unread.{_safe(unread.message_id)}@{domain}>"
+        message["Auto-Submitted"] = "auto-generated"
+        message.set_content(self.text.substitute(values))
+        escaped = {name: html.escape(value) for name, value in values.items()}
+        message.add_alternative(self.page.substitute(escaped), subtype="html")
+        return message
+
+
+class Mailer:
+    """Sends through the relay of the settings."""
+
+    def __init__(self, config: JobsConfig, password: str = "") -> None:
+        self._config = config
+        self._password = password
+        directory = Path(config.mail_templates) if config.mail_templates else TEMPLATES
+        self._templates = MailTemplates.read(directory)
+        self._context = ssl.create_default_context(cafile=config.mail_ca_file or None)
+        self.sent = 0
+
+    async def send_unread(self, unread: Unread) -> None:
+        """Reject if the relay says that it never will; any other trouble may pass."""
+        config = self._config
+        try:
+            message = self._templates.compose(unread, config)
+        except (ValueError, KeyError, IndexError) as error:
+            raise Reject(f"no mail can be addressed to {unread.recipient!r}: {error}") from None
+        secured = config.mail_tls != "none"
+        try:
+            await aiosmtplib.send(
+                message,
+                hostname=config.mail_host,
+                port=config.mail_port,
+                use_tls=config.mail_tls == "tls",
+                start_tls=config.mail_tls == "starttls",
+                tls_context=self._context if secured else None,
+                username=config.mail_username or None,
+                password=self._password or None,
+                timeout=SEND_SECONDS_MAX,
+            )
+        except aiosmtplib.SMTPRecipientsRefused as error:
+            if all(one.code in _PERMANENT for one in error.recipients):
+                raise Reject(str(error)) from error
+            raise
+        except aiosmtplib.SMTPResponseException as error:
+            if error.code in _PERMANENT:
+                raise Reject(str(error)) from error
+            raise
+        self.sent += 1
+
+
+def _safe(text: str) -> str:
+    return "".join(one if one.isalnum() or one in "-_." else "-" for one in text)

@@ -1,0 +1,98 @@
+"""Who is connected: a fold of `gw.presence`, and which gateways live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from kafkaesque.client.ports import Assignment, Log, LogReader, Received
+from kafkaesque.client.reading import read_stretch
+from kafkaesque.events.gateway import GATEWAYS_NODE, PRESENCE, Presence
+
+READ_SECONDS = 0.5
+_decoder = msgspec.json.Decoder(Presence)
+
+
+class LiveGateways:
+    """Names under `/gateways`, by a watch of the coordination service; without one all live."""
+
+    def __init__(self) -> None:
+        self._names: frozenset[str] | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, hosts: str) -> AsyncIterator[LiveGateways]:
+        gateways = cls()
+        if not hosts:
+            yield gateways
+            return
+        from kazoo.client import KazooClient
+
+        client = KazooClient(hosts=hosts, timeout=10.0)
+        await asyncio.to_thread(client.start)
+        try:
+            await asyncio.to_thread(client.ensure_path, GATEWAYS_NODE)
+            await asyncio.to_thread(client.ChildrenWatch, GATEWAYS_NODE, gateways._changed)
+            yield gateways
+        finally:
+            await asyncio.to_thread(client.stop)
+            await asyncio.to_thread(client.close)
+
+    def _changed(self, names: list[str]) -> None:
+        self._names = frozenset(names)
+
+    def lives(self, name: str) -> bool:
+        return self._names is None or name in self._names
+
+
+class Connected:
+    """Made by `opened`; follows the topic in the background."""
+
+    def __init__(self, gateways: LiveGateways) -> None:
+        self._gateways = gateways
+        self._at: dict[str, str] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, log: Log, gateways: LiveGateways) -> AsyncIterator[Connected]:
+        await log.admin.ensure_topics([PRESENCE])
+        connected = cls(gateways)
+        spans = await log.admin.spans(PRESENCE.name)
+        # Before the first question: who does not know yet would take everybody for absent.
+        async for batch in read_stretch(log, spans):
+            connected._learn(batch)
+        reader = await log.open_reader(
+            Assignment({place: span.end for place, span in spans.items()})
+        )
+        following = asyncio.create_task(connected._follow(reader))
+        try:
+            yield connected
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await reader.close()
+
+    async def _follow(self, reader: LogReader) -> None:
+        while True:
+            self._learn(await reader.read(wait_s=READ_SECONDS))
+            await asyncio.sleep(0)
+
+    def _learn(self, records: Iterable[Received]) -> None:
+        for record in records:
+            self.learn((record.key or b"").decode("utf-8", "replace"), record.value)
+
+    def learn(self, user: str, value: bytes | None) -> None:
+        if value is None:
+            self._at.pop(user, None)
+            return
+        try:
+            self._at[user] = _decoder.decode(value).gateway
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self._at.pop(user, None)
+
+    def is_connected(self, user: str) -> bool:
+        gateway = self._at.get(user)
+        return gateway is not None and self._gateways.lives(gateway)

@@ -1,0 +1,190 @@
+"""Which partitions of the timers are this process's: elected in the coordination service, or all.
+
+Under ROOT, `members/NAME` and `owners/PARTITION` are ephemeral nodes. Every member computes the same
+shares from the same list; it takes the node of a partition of its own as soon as the former owner has
+given it up or its session has ended. The nodes keep the peace; that nothing fires twice even if two
+believe to be owner for a moment is the log's doing (`timers/owner.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kafkaesque.tasks.timers.sharing import share_of
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+ROOT = "/tasks/timers"
+SESSION_SECONDS = 5.0
+START_SECONDS = 15.0
+
+
+class ElectionLost(Exception):
+    """The session has ended: whatever this process owned may be another's."""
+
+
+class Ownership(Protocol):
+    """Says what to own. `acquire` and `release` are called for what `wanted` says, one at a time."""
+
+    async def open(self) -> None: ...
+
+    async def wanted(self, partitions: int) -> frozenset[int]:
+        """ElectionLost if this process is no longer a member."""
+        ...
+
+    async def acquire(self, partition: int) -> bool: ...
+
+    async def release(self, partition: int) -> None: ...
+
+    async def changed(self, timeout_s: float) -> None:
+        """Until something may have changed, at most `timeout_s`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Alone:
+    """Everything is ours: for tests, and where there is one process and no coordination service."""
+
+    async def open(self) -> None: ...
+
+    async def wanted(self, partitions: int) -> frozenset[int]:
+        return frozenset(range(partitions))
+
+    async def acquire(self, partition: int) -> bool:
+        return True
+
+    async def release(self, partition: int) -> None: ...
+
+    async def changed(self, timeout_s: float) -> None:
+        await asyncio.sleep(timeout_s)
+
+    async def close(self) -> None: ...
+
+
+class Elected:
+    """A member of the election at `hosts`. kazoo's calls block and run in threads."""
+
+    def __init__(self, hosts: str, name: str, root: str = ROOT) -> None:
+        self._hosts = hosts
+        self._name = name
+        self._root = root
+        self._client: KazooClient | None = None
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._lost = False
+
+    async def open(self) -> None:
+        from kazoo.client import KazooClient
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        self._lost = False
+        client = self._client = KazooClient(hosts=self._hosts, timeout=SESSION_SECONDS)
+        try:
+            await asyncio.to_thread(self._join, client)
+        except KazooTimeoutError:
+            await self.close()
+            raise ElectionLost(f"no coordination service answers at {self._hosts}") from None
+        except KazooException as error:
+            await self.close()
+            raise ElectionLost(f"{type(error).__name__}: {error}") from None
+
+    def _join(self, client: KazooClient) -> None:
+        from kazoo.exceptions import NodeExistsError
+
+        client.start(timeout=START_SECONDS)
+        client.add_listener(self._state_changed)
+        client.ensure_path(f"{self._root}/owners")
+        path = f"{self._root}/members/{self._name}"
+        try:
+            client.create(path, ephemeral=True, makepath=True)
+        except NodeExistsError:
+            # Of our former life, whose session has not ended yet.
+            client.delete(path)
+            client.create(path, ephemeral=True)
+
+    def _state_changed(self, state: str) -> None:
+        if state == "LOST":
+            self._lost = True
+        self._wake(None)
+
+    def _wake(self, _event: object) -> None:
+        self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def wanted(self, partitions: int) -> frozenset[int]:
+        members = await self._ask(self._members)
+        return share_of(self._name, members, partitions)
+
+    def _members(self, client: KazooClient) -> list[str]:
+        found = client.get_children(f"{self._root}/members", watch=self._wake)
+        return [str(name) for name in found]
+
+    async def acquire(self, partition: int) -> bool:
+        return await self._ask(lambda client: self._acquire(client, partition))
+
+    def _acquire(self, client: KazooClient, partition: int) -> bool:
+        from kazoo.exceptions import NodeExistsError, NoNodeError
+
+        path = f"{self._root}/owners/{partition}"
+        for _ in range(2):
+            try:
+                client.create(path, self._name.encode(), ephemeral=True)
+                return True
+            except NodeExistsError:
+                try:
+                    owner, stat = client.get(path, watch=self._wake)
+                except NoNodeError:
+                    continue
+            if stat.ephemeralOwner == client.client_id[0]:
+                return True
+            if owner != self._name.encode():
+                return False
+            client.delete(path)  # of our former life
+        return False
+
+    async def release(self, partition: int) -> None:
+        def release(client: KazooClient) -> None:
+            client.delete(f"{self._root}/owners/{partition}")
+
+        await self._ask(release)
+
+    async def _ask(self, question: Callable[[KazooClient], T]) -> T:
+        """In a thread; ElectionLost for whatever ends a membership."""
+        from kazoo.exceptions import KazooException, NoNodeError
+
+        client = self._client
+        if client is None or self._lost:
+            raise ElectionLost("the session has ended")
+
+        def ask() -> T:
+            answer: T = client.retry(question, client)
+            return answer
+
+        try:
+            return await asyncio.to_thread(ask)
+        except NoNodeError:
+            raise ElectionLost("a node of ours is gone") from None
+        except KazooException as error:
+            raise ElectionLost(f"{type(error).__name__}: {error}") from None
+
+    async def changed(self, timeout_s: float) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return
+        self._changed.clear()
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.to_thread(client.stop)
+            await asyncio.to_thread(client.close)

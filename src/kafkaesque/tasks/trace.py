@@ -1,0 +1,41 @@
+"""W3C Trace Context as tasks carry it: one trace from whoever sent to whatever that led to. Pure.
+
+Identifiers are given, not drawn here. Version 00 of https://www.w3.org/TR/trace-context/.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PATTERN = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_SAMPLED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One piece of work in a trace."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool = True
+
+    def header(self) -> bytes:
+        return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}".encode()
+
+
+def parse_trace(header: bytes | None) -> Span | None:
+    """None for anything that the standard says to ignore."""
+    if header is None or len(header) > 512:
+        return None
+    match = _PATTERN.fullmatch(header.decode("ascii", "replace"))
+    if match is None or header.startswith(b"ff") or not int(match[1], 16) or not int(match[2], 16):
+        return None
+    return Span(match[1], match[2], bool(int(match[3], 16) & _SAMPLED))
+
+
+def child_of(parent: Span | None, trace_id: str, span_id: str) -> Span:
+    """A span of the parent's trace, or the first of a new trace `trace_id`."""
+    if parent is None:
+        return Span(trace_id, span_id)
+    return Span(parent.trace_id, span_id, parent.sampled)

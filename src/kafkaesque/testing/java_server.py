@@ -1,0 +1,208 @@
+"""A server of others that runs on the JVM: started in a temporary directory, watched, stopped.
+
+What Apache Kafka and Apache ZooKeeper have in common; what is peculiar to each is in its own module.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+import click
+
+from kafkaesque.testing.maven import JavaUnavailable, require_tool
+
+HOST = "127.0.0.1"
+LAST_LINES = 15
+
+# The guard outlives a parent that was killed: its standard input is a pipe from us, so `read` ends
+# with success when we say we are done and with failure when we are gone.
+_GUARD = 'read -r word || { kill -9 "$@" 2>/dev/null; rm -rf "$GUARDED_DIRECTORY"; }'
+
+
+class JavaServerFailed(Exception):
+    """The JVM ended or did not serve in time; the text has the end of its log."""
+
+
+class JavaServer(ABC):
+    """One JVM or several, alive between `start` and `stop`."""
+
+    kind: ClassVar[str]
+    """How its temporary directory is called."""
+    stop_timeout_s: ClassVar[float]
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._directory: Path | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes]
+
+    @property
+    def directory(self) -> Path:
+        """The temporary directory that holds everything of this run until `stop`."""
+        if self._directory is None:
+            raise JavaServerFailed(f"{self.kind} is not started")
+        return self._directory
+
+    def start(self) -> None:
+        """Resolve, start, and return once it serves."""
+        java, jars = require_tool("java"), self._resolve()
+        self._directory = Path(tempfile.mkdtemp(prefix=f"{self.kind}-"))
+        try:
+            self._launch_all(java, jars, self._directory)
+            self._guard = start_guard(self._directory, self.pids)
+            self._wait_until_ready()
+        except BaseException:
+            # Ctrl-C too: no JVM is left running behind the error that goes on.
+            self.stop()
+            raise
+
+    @abstractmethod
+    def _resolve(self) -> str:
+        """The classpath, fetched if it is not here yet."""
+
+    @abstractmethod
+    def _launch_all(self, java: str, jars: str, directory: Path) -> None:
+        """Write what the server reads, and `_launch` each of its JVMs."""
+
+    @abstractmethod
+    def _wait_until_ready(self) -> None:
+        """Return when clients may come; JavaServerFailed says why they may not."""
+
+    def _launch(
+        self, java: str, jars: str, directory: Path, options: Sequence[str], main: Sequence[str]
+    ) -> None:
+        """A JVM with `options` that runs the class and arguments of `main`."""
+        with console_log(directory).open("ab") as console:
+            process = subprocess.Popen(
+                [java, *options, "-cp", jars, *main],
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                # A session of its own: Ctrl-C reaches us, and we stop it in order.
+                start_new_session=True,
+            )
+        self._processes.append(process)
+
+    def stop(self) -> None:
+        """Stop in order (SIGTERM, then SIGKILL after a while) and remove the directory."""
+        for process in self._processes:
+            process.terminate()
+        deadline = time.monotonic() + self.stop_timeout_s
+        for process in self._processes:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        if self._guard is not None:
+            self._guard.communicate(b"done\n")
+        self._processes, self._directory, self._guard = [], None, None
+
+
+def console_log(directory: Path) -> Path:
+    return directory / "console.log"
+
+
+def last_words(*files: Path) -> str:
+    """The ends of those files that are there."""
+    lines: list[str] = []
+    for file in files:
+        if file.exists():
+            lines += file.read_text(errors="replace").splitlines()[-LAST_LINES:]
+    return "\n".join(lines)
+
+
+def wait_until_serving(
+    is_serving: Callable[[], bool],
+    process: subprocess.Popen[bytes],
+    deadline_s: float,
+    said: Callable[[], str],
+) -> None:
+    """Ask until it serves; a dead JVM or the deadline ends it with what it `said` last."""
+    pause_s = 0.02
+    while not is_serving():
+        if process.poll() is not None:
+            raise JavaServerFailed(f"it ended at once:\n{said()}")
+        if time.monotonic() > deadline_s:
+            raise JavaServerFailed(f"it does not serve in time:\n{said()}")
+        time.sleep(pause_s)
+        pause_s = min(0.2, pause_s * 1.5)
+
+
+def start_guard(directory: Path, pids: Sequence[int]) -> subprocess.Popen[bytes]:
+    """A shell that kills `pids` and removes `directory` should we die; `b"done\\n"` dismisses it."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _GUARD, "java-server-guard", *map(str, pids)],
+        env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "GUARDED_DIRECTORY": str(directory)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def take_port(port: int) -> int:
+    """`port`, or a free one for 0. Somebody else on it would answer in the server's place."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise JavaServerFailed(
+                f"port {port} is in use: choose another, or 0 for a free one"
+            ) from error
+        return int(probe.getsockname()[1])
+
+
+def write_properties(file: Path, values: Mapping[str, str]) -> None:
+    file.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+
+
+def read_properties(assignments: Sequence[str]) -> dict[str, str]:
+    """What --set gave."""
+    pairs = dict(text.split("=", 1) for text in assignments if "=" in text)
+    if len(pairs) < len(assignments):
+        raise click.UsageError("--set takes NAME=VALUE")
+    return pairs
+
+
+def run_in_foreground(server: JavaServer, facts: Callable[[], str]) -> None:
+    """Until Ctrl-C or SIGTERM; `facts` stand in the ready line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with server:
+            click.echo(f"ready {facts()} pid={','.join(map(str, server.pids))}")
+            signal.pause()
+    except KeyboardInterrupt:
+        click.echo("stopped", err=True)
+    except (JavaServerFailed, JavaUnavailable) as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from kafkaesque.chat.commands_typed import Keyboard, Typed, parse_line
+from kafkaesque.chat.screen import Frame, draw
+from kafkaesque.chat.view import View
+
+NOW_MS = 1_790_000_000_000
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def plain(
+    view: View, width: int = 80, height: int = 20, typed: str = "", scroll: int = 0
+) -> list[str]:
+    lines = draw(view, Frame(width, height, typed, "online", NOW_MS, scroll))
+    return [_COLOURS.sub("", line) for line in lines]
+
+
+def talking(*texts: str) -> View:
+    view = View("ann")
+    for number, text in enumerate(texts):
+        body = {
+            "message_id": f"bob/{number}",
+            "from": "bob",
+            "text": text,
+            "sent_ms": NOW_MS + number,
+        }
+        view.take("message.new", body, None, NOW_MS)
+    view.choose("bob")
+    return view
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 8), (200, 60), (10, 3)])
+@pytest.mark.parametrize(
+    "text", ["hello", "\u4f60\u597d " * 80, "x" * 500, "a\nb\n\nc", "\u00e9" * 90]
+)
+def test_screen_has_its_size_whatever_is_in_it(width: int, height: int, text: str) -> None:
+    lines = plain(talking(text), width, height, typed=text)
+    assert len(lines) == max(height, 8)
+    assert {cell_len(line) for line in lines} == {max(width, 40)}
+
+
+def test_screen_shows_who_says_what_and_how_far_it_came() -> None:
+    view = talking("hello ann")
+    view.sent("c1", "bob", "hello bob", NOW_MS + 10)
+    view.take("message.delivered", {"message_id": "ann/c1", "by": "bob"}, None, NOW_MS)
+    view.take("typing", {"from": "bob", "at_ms": NOW_MS}, None, NOW_MS)
+    text = "\n".join(plain(view, typed="how are"))
+    assert "bob: hello ann" in text
+    assert "ann: hello bob \u2713\u2713" in text
+    assert "bob is typing" in text
+    assert "> how are" in text
+    assert "online" in text
+
+
+def test_unread_counts_stand_in_the_list_and_the_header() -> None:
+    view = talking("x")
+    body = {"message_id": "cat/1", "from": "cat", "text": "y", "sent_ms": NOW_MS}
+    view.take("message.new", body, None, NOW_MS)
+    lines = plain(view)
+    assert "1 unread" in lines[0]
+    assert any(line.startswith(" cat") and line[:22].endswith(" 1") for line in lines)
+
+
+def test_text_of_others_cannot_steer_the_terminal() -> None:
+    lines = draw(talking("\x1b]0;owned\x07 \x9b31m \u202e"), Frame(80, 20, "", "online", NOW_MS))
+    text = _COLOURS.sub("", "\n".join(lines))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "\x9b" not in text
+    assert "\u202e" not in text
+
+
+def test_older_messages_come_by_scrolling() -> None:
+    view = talking(*(f"line {number}" for number in range(50)))
+    assert "line 49" in "\n".join(plain(view))
+    assert "line 20" not in "\n".join(plain(view))
+    assert "line 20" in "\n".join(plain(view, scroll=20))
+    assert "line 0 " in "\n".join(plain(view, scroll=999))
+
+
+def test_keys_of_a_terminal() -> None:
+    keyboard = Keyboard()
+    assert keyboard.feed("h\u00e9".encode()[:2]) == ["h"]
+    assert keyboard.feed("\u00e9".encode()[1:]) == ["\u00e9"]
+    assert keyboard.feed(b"\r\x7f\t\x1b[Z\x1b[5~\x1b[6~\x03") == [
+        "enter", "erase", "next", "previous", "pageup", "pagedown", "quit",
+    ]  # fmt: skip
+    assert keyboard.feed(b"\x1b[1;5Hx\x01\xff\xff\xff\xff\xffy") == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("line", "typed"),
+    [
+        ("hello /there", Typed("", "hello /there")),
+        (" /to  bob ", Typed("to", "bob")),
+        ("/QUIT", Typed("quit", "")),
+        ("", Typed("", "")),
+    ],
+)
+def test_lines_are_text_or_commands(line: str, typed: Typed) -> None:
+    assert parse_line(line) == typed

@@ -1,0 +1,187 @@
+"""The terminal client over a real gateway: its session, its lines, its screen in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.chat.platform import Platform, platform
+from tests.waiting import until
+
+from kafkaesque.chat.session import ChatSession
+from kafkaesque.cli.chat_client import Doer
+from kafkaesque.edge.client import EdgeClient
+from kafkaesque.edge.client_state import Credentials
+
+SECONDS_MAX = 90.0
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def stack(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    with platform(kafka, tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@asynccontextmanager
+async def session_of(
+    stack: Platform, name: str, *, register: bool = True
+) -> AsyncIterator[ChatSession]:
+    credentials = Credentials(name=name, password="correct horse", register=register)
+    async with EdgeClient([stack.gateway], credentials) as client:
+        session = ChatSession(client)
+        await session.start()
+        try:
+            yield session
+        finally:
+            await session.stop()
+
+
+def test_two_sessions_talk_and_see_how_far_it_came(stack: Platform) -> None:
+    async def story() -> None:
+        async with session_of(stack, "s-ann") as ann, session_of(stack, "s-bob") as bob:
+            assert await Doer(ann).do("/to s-bob")
+            assert await Doer(ann).do("hello")
+            await until(lambda: bob.view.unread == 1)
+            line = next(iter(ann.view.threads["s-bob"].lines.values()))
+            await until(lambda: line.stage == "delivered")
+            await bob.choose("s-ann")
+            await until(lambda: line.stage == "read")
+            bob.typing()
+            await until(lambda: ann.view.threads["s-bob"].typing_ms > 0)
+            await Doer(ann).do("/to s-nobody")
+            await Doer(ann).do("is there anybody?")
+            await until(lambda: "there is no account s-nobody" in ann.view.notices)
+            await Doer(ann).do("/list s-*")
+            assert "s-ann" in ann.view.notices[-1]
+
+    asyncio.run(story())
+
+
+def test_what_came_while_nobody_was_there_is_delivered_at_the_next_login(stack: Platform) -> None:
+    async def story() -> None:
+        async with session_of(stack, "q-ann") as ann:
+            async with session_of(stack, "q-bob"):
+                pass
+            await ann.write("q-bob", "while you were out")
+            line = next(iter(ann.view.threads["q-bob"].lines.values()))
+            await until(lambda: line.stage == "queued")
+            async with session_of(stack, "q-bob", register=False) as bob:
+                assert bob.view.threads["q-ann"].unread == 1
+                await until(lambda: line.stage == "delivered")
+                await bob.choose("q-ann")
+                texts = [one.text for one in bob.view.threads["q-ann"].lines.values()]
+                assert texts == ["while you were out"]
+
+    asyncio.run(story())
+
+
+def test_rooms_by_typed_lines_and_deletion_of_an_account(stack: Platform) -> None:
+    async def story() -> None:
+        async with session_of(stack, "r-ann") as ann, session_of(stack, "r-bob") as bob:
+            await Doer(ann).do("/create den")
+            await Doer(bob).do("/join den")
+            await Doer(bob).do("hello, den")
+            await until(lambda: len(ann.view.threads["#den"].lines) == 1)
+            await Doer(bob).do("/leave den")
+            await until(lambda: "r-bob left #den" in ann.view.notices)
+            assert "#den" not in bob.view.threads
+            await Doer(bob).do("/nonsense")
+            assert "/nonsense is not known" in bob.view.notices[-1]
+            await Doer(bob).do("/delete")
+            await until(lambda: bob.view.ended is not None)
+            assert not await Doer(ann).do("/quit")
+
+    asyncio.run(story())
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kafkaesque.cli.main", "chat", *arguments],
+        env={**os.environ, "KAFKAESQUE_CHAT_PASSWORD": "correct horse"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+
+
+def test_one_shots_send_list_and_fail_with_a_reason(stack: Platform) -> None:
+    gateway = ("-g", stack.gateway)
+
+    async def register() -> None:
+        async with session_of(stack, "o-bob"):
+            pass
+
+    asyncio.run(register())
+    sent = run("send", *gateway, "-n", "o-ann", "--register", "o-bob", "hello", "--json")
+    assert json.loads(sent.stdout)["ok"] is True, sent.stderr
+    listed = run("list", *gateway, "-n", "o-ann", "o-*", "--json")
+    assert {row["name"] for row in json.loads(listed.stdout)} == {"o-ann", "o-bob"}
+    refused = run("send", *gateway, "-n", "o-ann", "o-nobody", "hello")
+    assert refused.returncode == 1
+    assert "unknown-recipient" in refused.stderr
+
+
+class Terminal:
+    """`chat client` in a pseudo-terminal of 80 by 24."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._main, side = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kafkaesque.cli.main", "chat", "client", *arguments],
+            stdin=side, stdout=side, stderr=side, start_new_session=True,
+            env={**os.environ, "KAFKAESQUE_CHAT_PASSWORD": "correct horse",
+                 "COLUMNS": "80", "LINES": "24", "TERM": "xterm"},
+        )  # fmt: skip
+        os.close(side)
+        self.output = ""
+
+    def until(self, condition: Callable[[str], bool]) -> None:
+        deadline_s = time.monotonic() + SECONDS_MAX
+        while not condition(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.output)):
+            assert time.monotonic() < deadline_s, self.output[-2000:]
+            if select.select([self._main], [], [], 0.5)[0]:
+                self.output += os.read(self._main, 65536).decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        os.write(self._main, text.encode())
+
+    def end(self) -> int:
+        """Its exit code; what it still writes is read, or it could not end."""
+        deadline_s = time.monotonic() + SECONDS_MAX
+        while self._process.poll() is None and time.monotonic() < deadline_s:
+            if select.select([self._main], [], [], 0.1)[0]:
+                try:
+                    self.output += os.read(self._main, 65536).decode(errors="replace")
+                except OSError:
+                    break
+        code = self._process.wait(SECONDS_MAX)
+        os.close(self._main)
+        return code
+
+
+def test_screen_in_a_terminal_shows_messages_and_gives_the_terminal_back(stack: Platform) -> None:
+    async def story() -> None:
+        async with session_of(stack, "t-bob") as bob:
+            terminal = Terminal("-g", stack.gateway, "-n", "t-ann", "--register")
+            await asyncio.to_thread(terminal.until, lambda seen: "kafkaesque chat   t-ann" in seen)
+            terminal.type("/to t-bob\rhello from the terminal\r")
+            await until(lambda: bob.view.unread == 1)
+            await bob.write("t-ann", "hello back")
+            await asyncio.to_thread(terminal.until, lambda seen: "t-bob: hello back" in seen)
+            terminal.type("\x03")
+            assert await asyncio.to_thread(terminal.end) == 0
+            assert terminal.output.rstrip().endswith("\x1b[?1049l"), "the screen is given back"
+
+    asyncio.run(story())

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from tests.chat.world import World
+from tests.gateway.logs import records_of, with_log
+from tests.waiting import until
+
+from kafkaesque.chat.config import BackendConfig
+from kafkaesque.chat.translator import Translator
+from kafkaesque.chat.versions import to_home
+from kafkaesque.client.ports import Log, Record, WriterOptions
+from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (
+            {"op": "say", "body": {"to": "bob", "text": "x"}},
+            {"op": "message.send", "body": {"to": "bob", "text": "x"}},
+        ),
+        (
+            {"op": "say", "body": {"to": "#kafka", "text": "x", "message_id": "m"}},
+            {"op": "room.post", "body": {"room": "kafka", "text": "x", "message_id": "m"}},
+        ),
+        ({"op": "typing", "body": {"to": "bob"}}, {"op": "typing", "body": {"to": "bob"}}),
+        ({"op": "say", "body": 7}, {"op": "say", "body": 7}),
+    ],
+)
+def test_second_version_says_the_same_in_other_words(said: object, meant: object) -> None:
+    told = to_home("v2", msgspec.json.encode(said))
+    assert msgspec.json.decode(told or b"") == meant
+    assert to_home("v1", msgspec.json.encode(said)) == msgspec.json.encode(said)
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"\xff", b"[" * 9999, None, b"7"])
+def test_what_cannot_be_read_is_passed_on_for_the_homes_to_refuse(value: bytes | None) -> None:
+    assert to_home("v2", value) == value
+
+
+def test_homes_do_not_know_the_words_of_the_second_version() -> None:
+    world = World()
+    world.open("ann")
+    sent = world.send("ann", "say", to="bob", text="x")
+    world.settle()
+    assert world.result("ann", sent)["code"] == "unknown-op"
+
+
+def test_translator_passes_commands_on_once_in_order_with_their_headers() -> None:
+    async def story(log: Log) -> None:
+        await log.admin.ensure_topics([*GATEWAY_TOPICS, command_topic("v2")])
+        writer = await log.open_writer(WriterOptions())
+        config = BackendConfig(poll_wait_ms=10)
+        translator = Translator(log, "t1", "v2", config)
+        task = asyncio.create_task(translator.run())
+        for number in range(5):
+            value = msgspec.json.encode({"op": "say", "body": {"to": "bob", "text": f"{number}"}})
+            headers = (("id", b"c%d" % number),)
+            await writer.send([Record("gw.cmd.v2", b"ann", value, headers)])
+        await until(lambda: translator.counts.commands == 5)
+        translator.stop()
+        await task
+        await writer.close()
+        passed = await records_of(log, "gw.cmd.v1")
+        assert [dict(one.headers)["id"] for one in passed] == [b"c%d" % n for n in range(5)]
+        assert {one.key for one in passed} == {b"ann"}
+        assert b"message.send" in (passed[0].value or b"")
+
+    with_log(story)

@@ -1,0 +1,49 @@
+"""Standard input of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+import uvloop
+
+from kafkaesque.cli.lines_in import LINES_AHEAD_MAX, lines_of
+
+
+def read(stream: BinaryIO) -> list[str]:
+    async def all_of_it() -> list[str]:
+        return [line async for line in lines_of(stream)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(all_of_it())
+
+
+def test_file_is_read_to_its_end(tmp_path: Path) -> None:
+    lines = [f"line {number}\n" for number in range(3 * LINES_AHEAD_MAX)]
+    path = tmp_path / "said"
+    path.write_text("".join(lines))
+    with path.open("rb") as file:
+        assert read(file) == lines
+
+
+def test_nothing_is_no_lines() -> None:
+    with open(os.devnull, "rb") as nothing:
+        assert read(nothing) == []
+
+
+def test_pipe_is_read_while_it_is_open_and_may_be_left() -> None:
+    source, sink = os.pipe()
+
+    async def first(stream: BinaryIO) -> str:
+        return await anext(lines_of(stream))
+
+    with os.fdopen(source, "rb") as stream, os.fdopen(sink, "wb", buffering=0) as writer:
+        writer.write(b"hello\n")
+        assert asyncio.run(first(stream)) == "hello\n"
+        writer.close()
+        for thread in threading.enumerate():
+            if thread.name == "standard-input":
+                thread.join(60)

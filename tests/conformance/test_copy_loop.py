@@ -1,0 +1,46 @@
+"""Consume, transform, produce with Java's client, as its documentation shows it, read_committed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+import pytest
+
+from .clients import Client, Message
+from .clients.java import JavaClient
+from .conftest import Topics
+from .transactional import finish
+
+COUNT = 14
+"""Inputs a partition: with seven in a transaction, enough for some that are committed between others."""
+
+
+@pytest.mark.parametrize("client", ["java-4.3.0", "java-3.9.0"], indirect=True)
+def test_every_input_is_in_the_output_once_though_a_transaction_is_aborted_and_one_is_left_open(
+    client: Client, topics: Topics, group: str
+) -> None:
+    assert isinstance(client, JavaClient)
+    program = client.program
+    source, target = topics.create(partitions=2), topics.create(partitions=2)
+    inputs = {partition: [b"%d-%d" % (partition, n) for n in range(COUNT)] for partition in (0, 1)}
+    for partition, values in inputs.items():
+        client.produce(source, [Message(value, partition=partition) for value in values])
+    job = {
+        "transactional_id": f"tx-{uuid.uuid4().hex}",
+        "timeout_ms": 60_000,
+        "group": group,
+        "source": source,
+        "target": target,
+        "count": 2 * COUNT,
+    }
+
+    def copy(**extra: int) -> bool:
+        answer = program.call("txn_copy", **job, **extra)
+        assert isinstance(answer, bool)
+        return answer
+
+    assert copy(abort=2, crash=3) is False
+    assert copy(abort=1) is True
+    outputs: Mapping[int, list[bytes]] = {n: finish(client, target, n) for n in inputs}
+    assert outputs == {n: [b"made of " + value for value in inputs[n]] for n in inputs}

@@ -1,0 +1,39 @@
+"""Transactions of real clients over three brokers, in every run; `KAFKA=cluster` has all tests there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from kafkaesque.testing import Cluster
+
+from .clients import Client
+from .conftest import SETTINGS
+from .test_transactions import (  # noqa: F401 - collected here once more
+    opened,
+    test_committed_transactions_are_read_and_aborted_ones_are_not,
+    test_consumed_offsets_are_committed_with_what_was_made_of_them,
+)
+
+pytestmark = [
+    pytest.mark.skipif(
+        bool(os.environ.get("KAFKA")), reason="brings brokers of its own: run without KAFKA"
+    ),
+    pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka", "java-4.3.0"], indirect=True),
+]
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with Cluster(3, settings=SETTINGS) as cluster:
+        yield cluster.bootstrap_servers
+
+
+@pytest.fixture(scope="module")
+def open_clients(bootstrap: str) -> Iterator[dict[str, Client]]:
+    clients: dict[str, Client] = {}
+    yield clients
+    for one in clients.values():
+        one.close()

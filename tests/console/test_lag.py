@@ -1,0 +1,117 @@
+"""Status of consumer groups by rules, trend, catch-up, time behind."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from kafkaesque.console.rules.lag import (
+    WINDOW,
+    Observation,
+    OffsetClock,
+    Status,
+    Window,
+    catch_up_s,
+    group_status,
+    judge,
+    trend,
+)
+
+
+def window(*pairs: tuple[int, int]) -> list[Observation]:
+    """Committed and end, three seconds apart; the first is repeated to fill the window."""
+    padded = [pairs[0]] * (WINDOW - len(pairs)) + list(pairs)
+    return [Observation(3.0 * number, *pair) for number, pair in enumerate(padded)]
+
+
+GROWING = [(10 + n, 100 + 5 * n) for n in range(WINDOW)]
+CATCHING_UP = [(10 + 9 * n, 100 + 5 * n) for n in range(WINDOW)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "has_members", "expected"),
+    [
+        ([], True, Status.OK),
+        ([], False, Status.IDLE),
+        (window((100, 100)), True, Status.OK),
+        (window((100, 100)), False, Status.IDLE),
+        (window((40, 100)), False, Status.STOPPED),
+        (window((40, 100)), True, Status.STALLED),
+        (window(*GROWING), True, Status.SLOW),
+        (window(*CATCHING_UP), True, Status.OK),
+        (window((90, 100), (95, 100), (10, 100)), True, Status.REWOUND),
+        (window((100, 100), (100, 110), (100, 120)), True, Status.OK),
+        (window(*GROWING)[: WINDOW - 1], True, Status.OK),
+    ],
+)
+def test_status_follows_the_rules(
+    seen: list[Observation], has_members: bool, expected: Status
+) -> None:
+    assert judge(seen, has_members) is expected
+
+
+def test_the_status_of_a_group_is_its_worst_partition() -> None:
+    assert group_status([Status.OK, Status.STALLED, Status.SLOW]) is Status.STALLED
+    assert group_status([]) is Status.IDLE
+
+
+def test_a_window_keeps_observations_apart_and_the_newest_last() -> None:
+    seen = Window()
+    for tenth in range(200):
+        seen.observe(tenth / 10, tenth, 1000)
+    times = [item.at_s for item in seen.observations]
+    assert times[-1] == 19.9
+    assert all(b - a > 2.8 for a, b in pairwise(times[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("points", "word"),
+    [
+        ([], "steady"),
+        ([(0, 5), (1, 5), (2, 5)], "steady"),
+        ([(0, 0), (1, 50), (2, 100)], "growing"),
+        ([(0, 100), (1, 50), (2, 0)], "shrinking"),
+        ([(0, 100_000), (1, 100_001), (2, 100_002)], "steady"),
+    ],
+)
+def test_trend_has_a_word(points: list[tuple[float, float]], word: str) -> None:
+    assert trend(points).word == word
+
+
+def test_catch_up_is_lag_over_pace_and_never_when_it_does_not_shrink() -> None:
+    assert catch_up_s(100, [(0, 200), (1, 150), (2, 100)]) == pytest.approx(2.0)
+    assert catch_up_s(100, [(0, 50), (1, 75), (2, 100)]) is None
+    assert catch_up_s(0, []) == 0.0
+
+
+def test_time_behind_is_interpolated_between_observed_ends() -> None:
+    clock = OffsetClock()
+    clock.observe(100.0, 0)
+    clock.observe(110.0, 1000)
+    assert clock.lag_s(500, 120.0) == (pytest.approx(15.0), True)
+    assert clock.lag_s(1000, 120.0) == (0.0, True)
+
+
+def test_time_behind_what_was_never_observed_is_a_lower_bound() -> None:
+    clock = OffsetClock()
+    clock.observe(100.0, 700)
+    clock.observe(110.0, 1000)
+    assert clock.lag_s(10, 120.0) == (20.0, False)
+
+
+def test_an_idle_partition_ages_from_when_its_record_came() -> None:
+    clock = OffsetClock()
+    clock.observe(100.0, 10)
+    clock.observe(101.0, 20)
+    for second in range(102, 400):
+        clock.observe(float(second), 20)
+    assert clock.lag_s(10, 400.0) == (pytest.approx(300.0), True)
+
+
+def test_the_clock_is_bounded_and_keeps_its_first_point() -> None:
+    clock = OffsetClock()
+    for second in range(10_000):
+        clock.observe(float(second), second * 10)
+    assert len(clock._points) <= OffsetClock.POINTS_MAX
+    assert clock.lag_s(5, 10_000.0).seconds > 9_990

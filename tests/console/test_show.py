@@ -1,0 +1,78 @@
+"""`kafkaesque show`: what only a console knows, from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.console.stage import RunningConsole, write
+from tests.waiting import eventually
+
+from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
+from kafkaesque.cli.main import run
+from kafkaesque.cli.show import CONSOLE_DEFAULT, CONSOLE_VARIABLE, Asking
+from kafkaesque.testing import Broker
+
+
+def test_trends_are_a_table_and_a_document(
+    console: RunningConsole, capsys: pytest.CaptureFixture[str]
+) -> None:
+    eventually(lambda: console.get("/api/trends")["tags"], "trends are read")
+    assert run(["show", "trends", "--console", console.url, "--rows", "2"]) == 0
+    title, *rows = capsys.readouterr().out.splitlines()
+    assert title.split()[:2] == ["HASHTAG", "POSTS"]
+    assert [row.split()[:2] for row in rows] == [["kafka", "40"], ["raft", "30"]]
+    assert run(["show", "trends", "--console", console.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tags"][0]["hashtag"] == "kafka"
+
+
+def test_gateways_have_their_figures(
+    console: RunningConsole, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["show", "gateways", "--console", console.url]) == 0
+    said = capsys.readouterr()
+    assert "connections" in said.out
+    assert "no gateway is registered" in said.err
+    assert run(["show", "gateways", "--console", console.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"]["drained"] == 0
+
+
+def test_events_are_listed_by_kind(
+    console: RunningConsole, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(broker.bootstrap_servers, "shown-by-command", [b"x"])
+    console.wait_for_topics("shown-by-command")
+    eventually(
+        lambda: "shown-by-command" in str(console.get("/api/events?kind=topic")), "it is an event"
+    )
+    assert (
+        run(["show", "events", "--console", console.url, "--kind", "topic", "--rows", "500"]) == 0
+    )
+    assert "shown-by-command" in capsys.readouterr().out
+    assert run(["show", "events", "--console", console.url, "--kind", "fault", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["events"] == []
+
+
+def test_console_of_a_data_directory_is_found_with_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(PASSWORD_VARIABLE, raising=False)
+    assert Asking(None, tmp_path).url == CONSOLE_DEFAULT
+    home = tmp_path / "console"
+    home.mkdir()
+    (home / "console.json").write_text(json.dumps({"http": "127.0.0.1:1234", "pid": "1"}))
+    password_path(home).write_text("secret\n")
+    own = Asking(None, tmp_path)
+    assert own.url == "http://127.0.0.1:1234"
+    assert own.headers() == {"Authorization": "Bearer secret"}
+    # Another console is not told this one's password.
+    assert Asking("http://elsewhere:1", tmp_path).headers() == {}
+
+
+def test_nobody_there_is_said_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONSOLE_VARIABLE, "http://127.0.0.1:1")
+    assert run(["show", "trends", "--data", str(tmp_path)]) == 3
+    assert "--console URL" in capsys.readouterr().err

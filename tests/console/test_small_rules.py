@@ -1,0 +1,231 @@
+"""Paging, moves, queries, metrics text, assignments, access, formats: tables of what is what."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kafkaesque.console.cluster.members import read_assignment
+from kafkaesque.console.cluster.sasl import (
+    Credentials,
+    InvalidSecurity,
+    Scram,
+    read_credentials,
+    read_tls,
+)
+from kafkaesque.console.messages.query import (
+    InvalidQuery,
+    Start,
+    read_query,
+    read_start,
+    windows_back,
+)
+from kafkaesque.console.rules import wording
+from kafkaesque.console.rules.exposition import quantile, read_exposition
+from kafkaesque.console.rules.moves import Bounds, InvalidTarget, Target, plan_moves, read_target
+from kafkaesque.console.rules.paging import Wanted, read_wanted, take_page
+from kafkaesque.console.web.access import FREE_ATTEMPTS, Access, TooManyAttempts, is_csrf
+from kafkaesque.console.web.guarding import host_test
+from kafkaesque.console.web.openapi import MEANINGS, OPERATIONS, openapi_document
+from kafkaesque.model.errors import ProtocolError
+
+
+def test_a_page_is_searched_sorted_and_cut() -> None:
+    items = [(f"topic-{n:05}", n % 7 or None) for n in range(10_000)]
+    page = take_page(
+        items, Wanted("TOPIC-00", "-size", 2, 50), lambda i: i[0], {"size": lambda i: i[1]}
+    )
+    assert (page.total, page.pages, page.number) == (1000, 20, 2)
+    assert [item[1] for item in page.items] == [6] * 50
+    last = take_page(items, Wanted("", "size", 999, 50), lambda i: i[0], {"size": lambda i: i[1]})
+    assert last.number == 200
+    assert last.items[-1][1] is None
+
+
+def test_what_a_request_asks_of_a_list_is_bounded() -> None:
+    assert read_wanted({"page": "-3", "size": "99999", "q": " a "}) == Wanted("a", "", 1, 500)
+    assert read_wanted({"page": "9" * 30, "size": "x"}) == Wanted()
+
+
+def test_moves_stay_inside_the_partition_and_a_shift_needs_a_commit() -> None:
+    bounds = {("a", 0): Bounds(10, 100, 55), ("a", 1): Bounds(0, 5)}
+    committed = {("a", 0): 50}
+
+    def new(target: Target) -> dict[int, int]:
+        return {move.partition: move.new for move in plan_moves(committed, bounds, target)}
+
+    assert new(Target("oldest")) == {0: 10, 1: 0}
+    assert new(Target("newest")) == {0: 100, 1: 5}
+    assert new(Target("offset", 3)) == {0: 10, 1: 3}
+    assert new(Target("time", 1)) == {0: 55, 1: 5}
+    assert new(Target("shift", -1000)) == {0: 10}
+    (move,) = plan_moves(committed, bounds, Target("shift", 5))
+    assert move.document()["change"] == 5
+    assert move.document()["lag"] == 45
+
+
+@pytest.mark.parametrize("text", ["", "soon", "offset:", "offset:-1", "shift:x", "oldest:3"])
+def test_what_is_no_target_is_refused(text: str) -> None:
+    with pytest.raises(InvalidTarget):
+        read_target(text)
+
+
+def test_a_query_is_read() -> None:
+    query = read_query({"from": "time:2026-11-16T05:00:00Z", "partition": "0, 2", "limit": "9999",
+                        "key": "k", "filter": "partition == 2", "decode": "json"})  # fmt: skip
+    assert query.start == Start("time", 1_794_805_200_000)
+    assert query.partitions == {0, 2}
+    assert (query.limit, query.key, query.decode) == (1000, b"k", "json")
+    assert read_start("") == Start("newest")
+    assert read_start("last:5") == Start("last", 5)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{"from": "yesterday"}, {"from": "offset:x"}, {"from": "time:soon"}, {"partition": "a"},
+     {"limit": "many"}, {"filter": "value ="}, {"decode": "xml"}, {"until": "never"}],
+)  # fmt: skip
+def test_a_wrong_query_is_refused(parameters: dict[str, str]) -> None:
+    with pytest.raises(InvalidQuery):
+        read_query(parameters)
+
+
+def test_windows_go_back_over_everything_once() -> None:
+    windows = windows_back({0: (0, 1000), 1: (5, 8), 2: (4, 4)}, 10)
+    assert windows[0] == {0: (990, 1000), 1: (5, 8)}
+    covered = [offset for window in windows for offset in range(*window.get(0, (0, 0)))]
+    assert sorted(covered) == list(range(1000))
+    assert all(2 not in window for window in windows)
+
+
+def test_metrics_are_read_whatever_stands_around_them() -> None:
+    page = read_exposition(
+        "# HELP a x\na 1\n"
+        'b_total{api="produce",note="a \\"quoted\\", \\\\ and \\n"} 2.5 1700000000\n'
+        'broken line here\nc{x="1"} NaN\n'
+    )
+    assert page.value("a") == 1
+    assert page.all("b_total")[0].labels["note"] == 'a "quoted", \\ and \n'
+    assert page.total("b_total", api="produce") == 2.5
+    assert "broken" not in page
+
+
+def test_a_quantile_is_that_of_what_came_between() -> None:
+    before = {0.001: 10.0, 0.01: 10.0, math.inf: 10.0}
+    after = {0.001: 10.0, 0.01: 110.0, math.inf: 110.0}
+    assert quantile(before, after, 0.5) == pytest.approx(0.0055)
+    assert math.isnan(quantile(after, after, 0.5))
+    assert quantile({}, {0.001: 0.0, math.inf: 5.0}, 0.99) == 0.001
+
+
+def test_assignments_are_read_and_rubbish_is_nothing() -> None:
+    data = (
+        b"\0\1" + b"\0\0\0\1" + b"\0\1a" + b"\0\0\0\2" + b"\0\0\0\3\0\0\0\4" + b"\xff\xff\xff\xff"
+    )
+    assert read_assignment(data) == [("a", 3), ("a", 4)]
+    assert read_assignment(b"") == []
+    assert read_assignment(b"\0\1\0\0\0\1\0\1a\x7f\xff\xff\xff") == []
+
+
+def test_scram_answers_as_rfc_7677_says() -> None:
+    scram = Scram(Credentials("SCRAM-SHA-256", "user", "pencil"), "rOprNGfwEbeRWgbNEkqO")
+    assert scram.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    proof = scram.proof(
+        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    )
+    assert proof.endswith(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    scram.check(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    with pytest.raises(ProtocolError):
+        scram.check(b"v=wrong")
+
+
+def test_security_that_the_console_has_not_is_refused() -> None:
+    assert read_credentials({}) is None
+    assert read_tls({"security.protocol": "SASL_PLAINTEXT"}) is None
+    with pytest.raises(InvalidSecurity, match="GSSAPI"):
+        read_credentials({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"})
+    with pytest.raises(InvalidSecurity, match=r"sasl\.password"):
+        read_credentials({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"})
+    assert "secret" not in repr(Credentials("PLAIN", "me", "secret"))
+
+
+def test_a_session_needs_the_password_and_ends() -> None:
+    now = [0.0]
+    access = Access("metamorphosis", 60.0, lambda: now[0])
+    assert access.sign_in("wrong") is None
+    session = access.sign_in("metamorphosis")
+    assert session is not None
+    assert access.session(session.id) == session
+    assert is_csrf(session, session.csrf)
+    assert not is_csrf(session, None)
+    now[0] = 61.0
+    assert access.session(session.id) is None
+
+
+def test_guessing_is_slowed_down() -> None:
+    now = [0.0]
+    access = Access("metamorphosis", 60.0, lambda: now[0])
+    for _ in range(FREE_ATTEMPTS):
+        assert not access.is_password("guess")
+    with pytest.raises(TooManyAttempts):
+        access.is_password("metamorphosis")
+    now[0] = 2.5
+    assert access.is_password("metamorphosis")
+
+
+def test_without_a_password_nobody_signs_in() -> None:
+    access = Access("", 60.0, lambda: 0.0)
+    assert not access.is_possible
+    assert access.sign_in("") is None
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1:8080", True), ("localhost", True), ("[::1]:8080", True), ("console.lan:80", True),
+     ("evil.example:8080", False), ("", False), ("10.0.0.5:8080", False)],
+)  # fmt: skip
+def test_only_our_own_names_are_served(host: str, expected: bool) -> None:
+    assert host_test("127.0.0.1", ("console.lan",))(host) is expected
+
+
+def test_an_address_that_reached_a_wildcard_listener_is_ours() -> None:
+    assert host_test("0.0.0.0", ())("10.0.0.5:8080")
+    assert not host_test("0.0.0.0", ())("evil.example")
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "expected"),
+    [
+        (wording.count, 1234567, "1,234,567"),
+        (wording.count, None, "–"),
+        (wording.short, 999, "999"),
+        (wording.short, 12345, "12.3k"),
+        (wording.short, 0.25, "0.2"),
+        (wording.size, 512, "512 B"),
+        (wording.size, 1536, "1.5 KiB"),
+        (wording.duration, 0.012, "12 ms"),
+        (wording.duration, 3725, "1 h 2 min"),
+        (wording.duration, 59.94, "59.9 s"),
+        (wording.retention, -1, "for ever"),
+        (wording.retention, 604_800_000, "7 d"),
+        (wording.percent, 0.256, "26%"),
+    ],
+)
+def test_numbers_are_written_for_people(form: object, value: object, expected: str) -> None:
+    assert form(value) == expected  # type: ignore[operator]
+
+
+def test_a_sparkline_of_nothing_is_flat() -> None:
+    assert wording.spark_points([]) == "0,23 100,23"
+    assert wording.spark_points([0, 0]) == "0.0,23.0 100.0,23.0"
+    assert wording.spark_points([0, 10]).endswith("100.0,2.0")
+
+
+def test_every_operation_is_documented_once() -> None:
+    document = openapi_document()
+    identifiers = [
+        item["operationId"] for path in document["paths"].values() for item in path.values()
+    ]
+    assert len(identifiers) == len(set(identifiers)) == len(OPERATIONS)
+    assert all(name in MEANINGS for operation in OPERATIONS for name in operation.query)

@@ -1,0 +1,150 @@
+"""Behind the real HAProxy and nginx of this machine, with the sample files: clients' addresses are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+from tests.gateway.stage import Stage, run
+from tests.waiting import until
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
+
+from kafkaesque.edge.codec import Encoding
+from kafkaesque.edge.links import LinkClosed, open_link
+from kafkaesque.gateway.gateway import Gateway
+from kafkaesque.gateway.status_page import StatusPage
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "gateway"
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+async def listening(port: int) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            except OSError:
+                await asyncio.sleep(0.05)
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    await process.wait()
+
+
+def addresses(*gateways: Gateway) -> list[str]:
+    return [
+        connection.session.address
+        for gateway in gateways
+        for connection in gateway.doors.connections
+        if connection.session.user is not None
+    ]
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is missing: make clients")
+def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains() -> None:
+    async def story(on: Stage) -> None:
+        gateways = [await on.gateway(f"gw-{n}", proxy_protocol="true") for n in (1, 2)]
+        pages = [StatusPage(gateway) for gateway in gateways]
+        http = [await page.start("127.0.0.1", 0) for page in pages]
+        port = free_port()
+        places = {"LISTEN": f"127.0.0.1:{port}"}
+        for number, gateway in enumerate(gateways, 1):
+            host, _, http_port = http[number - 1].rpartition(":")
+            places |= {f"GATEWAY{number}": gateway.address, f"HTTP{number}_HOST": host,
+                       f"HTTP{number}_PORT": http_port}  # fmt: skip
+        process = await asyncio.create_subprocess_exec(
+            "haproxy", "-db", "-f", str(EXAMPLES / "haproxy.cfg"),
+            env={**os.environ, **places}, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            await listening(port)
+            alice = await on.connected("alice", f"127.0.0.1:{port}")
+            assert (await alice.ask("who"))["user"] == "alice"
+            [seen] = addresses(*gateways)
+            writer = alice._link._writer  # type: ignore[union-attr]
+            mine = writer.get_extra_info("sockname")
+            assert seen == f"{mine[0]}:{mine[1]}"
+            web = await on.connected("bob", f"ws://127.0.0.1:{port}/")
+            assert (await web.ask("who"))["user"] == "bob"
+            gateways[0].draining = True
+
+            async def others_only() -> bool:
+                clients = [await on.connected(f"u{n}", f"127.0.0.1:{port}") for n in range(4)]
+                users = {c.session.user.name for c in gateways[0].doors.connections
+                         if c.session.user is not None}  # fmt: skip
+                for client in clients:
+                    await client.close()
+                return not any(name.startswith("u") for name in users)
+
+            async with asyncio.timeout(30):
+                while not await others_only():
+                    await asyncio.sleep(0.2)
+        finally:
+            await end(process)
+            for page in pages:
+                await page.stop()
+
+    run(story)
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is missing: make clients")
+def test_nginx_passes_websockets_with_the_address_of_the_client(tmp_path: Path) -> None:
+    async def story(on: Stage) -> None:
+        gateways = [await on.gateway(f"gw-{n}") for n in (1, 2)]
+        port = free_port()
+        text = (EXAMPLES / "nginx.conf").read_text()
+        for name, value in {"DIRECTORY": str(tmp_path), "LISTEN": f"127.0.0.1:{port}",
+                            "GATEWAY1": gateways[0].address,
+                            "GATEWAY2": gateways[1].address}.items():  # fmt: skip
+            text = text.replace(f"@{name}@", value)
+        config = tmp_path / "nginx.conf"
+        config.write_text(text)
+        process = await asyncio.create_subprocess_exec(
+            "nginx", "-p", str(tmp_path), "-c", str(config), stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            await listening(port)
+            alice = await on.connected("alice", f"ws://127.0.0.1:{port}/")
+            assert (await alice.ask("who"))["user"] == "alice"
+            token = on.token("bob")
+            subprotocol = Subprotocol("kafkaesque.v1.json")
+            async with connect(f"ws://127.0.0.1:{port}/", subprotocols=[subprotocol],
+                               local_addr=("127.0.0.2", 0), compression=None,
+                               origin=f"http://127.0.0.1:{port}") as page:  # type: ignore[arg-type]  # fmt: skip
+                await page.send("[1,{}]")
+                await page.send(f'[2,{{"token":"{token}"}}]')
+                assert "bob" in str(await page.recv())
+                await until(lambda: "127.0.0.2" in addresses(*gateways))
+        finally:
+            await end(process)
+
+    run(story)
+
+
+def test_without_the_header_a_trusted_proxy_is_refused() -> None:
+    async def story(on: Stage) -> None:
+        gateway = await on.gateway(proxy_protocol="true")
+        link = await open_link(gateway.address, Encoding.JSON)
+        from kafkaesque.edge.messages import Hello
+
+        await link.send([Hello()])
+        with pytest.raises(LinkClosed):
+            await link.receive()
+        await link.close()
+
+    run(story)

@@ -1,0 +1,117 @@
+"""The small rules: rates, routes, targets, pacing, questions, users, stages."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.edge.codes import CloseCode, Violation
+from kafkaesque.edge.messages import Ack, Hello, Resume, Send
+from kafkaesque.events.gateway import GatewayNode, Reply
+from kafkaesque.gateway.asks import Asks
+from kafkaesque.gateway.pacing import waves
+from kafkaesque.gateway.rates import Bucket
+from kafkaesque.gateway.routes import BadRoutes, Routes, parse_routes
+from kafkaesque.gateway.stages import SAYABLE, Stage, check_sayable
+from kafkaesque.gateway.targets import free_slot, targets_of
+from kafkaesque.gateway.users import Users
+from kafkaesque.model.ids import TimestampMs
+
+
+def test_bucket_gives_a_burst_and_then_the_rate() -> None:
+    bucket = Bucket(10.0, 3, now_s=0.0)
+    assert [bucket.take(0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert bucket.take(0.0) == pytest.approx(0.1)
+    assert bucket.take(0.1) == 0.0
+    assert bucket.take(0.1) > 0
+    assert [bucket.take(100.0) for _ in range(4)][:3] == [0.0, 0.0, 0.0]
+    assert bucket.take(100.0) > 0
+
+
+def test_routes_choose_by_version_and_an_unknown_one_has_none() -> None:
+    routes = parse_routes(b'{"v1": "gw.cmd.v1", "v2": "two", "default": "v2"}')
+    assert (routes.topic_of(""), routes.topic_of("v1"), routes.topic_of("v3")) == (
+        "two", "gw.cmd.v1", None,
+    )  # fmt: skip
+    assert Routes().topic_of("") == Routes().topic_of("v1") == "gw.cmd.v1"
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"v1": 5}', b'{"v1": "t"}', b'{"default": "v1"}'])
+def test_routes_that_cannot_be_used_are_refused(data: bytes) -> None:
+    with pytest.raises(BadRoutes):
+        parse_routes(data)
+
+
+def test_targets_are_the_same_for_all_who_ask_and_move_only_with_their_gateway() -> None:
+    nodes = {f"gw-{n}": GatewayNode(f"10.0.0.{n}:7000", n) for n in range(5)}
+    before = {partition: targets_of(partition, nodes) for partition in range(32)}
+    assert len({targets[0] for targets in before.values()}) > 1
+    gone = nodes["gw-0"].tcp
+    left = {name: node for name, node in nodes.items() if name != "gw-0"}
+    for partition, targets in before.items():
+        if targets[0] != gone:
+            assert targets_of(partition, left)[0] == targets[0]
+    draining = {**nodes, "gw-1": GatewayNode(nodes["gw-1"].tcp, 1, draining=True)}
+    for partition in range(32):
+        assert nodes["gw-1"].tcp not in targets_of(partition, draining)
+        assert gone not in targets_of(partition, nodes, without=["gw-0"])
+
+
+def test_slot_is_the_wanted_one_or_the_next_that_is_free() -> None:
+    taken = [GatewayNode("a", 3), GatewayNode("b", 0)]
+    assert free_slot(taken, 1, 4) == 1
+    assert free_slot(taken, 3, 4) == 1
+    assert free_slot([GatewayNode("a", n) for n in range(4)], 2, 4) == 2
+
+
+def test_drain_sends_everybody_away_once_in_batches() -> None:
+    clients = list(range(1050))
+    found = list(waves(clients, 500, 250, lambda: 0.5))
+    assert [len(wave.clients) for wave in found] == [500, 500, 50]
+    assert [wave.wait_ms for wave in found] == [250, 250, 0]
+    assert [client for wave in found for client, _ in wave.clients] == clients
+    assert {after for wave in found for _, after in wave.clients} == {125}
+    assert list(waves([], 500, 250, lambda: 0.5)) == []
+
+
+def test_question_is_answered_once_or_expires() -> None:
+    told: list[Reply | None] = []
+    asks = Asks("gw", 10.0, 2)
+    first, second = asks.begin(told.append, 0.0), asks.begin(told.append, 1.0)
+    assert first is not None
+    assert second is not None
+    assert asks.begin(told.append, 2.0) is None
+    assert asks.answer(first, Reply(ok=True))
+    assert not asks.answer(first, Reply(ok=True))
+    assert asks.expire(10.5) == 0
+    assert asks.expire(11.0) == 1
+    assert told == [Reply(ok=True), None]
+    third = asks.begin(told.append, 20.0)
+    assert third not in (first, second, None)
+    asks.forget(third or "")
+    assert asks.expire(100.0) == 0
+    assert len(asks) == 0
+
+
+def test_user_is_known_while_connected_and_shares_its_rate() -> None:
+    users = Users(1.0, 1, 2)
+    one = users.connect("alice", 0.0, TimestampMs(5))
+    two = users.connect("alice", 0.0, TimestampMs(9))
+    assert one is two is users.get("alice")
+    assert one is not None
+    assert (one.connections, one.since_ms) == (2, 5)
+    assert users.connect("alice", 0.0, TimestampMs(9)) is None
+    assert not users.disconnect(one)
+    assert users.disconnect(one)
+    assert users.get("alice") is None
+    assert len(users) == 0
+
+
+def test_nothing_but_what_the_table_has_may_be_said() -> None:
+    check_sayable(Stage.NEW, Hello())
+    check_sayable(Stage.LIVE, Resume())
+    for stage, message in ((Stage.NEW, Send("a", "b")), (Stage.RESUMING, Resume()),
+                           (Stage.LIVE, Hello()), (Stage.LIVE, Ack("x"))):  # fmt: skip
+        with pytest.raises(Violation) as refused:
+            check_sayable(stage, message)
+        assert refused.value.code is CloseCode.BAD_STATE
+    assert set(SAYABLE) == set(Stage)

@@ -1,0 +1,94 @@
+"""A leader whose own disk stands still gives up if, and only if, others do better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.replication.replica import STUCK_TICKS_MAX
+
+from .replica_rig import Trio
+
+
+@pytest.fixture
+def trio(tmp_path: Path) -> Iterator[Trio]:
+    """Led by node 0."""
+    trio = Trio(tmp_path)
+    trio.elect(0)
+    yield trio
+    trio.close()
+
+
+def stick(trio: Trio, *numbers: int) -> None:
+    """Nothing that these write from now on gets durable; then something is written."""
+    for number in numbers:
+        trio.nodes[number].is_disk_stuck = True
+    trio.append()
+
+
+def test_leader_gives_up_when_a_majority_has_on_disk_what_its_own_disk_has_not(
+    trio: Trio, caplog: pytest.LogCaptureFixture
+) -> None:
+    term = trio.term
+    stick(trio, 0)
+    trio.tick(STUCK_TICKS_MAX)
+    # The two others are a majority without its disk: what was appended is committed all the same.
+    assert trio.nodes[0].owner.committed_end == 1
+    assert (trio.leader, trio.term) == (0, term)
+    trio.tick()
+    assert trio.leader in (1, 2)
+    assert "the disk is too slow to lead" in caplog.text
+    # Nor does it come back by itself as long as it is so.
+    trio.append()
+    trio.tick(3 * STUCK_TICKS_MAX)
+    assert trio.leader in (1, 2)
+    assert trio.term == term + 1
+
+
+def test_commit_is_told_as_soon_as_a_majority_has_it_though_the_leaders_disk_has_not(
+    trio: Trio,
+) -> None:
+    """No tick, so no heartbeat that would carry it."""
+    stick(trio, 0)
+    trio.settle()
+    assert trio.nodes[0].owner.committed_end == 1
+
+
+@pytest.mark.parametrize("stuck", [(0, 1), (0, 2), (0, 1, 2)])
+def test_leader_stays_where_no_majority_does_better(trio: Trio, stuck: tuple[int, ...]) -> None:
+    term = trio.term
+    stick(trio, *stuck)
+    assert trio.nodes[0].owner.committed_end == 0
+    trio.tick(5 * STUCK_TICKS_MAX)
+    assert (trio.leader, trio.term) == (0, term)
+    for number in stuck:
+        trio.nodes[number].is_disk_stuck = False
+    trio.settle()
+    assert trio.nodes[0].owner.committed_end == 1
+    assert (trio.leader, trio.term) == (0, term)
+
+
+@pytest.mark.parametrize("stuck", [(1,), (2,)])
+def test_slow_follower_neither_delays_nor_deposes_anyone(
+    trio: Trio, stuck: tuple[int, ...]
+) -> None:
+    term = trio.term
+    stick(trio, *stuck)
+    assert trio.nodes[0].owner.committed_end == 1
+    trio.tick(5 * STUCK_TICKS_MAX)
+    trio.append()
+    assert trio.nodes[0].owner.committed_end == 2
+    assert (trio.leader, trio.term) == (0, term)
+
+
+def test_disk_that_is_slow_now_and_then_costs_no_leadership(trio: Trio) -> None:
+    """It is one sync that must not take so long, not all of them together."""
+    term = trio.term
+    for _ in range(5):
+        stick(trio, 0)
+        trio.tick(STUCK_TICKS_MAX - 1)
+        trio.nodes[0].is_disk_stuck = False
+        trio.settle()
+    assert (trio.leader, trio.term) == (0, term)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkaesque.client.memory import MemoryLog
+from kafkaesque.client.ports import Received
+from kafkaesque.events import tasks as words
+from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs
+from kafkaesque.tasks.config import TasksConfig
+from kafkaesque.tasks.counts import Counts
+from kafkaesque.tasks.desk import Desk, DeskLimits
+from kafkaesque.tasks.holdings import Holdings
+from kafkaesque.tasks.metrics_text import timer_metrics, worker_metrics
+from kafkaesque.tasks.outcome import Again, Dead, Done, Failure
+from kafkaesque.tasks.tester import VirtualClock
+from kafkaesque.tasks.timers.election import Alone
+from kafkaesque.tasks.timers.service import TimerService
+
+
+def test_what_a_worker_counts_is_what_prometheus_reads() -> None:
+    clock = VirtualClock()
+    counts = Counts("shop", clock)
+    counts.known = frozenset({"greet"})
+    for delay_ms in (3, 700):
+        counts.begun("greet", delay_ms)
+        counts.took("greet", 0.004)
+    failure = Failure("E", "x")
+    for outcome in (Done(), Again(1.0, failure), Dead("exhausted", failure)):
+        counts.ended("greet", outcome)
+    counts.ended("somebody-elses", Dead("unknown-task", failure))
+    counts.dead_records["shop"] = 4
+    counts.dead_letters["shop"] = {"greet": 2}
+    counts.held(holdings_at(clock.wall_ms() - 2500), 7)
+    found = {
+        (
+            sample.name.removeprefix("kafkaesque_tasks_"),
+            *sorted(sample.labels.values()),
+        ): sample.value
+        for family in text_string_to_metric_families(worker_metrics(counts))
+        for sample in family.samples
+    }
+    assert found["started_total", "greet", "shop"] == 2
+    assert found["done_total", "greet", "shop"] == 1
+    assert found["retried_total", "greet", "shop"] == 1
+    assert found["dead_total", "greet", "shop"] == 1
+    assert found["dead_total", "shop", "unknown"] == 1
+    assert found["dead_reasons_total", "exhausted", "shop"] == 1
+    assert found["start_delay_seconds_count", "greet", "shop"] == 2
+    assert found["start_delay_seconds_bucket", "0.005", "greet", "shop"] == 1
+    assert found["start_delay_seconds_bucket", "+Inf", "greet", "shop"] == 2
+    assert found["oldest_age_seconds", "greet", "shop"] == 2.5
+    assert found["oldest_age_seconds", "shop", "unknown"] == 2.5
+    assert found["waiting", "greet", "shop"] == 1
+    assert found["running", "greet", "shop"] == 1
+    assert found["delayed", "greet", "shop"] == 1
+    assert found["delayed", "shop", "unknown"] == 0
+    assert found["left_in_log", "shop"] == 7
+    assert found["dead_records", "shop", "shop"] == 4
+    assert found["dead_letters", "greet", "shop", "shop"] == 2
+
+
+def holdings_at(sent_ms: int) -> Holdings:
+    """A call of `greet` that runs, one behind it, one that is delayed; one of another's task."""
+    desk = Desk(DeskLimits(), {"greet"})
+    due = ((words.DUE, str(sent_ms + 4000).encode()),)
+    for offset, (topic, key, task, headers) in enumerate(
+        [
+            ("tasks.shop", b"ann", "greet", ()),
+            ("tasks.shop", b"ann", "greet", ()),
+            ("tasks.shop.retry.5s", b"bob", "greet", due),
+            ("tasks.shop", b"eve", "somebody-elses", ()),
+        ]
+    ):
+        message = words.TaskMessage("c", task, msgspec.Raw(b"{}"), TimestampMs(sent_ms))
+        data = words.encode_message(message)
+        place = (topic, PartitionIndex(0), Offset(offset))
+        desk.admit(Received(*place, key, data, headers, TimestampMs(sent_ms)), sent_ms)
+    desk.take()
+    return desk.holdings
+
+
+def test_timers_are_counted_by_the_task_that_they_call() -> None:
+    service = TimerService(MemoryLog(), Alone(), None, VirtualClock(), TasksConfig())
+    service.counts.tasks["shop/remind"].fired = 3
+    service.counts.tasks["shop/remind"].cancelled = 1
+    service.counts.tasks["shop/remind"].late_s.add(0.02)
+    service.counts.waiting(0, {"shop/remind": 5, "other/other": 1})
+    service.counts.waiting(1, {"shop/remind": 2})
+    found = {
+        (sample.name, sample.labels.get("queue"), sample.labels.get("task")): sample.value
+        for family in text_string_to_metric_families(timer_metrics(service))
+        for sample in family.samples
+        if "le" not in sample.labels
+    }
+    prefix = "kafkaesque_tasks_timers_"
+    assert found[f"{prefix}fired_total", "shop", "remind"] == 3
+    assert found[f"{prefix}cancelled_total", "shop", "remind"] == 1
+    assert found[f"{prefix}pending", "shop", "remind"] == 7
+    assert found[f"{prefix}pending", "other", "other"] == 1
+    assert found[f"{prefix}late_seconds_count", "shop", "remind"] == 1
