@@ -38,11 +38,14 @@ class JournalRig:
         self.disk.sync_directory("/")
         self.disk.sync_directory("/data")
         self.logs: dict[GroupId, Log] = {}
+        self.starts: dict[GroupId, Offset] = {}
+        """Where entries begin, unless at 0."""
         self.start()
 
     def start(self, groups: Iterable[int] = range(100)) -> None:
         self.files = OpenFiles(8, self.disk)
-        recover_sync_journal(DIRECTORY, self.files, [GroupId(group) for group in groups])
+        starts = {GroupId(group): Offset(0) for group in groups}
+        recover_sync_journal(DIRECTORY, self.files, starts | self.starts)
         self.journal = SyncJournal(
             DIRECTORY, self.files, file_size_bytes_max=self.file_bytes, logs_min=1
         )

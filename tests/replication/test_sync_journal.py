@@ -100,10 +100,35 @@ def test_log_that_was_emptied_begins_where_it_was_told() -> None:
 def test_new_log_that_begins_late_is_found_though_it_had_no_file() -> None:
     rig = JournalRig()
     rig.open(0).reset_to(Offset(50))
+    rig.starts[GroupId(0)] = Offset(50)
     batch = rig.append(0)
     rig.sync()
     rig.restart()
     assert list(rig.logs[GroupId(0)].headers_from(Offset(50))) == headers(batch)
+
+
+def test_log_that_lost_its_files_is_not_begun_where_the_journal_goes_on() -> None:
+    rig = JournalRig()
+    rig.append(0, 3)
+    rig.logs[GroupId(0)].sync()
+    rig.append(0)
+    rig.sync()
+    rig.disk.remove_tree(rig.path(0))
+    with pytest.raises(CorruptMessage, match="goes on at 3"):
+        rig.restart()
+
+
+def test_log_that_begins_within_a_batch_has_no_gap_there() -> None:
+    rig = JournalRig()
+    written = [rig.append(0, 3), rig.append(0, 3)]
+    log = rig.logs[GroupId(0)]
+    log.sync()
+    log.delete_before(Offset(1))
+    written.append(rig.append(0))
+    rig.sync()
+    rig.restart()
+    assert rig.content(0) == headers(*written)
+    assert rig.logs[GroupId(0)].log_start_offset == 1
 
 
 def test_deleted_log_leaves_nothing_to_one_of_the_same_place() -> None:
@@ -144,23 +169,6 @@ def test_round_under_way_leaves_out_what_is_cut_meanwhile() -> None:
     assert log.synced_offset == 1
     rig.restart()
     assert rig.content(0) == headers(kept)
-
-
-def test_failed_sync_fails_the_round_and_is_not_tried_again() -> None:
-    rig = JournalRig()
-    kept = rig.append(0)
-    rig.sync()
-    rig.append(0)
-    rig.disk.faults.sync_failures = 1
-    with pytest.raises(StorageFailed, match="fsync"):
-        rig.sync()
-    assert rig.logs[GroupId(0)].synced_offset == 1
-    rig.append(1)
-    assert rig.sync(1)
-    assert len(rig.journal_files()) == 2
-    rig.restart()
-    assert rig.content(0) == headers(kept)
-    assert len(rig.content(1)) == 1
 
 
 def test_full_disk_sends_the_logs_to_their_own_files_until_there_is_room() -> None:
@@ -248,7 +256,7 @@ def test_failed_log_gets_from_the_journal_what_its_file_may_lack() -> None:
     log.close(clean=False)
     reopened = Log.open(rig.path(0), rig.config, rig.files, clean=False)
     reopened.truncate_to(log.file_synced_offset)
-    rig.journal.restore(GroupId(0), reopened)
+    rig.journal.restore(GroupId(0), reopened, Offset(0))
     assert list(reopened.headers_from(Offset(0))) == headers(*written)
 
 

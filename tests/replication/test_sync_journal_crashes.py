@@ -1,4 +1,5 @@
-"""Logs that are synced now in the journal, now by themselves, are cut, and lose power at any call."""
+"""Logs that are synced now in the journal, now by themselves, are cut, closed and opened again, whose
+journal fails and whose rounds come late, and that lose power at any call."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.replication.sync_journal_recovery import cut_behind_gap
 from kafkaesque.sim.disk import PowerCut
+from kafkaesque.storage.unsynced_tail import Share
 
 from .sync_journal_rig import JournalRig, headers
 
@@ -40,6 +42,8 @@ class Story:
             file_bytes=self.random.choice((500, 3000)),
         )
         self.models = [Model() for _ in range(LOGS)]
+        self.late: list[Share | None] = []
+        """Taken for rounds that write them later."""
         self.epoch = 1
         for group in range(LOGS):
             self.rig.open(group)
@@ -57,7 +61,7 @@ class Story:
     def step(self) -> None:
         group = self.random.randrange(LOGS)
         log, model = self.rig.logs[GroupId(group)], self.models[group]
-        match self.random.randrange(12):
+        match self.random.randrange(16):
             case 0 | 1 | 2 | 3 | 4:
                 self.append(group, model)
             case 5 | 6 | 7 if self.rig.journal.has_room(1):
@@ -81,6 +85,24 @@ class Story:
                 self.rig.journal.retire()
             case 11 if self.random.random() < 0.3:
                 self.crash()
+            case 12:
+                log.close(clean=False)
+                self.rig.open(group)
+            case 13:
+                self.late.append(log.share())
+            case 14:
+                self.rig.journal.write([share for share in self.late if share is not None])
+                self.late.clear()
+            case 15 if self.rig.journal.has_room(1):
+                self.fail_journal()
+
+    def fail_journal(self) -> None:
+        shares = [log.share() for log in self.rig.logs.values()]
+        self.rig.disk.faults.sync_failures = 1
+        self.rig.journal.write([share for share in shares if share is not None])
+        self.rig.disk.faults.sync_failures = 0
+        for number, model in enumerate(self.models):
+            model.durable_offset = int(self.rig.logs[GroupId(number)].sync())
 
     def append(self, group: int, model: Model) -> None:
         offset = int(self.rig.logs[GroupId(group)].log_end_offset)
@@ -100,6 +122,7 @@ class Story:
         self.doubtful = group, before
 
     def crash(self) -> None:
+        self.late.clear()
         self.rig.disk.crash()
         while True:
             if self.random.random() < 0.3:
@@ -117,7 +140,7 @@ class Story:
 
     def check(self, group: int, model: Model) -> None:
         # Of logs with nothing in the journal an EntryLog sees to that.
-        cut_behind_gap(self.rig.logs[GroupId(group)])
+        cut_behind_gap(self.rig.logs[GroupId(group)], Offset(0))
         found = self.rig.content(group)
         known = model.batches
         if self.doubtful is not None and self.doubtful[0] == group:

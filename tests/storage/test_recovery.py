@@ -7,12 +7,15 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import Offset
+from kafkaesque.sim.disk import SimulatedDisk
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles, SystemCalls
@@ -412,3 +415,30 @@ def test_recovery_is_logged_through_the_storage_logger(
     with caplog.at_level(logging.WARNING):
         open_log(tmp_path)
     assert {record.name for record in caplog.records} == {"kafkaesque.storage"}
+
+
+class _KeepNothing(Random):
+    """A power cut takes all that was not synced."""
+
+    def randrange(self, *_: Any, **__: Any) -> int:
+        return 0
+
+
+def test_segment_found_on_a_full_disk_is_durable_with_its_name_when_a_sync_says_so() -> None:
+    """The structure, whose saving syncs the directory, finds no room."""
+    disk = SimulatedDisk(_KeepNothing(), lambda: 1000)
+    log = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
+    append(log, 2)
+    log.sync()
+    while len(log.segments) == 1:
+        append(log, 2)
+    end_offset = log.log_end_offset
+    log.close(clean=False)
+    disk.faults.is_full = True
+    log = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
+    assert log.log_end_offset == end_offset
+    assert log.sync() == end_offset
+    disk.crash()
+    assert (
+        Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False).log_end_offset == end_offset
+    )

@@ -188,7 +188,7 @@ class Node:
         undo.callback(self._files.close)
         raft_journal = RaftJournal.open(self._data.raft_path, self._files)
         sync_journal = await asyncio.to_thread(
-            SyncJournal.open, self._data.raft_path, self._files, raft_journal.groups()
+            SyncJournal.open, self._data.raft_path, self._files, raft_journal.starts()
         )
         is_synced = self.config.flush == "always"
         self._flusher = Flusher(loop, sync_journal if is_synced else None)

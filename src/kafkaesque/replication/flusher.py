@@ -79,13 +79,16 @@ class Flusher:
 
     async def _round(self, logs: Sequence[Syncable]) -> None:
         by_file, by_journal = plan_round(logs, self.journal)
-        if not by_journal:
+        if by_journal:
+            files = self._loop.create_task(self._sync_files(by_file)) if by_file else None
+            await self._sync_journal(by_journal)
+            if files is not None:
+                await files
+        else:
             await self._sync_files(by_file)
-            return
-        files = self._loop.create_task(self._sync_files(by_file)) if by_file else None
-        await self._sync_journal(by_journal)
-        if files is not None:
-            await files
+        journal = self.journal
+        if journal is not None and journal.has_closed_files and self._retirement is None:
+            self._retirement = self._loop.create_task(self._retire(journal))
 
     async def _sync_files(self, logs: Sequence[Syncable]) -> None:
         shares = [logs[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(logs)))]
@@ -103,23 +106,18 @@ class Flusher:
         if journal is None:
             return
         shares = [share for _, share in shared]
-        try:
-            is_written = await self._loop.run_in_executor(self._executor, journal.write, shares)
-        except StorageFailed as error:
-            report_shared(shared, error)
-            return
-        if not is_written:
+        if await self._loop.run_in_executor(self._executor, journal.write, shares):
+            self.syncs_total += 1
+            report_shared(shared)
+        else:
             await self._sync_files([log for log, _ in shared])
-            return
-        self.syncs_total += 1
-        report_shared(shared, None)
-        if journal.has_closed_files and self._retirement is None:
-            self._retirement = self._loop.create_task(self._retire(journal))
 
     async def _retire(self, journal: SyncJournal) -> None:
+        before = journal.log_syncs_total
         try:
             self.logs_lost(await self._loop.run_in_executor(self._executor, journal.retire))
         finally:
+            self.syncs_total += journal.log_syncs_total - before
             self._retirement = None
 
     async def settled(self) -> None:
@@ -141,8 +139,8 @@ class Flusher:
 
 
 def _report_nobody(lost: Sequence[LogLost]) -> None:
-    for one in lost:
-        logger.error("group %d: %s", *one)
+    for group, _, error in lost:
+        logger.error("group %d: %s", group, error)
 
 
 def _sync_all(logs: Sequence[Syncable]) -> list[Offset | StorageFailed]:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkaesque.model.errors import CorruptMessage, StorageFailed, check
-from kafkaesque.model.ids import GroupId
+from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.raft.types import HardState, LogIndex
 from kafkaesque.replication.journal_records import (
     HEADER_SIZE_BYTES,
@@ -133,6 +133,10 @@ class RaftJournal:
 
     def groups(self) -> list[GroupId]:
         return sorted(self._groups)
+
+    def starts(self) -> dict[GroupId, Offset]:
+        """Where the entries of each group begin in its log."""
+        return {group: facts.start.offset for group, facts in self._groups.items()}
 
     @property
     def failure(self) -> str | None:

@@ -154,6 +154,12 @@ class ReplicaSet:
         if self.batch_journal is not None:
             self.batch_journal.attach(group, log)
 
+    def restore(self, group: GroupId, log: Log) -> None:
+        """A log that lost what its files had not for certain gets it from elsewhere. Blocking."""
+        facts = self.journal.facts(group)
+        if self.batch_journal is not None and facts is not None:
+            self.batch_journal.restore(group, log, facts.start.offset)
+
     def close_journals(self, *, clean: bool) -> None:
         """When all logs are closed: `clean` says that each of them is whole in its own files."""
         self.journal.close(clean=clean)
@@ -162,9 +168,9 @@ class ReplicaSet:
 
     def logs_lost(self, lost: Iterable[LogLost]) -> None:
         """Their own files could not be synced."""
-        for group, error in lost:
+        for group, log, error in lost:
             replica = self._replicas.get(group)
-            if replica is not None:
+            if replica is not None and replica.entries.log is log:
                 replica.sync_failed(error)
 
     def get(self, group: GroupId) -> Replica | None:

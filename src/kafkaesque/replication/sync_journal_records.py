@@ -115,6 +115,8 @@ def replay(logs: dict[GroupId, JournaledLog], data: memoryview) -> int:
     body = data[: FILE_HEADER_SIZE_BYTES - _CHECKSUM.size]
     if magic != _FILE_MAGIC or zlib.crc32(body) != checksum:
         # It is synced before the first block is written: without it there was none.
+        if bytes(data).find(_BLOCK_MAGIC, FILE_HEADER_SIZE_BYTES) >= 0:
+            raise CorruptMessage("the header is damaged", 0)
         return 0
     position, number = FILE_HEADER_SIZE_BYTES, 0
     while (end := _block_end(data, position, file_id, number)) is not None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
-from kafkaesque.model.ids import GroupId
+from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.records.batch import BatchHeader, iter_batches
 from kafkaesque.replication.sync_journal_records import JournaledLog, replay
 from kafkaesque.storage.config import LogConfig
@@ -32,11 +32,11 @@ FILE_SUFFIX: Final = ".journal"
 
 
 def recover_sync_journal(
-    directory: Path | str, files: OpenFiles, groups: Collection[GroupId]
+    directory: Path | str, files: OpenFiles, starts: Mapping[GroupId, Offset]
 ) -> None:
-    """Bring the logs of `groups`, which are those of this node, up to what was durable. Blocking.
+    """Bring the logs of this node's groups up to what was durable. Blocking.
 
-    CorruptMessage names a damaged place; StorageFailed if the disk refuses.
+    `starts` says where the entries of each begin (`RaftJournal.starts`). CorruptMessage names a damaged place; StorageFailed if the disk refuses.
     """
     try:
         paths = list_files(str(directory), files)
@@ -45,8 +45,8 @@ def recover_sync_journal(
         logs = read_files(paths, files)
         data_path = os.path.dirname(str(directory))
         count = 0
-        for group in sorted(logs.keys() & set(groups)):
-            count += _recover_log(data_path, logs[group], files)
+        for group in sorted(logs.keys() & starts.keys()):
+            count += _recover_log(data_path, logs[group], files, starts[group])
         _log.info("%d logs were completed from %d files of the sync journal", count, len(paths))
         for path in paths:
             files.calls.unlink(path)
@@ -77,14 +77,16 @@ def read_files(paths: Sequence[str], files: OpenFiles) -> dict[GroupId, Journale
     return logs
 
 
-def _recover_log(data_path: str, found: JournaledLog, files: OpenFiles) -> bool:
+def _recover_log(
+    data_path: str, found: JournaledLog, files: OpenFiles, start_offset: Offset
+) -> bool:
     """Whether the log lacked something."""
     if not found.batches:
         return False
     log = Log.open(f"{data_path}/{found.path}", LogConfig(), files, clean=False)
     try:
-        cut_behind_gap(log)
-        is_lacking = restore_log(log, found)
+        cut_behind_gap(log, start_offset)
+        is_lacking = restore_log(log, found, start_offset)
         # Also if it lacks nothing: what it has may be in the page cache only.
         log.sync()
     finally:
@@ -92,21 +94,23 @@ def _recover_log(data_path: str, found: JournaledLog, files: OpenFiles) -> bool:
     return is_lacking
 
 
-def cut_behind_gap(log: Log) -> None:
+def cut_behind_gap(log: Log, start_offset: Offset) -> None:
     """A segment may have outlived the end of the one before it: what was in between is in the journal.
 
-    In front of the sync point gaps are none of our affair: a cleaner makes them.
+    Gaps before `start_offset`, where no entries are any more, a cleaner made; all that lies there is
+    durable (`EntryLog.fold_before`).
     """
-    end_offset = max(log.synced_offset, log.log_start_offset)
+    end_offset = max(log.synced_offset, log.log_start_offset, start_offset)
     for header in log.headers_from(end_offset):
-        if header.base_offset != end_offset:
+        # The first may begin before: a log can start within a batch.
+        if header.base_offset > end_offset:
             _log.warning("%s has a gap at offset %d: cut there", log.directory, end_offset)
             log.truncate_to(end_offset)
             return
         end_offset = header.next_offset
 
 
-def restore_log(log: Log, found: JournaledLog) -> bool:
+def restore_log(log: Log, found: JournaledLog, start_offset: Offset) -> bool:
     """Append what the log lacks, and say whether that was anything. It is not durable then."""
     before = log.log_end_offset
     all_batches = found.batches
@@ -116,15 +120,15 @@ def restore_log(log: Log, found: JournaledLog) -> bool:
             continue
         for position, header in iter_batches(data):
             if header.next_offset > log.log_end_offset:
-                _check_follows(log, header)
+                _check_follows(log, header, start_offset)
                 batch = data[position : position + header.size_bytes]
                 log.restore(batch, header, segment_base_offset)
     return log.log_end_offset > before
 
 
-def _check_follows(log: Log, header: BatchHeader) -> None:
+def _check_follows(log: Log, header: BatchHeader, start_offset: Offset) -> None:
     end_offset = log.log_end_offset
-    if header.base_offset > end_offset and log.size_bytes == 0:
+    if end_offset < header.base_offset == start_offset and log.size_bytes == 0:
         # It was to begin there, and had no files of its own yet.
         log.reset_to(header.base_offset)
     elif header.base_offset != end_offset:

@@ -57,11 +57,8 @@ def plan_round(logs: Sequence[Syncable], journal: SyncJournal | None) -> Round:
     return Round(by_file, by_journal)
 
 
-def report_shared(shared: Iterable[Shared], error: StorageFailed | None) -> None:
-    """Tell every log of the outcome of the journal's sync."""
+def report_shared(shared: Iterable[Shared]) -> None:
+    """Tell every log that the journal holds its share."""
     for log, share in shared:
-        if error is None:
-            share.tail.note_durable(share)
-            log.synced(share.end_offset)
-        else:
-            log.sync_failed(error)
+        share.tail.note_durable(share)
+        log.synced(share.end_offset)

@@ -128,7 +128,7 @@ class Process:
         self.views: dict[GroupId, View] = {}
         journal = RaftJournal.open(JOURNAL_PATH, self._files)
         journal._checkpoint_due_bytes = _JOURNAL_CHECKPOINT_BYTES
-        recover_sync_journal(JOURNAL_PATH, self._files, journal.groups())
+        recover_sync_journal(JOURNAL_PATH, self._files, journal.starts())
         sync_journal = SyncJournal(
             JOURNAL_PATH,
             self._files,
@@ -247,8 +247,7 @@ class Process:
             if log.failure is not None:
                 found = Log.open(log_path(group), config, self._files, clean=False)
                 found.truncate_to(max(log.file_synced_offset, found.log_start_offset))
-                if self.replicas.batch_journal is not None:
-                    self.replicas.batch_journal.restore(group, found)
+                self.replicas.restore(group, found)
                 found.close(clean=False)
             self._open_replica(group)
         except StorageFailed as error:

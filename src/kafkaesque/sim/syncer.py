@@ -80,28 +80,22 @@ class SimulatedSyncer:
 
     def _reported(self) -> None:
         self._under_way -= 1
+        if self._under_way == 0 and self.journal.has_closed_files and not self._is_retiring:
+            self._is_retiring = True
+            self._later(4 * self._latency_us(), self._retire)
         if self._asked:
             self._begin_soon()
 
     def _write_journal(self, shared: Sequence[Shared]) -> None:
-        error: StorageFailed | None = None
-        is_written = True
-        try:
-            is_written = self.journal.write([share for _, share in shared])
-        except StorageFailed as failure:
-            error = failure
-        if not is_written:
-            self._under_way += len(shared) - 1
-            for log, _ in shared:
-                self._plan(log)
+        if self.journal.write([share for _, share in shared]):
+            self._later(self._latency_us() // 4, lambda: self._report_shared(shared))
             return
-        self._later(self._latency_us() // 4, lambda: self._report_shared(shared, error))
+        self._under_way += len(shared) - 1
+        for log, _ in shared:
+            self._plan(log)
 
-    def _report_shared(self, shared: Sequence[Shared], error: StorageFailed | None) -> None:
-        report_shared(shared, error)
-        if self.journal.has_closed_files and not self._is_retiring:
-            self._is_retiring = True
-            self._later(4 * self._latency_us(), self._retire)
+    def _report_shared(self, shared: Sequence[Shared]) -> None:
+        report_shared(shared)
         self._reported()
 
     def _retire(self) -> None:

@@ -55,7 +55,7 @@ class Log(LogReading):
         self._files = files
         self._chain = SegmentChain(directory, config, files, found.segments)
         self._chain.is_saved = not found.is_changed
-        self._chain.has_new_name = found.is_new
+        self._chain.has_new_name = found.is_new or found.is_changed
         self._epochs = found.epochs
         self._durability = Durability(directory, files, found.synced_offset)
         self._directory_levels = _NEW_DIRECTORY_LEVELS if found.is_new else 1
@@ -148,8 +148,9 @@ class Log(LogReading):
                 self._epochs.assign(header.leader_epoch, base_offset)
                 self._is_saved &= self._epochs.is_told_by_latest
             self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
-            if self.tail is not None:
-                self.tail.append(buffer, segment_base_offset, self.log_end_offset)
+            if (tail := self.tail) is not None:
+                synced_offset = self._durability.synced_offset
+                tail.append(buffer, segment_base_offset, self.log_end_offset, synced_offset)
         return segment_base_offset
 
     def restore(
@@ -179,9 +180,10 @@ class Log(LogReading):
 
     def share(self) -> Share | None:
         """What a journal has to hold so that all of the log is durable; None if that is too much."""
-        if self.tail is None or self._durability.failure is not None:
+        tail = self.tail
+        if tail is None or self._durability.failure is not None:
             return None
-        return self.tail.take(self._durability.synced_offset)
+        return tail.take(self._durability.synced_offset)
 
     def note_durable(self, share: Share) -> None:
         """A journal holds what `share` gave."""
@@ -477,9 +479,15 @@ class Log(LogReading):
                 self.tail.close()
                 self.tail = None
 
-    def delete(self) -> None:
-        """Remove the log with its directory."""
+    def abandon(self) -> None:
+        """Close it for good, since another log takes its place: nothing of it may come back."""
         with self._slow:
             self._tell_cut(_FIRST_OFFSET)
+        self.close(clean=False)
+
+    def delete(self) -> None:
+        """Remove the log with its directory."""
+        if self.tail is not None:
+            self.tail.discard()
         self.close(clean=False)
         self._files.calls.remove_tree(self._directory)
