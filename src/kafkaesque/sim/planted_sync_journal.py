@@ -62,9 +62,9 @@ _FAILURES: Final = replace(
 )
 
 SYNC_JOURNAL_BUGS: Final = [
-    Planted(cuts_are_not_recorded, _CUTS, first_seed=6),
+    Planted(cuts_are_not_recorded, _CUTS, first_seed=30),
     Planted(logs_hear_before_the_sync_journal_is_synced, _CUTS),
-    Planted(recovery_brings_back_what_was_cut, _CUTS, first_seed=6),
+    Planted(recovery_brings_back_what_was_cut, _CUTS, first_seed=35),
     Planted(sync_journal_goes_before_the_logs_are_synced, _CUTS),
     Planted(failed_replica_keeps_what_its_file_may_have_lost, _FAILURES),
 ]
