@@ -13,6 +13,7 @@ from kafkaesque.cli.broker_services import (
     shared_settings,
 )
 from kafkaesque.cli.main import run
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 PORTS = [9092, 9093, 9094]
 
@@ -21,36 +22,40 @@ def option(command: list[str], name: str) -> str | None:
     return command[command.index(name) + 1] if name in command else None
 
 
-def joins(tmp_path: Path) -> list[str | None]:
+def joins(tmp_path: Path, free: ReservedPorts) -> list[str | None]:
     return [
         option(list(service.command), "--join")
-        for service in broker_services(tmp_path, PORTS[0], len(PORTS), [])
+        for service in broker_services(tmp_path, PORTS[0], len(PORTS), [], free)
     ]
 
 
-def test_first_broker_founds_a_new_cluster_and_the_others_join(tmp_path: Path) -> None:
-    assert joins(tmp_path) == [
+def test_first_broker_founds_a_new_cluster_and_the_others_join(
+    tmp_path: Path, free: ReservedPorts
+) -> None:
+    assert joins(tmp_path, free) == [
         None,
         "127.0.0.1:9092,127.0.0.1:9094",
         "127.0.0.1:9092,127.0.0.1:9093",
     ]
 
 
-def test_nobody_founds_where_there_is_a_cluster(tmp_path: Path) -> None:
+def test_nobody_founds_where_there_is_a_cluster(tmp_path: Path, free: ReservedPorts) -> None:
     (tmp_path / "broker-1").mkdir()
-    assert joins(tmp_path)[0] == "127.0.0.1:9093,127.0.0.1:9094"
+    assert joins(tmp_path, free)[0] == "127.0.0.1:9093,127.0.0.1:9094"
 
 
-def test_founder_joins_once_the_cluster_stands(tmp_path: Path) -> None:
-    services = broker_services(tmp_path, PORTS[0], len(PORTS), [])
+def test_founder_joins_once_the_cluster_stands(tmp_path: Path, free: ReservedPorts) -> None:
+    services = broker_services(tmp_path, PORTS[0], len(PORTS), [], free)
     for service, port in zip(services, PORTS, strict=True):
         service.facts = {"kafka": f"127.0.0.1:{port}"}
     _found_no_more(services)
     assert option(list(services[0].command), "--join") == "127.0.0.1:9093,127.0.0.1:9094"
 
 
-def test_every_broker_has_its_own_directory_port_and_log(tmp_path: Path) -> None:
-    services = broker_services(tmp_path, PORTS[0], len(PORTS), ["num.partitions=4"])
+def test_every_broker_has_its_own_directory_port_and_log(
+    tmp_path: Path, free: ReservedPorts
+) -> None:
+    services = broker_services(tmp_path, PORTS[0], len(PORTS), ["num.partitions=4"], free)
     for number, service in enumerate(services):
         command = list(service.command)
         assert option(command, "--node-id") == str(number)
@@ -75,9 +80,11 @@ def test_topics_are_replicated_from_three_brokers_on(
     assert shared_settings(count, settings, ["a=b"]) == [*expected, "a=b"]
 
 
-def test_ports_follow_the_first_or_are_free() -> None:
-    assert consecutive_ports(19092, 3) == [19092, 19093, 19094]
-    assert len(set(consecutive_ports(0, 3))) == 3
+def test_ports_follow_the_first_or_are_free(free: ReservedPorts) -> None:
+    assert consecutive_ports(19092, 3, free) == [19092, 19093, 19094]
+    assert free.numbers == ()
+    assert len(set(consecutive_ports(0, 3, free))) == 3
+    assert len(free.numbers) == 3, "held as long as the brokers may want to listen there"
 
 
 @pytest.mark.parametrize(

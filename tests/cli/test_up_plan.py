@@ -12,13 +12,14 @@ from kafkaesque.cli.supervisor import Service, State
 from kafkaesque.cli.up import Wanted, planned_brokers
 from kafkaesque.cli.up_plan import Surroundings, choose_ports, spark_jobs, stages
 from kafkaesque.cli.up_welcome import as_json, as_text
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 HERE = Path("/data")
 
 
 def around(**changes: str) -> Surroundings:
     standing = {"bootstrap": "kafka1:9092", "zookeeper": "zk1:2181", **changes}
-    return Surroundings(data=HERE, ports=choose_ports(9092, {}), **standing)
+    return Surroundings(data=HERE, ports=choose_ports(9092, {}, ReservedPorts()), **standing)
 
 
 def everything(**changes: str) -> list[Service]:
@@ -49,7 +50,7 @@ def test_beside_another_engine_there_are_as_many_brokers_as_are_needed(
         engines=dict.fromkeys(engines, "elsewhere:1"), has_services=True, has_source=True,
         has_spark=True, has_all_jobs=False, as_json=False,
     )  # fmt: skip
-    assert len(planned_brokers(wanted)) == brokers
+    assert len(planned_brokers(wanted, ReservedPorts())) == brokers
 
 
 def test_all_of_the_platform_is_there() -> None:
@@ -72,10 +73,10 @@ def test_services_stand_on_the_kafka_and_the_zookeeper_that_they_are_given() -> 
     assert value_of(spark, "--master") == "spark://host:7077"
 
 
-def test_nothing_is_stopped_before_what_needs_it() -> None:
+def test_nothing_is_stopped_before_what_needs_it(free: ReservedPorts) -> None:
     """Later stages stop first: clients drain from gateways while back ends and brokers still run."""
     stage = {service.name: service.stage for service in everything()}
-    brokers = broker_services(HERE, 9092, 3, ())
+    brokers = broker_services(HERE, 9092, 3, (), free)
     assert {broker.stage for broker in brokers} == {0}
     assert all(number > 0 for number in stage.values())
     assert stage["gateway-0"] > stage["chat-0"]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.cli.broker_services import HOST, broker_services
+from kafkaesque.cli.broker_services import broker_services
 from kafkaesque.cli.failures import Failure
 from kafkaesque.cli.up_plan import GATEWAY_PORTS, choose_ports
 from kafkaesque.cli.up_ports import Port, broker_ports, is_free, require_free, service_ports
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 DEFAULTS = {
@@ -34,8 +35,8 @@ DEFAULTS = {
 
 
 def all_ports(tmp_path: Path) -> list[Port]:
-    brokers = broker_services(tmp_path, 9092, 2, (), 9644)
-    return [*broker_ports(brokers), *service_ports(choose_ports(9092, {}))]
+    brokers = broker_services(tmp_path, 9092, 2, (), ReservedPorts(), 9644)
+    return [*broker_ports(brokers), *service_ports(choose_ports(9092, {}, ReservedPorts()))]
 
 
 def test_every_port_is_known_with_its_option(tmp_path: Path) -> None:
@@ -67,14 +68,16 @@ def test_port_with_a_listener_is_not_free() -> None:
 
 
 def test_ports_move_with_the_brokers_or_by_their_own_option() -> None:
-    assert choose_ports(19092, {})[8080] == 18080
-    moved = choose_ports(19092, {"--console-port": 8081, "--gateway-port": 7100})
+    assert choose_ports(19092, {}, ReservedPorts())[8080] == 18080
+    moved = choose_ports(19092, {"--console-port": 8081, "--gateway-port": 7100}, ReservedPorts())
     assert moved[8080] == 8081
     assert [moved[port] for port in GATEWAY_PORTS] == [7100, 7110]
     assert moved[8090] == 18090
-    free = choose_ports(9092, {"--gateway-port": 0, "--mail-port": 0})
-    assert len(set(free.values())) == len(free)
-    assert not {7000, 7010, 1025} & set(free.values())
+    with ReservedPorts() as free:
+        chosen = choose_ports(9092, {"--gateway-port": 0, "--mail-port": 0}, free)
+        assert {chosen[7000], chosen[7010], chosen[1025]} == set(free.numbers)
+    assert len(set(chosen.values())) == len(chosen)
+    assert not {7000, 7010, 1025} & set(chosen.values())
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import asyncio
 import socket
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -20,6 +22,7 @@ from kafkaesque.client.ports import (
     OffsetGone,
     Received,
     Record,
+    Span,
     Subscription,
     TransactionsUnsupported,
     WriterOptions,
@@ -152,3 +155,33 @@ def test_rebalance_listener_that_raises_is_heard_by_the_reader(broker: Broker) -
         await reader.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE]
+)
+def test_span_of_a_partition_between_two_leaders_is_asked_for_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    class Refused(Consumer):
+        """By a broker that does not lead yet: twice, and then it does."""
+
+        refusals = 2
+
+        def get_watermark_offsets(self, *what: Any, **options: Any) -> tuple[int, int]:
+            if Refused.refusals:
+                Refused.refusals -= 1
+                raise KafkaException(KafkaError(code))
+            found: tuple[int, int] = super().get_watermark_offsets(*what, **options)
+            return found
+
+    async def story() -> None:
+        log = KafkaLog(broker.bootstrap_servers)
+        spec = TopicSpec(f"t-{uuid.uuid4().hex}", 1, "k", "d")
+        await log.admin.ensure_topics([spec])
+        spans = await log.admin.spans(spec.name)
+        assert list(spans.values()) == [Span(Offset(0), Offset(0))]
+
+    monkeypatch.setattr("kafkaesque.client.kafka.Consumer", Refused)
+    asyncio.run(story())
+    assert Refused.refusals == 0

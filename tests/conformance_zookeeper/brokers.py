@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from kafkaesque.faults.cluster_target import ClusterTarget
-from kafkaesque.testing.cluster_layout import HOST, ReservedPorts
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 from .raw import RawClient
 from .waiting import eventually

@@ -25,6 +25,7 @@ from kafkaesque.cli.up_plan import Surroundings, choose_ports, stages
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.edge.client import EdgeClient
 from kafkaesque.edge.client_state import Credentials
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS_MAX = 240.0
@@ -88,7 +89,7 @@ class LivingPlatform:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(START_SECONDS_MAX):
                     await control.open("127.0.0.1")
-                    await self._start(supervisor)
+                    await self._start(supervisor, stack.enter_context(ReservedPorts()))
                     await self._connect(supervisor, stack)
                     await self._do_chores()
                 self._ready.set()
@@ -97,11 +98,13 @@ class LivingPlatform:
             await supervisor.stop()
             await control.close()
 
-    async def _start(self, supervisor: Supervisor) -> None:
-        [broker] = broker_services(self.data, 0, 1, SETTINGS)
+    async def _start(self, supervisor: Supervisor, free: ReservedPorts) -> None:
+        [broker] = broker_services(self.data, 0, 1, SETTINGS, free)
         await supervisor.start(broker)
         self.bootstrap, self.coordination = broker.facts["kafka"], broker.facts["coordination"]
-        around = Surroundings(self.data, choose_ports(0, {}), self.bootstrap, self.coordination)
+        around = Surroundings(
+            self.data, choose_ports(0, {}, free), self.bootstrap, self.coordination
+        )
         planned = {item.name: item for stage in stages(around, source=False) for item in stage}
         wanted = (planned["chat-0"], planned["gateway-0"], self._worker())
         for service in wanted:

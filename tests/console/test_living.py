@@ -175,9 +175,9 @@ def test_dead_letter_is_read_and_sent_back(watched: Watched, console: RunningCon
     watched.sign_in()
     first = page.locator("input[name=letter]").get_attribute("value")
     page.click("#all-letters")
-    with page.expect_response("**/redrive") as answer:
+    # The page is loaded anew then, and must not be left before.
+    with page.expect_event("load"), page.expect_response("**/redrive") as answer:
         page.get_by_role("button", name="Send back what is chosen").click()
-    # Its body is gone: the page is loaded anew.
     assert answer.value.status == 200
 
     def came_back_as_another() -> bool:

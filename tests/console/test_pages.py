@@ -92,6 +92,7 @@ class Watched:
         self.page.fill("#sign-in input[name=password]", PASSWORD)
         self.page.click("#sign-in button.primary")
         expect(self.page.locator("#operator")).to_have_text("Sign out", timeout=TIMEOUT_MS)
+        self.page.wait_for_load_state("load")
 
 
 @pytest.fixture

@@ -38,7 +38,8 @@ class Brokers:
         return sorted(row.group_id for row in rows)
 
     async def _gathered(self) -> list[GroupRow]:
-        return list(await self._surveys[0].groups())
+        await self._surveys[0].ask()
+        return list(self._surveys[0].groups())
 
 
 def test_groups_of_all_brokers_are_seen() -> None:

@@ -17,7 +17,7 @@ from kafkaesque.faults.cluster_target import ClusterTarget
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.settings import broker_config
 from kafkaesque.testing.broker_process import BrokerProcess
-from kafkaesque.testing.cluster_layout import HOST, ReservedPorts
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 VARIABLE = "KAFKAESQUE_COORDINATION_LISTENER"
 BOTH = {"coordination.listener": "127.0.0.1:0", "text.listener": "127.0.0.1:0"}

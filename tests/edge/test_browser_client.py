@@ -37,7 +37,7 @@ await client.send("room.post", {room: "lobby", text: "hi"});
 await second;
 await until(() => events.length === 3);
 const taken = new EdgeClient(["ws://%(address)s/"],
-                             {name: "alice", password: "pw", register: true});
+                             {name: "alice", password: "another", register: true});
 const twice = await taken.start().then(() => "", failure => failure.code);
 console.log(JSON.stringify({
   user: client.welcome.user, re: events[0].re === id, answer, refused, twice,
@@ -56,7 +56,7 @@ def has_websocket() -> bool:
     node = shutil.which("node")
     if node is None:
         return False
-    asked = subprocess.run([node, FLAG, "-e", "process.exit(typeof WebSocket === 'undefined')"],
+    asked = subprocess.run([node, FLAG, "-e", "process.exit(typeof WebSocket === 'undefined' ? 1 : 0)"],
                            capture_output=True, check=False)  # fmt: skip
     return asked.returncode == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,15 +18,15 @@ from kafkaesque.edge.codec import Encoding
 from kafkaesque.edge.links import LinkClosed, open_link
 from kafkaesque.gateway.gateway import Gateway
 from kafkaesque.gateway.status_page import StatusPage
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "gateway"
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+@pytest.fixture
+def port() -> Iterator[int]:
+    with ReservedPorts(1) as ports:
+        yield ports.numbers[0]
 
 
 async def listening(port: int) -> None:
@@ -56,12 +56,11 @@ def addresses(*gateways: Gateway) -> list[str]:
 
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is missing: make clients")
-def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains() -> None:
+def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains(port: int) -> None:
     async def story(on: Stage) -> None:
         gateways = [await on.gateway(f"gw-{n}", proxy_protocol="true") for n in (1, 2)]
         pages = [StatusPage(gateway) for gateway in gateways]
         http = [await page.start("127.0.0.1", 0) for page in pages]
-        port = free_port()
         places = {"LISTEN": f"127.0.0.1:{port}"}
         for number, gateway in enumerate(gateways, 1):
             host, _, http_port = http[number - 1].rpartition(":")
@@ -103,10 +102,9 @@ def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains() -> None:
 
 
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is missing: make clients")
-def test_nginx_passes_websockets_with_the_address_of_the_client(tmp_path: Path) -> None:
+def test_nginx_passes_websockets_with_the_address_of_the_client(tmp_path: Path, port: int) -> None:
     async def story(on: Stage) -> None:
         gateways = [await on.gateway(f"gw-{n}") for n in (1, 2)]
-        port = free_port()
         text = (EXAMPLES / "nginx.conf").read_text()
         for name, value in {"DIRECTORY": str(tmp_path), "LISTEN": f"127.0.0.1:{port}",
                             "GATEWAY1": gateways[0].address,

@@ -357,7 +357,8 @@ def test_rate_of_a_user_is_limited_over_all_connections_and_the_client_waits() -
         await asyncio.gather(*(one.send("echo", {"n": n}) for n in range(5)),
                              *(two.send("echo", {"n": n}) for n in range(5)))  # fmt: skip
         assert gateway.services.counters.rate_limited > 0
-        assert len({(user, headers.id) for user, headers, _, _ in on.back_end.commands}) == 10
+        commands = on.back_end.commands
+        await until(lambda: len({(user, headers.id) for user, headers, _, _ in commands}) == 10)
         limited = gateway.services.counters.rate_limited
         await bob.send("echo")
         assert gateway.services.counters.rate_limited == limited

@@ -410,10 +410,10 @@ def test_damaged_batch_is_named_found_by_a_scrub_and_repaired(
     other = bytes(make_batch(5, epoch=3, size_bytes=19))
     for wrong in (other, bytes(whole)[:-1], bytes(whole)[:-1] + b"!", b""):
         with pytest.raises(CorruptMessage, match="not the batch of entry 10"):
-            rig.entries.repair(entry.index, wrong)
+            rig.entries.repair(entry, wrong)
     with pytest.raises(CorruptMessage, match="not a batch"):
-        rig.entries.repair(LogIndex(7), bytes(whole))
-    rig.entries.repair(entry.index, bytes(whole))
+        rig.entries.repair(rig.all()[6], bytes(whole))
+    rig.entries.repair(entry, bytes(whole))
     assert rig.entries.verify(LogIndex(1), 10**9).damaged == []
     assert rig.entries.load([entry]) == [whole]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from kafkaesque.testing.cluster_layout import (
-    HOST,
     Layout,
-    ReservedPorts,
     cluster_settings,
     poll_until,
 )
@@ -56,20 +53,6 @@ def test_topics_have_as_many_replicas_as_there_are_brokers(count: int, factor: i
         cluster_settings(count, {"default.replication.factor": 1})["default.replication.factor"]
         == 1
     )
-
-
-def test_reserved_port_can_be_listened_on_and_is_no_stranger_s() -> None:
-    ports = ReservedPorts(2)
-    assert len(set(ports.numbers)) == 2
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, ports.numbers[0]))
-        listener.listen()
-    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
-        stranger.bind((HOST, ports.numbers[0]))
-    with socket.socket() as client, pytest.raises(ConnectionRefusedError):
-        client.connect((HOST, ports.numbers[0]))
-    ports.close()
 
 
 def test_polling_returns_what_is_seen_or_says_what_is_not() -> None:

@@ -51,7 +51,7 @@ def test_frames_come_out_however_the_bytes_come_in(step: int) -> None:
     reader = FrameReader(1 * MIB)
 
     assert contents(feed(reader, framed(*BODIES), step)) == BODIES
-    assert reader.buffered_bytes == 0
+    assert reader.held_bytes == 0
 
 
 @settings(deadline=None, max_examples=150)
@@ -95,7 +95,7 @@ def test_trailing_bytes_wait_for_the_rest_of_their_frame() -> None:
     reader = FrameReader(1 * MIB)
 
     assert contents(feed(reader, framed(b"x" * 20) + b"\0\0")) == [b"x" * 20]
-    assert reader.buffered_bytes == 2
+    assert reader.held_bytes > 0
     assert contents(feed(reader, b"\0\x0a" + b"y" * 10)) == [b"y" * 10]
 
 
@@ -160,7 +160,7 @@ def test_claimed_length_is_not_allocated_before_its_bytes_arrive() -> None:
         received += len(buffer)
         reader.buffer_updated(len(buffer))
 
-    assert reader.buffered_bytes == received
+    assert received <= reader.held_bytes <= 4 * (received + 4)
 
 
 def test_held_is_the_whole_buffer_of_an_incomplete_frame_and_nothing_between_frames() -> None:

@@ -18,7 +18,7 @@ from kafkaesque.bench.lanes import LoadFailed
 from kafkaesque.bench.peers import KAFKA_VERSION_DEFAULT, Peer, PeerFailed, PeerOptions, ScriptPeer
 from kafkaesque.bench.routing import partitions_of
 from kafkaesque.bench.scraping import Scrape, scrape
-from kafkaesque.testing.cluster_layout import HOST, ReservedPorts
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 BROKERS = 3
 REPLICAS = 3

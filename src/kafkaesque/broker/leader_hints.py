@@ -28,10 +28,8 @@ def leader_hint(
         topic = cluster.tables.by_id.get(TopicId(topic_id))
     else:
         topic = cluster.tables.by_name.get(name)
-    if topic is None or not 0 <= index < topic.partition_count:
-        return None
-    told = cluster.leaders.of(topic.partitions[index].group_id)
-    if told is None or not cluster.is_up(told.node_id):
+    told = cluster.announced(topic, index)
+    if told is None:
         return None
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and told.node_id == cluster.node_id:
         return None  # It has just been voted out, or is not certain any more.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -14,8 +12,8 @@ import click
 from kafkaesque.cli.failures import usage
 from kafkaesque.cli.side_ports import SIDE_PORTS, side_ports
 from kafkaesque.cli.supervisor import Service, Supervisor
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
-HOST = "127.0.0.1"
 REPLICATED_FROM = 3
 """With this many brokers any one of them may die, so topics get what makes use of it."""
 REPLICATED_DEFAULTS = {"default.replication.factor": "3", "min.insync.replicas": "2"}
@@ -46,34 +44,35 @@ def shared_settings(
     return [*missing, *assignments]
 
 
-def consecutive_ports(first: int, count: int) -> list[int]:
+def consecutive_ports(first: int, count: int, free: ReservedPorts) -> Sequence[int]:
     """From `first` on; free ones for 0."""
     if first:
         if first + count - 1 > 65535:
             raise usage(f"there are no {count} ports from {first} on.")
         return list(range(first, first + count))
-    with ExitStack() as held:
-        # All at once, so that they differ.
-        sockets = [held.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
-        return [holder.getsockname()[1] for holder in sockets]
+    return free.take(count)
 
 
 def broker_services(
-    data: Path, first_port: int, count: int, shared: Sequence[str], first_http_port: int = 0
+    data: Path,
+    first_port: int,
+    count: int,
+    shared: Sequence[str],
+    free: ReservedPorts,
+    first_http_port: int = 0,
 ) -> list[Service]:
     """The first broker founds the cluster if there is none yet; every other joins by any other.
 
     What they offer beside Kafka is on ports that belong to their Kafka port, or free if that is.
     """
-    free = [] if first_port else consecutive_ports(0, count * (1 + len(SIDE_PORTS)))
-    ports = free[:count] or consecutive_ports(first_port, count)
-    http_ports = consecutive_ports(first_http_port, count) if first_http_port else [0] * count
+    ports = consecutive_ports(first_port, count, free)
+    http_ports = consecutive_ports(first_http_port, count, free)
     is_new = not any((data / f"broker-{number}").exists() for number in range(count))
     services = []
     for number in range(count):
         sides = side_ports(ports[number])
-        if free:
-            sides = dict(zip(sides, free[count:][number::count], strict=True))
+        if not first_port:
+            sides = dict(zip(sides, free.take(len(SIDE_PORTS)), strict=True))
         command = _command(data, number, ports[number], http_ports[number])
         others = [f"{HOST}:{port}" for port in ports if port != ports[number]]
         if others and not (is_new and number == 0):

@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 
 from kafkaesque.cli.broker_services import (
-    HOST,
     bootstrap_servers,
     broker_services,
     data_option,
@@ -26,6 +25,7 @@ from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import examples
 from kafkaesque.cli.server_settings import read_broker_settings
 from kafkaesque.cli.supervisor import Service, StartFailed, Supervisor
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 OWN_SETTINGS = frozenset(
     {
@@ -83,8 +83,9 @@ def cluster(count: int, data: Path, port: int, assignments: tuple[str, ...], as_
             raise usage(f"--set {name} cannot be the same for several brokers.")
     logging.basicConfig(level="WARNING", format="%(message)s", stream=sys.stderr)
     shared = shared_settings(count, settings, assignments)
-    services = broker_services(data, port, count, shared)
-    sys.exit(asyncio.run(_run(services, data, as_json)))
+    with ReservedPorts() as free:
+        services = broker_services(data, port, count, shared, free)
+        sys.exit(asyncio.run(_run(services, data, as_json)))
 
 
 async def _run(services: Sequence[Service], data: Path, as_json: bool) -> int:

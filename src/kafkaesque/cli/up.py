@@ -18,7 +18,6 @@ import click
 
 from kafkaesque.cli import up_lock, up_welcome
 from kafkaesque.cli.broker_services import (
-    HOST,
     bootstrap_servers,
     broker_services,
     data_option,
@@ -43,6 +42,7 @@ from kafkaesque.cli.up_plan import (
     stages,
 )
 from kafkaesque.cli.up_ports import broker_ports, require_free, service_ports
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -174,9 +174,9 @@ def up(
         has_all_jobs=all_jobs,
         as_json=as_json,
     )
-    with up_lock.held(wanted.data):
-        brokers_wanted = planned_brokers(wanted)
-        ports = choose_ports(port, asked_ports)
+    with up_lock.held(wanted.data), ReservedPorts() as free:
+        brokers_wanted = planned_brokers(wanted, free)
+        ports = choose_ports(port, asked_ports, free)
         services = service_ports(ports) if wanted.has_services else []
         require_free([*broker_ports(brokers_wanted), *services])
         sys.exit(asyncio.run(_up(wanted, brokers_wanted, ports)))
@@ -263,7 +263,7 @@ def _teller(wanted: Wanted) -> up_welcome.Tell:
     return tell
 
 
-def planned_brokers(wanted: Wanted) -> list[Service]:
+def planned_brokers(wanted: Wanted, free: ReservedPorts) -> list[Service]:
     """Beside another Kafka one is enough, for coordination, and none beside another ZooKeeper."""
     count = wanted.brokers
     if "kafka" in wanted.engines:
@@ -272,7 +272,7 @@ def planned_brokers(wanted: Wanted) -> list[Service]:
         return []
     settings = read_broker_settings(None, os.environ, ())
     shared = shared_settings(count, settings, ())
-    return broker_services(wanted.data, wanted.port, count, shared, wanted.http_port)
+    return broker_services(wanted.data, wanted.port, count, shared, free, wanted.http_port)
 
 
 async def _start_stage(

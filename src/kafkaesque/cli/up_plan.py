@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkaesque.cli.broker_services import HOST, consecutive_ports
 from kafkaesque.cli.control import control_file
 from kafkaesque.cli.side_ports import shifted
 from kafkaesque.cli.supervisor import Service
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 POSTS_PER_SECOND = 20
 GATEWAY_PORTS = (7000, 7010)
@@ -74,11 +74,12 @@ class Surroundings:
         return f"{HOST}:{self.ports[default_port]}"
 
 
-def choose_ports(kafka_port: int, asked: Mapping[str, int | None]) -> Mapping[int, int]:
+def choose_ports(
+    kafka_port: int, asked: Mapping[str, int | None], free: ReservedPorts
+) -> Mapping[int, int]:
     """By their defaults. As `asked` for by option, else as far from the default as the first
     broker's is from 9092; free ones where that is 0. Known before anything starts, because the
     services tell each other."""
-    free = iter(consecutive_ports(0, len(SERVICE_PORTS)))
     chosen = {}
     for default, (_, option) in SERVICE_PORTS.items():
         first = asked.get(option)
@@ -86,7 +87,7 @@ def choose_ports(kafka_port: int, asked: Mapping[str, int | None]) -> Mapping[in
         if first is not None:
             # The second gateway is as far from the first as by default.
             port = first and first + default - min(_defaults(option))
-        chosen[default] = port or next(free)
+        chosen[default] = port or free.take(1)[0]
     return chosen
 
 

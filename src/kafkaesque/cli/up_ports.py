@@ -7,12 +7,12 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkaesque.cli.broker_services import HOST
 from kafkaesque.cli.failures import Failure
 from kafkaesque.cli.listening import process_listening_on
 from kafkaesque.cli.service_process import host_port
 from kafkaesque.cli.supervisor import Service
 from kafkaesque.cli.up_plan import SERVICE_PORTS
+from kafkaesque.testing.reserved_ports import HOST
 
 BROKER_LISTENERS = {
     "--listen": ("Kafka", "--port"),

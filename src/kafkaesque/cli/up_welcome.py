@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kafkaesque.cli.broker_services import HOST
 from kafkaesque.cli.supervisor import Service, State
 from kafkaesque.cli.up_plan import CHAT_WEB_PORT, CONSOLE_PORT, GATEWAY_PORTS, Surroundings
+from kafkaesque.testing.reserved_ports import HOST
 
 Tell = Callable[[Service], None]
 

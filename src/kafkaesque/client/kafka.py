@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafkaesque.client.kafka_errors import error_of, translate
+from kafkaesque.client.kafka_errors import LEADERLESS, error_of, translate
 from kafkaesque.client.kafka_reader import KafkaReader
 from kafkaesque.client.kafka_writer import KafkaWriter
 from kafkaesque.client.ports import (
@@ -30,6 +31,7 @@ from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.ids import Offset, PartitionIndex, TopicId, TopicPartition
 
 REQUEST_SECONDS_MAX = 15.0
+LOOK_SECONDS = 0.1
 DEFAULT_REPLICATION = -1
 """The broker's own default (`default.replication.factor`)."""
 
@@ -112,7 +114,20 @@ class KafkaAdmin:
                 error = error_of(exception)
                 if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise translate(error, f"create topic {name}") from None
+        await self._until_known(created)
         return created
+
+    async def _until_known(self, created: Sequence[str]) -> None:
+        """Brokers of Apache Kafka hear of a topic after their controller has made it."""
+        deadline_s = time.monotonic() + REQUEST_SECONDS_MAX
+        while created:
+            try:
+                await self._describe(created)
+                return
+            except TopicUnknown:
+                if time.monotonic() > deadline_s:
+                    raise
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def spans(self, topic: str) -> Mapping[TopicPartition, Span]:
         return await asyncio.to_thread(self._spans, topic)
@@ -148,9 +163,7 @@ class KafkaAdmin:
                 raise translate(metadata.error, f"look at topic {topic}")
             spans = {}
             for number in sorted(metadata.partitions):
-                start, end = consumer.get_watermark_offsets(
-                    KafkaTopicPartition(topic, number), REQUEST_SECONDS_MAX
-                )
+                start, end = _watermarks(consumer, KafkaTopicPartition(topic, number))
                 place = TopicPartition(topic, PartitionIndex(number))
                 spans[place] = Span(Offset(start), Offset(end))
             if not spans:
@@ -160,6 +173,19 @@ class KafkaAdmin:
             raise translate(error_of(exception), f"look at topic {topic}") from None
         finally:
             consumer.close()
+
+
+def _watermarks(consumer: Consumer, place: KafkaTopicPartition) -> tuple[int, int]:
+    """Start and end of a partition. One whose leader changes, or has not heard of it yet, is asked
+    again: the library does not do that here. Blocking; raises KafkaException."""
+    deadline_s = time.monotonic() + REQUEST_SECONDS_MAX
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, REQUEST_SECONDS_MAX)
+        except KafkaException as exception:
+            if error_of(exception).code() not in LEADERLESS or time.monotonic() > deadline_s:
+                raise
+        time.sleep(LOOK_SECONDS)
 
 
 def _topic_id(found: Any) -> TopicId:

@@ -31,6 +31,8 @@ _MISSING = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+"""For a moment: between two leaders, or before the first one knows of it."""
 _FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )

@@ -18,6 +18,7 @@ from kafkaesque.cluster import operations
 from kafkaesque.cluster.controller import Controller, Outcome
 from kafkaesque.cluster.elections import Elections
 from kafkaesque.cluster.journal import Journal
+from kafkaesque.cluster.leader_table import Announcement
 from kafkaesque.cluster.leaders import Leaders
 from kafkaesque.cluster.members import Members
 from kafkaesque.cluster.quorum_info import QuorumInfo, quorum_info
@@ -183,13 +184,15 @@ class Cluster:
 
     def leader_of(self, topic: str, index: int) -> Broker | None:
         """The broker that leads a partition, if it is known and up."""
-        found = self.tables.by_name.get(topic)
-        if found is None or not 0 <= index < found.partition_count:
+        told = self.announced(self.tables.by_name.get(topic), index)
+        return None if told is None else self.tables.brokers.get(told.node_id)
+
+    def announced(self, topic: Topic | None, index: int) -> Announcement | None:
+        """Who leads a partition and since which epoch, if that is known and the broker is up."""
+        if topic is None or not 0 <= index < topic.partition_count:
             return None
-        told = self.leaders.of(found.partitions[index].group_id)
-        if told is None or not self.is_up(told.node_id):
-            return None
-        return self.tables.brokers.get(told.node_id)
+        told = self.leaders.of(topic.partitions[index].group_id)
+        return told if told is not None and self.is_up(told.node_id) else None
 
     # -- what is asked for --------------------------------------------------------------------------
 
@@ -237,9 +240,8 @@ class Cluster:
         self, wanted: Sequence[operations.WantedTopic]
     ) -> dict[str, KafkaError]:
         """Have topics that may be there already; the answer tells which cannot be."""
-        refused: dict[str, tuple[int, str]] = await self.operate(
-            operations.CreateTopics(tuple(wanted)), dict[str, tuple[int, str]]
-        )
+        asked = operations.CreateTopics(tuple(wanted))
+        refused = await self.operate(asked, dict[str, tuple[int, str]])
         await self.elected(topic.name for topic in wanted)
         return {name: operations.Refused(*refusal) for name, refusal in refused.items()}
 
@@ -254,12 +256,10 @@ class Cluster:
 
         def can_elect(replica: Replica) -> bool:
             voters = replica.membership.voters
-            up_count = sum(self.is_up(node_of(voter)) for voter in voters)
-            return up_count > len(voters) // 2
+            return 2 * sum(self.is_up(node_of(voter)) for voter in voters) > len(voters)
 
-        groups = [
-            partition.replica.group for partition in self.partitions if can_elect(partition.replica)
-        ]
+        replicas = (partition.replica for partition in self.partitions)
+        groups = [replica.group for replica in replicas if can_elect(replica)]
         await self.leaders.elected(groups, ELECTION_SECONDS)
 
     async def next_producer_id(self) -> ProducerId:

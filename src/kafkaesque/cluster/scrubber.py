@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
 
-from kafkaesque.model.errors import CorruptMessage, KafkaError, ProtocolError
+from kafkaesque.model.errors import CorruptMessage, KafkaError, OffsetOutOfRange, ProtocolError
 from kafkaesque.model.ids import GroupId, NodeId, node_of
 from kafkaesque.model.limits import MIB
 from kafkaesque.raft.types import Entry, LogIndex
@@ -66,20 +66,27 @@ class Scrubber:
         """Look at a little more, of one group after the other."""
         replica = next(self._round, None)
         if replica is None:
-            self._round = iter(self._replicas)
-            return
-        place = self._places.get(replica.group, LogIndex(0))
-        self._places[replica.group] = await self._look(replica, place)
+            replicas = tuple(self._replicas)
+            self._round = iter(replicas)
+            places = self._places
+            self._places = {one.group: places.get(one.group, LogIndex(0)) for one in replicas}
+        elif self._is_here(replica):
+            place = self._places[replica.group]
+            self._places[replica.group] = await self._look(replica, place)
 
     async def look_again(self) -> None:
         """At the groups in which somebody has met damage, whole, now."""
         for replica in self._replicas.take_damaged():
             place = LogIndex(0)
-            while self._replicas.get(replica.group) is replica:
+            while self._is_here(replica):
                 following = await self._look(replica, place)
                 if following <= place:
                     break
                 place = following
+
+    def _is_here(self, replica: Replica) -> bool:
+        """Not removed since; the files of one that is are closed, and look like damage."""
+        return self._replicas.get(replica.group) is replica
 
     async def _look(self, replica: Replica, place: LogIndex) -> LogIndex:
         """The index to go on at; 0 when the end was reached."""
@@ -98,14 +105,18 @@ class Scrubber:
                 continue
             try:
                 data = await self._call(node_of(member), body)
+                if not self._is_here(replica):
+                    return
                 if data:
-                    replica.entries.repair(entry.index, data)
+                    replica.entries.repair(entry, data)
                     self.repaired_total += 1
                     logger.warning(
                         "entry %d of group %d was damaged and is repaired from node %d",
                         *(entry.index, replica.group, node_of(member)),
                     )
                     return
+            except OffsetOutOfRange:
+                return  # Retention, or a cut, was quicker.
             except (PeerError, KafkaError) as error:
                 logger.info("no repair from node %d: %s", node_of(member), error)
         logger.error("entry %d of group %d is damaged on this node", entry.index, replica.group)

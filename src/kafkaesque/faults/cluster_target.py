@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from kafkaesque.faults.cluster_sight import Asker, ClusterSeen, PartitionSeen, Place
 from kafkaesque.faults.target import DEFAULT_SETTINGS, TargetUnwell
 from kafkaesque.testing.broker_process import BrokerProcess
-from kafkaesque.testing.cluster_layout import ReservedPorts
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from kafkaesque.faults.deck import Deck
 from kafkaesque.faults.namespaces import NamespaceNetwork
 from kafkaesque.faults.stage import Stage
 from kafkaesque.faults.target import Target
-from kafkaesque.testing.cluster_layout import HOST, ReservedPorts
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 VARIABLE: Final = "KAFKAESQUE_COORDINATION_LISTENER"
 _PORT: Final = 2181
@@ -38,7 +38,7 @@ class CoordinationRun(ClusterRun):
         with contextlib.ExitStack() as held:
             self._why_no_cuts = namespaces.impossible()
             if self._why_no_cuts is not None:
-                ports = held.enter_context(contextlib.closing(ReservedPorts(self.brokers)))
+                ports = held.enter_context(ReservedPorts(self.brokers))
                 self.addresses = [f"{HOST}:{port}" for port in ports.numbers]
             yield held.enter_context(super().open_target(directory, settings))
 

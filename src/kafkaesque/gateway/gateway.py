@@ -332,8 +332,7 @@ class Gateway:
 
 
 async def _patiently(step: Callable[[], Awaitable[object]]) -> None:
-    """A log that is slow to answer while everything starts at once is given time. So is one that does
-    not know a topic which it has just made: brokers of Kafka hear of it after their controller."""
+    """A log that is slow to answer while everything starts at once is given time."""
     deadline_s = time.monotonic() + START_SECONDS_MAX
     while True:
         try:

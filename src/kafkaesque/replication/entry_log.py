@@ -458,11 +458,13 @@ class EntryLog:
             return False
         return True
 
-    def repair(self, index: LogIndex, data: bytes | memoryview) -> None:
-        """Put a peer's copy of the batch at `index` in the place of ours, durably.
+    def repair(self, damaged: Entry, data: bytes | memoryview) -> None:
+        """Put a peer's copy of the batch in the place of ours, durably.
 
-        CorruptMessage if it is not that batch.
+        CorruptMessage if it is not that batch; OffsetOutOfRange if that has left the log meanwhile.
         """
+        self._check_current(damaged)
+        index = damaged.index
         entry = self.entries_between(index, index, 0)[0]
         ref = entry.payload
         if type(ref) is not BatchRef:
@@ -477,7 +479,7 @@ class EntryLog:
         first: BatchRef = entries[0].payload  # type: ignore[assignment]
         last: BatchRef = entries[-1].payload  # type: ignore[assignment]
         size_bytes = last.position + last.size_bytes - first.position
-        self._check_current(entries[0], first)
+        self._check_current(entries[0])
         segment = self.log.segment(first.segment_base_offset)
         try:
             data = segment.reader(self.log.files)(size_bytes, first.position)
@@ -489,12 +491,12 @@ class EntryLog:
             start = ref.position - first.position
             wrong = difference(data, start, entry.term, ref)
             if wrong is not None:
-                self._check_current(entry, ref)
+                self._check_current(entry)
                 raise segment.damaged(ref.position, wrong)
             yield view[start : start + ref.size_bytes]
 
-    def _check_current(self, entry: Entry, ref: BatchRef) -> None:
+    def _check_current(self, entry: Entry) -> None:
         """A reference may be older than a cut, or than the start of the log."""
         index = entry.index
         if not self.first_index <= index <= self.last_index or self.term_at(index) != entry.term:
-            raise OffsetOutOfRange(f"entry {index} at {ref.base_offset} is no longer in the log")
+            raise OffsetOutOfRange(f"entry {index} of group {self.group} is no longer in the log")

@@ -40,6 +40,7 @@ from kafkaesque.testing.java_server import (
     write_properties,
 )
 from kafkaesque.testing.maven import classpath
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 DEFAULT_VERSION = "4.3.1"
 READY_TIMEOUT_S = 90.0
@@ -112,6 +113,7 @@ class ApacheKafka(JavaServer):
         self._heap = heap
         self._log_level = log_level
         self._nodes: list[_Node] = []
+        self._ports = ReservedPorts()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -144,6 +146,7 @@ class ApacheKafka(JavaServer):
     def stop(self) -> None:
         super().stop()
         self._nodes = []
+        self._ports.close()
 
     def kill(self, node_index: int) -> None:
         """kill -9 of one node, for those who measure what comes after."""
@@ -165,10 +168,11 @@ class ApacheKafka(JavaServer):
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def _prepare(self, directory: Path) -> None:
-        ports = _free_ports(2 * self.brokers)
-        kafka_ports, controller_ports = ports[: self.brokers], ports[self.brokers :]
-        if self._port != 0:
-            kafka_ports = [self._port + index for index in range(self.brokers)]
+        controller_ports = self._ports.take(self.brokers)
+        if self._port == 0:
+            kafka_ports = self._ports.take(self.brokers)
+        else:
+            kafka_ports = tuple(self._port + index for index in range(self.brokers))
         voters = ",".join(f"{n + 1}@{HOST}:{port}" for n, port in enumerate(controller_ports))
         self._nodes = [
             _Node(n + 1, kafka_ports[n], controller_ports[n], directory / f"node-{n + 1}")
@@ -241,20 +245,6 @@ def _format(java: str, jars: str, nodes: Sequence[_Node]) -> None:
         )
         if outcome.returncode != 0:
             raise JavaServerFailed(f"formatting the storage failed:\n{outcome.stdout}")
-
-
-def _free_ports(count: int) -> list[int]:
-    # All are held before any is let go, so that they differ.
-    held: list[socket.socket] = []
-    try:
-        for _ in range(count):
-            listener = socket.socket()
-            held.append(listener)
-            listener.bind((HOST, 0))
-        return [int(listener.getsockname()[1]) for listener in held]
-    finally:
-        for listener in held:
-            listener.close()
 
 
 def _knows(port: int, brokers: int) -> bool:

@@ -6,41 +6,20 @@ Brokers in threads are in `cluster.py`, brokers in processes in `cluster_process
 from __future__ import annotations
 
 import shutil
-import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from kafkaesque.testing.broker import DEVELOPMENT_SETTINGS, PlainValue
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 T = TypeVar("T")
 
-HOST = "127.0.0.1"
 REPLICATION_FACTOR_MAX = 3
 WITHIN_S = 30.0
 """How long the helpers wait: far above what anything takes on a machine that is not overloaded."""
 POLL_S = 0.01
-
-
-class ReservedPorts:
-    """Ports of this machine that stay the brokers' own, also while a broker is down.
-
-    Each is held by a socket that is bound and never listens. Linux lets a broker bind beside it
-    (both have SO_REUSEADDR), but gives the port to no outgoing connection meanwhile: not to a
-    stranger's, nor to a client's that dials the very broker that is down and would meet itself.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._sockets = [socket.socket() for _ in range(count)]
-        for holder in self._sockets:
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            holder.bind((HOST, 0))
-        self.numbers: tuple[int, ...] = tuple(holder.getsockname()[1] for holder in self._sockets)
-
-    def close(self) -> None:
-        for holder in self._sockets:
-            holder.close()
 
 
 class Layout:

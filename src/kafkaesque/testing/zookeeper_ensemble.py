@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from kafkaesque.testing.cluster_layout import HOST, ReservedPorts
 from kafkaesque.testing.java_server import (
     JavaServer,
     console_log,
@@ -19,6 +18,7 @@ from kafkaesque.testing.java_server import (
     wait_until_serving,
     write_properties,
 )
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 from kafkaesque.testing.zookeeper import DEFAULT_VERSION, READY_TIMEOUT_S, resolve, srvr
 
 SERVERS = 3

@@ -104,11 +104,6 @@ class FrameReader:
         self._expected_bytes = 0
 
     @property
-    def buffered_bytes(self) -> int:
-        """Bytes received of frames that are not complete."""
-        return self._filled - self._start
-
-    @property
     def held_bytes(self) -> int:
         """Size of the buffer that an incomplete frame is received into; 0 between frames."""
         if self._view is None or not (self._own_frame_bytes or self._filled > self._start):

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 
 pytest.importorskip(
     "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
@@ -15,6 +18,7 @@ from kafkaesque.pipeline.operate import progress
 from kafkaesque.pipeline.operate.control import read_status, statuses
 from kafkaesque.pipeline.operate.progress import Metrics, ProgressBook, summarize
 from kafkaesque.pipeline.places import Places
+from kafkaesque.testing import Broker
 
 
 def document(batch: int = 3, **more) -> dict:
@@ -70,6 +74,30 @@ def test_batch_is_told_once_although_spark_and_the_end_tell_it(
         "the disk is full",
         3,
     )
+
+
+def test_place_is_committed_until_the_book_is_closed_and_no_connection_is_left(
+    tmp_path: Path,
+) -> None:
+    with Broker() as broker:
+        host, _, port = broker.bootstrap_servers.partition(":")
+        cluster = ClusterSettings((Address(host, int(port)),))
+        book = ProgressBook(Places(tmp_path), cluster, Metrics())
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        broker.create_topic("t", partitions=2)
+        for name in ("one", "two"):
+            book.announce(name)
+            book.record(summarize(name, document()))
+        book.close()
+        book.record(summarize("one", document(4)))
+        del book
+        gc.collect()  # A socket that nobody closed is told of here.
+        [asked] = admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions("pipeline.one")]
+        ).values()
+        places = asked.result().topic_partitions
+        assert {(place.partition, place.offset) for place in places} == {(0, 5), (1, 6)}
+        assert {place.metadata for place in places} == {"batch 3"}
 
 
 def test_query_whose_process_is_gone_is_shown_as_killed(tmp_path: Path) -> None:

@@ -1,17 +1,20 @@
 """The registries of document 002 as nodes: brokers, topics, controller and consumer groups.
 
 Kafka's own paths and forms, made from the tables of the cluster whenever somebody looks or watches.
-Consumer groups are known to their coordinators: those are asked, all brokers at once, for each look.
+Consumer groups are known to their coordinators: those are asked, all brokers at once, for each look at
+them, or less often where there are many (`gathering`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
 from kafkaesque.broker.coordination.coordinator import Coordinator
+from kafkaesque.broker.coordination.gathering import Gathering
 from kafkaesque.broker.coordination.group_survey import GROUPS, GroupSurvey
 from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.coordination.consumers import (
@@ -21,7 +24,6 @@ from kafkaesque.coordination.consumers import (
     consumer_leaves,
     json_leaf,
 )
-from kafkaesque.coordination.paths import ROOT
 from kafkaesque.coordination.registry import Leaf, is_registry, touches_registry
 from kafkaesque.groups.subscription import subscribed_topics
 from kafkaesque.model.clock import Clock
@@ -42,8 +44,9 @@ class ClusterRegistries:
         "_clock",
         "_cluster",
         "_coordinator",
-        "_gathered_s",
-        "_gathering",
+        "_groups",
+        "_looked_s",
+        "_looking",
         "_shown",
         "_survey",
     )
@@ -57,16 +60,15 @@ class ClusterRegistries:
         self._survey = GroupSurvey(
             cluster.node_id, cluster.live_nodes, cluster.links.call, self._own_groups
         )
-        self._gathering: asyncio.Task[None] | None = None
-        self._gathered_s = clock.monotonic()
+        self._groups = Gathering(self._gather, clock)
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_s = clock.monotonic()
 
     def refresh(self, paths: Sequence[str]) -> Awaitable[None] | None:
         if not touches_registry(paths):
             return None
         self._show_tables()
-        if any(path in ("", ROOT) or _is_consumers(path) for path in paths):
-            return self._gather()
-        return None
+        return self._groups.look() if any(map(_is_consumers, paths)) else None
 
     def tick(self) -> None:
         watched = [path for path in self._coordinator.watches.paths() if is_registry(path)]
@@ -74,14 +76,14 @@ class ClusterRegistries:
             return
         self._show_tables()
         now_s = self._clock.monotonic()
-        is_due = now_s - self._gathered_s >= GROUPS_SECONDS and self._gathering is None
+        is_due = now_s - self._looked_s >= GROUPS_SECONDS and self._looking is None
         if is_due and any(map(_is_consumers, watched)):
-            self._gathered_s = now_s
-            self._gathering = asyncio.get_running_loop().create_task(self._gather())
-            self._gathering.add_done_callback(self._gathered)
+            self._looked_s = now_s
+            self._looking = asyncio.get_running_loop().create_task(self._groups.look())
+            self._looking.add_done_callback(self._looked)
 
-    def _gathered(self, task: asyncio.Task[None]) -> None:
-        self._gathering = None
+    def _looked(self, task: asyncio.Task[None]) -> None:
+        self._looking = None
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the registry of consumers cannot be shown", exc_info=error)
 
@@ -97,8 +99,10 @@ class ClusterRegistries:
         )
         if looks == self._shown:
             return
-        self._shown = looks
         show = self._coordinator.show_registry
+        if self._shown is None:
+            show(CONSUMERS, {"/consumers": Leaf(b"")})
+        self._shown = looks
         show("brokers", dict(self._brokers()))
         show("cluster", {"/cluster/id": _leaf(version="1", id=cluster.links.me.cluster_id)})
         epoch = cluster.journal.replica.standing.term
@@ -150,9 +154,12 @@ class ClusterRegistries:
 
     # -- consumer groups -------------------------------------------------------------------------
 
-    async def _gather(self) -> None:
-        groups = await self._survey.groups()
-        self._coordinator.show_registry(CONSUMERS, dict(consumer_leaves(groups)))
+    async def _gather(self) -> float:
+        await self._survey.ask()
+        began_s = time.thread_time()
+        leaves = dict(consumer_leaves(self._survey.groups()))
+        self._coordinator.show_registry(CONSUMERS, leaves)
+        return time.thread_time() - began_s
 
     def call(self, kind: int) -> bytes:
         """What another broker asks."""

@@ -18,10 +18,6 @@ class FrameReader:
         self._position = 0
         """What lies before it was taken; it goes with the next `feed`, all at once."""
 
-    @property
-    def buffered_bytes(self) -> int:
-        return len(self._buffer) - self._position
-
     def feed(self, data: bytes) -> None:
         if self._position:
             del self._buffer[: self._position]

@@ -41,9 +41,12 @@ class GroupSurvey:
         self._own_groups = own_groups
         self._answers = LastAnswers()
 
-    async def groups(self) -> Iterable[GroupRow]:
-        """Ask everyone. Of who is up and does not answer the last answer holds until it does."""
+    async def ask(self) -> None:
+        """All others. Of who is up and does not answer the last answer holds until it does."""
         await asyncio.gather(*(self._ask(n) for n in self._live_nodes() if n != self._node_id))
+
+    def groups(self) -> Iterable[GroupRow]:
+        """Those of this broker as they are now, those of the others as they told them."""
         self._answers.told(self._node_id, list(self._own_groups()))
         return self._answers.groups(self._live_nodes()).values()
 

@@ -19,7 +19,8 @@ from kafkaesque.console.rules.view import Document
 CONNECT_SECONDS_MAX: Final = 5.0
 CHILDREN_SHOWN_MAX: Final = 500
 NODES_WALKED_MAX: Final = 3000
-NOT_WALKED: Final = ("/brokers/topics", "/zookeeper")
+NOT_WALKED: Final = ("/brokers/topics", "/consumers", "/zookeeper")
+"""Large, and without nodes of sessions: topics and groups have pages of their own."""
 SESSIONS_EVERY_S: Final = 10.0
 """A walk over the tree is not made for every look at the page."""
 DATA_SHOWN_MAX: Final = 16_384
@@ -154,7 +155,7 @@ def _node_document(client: KazooClient, path: str) -> Document:
 
 
 def _session_rows(client: KazooClient) -> list[Document]:
-    """Level by level; what shows topics has no ephemeral nodes and may be large, so it is left out."""
+    """Level by level."""
     owned: dict[int, list[str]] = {}
     level, walked = ["/"], 0
     while level and walked < NODES_WALKED_MAX:

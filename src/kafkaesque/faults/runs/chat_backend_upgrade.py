@@ -24,7 +24,7 @@ from kafkaesque.faults.runs.chat_run import BACKENDS, ChatRun
 from kafkaesque.faults.runs.service_process import ServiceProcess
 from kafkaesque.faults.stage import Stage
 from kafkaesque.faults.target import Target, TargetUnwell
-from kafkaesque.testing.cluster_layout import ReservedPorts
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 OLD: Final = "v1"
 NEW: Final = "v2"
@@ -49,7 +49,7 @@ class Run(ChatRun):
 
     @contextlib.contextmanager
     def open_target(self, directory: Path, settings: Mapping[str, object]) -> Iterator[Target]:
-        with contextlib.closing(ReservedPorts(1)) as ports:
+        with ReservedPorts(1) as ports:
             self._zookeeper = f"127.0.0.1:{ports.numbers[0]}"
             wanted = {**settings, "coordination.listener": self._zookeeper}
             with super().open_target(directory, wanted) as target:

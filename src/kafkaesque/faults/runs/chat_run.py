@@ -25,7 +25,7 @@ from kafkaesque.faults.runs.chat_processes import (
 from kafkaesque.faults.runs.service_process import ServiceProcess
 from kafkaesque.faults.stage import FaultRun, RunOptions, Stage
 from kafkaesque.faults.workload import WorkloadSettings
-from kafkaesque.testing.cluster_layout import ReservedPorts
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 BACKENDS: Final = 2
 GATEWAYS: Final = 2

@@ -20,7 +20,7 @@ from kafkaesque.faults.target import SingleBroker, Target, TargetUnwell
 from kafkaesque.faults.workload import WorkloadSettings
 from kafkaesque.tasks import probe
 from kafkaesque.tasks.system import SystemClock
-from kafkaesque.testing.cluster_layout import ReservedPorts
+from kafkaesque.testing.reserved_ports import ReservedPorts
 
 PENDING: Final = 1_000_000
 DUE: Final = 10_000
@@ -56,7 +56,7 @@ class Run(FaultRun):
     def open_target(
         self, directory: Path, settings: Mapping[str, object]
     ) -> AbstractContextManager[Target]:
-        with closing(ReservedPorts(1)) as ports:
+        with ReservedPorts(1) as ports:
             self._coordination = f"127.0.0.1:{ports.numbers[0]}"
         listener = {"coordination.listener": self._coordination}
         return closing(SingleBroker(directory, {**settings, **listener}))

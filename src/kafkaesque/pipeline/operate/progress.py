@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kafkaesque.pipeline.errors import PipelineError
-from kafkaesque.pipeline.kafka.cluster import Cluster, ClusterSettings
+from kafkaesque.pipeline.kafka.cluster import Cluster, ClusterSettings, Partition
 from kafkaesque.pipeline.kafka.groups import GroupOffsets
 from kafkaesque.pipeline.places import Places
 from kafkaesque.pipeline.source.offsets import from_spark
@@ -134,18 +134,43 @@ class _State:
         self.facts: dict[str, Any] = {"state": "running", "failure": None}
 
 
+class _Groups:
+    """The consumer groups of the queries. Spark tells of progress from a thread of its own, the
+    supervisor from another, and a connection is one thread's: so one at a time."""
+
+    def __init__(self, cluster: ClusterSettings) -> None:
+        self._cluster = Cluster(cluster)
+        self._lock = threading.Lock()
+        self._groups: dict[str, GroupOffsets] = {}
+        self._is_closed = False
+
+    def commit(self, query: str, offsets: Mapping[Partition, int], note: str) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            if query not in self._groups:
+                self._groups[query] = GroupOffsets(self._cluster, group_of(query))
+            self._groups[query].commit(offsets, note)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._cluster.close()
+
+
 class ProgressBook(StreamingQueryListener):
     """Keeps the books of the queries that were announced to it; of others it knows nothing."""
 
     def __init__(self, places: Places, cluster: ClusterSettings, metrics: Metrics) -> None:
         self._places = places
-        self._cluster = ClusterSettings(
-            cluster.bootstrap, cluster.security, cluster.request_timeout_s, _COMMIT_DEADLINE_S
-        )
         self._metrics = metrics
         self._states: dict[str, _State] = {}
         self._lock = threading.Lock()
-        self._groups: dict[str, GroupOffsets] = {}
+        self._groups = _Groups(replace(cluster, deadline_s=_COMMIT_DEADLINE_S))
+
+    def close(self) -> None:
+        """Progress that is told from now on is kept, and no longer shown as a group's."""
+        self._groups.close()
 
     def announce(self, name: str) -> None:
         """A query of this name is about to start."""
@@ -202,14 +227,9 @@ class ProgressBook(StreamingQueryListener):
             append_feed(self._places.feed(name), state.facts)
         self._metrics.observe(summary)
         try:
-            self._group(name).commit(from_spark(summary.end_offsets), f"batch {summary.batch}")
+            self._groups.commit(name, from_spark(summary.end_offsets), f"batch {summary.batch}")
         except PipelineError as error:
             log.warning("query %s: its lag is not shown: %s", name, error)
-
-    def _group(self, name: str) -> GroupOffsets:
-        if name not in self._groups:
-            self._groups[name] = GroupOffsets(Cluster(self._cluster), group_of(name))
-        return self._groups[name]
 
 
 def group_of(name: str) -> str:

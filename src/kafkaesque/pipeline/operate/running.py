@@ -237,6 +237,7 @@ class Supervisor:
             raise
         finally:
             streams.removeListener(self._book)
+            self._book.close()
 
     def _watch(self, slots: list[_Slot]) -> list[Outcome]:
         outcomes: list[Outcome] = []
