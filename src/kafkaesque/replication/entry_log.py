@@ -332,14 +332,8 @@ class EntryLog:
         self.staged_index = NO_INDEX
         self._journal.reset(self.group, start, is_pending=True)
         self._journal.sync()
-        directory, config, files = str(self.log.directory), self.log.config, self.log.files
         self._map.close(clean=False)
-        tail = self.log.tail
-        self.log.abandon()
-        staging.swap(directory, files.calls)
-        self.log = Log.open(directory, config, files, clean=False)
-        if tail is not None:
-            tail.follow(self.log)
+        self.log = staging.replace(self.log)
         self._journal.reset_done(self.group)
         self._map = EntryMap(self.log, self._facts)
         self._active = None
