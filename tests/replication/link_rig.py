@@ -107,6 +107,9 @@ class KafkaPort(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # (uvloop has transports of its own family.)
         self._transport = cast(asyncio.Transport, transport)
+        if self._broker.is_stopped:
+            self._transport.abort()
+            return
         self._broker.connections.append(self._transport)
         self._broker.inbox.changed()
 
@@ -136,6 +139,7 @@ class Broker:
         self.inbox = Inbox()
         self.connections: list[asyncio.Transport] = []
         """Accepted ones."""
+        self.is_stopped = False
         self.links = Links(
             me,
             asyncio.get_running_loop(),
@@ -154,12 +158,15 @@ class Broker:
         self.address = PeerAddress(*self._server.sockets[0].getsockname()[:2])
 
     async def stop(self) -> None:
+        self.is_stopped = True
         if self._server is not None:
             self._server.close()
         await self.links.close()
         for transport in self.connections:
             transport.abort()
-        await asyncio.sleep(0)
+        # What was accepted a moment ago gets its transport, is made, and ends: a turn each.
+        for _ in range(3):
+            await asyncio.sleep(0)
 
 
 def identity(

@@ -312,11 +312,11 @@ class Raft:
         return leader is not None and leader.has_handed_over
 
     def has_answer_of(self, node: MemberId) -> bool:
-        """Leader, and `node` is not known to have been lost since it last answered in our term. One
-        that was lost may follow another leader by now, whatever its node says to ours."""
+        """Leader, and `node` has answered in our term and was not lost since. One that was lost, or
+        was never there, may follow another leader by now, whatever its node says to ours."""
         leader = self._transitions.leader
         progress = None if leader is None else leader.followers.progress.get(node)
-        return progress is not None and not progress.is_unreachable
+        return progress is not None and progress.has_answered
 
     @property
     def is_transferring(self) -> bool:

@@ -72,6 +72,7 @@ class Progress:
 
     __slots__ = (
         "acked_round",
+        "has_answered",
         "inflights",
         "is_active",
         "is_unreachable",
@@ -113,6 +114,9 @@ class Progress:
         """Answered in the window before."""
         self.is_unreachable = False
         """So the driver says; until it answers again."""
+        self.has_answered = False
+        """In this term, and was not lost since. One that is away when a leader is elected is not
+        known to follow it, and may follow the next one when it comes back."""
 
     @property
     def answers(self) -> bool:
@@ -218,11 +222,13 @@ class Progress:
     def heard(self) -> None:
         self.is_active = True
         self.is_unreachable = False
+        self.has_answered = True
 
     def lost_contact(self) -> None:
         """What was on its way is lost; send nothing but heartbeats until it answers."""
         self.start_over()
         self.is_unreachable = True
+        self.has_answered = False
 
     def start_over(self) -> None:
         """Forget what is on its way. Where the logs part may be unknown, and match_index far below
