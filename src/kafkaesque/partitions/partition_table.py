@@ -361,7 +361,7 @@ def _close_cleanly(partition: Partition) -> bool:
     except KafkaError as error:
         logger.error("%s was not closed cleanly: %s", partition.name, error)
         return False
-    return True
+    return partition.log.failure is None
 
 
 def _delete_logs(partitions: Sequence[Partition]) -> None:

@@ -377,5 +377,10 @@ class RaftJournal:
         if synced_end is None and end == HEADER_SIZE_BYTES:
             raise CorruptMessage(f"{path} is damaged at position 0: it is not a raft journal")
         self._file_end = end
+        # Written again: a process that died may have seen its sync fail, and the next one would lie.
+        start = min(synced_end or HEADER_SIZE_BYTES, end)
+        self._files.pwrite(self._file, data[start:end], start)
         self._sync_file(self._file)
+        # The file may have been renamed to this, and the process have died before that was durable.
+        self._files.calls.sync_directory(os.path.dirname(path))
         self._mark()

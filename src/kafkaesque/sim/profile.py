@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaesque.sim.chance import chance
@@ -43,6 +43,9 @@ _PROCESS = {"kill": 3, "power_cut": 4, "power_cut_within": 6, "kill_all": 1, "re
 _STALLS = {"pause": 4, "resume": 6, "slow_disk": 3}
 _DISK = {"full": 3, "room": 6, "sync_failure": 1, "wipe": 1}
 _FLIPS = {"flip_bit": 6}
+_FAILING_DISKS = {"sync_failure": 8, "kill": 8, "power_cut": 4, "restart": 16}
+"""Often enough for all of them in this order: a sync fails, the process dies and comes back with what
+the page cache has, and the power goes."""
 _CLOCKS = {"jump": 3}
 _OPERATOR = {"transfer": 4, "resign": 2, "remove_member": 2, "retention": 4, "save_producers": 4}
 
@@ -68,7 +71,7 @@ def profile_of(seed: int) -> Profile:
         # The checkers of transactions read what is committed on the node that commits it.
         weights.pop("flip_bit", None)
     interval_ms = random.choice((60, 150, 300, 600))
-    return Profile(
+    profile = Profile(
         node_count=5 if random.random() < 0.1 else 3,
         partition_count=random.choice((1, 2)),
         producers_per_partition=random.choice((1, 2)),
@@ -84,3 +87,6 @@ def profile_of(seed: int) -> Profile:
         transactors=transactors,
         journal_logs_min=random.choice((1, 1, 2, 100)),
     )
+    if random.random() < 0.1:
+        return replace(profile, weights=weights | _FAILING_DISKS)
+    return profile

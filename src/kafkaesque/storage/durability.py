@@ -20,6 +20,7 @@ from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage.checkpoint import (
     SYNC_POINT_NAME,
+    SYNC_POINT_SIZE_BYTES,
     LogStructure,
     SyncPoint,
     encode_sync_point,
@@ -113,6 +114,10 @@ class Durability:
         The sync point must not speak of one of them either, so it is made durable as it is: in the
         segment that is written to.
         """
+        # Written again: it may have been synced before and that failed, and then this one would lie.
+        self._files.pwrite(
+            self._point_file, self._files.pread(self._point_file, SYNC_POINT_SIZE_BYTES, 0), 0
+        )
         self._files.sync(self._point_file)
         save_structure(self._directory, structure, self._files.calls)
 
