@@ -19,12 +19,13 @@ from kafkaesque.raft.ready import Standing
 from kafkaesque.raft.types import LogIndex, Snapshot
 from kafkaesque.records.batch import BatchHeader, read_header
 from kafkaesque.replication.entry_payload import Blob
-from kafkaesque.replication.flusher import Syncable
 from kafkaesque.replication.opening import batch_payload, open_replica
 from kafkaesque.replication.peer_codec import FrameWriter, decode_frame
 from kafkaesque.replication.peer_parts import GroupMessage
 from kafkaesque.replication.raft_journal import RaftJournal
 from kafkaesque.replication.replica_set import RAFT_CONFIG, ReplicaSet
+from kafkaesque.replication.sync_journal import LogLost
+from kafkaesque.replication.sync_rounds import Syncable
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles
@@ -65,6 +66,9 @@ class RecordingOwner:
 
 class RigNode:
     """Stands in for a node's event loop, flusher and links."""
+
+    logs_lost: Callable[[Sequence[LogLost]], None]
+    journal = None
 
     def __init__(self, trio: Trio, number: int, directory: Path) -> None:
         self.is_disk_stuck = False

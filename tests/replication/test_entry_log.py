@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -31,6 +32,7 @@ from kafkaesque.raft.types import (
 from kafkaesque.records.batch import read_header
 from kafkaesque.replication.entry_log import BatchPayload, BatchRef, EntryLog
 from kafkaesque.replication.raft_journal import RaftJournal
+from kafkaesque.sim.disk import SimulatedDisk
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles, SystemCalls
@@ -502,3 +504,24 @@ def test_batch_whose_term_the_journal_does_not_know_is_cut_unless_it_was_durable
     else:
         rig.open(is_clean=False)
         assert (rig.shape, rig.entries.next_offset) == ("1:nbbmfb", 4)
+
+
+def test_group_opened_again_cuts_nothing_by_facts_that_a_crash_would_take_back() -> None:
+    """The disk is full: the journal could not be told where the log begins now."""
+    disk = SimulatedDisk(Random(1), lambda: 1000)
+    rig = Rig(Path("/data"), SMALL, disk)
+    rig.control(1)
+    for _ in range(12):
+        rig.batch(2)
+    rig.entries.log.sync()
+    before = rig.all()
+    rig.entries.drop_before(rig.entries.log.segments[2].base_offset)
+    rig.entries.log.close(clean=False)
+    disk.faults.is_full = True
+    log = Log.open("/data/log", SMALL, rig.files, clean=False)
+    with pytest.raises(StorageFailed):
+        EntryLog.open(GROUP, log, rig.journal, is_clean=False)
+    disk.process_died()
+    disk.faults.is_full = False
+    rig.open(is_clean=False)
+    assert rig.all() == before

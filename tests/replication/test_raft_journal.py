@@ -301,6 +301,45 @@ def test_failed_fsync_is_final(tmp_path: Path) -> None:
     assert journal.synced_position == 0
 
 
+def test_what_a_dead_process_could_not_sync_is_written_again() -> None:
+    """A failed fsync leaves pages that look sound and clean, and that the disk never got."""
+    disk = SimulatedDisk(Random(0), lambda: 1000)
+    journal = RaftJournal.open("/data/raft", OpenFiles(4, disk))
+    journal.create(GROUP, START)
+    journal.sync()
+    journal.save_hard_state(GROUP, vote(2, 1))
+    disk.faults.sync_failures = 1
+    with pytest.raises(StorageFailed):
+        journal.sync()
+    disk.process_died()
+    found = told(RaftJournal.open("/data/raft", OpenFiles(4, disk)))
+    disk.crash()
+    assert told(RaftJournal.open("/data/raft", OpenFiles(4, disk))) == found
+
+
+def test_rename_that_a_dead_process_did_not_sync_is_durable_once_the_journal_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = SimulatedDisk(Random(0), lambda: 1000)
+    journal = RaftJournal.open("/data/raft", OpenFiles(4, disk))
+    journal.create(GROUP, START)
+    journal.sync()
+    monkeypatch.setattr(raft_journal, "_CHECKPOINT_SIZE_BYTES_MIN", 0)
+    journal._checkpoint_due_bytes = 0
+    journal.save_hard_state(GROUP, vote(2, 1))
+    with monkeypatch.context() as context:
+        context.setattr(disk, "sync_directory", _dies)
+        with pytest.raises(PowerCut):
+            journal.sync()
+    disk.process_died()
+    RaftJournal.open("/data/raft", OpenFiles(4, disk))
+    assert disk.is_name_durable("/data/raft/raft.journal")
+
+
+def _dies(path: str) -> None:
+    raise PowerCut
+
+
 def journal_with_tail(directory: Path) -> tuple[Path, int]:
     """Its file, and where the part begins that no mark speaks for."""
     journal = reopened(directory)

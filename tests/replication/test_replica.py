@@ -1,4 +1,4 @@
-"""A leader whose own disk stands still gives up if, and only if, others do better."""
+"""Replicas and their disks: a leader whose own stands still gives up if, and only if, others do better."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkaesque.model.errors import StorageFailed
 from kafkaesque.replication.replica import STUCK_TICKS_MAX
+from kafkaesque.replication.sync_journal import LogLost
 
-from .replica_rig import Trio
+from .replica_rig import GROUP, Trio
 
 
 @pytest.fixture
@@ -92,3 +94,12 @@ def test_disk_that_is_slow_now_and_then_costs_no_leadership(trio: Trio) -> None:
         trio.nodes[0].is_disk_stuck = False
         trio.settle()
     assert (trio.leader, trio.term) == (0, term)
+
+
+def test_late_word_of_a_lost_log_does_not_concern_the_one_in_its_place(trio: Trio) -> None:
+    lost, node = trio.nodes[1].replica.entries.log, trio.nodes[0]
+    error = StorageFailed("fsync failed")
+    node.replicas.logs_lost([LogLost(GROUP, lost, error)])
+    assert node.owner.failures == []
+    node.replicas.logs_lost([LogLost(GROUP, node.replica.entries.log, error)])
+    assert node.owner.failures == [error]

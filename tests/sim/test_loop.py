@@ -103,3 +103,21 @@ def test_cancelled_task_and_timer_do_nothing_any_more() -> None:
     assert seen == []
     assert task.cancelled()
     assert not task.cancel()
+
+
+def test_task_that_cancels_itself_ends_where_it_next_waits() -> None:
+    process = Process()
+    loop = SimulatedLoop(process)
+    seen: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.1)
+        assert task.cancel()
+        seen.append("after")
+        await asyncio.sleep(0.1)
+        seen.append("never")
+
+    task = loop.create_task(work())
+    process.schedule.run_until(1_000_000)
+    assert seen == ["after"]
+    assert task.cancelled()

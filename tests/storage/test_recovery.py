@@ -7,15 +7,20 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import Offset
+from kafkaesque.sim.disk import SimulatedDisk
+from kafkaesque.storage.checkpoint import SYNC_POINT_NAME, LogStructure
 from kafkaesque.storage.config import LogConfig
+from kafkaesque.storage.durability import Durability
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles, SystemCalls
+from kafkaesque.storage.open_files import OpenFile, OpenFiles, SystemCalls
 
 from .batches import SMALL, append, offsets, open_log, read_all
 from .failing import FailingCalls
@@ -170,7 +175,7 @@ def test_only_what_lies_behind_the_sync_point_is_read(tmp_path: Path) -> None:
     calls = CountingCalls()
     log = Log.open(tmp_path, config, OpenFiles(8, calls), clean=False)
     assert log.log_end_offset == 52
-    assert calls.read_bytes == tail
+    assert calls.read_bytes == 2 * tail  # to be checked, and to be written again
 
 
 def test_clean_open_reads_no_batch_and_no_index(tmp_path: Path) -> None:
@@ -412,3 +417,67 @@ def test_recovery_is_logged_through_the_storage_logger(
     with caplog.at_level(logging.WARNING):
         open_log(tmp_path)
     assert {record.name for record in caplog.records} == {"kafkaesque.storage"}
+
+
+class _KeepNothing(Random):
+    """A power cut takes all that was not synced."""
+
+    def randrange(self, *_: Any, **__: Any) -> int:
+        return 0
+
+
+def test_segment_found_on_a_full_disk_is_durable_with_its_name_when_a_sync_says_so() -> None:
+    """The structure, whose saving syncs the directory, finds no room."""
+    disk = SimulatedDisk(_KeepNothing(), lambda: 1000)
+    log = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
+    append(log, 2)
+    log.sync()
+    while len(log.segments) == 1:
+        append(log, 2)
+    end_offset = log.log_end_offset
+    log.close(clean=False)
+    disk.faults.is_full = True
+    log = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
+    assert log.log_end_offset == end_offset
+    assert log.sync() == end_offset
+    disk.crash()
+    assert (
+        Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False).log_end_offset == end_offset
+    )
+
+
+def test_what_a_dead_process_could_not_sync_is_written_again() -> None:
+    """A failed fsync leaves pages that look sound and clean, and that the disk never got."""
+    disk = SimulatedDisk(_KeepNothing(), lambda: 1000)
+    log = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
+    append(log, 2)
+    log.sync()
+    append(log, 2)
+    disk.faults.sync_failures = 1
+    with pytest.raises(StorageFailed):
+        log.sync()
+    disk.process_died()
+    log = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
+    end_offset = log.sync()
+    disk.crash()
+    found = Log.open("/data/log", SMALL, OpenFiles(8, disk), clean=False)
+    assert found.log_end_offset == end_offset
+
+
+def test_sync_point_that_could_not_be_synced_is_written_again_before_it_is_relied_on() -> None:
+    disk = SimulatedDisk(_KeepNothing(), lambda: 1000)
+    files = OpenFiles(8, disk)
+    point = OpenFile("/data/log/" + SYNC_POINT_NAME)
+    log = Log.open("/data/log", SMALL, files, clean=False)
+    append(log, 2)
+    log.sync()
+    files.sync(point)
+    append(log, 2)
+    log.sync()
+    disk.faults.sync_failures = 1
+    with pytest.raises(OSError, match="Input/output error"):
+        files.sync(point)
+    Durability("/data/log", files, log.synced_offset).unname(LogStructure())
+    inode = disk.inode_at(point.path)
+    assert inode is not None
+    assert inode.durable == inode.data

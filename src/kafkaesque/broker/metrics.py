@@ -153,6 +153,11 @@ class BrokerCollector(Collector):
             "kafkaesque_partitions", "Partitions on this node.", len(self._context.partitions)
         )
         yield _counter("kafkaesque_log_syncs", "Syncs of logs to disk.", self._flusher.syncs_total)
+        shared = self._flusher.journal
+        if shared is not None:
+            text = "the journal in which many logs are synced"
+            yield _counter("kafkaesque_sync_journal_syncs", f"Syncs of {text}.", shared.syncs_total)
+            yield _gauge("kafkaesque_sync_journal_bytes", f"Size of {text}.", shared.size_bytes)
 
     def _cleaning(self) -> Iterator[Metric]:
         ratio = GaugeMetricFamily(

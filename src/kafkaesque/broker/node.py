@@ -53,6 +53,7 @@ from kafkaesque.replication.opening import batch_payload, open_replica
 from kafkaesque.replication.peer_hello import Identity as PeerIdentity
 from kafkaesque.replication.raft_journal import RaftJournal
 from kafkaesque.replication.replica_set import CONTROLLER_CONFIG, TICK_SECONDS, ReplicaSet
+from kafkaesque.replication.sync_journal import SyncJournal
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.directory import DataDirectory, Meta
 from kafkaesque.storage.log import Log
@@ -185,9 +186,13 @@ class Node:
             logger.info("the last stop was not clean: every log is checked behind its sync point")
         self._files = OpenFiles(self.config.open_files_max or None)
         undo.callback(self._files.close)
-        self._flusher = Flusher(loop)
-        undo.push_async_callback(self._flusher.close)
         raft_journal = RaftJournal.open(self._data.raft_path, self._files)
+        sync_journal = await asyncio.to_thread(
+            SyncJournal.open, self._data.raft_path, self._files, raft_journal.starts()
+        )
+        is_synced = self.config.flush == "always"
+        self._flusher = Flusher(loop, sync_journal if is_synced else None)
+        undo.push_async_callback(self._flusher.close)
         self._raft = replicas = ReplicaSet(
             member_id(meta.node_id, meta.generation),
             raft_journal,
@@ -197,14 +202,8 @@ class Node:
             self._fail,
         )
         standings: Changes[Partition] = Changes()
-        env = Environment(
-            loop,
-            self._clock,
-            replicas,
-            standings,
-            self.config.flush == "always",
-            self.config.validation,
-        )
+        validation = self.config.validation
+        env = Environment(loop, self._clock, replicas, standings, is_synced, validation)
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
         groups = GroupHosts(partitions, lambda: new_registry(self.config), self._clock, loop)
         journal = self._open_journal(replicas, is_clean=was_clean)
@@ -237,6 +236,7 @@ class Node:
         """The replica of the controller's log. Alone in a new cluster, this node begins it."""
         path = self._data.journal_path
         log = Log.open(path, JOURNAL_CONFIG, self._files, clean=is_clean)
+        replicas.attach(CONTROLLER_GROUP, log)
         journal = Journal(StateFile(path, replicas.journal), self._clock, self._fail)
         first = () if self.config.join else (replicas.member,)
         journal.replica = open_replica(
@@ -485,7 +485,7 @@ class Node:
         is_clean = self.context.partitions.close_all()
         is_clean &= self.context.cluster.journal.close()
         is_clean &= self.services.close()
-        self._raft.journal.close(clean=is_clean and self._clean)
+        self._raft.close_journals(clean=is_clean and self._clean)
         self._files.close()
         return is_clean
 

@@ -218,7 +218,7 @@ class LogCleaner:
         start = partition.log_start_offset
         trims = (payload for _, payload in partition.replica.entries.pending_controls())
         return (
-            end_offset <= partition.log.synced_offset
+            end_offset <= partition.log.file_synced_offset
             and partition.closed is None
             and partition.replica.entries.copied_until <= self._clock.monotonic()
             and all(msgspec.msgpack.decode(p, type=Trim).offset <= start for p in trims)

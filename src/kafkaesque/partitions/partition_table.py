@@ -178,19 +178,24 @@ class PartitionTable:
         opened = []
         for place in placements:
             try:
-                opened.append(self._open_one(hosted, place, is_new=place.group in new))
+                is_clean = self._clean or place.group in new
+                opened.append(self._open_one(hosted, place, is_clean=is_clean))
             except KafkaError as error:
                 # One damaged partition must not keep the rest of the node from working.
                 logger.error("%s-%d cannot be served: %s", hosted.name, place.index, error)
                 hosted.refused[place.index] = error
         return opened
 
-    def _open_one(self, hosted: HostedTopic, place: Placement, *, is_new: bool) -> _Opened:
+    def _open_one(self, hosted: HostedTopic, place: Placement, *, is_clean: bool) -> _Opened:
         directory = self._data.log_path(hosted.topic_id, place.index)
-        is_clean = self._clean or is_new
         journal = self._env.replicas.journal
-        finish(str(directory), journal.facts(place.group), self._files.calls)
+        facts = journal.facts(place.group)
+        if facts is not None and facts.is_resetting and self._env.replicas.batch_journal:
+            # The disk refused to replace it: nothing of the old log may come back in the new one.
+            self._env.replicas.batch_journal.void(place.group)
+        finish(str(directory), facts, self._files.calls)
         log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
+        self._env.replicas.attach(place.group, log)
         entries = EntryLog.open(place.group, log, journal, is_clean=is_clean)
         sync_found(entries, journal)
         return _Opened(place, entries, load_producers(log))
@@ -285,14 +290,17 @@ class PartitionTable:
     ) -> _Opened:
         """What a failed sync left in the page cache looks sound and may never reach the disk: only
         what was synced before counts. It is all that this replica ever acknowledged."""
-        synced_offset, failure = partition.log.synced_offset, partition.log.failure
+        # Of the log's own files; what a journal has of it beyond that is taken from there.
+        synced_offset, failure = partition.log.file_synced_offset, partition.log.failure
         partition.log.close(clean=False)
         if failure is not None:
             directory = self._data.log_path(hosted.topic_id, place.index)
             log = Log.open(directory, log_config(hosted.config), self._files, clean=False)
             log.truncate_to(max(synced_offset, log.log_start_offset))
+            self._env.replicas.restore(place.group, log)
             log.close(clean=False)
-        return self._open_one(hosted, place, is_new=False)
+        # However clean the last stop was: the small files may know less than was acknowledged.
+        return self._open_one(hosted, place, is_clean=False)
 
     # -- keep in shape ------------------------------------------------------------------------
 
@@ -353,7 +361,7 @@ def _close_cleanly(partition: Partition) -> bool:
     except KafkaError as error:
         logger.error("%s was not closed cleanly: %s", partition.name, error)
         return False
-    return True
+    return partition.log.failure is None
 
 
 def _delete_logs(partitions: Sequence[Partition]) -> None:

@@ -275,11 +275,17 @@ class Raft:
         return Committed(first, last)
 
     def _take_standing(self) -> Standing | None:
-        standing = self.standing
-        if standing == self._handed_standing:
+        state, told = self._state, self._handed_standing
+        if (
+            told is not None
+            and told.term == state.term
+            and told.leader_id == state.leader_id
+            and told.is_confirmed == state.is_term_confirmed
+            and told.role is self._transitions.role.role
+        ):
             return None
-        self._handed_standing = standing
-        return standing
+        self._handed_standing = self.standing
+        return self._handed_standing
 
     @property
     def standing(self) -> Standing:

@@ -46,7 +46,8 @@ class ReadReady:
     index: LogIndex
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: one is made for every step of every group, and that would cost four times as much.
+@dataclass(slots=True, kw_only=True)
 class Ready:
     """What the driver must do. Each effect appears in exactly one Ready.
 
@@ -102,7 +103,7 @@ class PeerStatus(NamedTuple):
     """Answered in the last election timeout or the one before, and can be reached."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Status:
     """A view for drivers, metrics and tests: a copy, valid for the moment."""
 

@@ -64,7 +64,8 @@ class Membership:
         return self.voters + self.learners
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: made for every batch on every replica, and that would cost four times as much.
+@dataclass(slots=True)
 class Entry:
     """One entry. `payload` is opaque for DATA (whatever was proposed, or the storage's own
     reference to it), None for NOOP, and the new Membership for MEMBERSHIP."""

@@ -300,8 +300,9 @@ class EntryLog:
             cut_index = LogIndex(cut_index + 1)
         if end_offset < self.log.log_end_offset:
             self._map.cut(cut_index)
-        self._journal.cut_from(self.group, index)
+        # A journal that tells of a cut before the log has it makes damage of what was durable.
         self.log.truncate_to(end_offset)
+        self._journal.cut_from(self.group, index)
         self._active = None
         self._goes_on_behind(LogIndex(index - 1))
         return end_offset
@@ -331,11 +332,8 @@ class EntryLog:
         self.staged_index = NO_INDEX
         self._journal.reset(self.group, start, is_pending=True)
         self._journal.sync()
-        directory, config, files = str(self.log.directory), self.log.config, self.log.files
         self._map.close(clean=False)
-        self.log.close(clean=False)
-        staging.swap(directory, files.calls)
-        self.log = Log.open(directory, config, files, clean=False)
+        self.log = staging.replace(self.log)
         self._journal.reset_done(self.group)
         self._map = EntryMap(self.log, self._facts)
         self._active = None
@@ -385,7 +383,7 @@ class EntryLog:
         The journal position that must be synced before any of them is rewritten.
         """
         if base_offset > self._facts.start.offset:
-            check(base_offset <= self.log.synced_offset, f"{base_offset} is not durable yet")
+            check(base_offset <= self.log.file_synced_offset, f"{base_offset} is not durable yet")
             self._move_start(base_offset, is_kept=True)
         return self._journal.position
 

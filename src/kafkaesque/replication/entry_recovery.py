@@ -27,6 +27,9 @@ def recover(group: GroupId, log: Log, journal: RaftJournal, entries: EntryMap) -
     facts = journal.facts(group)
     if facts is None:
         raise CorruptMessage(f"group {group} is not in the journal")
+    if journal.needs_sync:
+        # A group may be opened again: no log is cut by what a crash could make the journal forget.
+        journal.sync()
     if facts.is_resetting:
         _log.warning("%s: finishing to replace it", log.directory)
         if not facts.start.is_kept:

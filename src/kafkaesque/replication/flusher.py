@@ -2,18 +2,22 @@
 
 While one round of syncs runs, further appends gather; the next round takes all of them. So the
 number of syncs follows the disk's speed and not the number of producers.
+
+Many logs that have a little each share one sync of the node's journal (`sync_rounds`, `sync_journal`);
+its files are removed behind the rounds' back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import Offset
+from kafkaesque.replication.sync_journal import LogLost, SyncJournal
+from kafkaesque.replication.sync_rounds import Shared, Syncable, plan_round, report_shared
 
 logger = logging.getLogger(__name__)
 
@@ -22,27 +26,31 @@ SYNC_THREADS = 4
 nothing on the machines measured and cost context switches."""
 
 
-class Syncable(Protocol):
-    """What the flusher syncs: blocking `sync` in a worker thread, then the outcome on the loop."""
-
-    def sync(self) -> Offset: ...
-
-    def synced(self, offset: Offset) -> None: ...
-
-    def sync_failed(self, error: StorageFailed) -> None: ...
-
-
 class Flusher:
     """Rounds of syncs over whatever asked for one since the last round."""
 
-    __slots__ = ("_asked", "_executor", "_is_closed", "_loop", "_rounds", "syncs_total")
+    __slots__ = (
+        "_asked",
+        "_executor",
+        "_is_closed",
+        "_loop",
+        "_retirement",
+        "_rounds",
+        "journal",
+        "logs_lost",
+        "syncs_total",
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, journal: SyncJournal | None = None) -> None:
         self._loop = loop
-        self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
+        # One thread more than a round takes, for what goes on behind it.
+        self._executor = ThreadPoolExecutor(SYNC_THREADS + 1, thread_name_prefix="sync")
+        self.journal = journal
         self._asked: dict[Syncable, None] = {}
         self._rounds: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._retirement: asyncio.Task[None] | None = None
+        self.logs_lost: Callable[[Sequence[LogLost]], None] = _report_nobody
         self.syncs_total = 0
 
     def ask(self, log: Syncable) -> None:
@@ -70,6 +78,19 @@ class Flusher:
             self._start_round()
 
     async def _round(self, logs: Sequence[Syncable]) -> None:
+        by_file, by_journal = plan_round(logs, self.journal)
+        if by_journal:
+            files = self._loop.create_task(self._sync_files(by_file)) if by_file else None
+            await self._sync_journal(by_journal)
+            if files is not None:
+                await files
+        else:
+            await self._sync_files(by_file)
+        journal = self.journal
+        if journal is not None and journal.has_closed_files and self._retirement is None:
+            self._retirement = self._loop.create_task(self._retire(journal))
+
+    async def _sync_files(self, logs: Sequence[Syncable]) -> None:
         shares = [logs[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(logs)))]
         jobs = [self._loop.run_in_executor(self._executor, _sync_all, share) for share in shares]
         for share, job in zip(shares, jobs, strict=True):
@@ -79,6 +100,25 @@ class Flusher:
                     log.sync_failed(outcome)
                 else:
                     log.synced(outcome)
+
+    async def _sync_journal(self, shared: Sequence[Shared]) -> None:
+        journal = self.journal
+        if journal is None:
+            return
+        shares = [share for _, share in shared]
+        if await self._loop.run_in_executor(self._executor, journal.write, shares):
+            self.syncs_total += 1
+            report_shared(shared)
+        else:
+            await self._sync_files([log for log, _ in shared])
+
+    async def _retire(self, journal: SyncJournal) -> None:
+        before = journal.log_syncs_total
+        try:
+            self.logs_lost(await self._loop.run_in_executor(self._executor, journal.retire))
+        finally:
+            self.syncs_total += journal.log_syncs_total - before
+            self._retirement = None
 
     async def settled(self) -> None:
         """Wait until nothing is asked for any more."""
@@ -91,7 +131,16 @@ class Flusher:
         """Finish what was asked for, then stop the threads."""
         await self.settled()
         self._is_closed = True
+        if self.journal is not None:
+            self.journal.stop_retiring()
+        if self._retirement is not None:
+            await self._retirement
         self._executor.shutdown()
+
+
+def _report_nobody(lost: Sequence[LogLost]) -> None:
+    for group, _, error in lost:
+        logger.error("group %d: %s", group, error)
 
 
 def _sync_all(logs: Sequence[Syncable]) -> list[Offset | StorageFailed]:

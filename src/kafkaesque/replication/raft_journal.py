@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkaesque.model.errors import CorruptMessage, StorageFailed, check
-from kafkaesque.model.ids import GroupId
+from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.raft.types import HardState, LogIndex
 from kafkaesque.replication.journal_records import (
     HEADER_SIZE_BYTES,
@@ -133,6 +133,10 @@ class RaftJournal:
 
     def groups(self) -> list[GroupId]:
         return sorted(self._groups)
+
+    def starts(self) -> dict[GroupId, Offset]:
+        """Where the entries of each group begin in its log."""
+        return {group: facts.start.offset for group, facts in self._groups.items()}
 
     @property
     def failure(self) -> str | None:
@@ -373,5 +377,10 @@ class RaftJournal:
         if synced_end is None and end == HEADER_SIZE_BYTES:
             raise CorruptMessage(f"{path} is damaged at position 0: it is not a raft journal")
         self._file_end = end
+        # Written again: a process that died may have seen its sync fail, and the next one would lie.
+        start = min(synced_end or HEADER_SIZE_BYTES, end)
+        self._files.pwrite(self._file, data[start:end], start)
         self._sync_file(self._file)
+        # The file may have been renamed to this, and the process have died before that was durable.
+        self._files.calls.sync_directory(os.path.dirname(path))
         self._mark()

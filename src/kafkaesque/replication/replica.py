@@ -45,6 +45,7 @@ from kafkaesque.replication.entry_payload import Blob
 from kafkaesque.replication.owner import Owner
 from kafkaesque.replication.surroundings import Surroundings
 from kafkaesque.replication.sync_tokens import SyncTokens, Unwritten
+from kafkaesque.storage.unsynced_tail import Share
 
 logger = logging.getLogger(__name__)
 
@@ -294,14 +295,11 @@ class Replica:
         """
         ticks = self._tokens.tick()
         is_too_slow = ticks > 0 and ticks % STUCK_TICKS_MAX == 0
-        if is_too_slow and self.is_leader and self._lags_behind_majority:
-            logger.warning("group %d: the disk is too slow to lead", self.group)
-            self.raft.resign()
-
-    @property
-    def _lags_behind_majority(self) -> bool:
-        status = self.status()
-        return status.majority_index > status.durable_index
+        if is_too_slow and self.is_leader:
+            status = self.status()
+            if status.majority_index > status.durable_index:
+                logger.warning("group %d: the disk is too slow to lead", self.group)
+                self.raft.resign()
 
     def peer_unreachable(self, member: MemberId) -> None:
         self._tell_raft()
@@ -466,6 +464,9 @@ class Replica:
     def sync(self) -> Offset:
         """Blocking: the log's records become durable."""
         return self.entries.log.sync()
+
+    def share(self) -> Share | None:
+        return self.entries.log.share()
 
     def synced(self, _: Offset) -> None:
         if self._failure is None:

@@ -7,7 +7,7 @@ together are written, sent and synced together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,9 +18,12 @@ from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.messages import InstallSnapshot, Message, PreVote
 from kafkaesque.raft.types import Role
 from kafkaesque.replication.entry_payload import Blob
-from kafkaesque.replication.flusher import Syncable
 from kafkaesque.replication.raft_journal import RaftJournal
 from kafkaesque.replication.replica import Replica
+from kafkaesque.replication.sync_journal import LogLost, SyncJournal
+from kafkaesque.replication.sync_rounds import Syncable
+from kafkaesque.storage.log import Log
+from kafkaesque.storage.unsynced_tail import Share
 
 TICK_SECONDS = 0.1
 RAFT_CONFIG = RaftConfig(
@@ -50,6 +53,13 @@ class Outbox(Protocol):
 
 
 class Syncer(Protocol):
+    logs_lost: Callable[[Sequence[LogLost]], None]
+    """Told of logs that could not be synced though nobody had asked for that."""
+
+    @property
+    def journal(self) -> SyncJournal | None:
+        """Where many logs are synced at once; None if each syncs its own file."""
+
     def ask(self, log: Syncable) -> None: ...
 
 
@@ -101,6 +111,7 @@ class ReplicaSet:
         self.member = member
         self.journal = journal
         self._syncer = syncer
+        syncer.logs_lost = self.logs_lost
         self._clock = clock
         self._call_soon = call_soon
         self._fail = fail
@@ -133,6 +144,34 @@ class ReplicaSet:
         if replica is not None:
             for replicas in (self._awake, self._marked, self._waiting):
                 replicas.pop(replica, None)
+
+    @property
+    def batch_journal(self) -> SyncJournal | None:
+        return self._syncer.journal
+
+    def attach(self, group: GroupId, log: Log) -> None:
+        """A log that was just opened may be synced with others, and what it loses is noted."""
+        if self.batch_journal is not None:
+            self.batch_journal.attach(group, log)
+
+    def restore(self, group: GroupId, log: Log) -> None:
+        """A log that lost what its files had not for certain gets it from elsewhere. Blocking."""
+        facts = self.journal.facts(group)
+        if self.batch_journal is not None and facts is not None:
+            self.batch_journal.restore(group, log, facts.start.offset)
+
+    def close_journals(self, *, clean: bool) -> None:
+        """When all logs are closed: `clean` says that each of them is whole in its own files."""
+        self.journal.close(clean=clean)
+        if self.batch_journal is not None:
+            self.batch_journal.close(clean=clean)
+
+    def logs_lost(self, lost: Iterable[LogLost]) -> None:
+        """Their own files could not be synced."""
+        for group, log, error in lost:
+            replica = self._replicas.get(group)
+            if replica is not None and replica.entries.log is log:
+                replica.sync_failed(error)
 
     def get(self, group: GroupId) -> Replica | None:
         return self._replicas.get(group)
@@ -235,9 +274,10 @@ class ReplicaSet:
         """Process whatever was marked, and what that marks in turn."""
         try:
             while self._marked:
-                replica = next(iter(self._marked))
-                del self._marked[replica]
-                replica.process()
+                marked, self._marked = self._marked, {}
+                for replica in marked:
+                    if self._replicas.get(replica.group) is replica:
+                        replica.process()
         except Exception as error:  # noqa: BLE001 - the supervisor: a rule was broken, the node stops
             self._fail(error)
         finally:
@@ -291,6 +331,9 @@ class _JournalSync:
 
     def sync(self) -> Offset:
         return Offset(self._replicas.journal.sync())
+
+    def share(self) -> Share | None:
+        return None
 
     def synced(self, _: Offset) -> None:
         self._replicas.journal_synced()

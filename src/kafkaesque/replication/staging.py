@@ -65,6 +65,17 @@ class Incoming:
         self._log.delete()
 
 
+def replace(log: Log) -> Log:
+    """Put the incoming log in place of `log`, which is open, durably. Raises StorageFailed."""
+    directory, tail = str(log.directory), log.tail
+    log.abandon()
+    swap(directory, log.files.calls)
+    incoming = Log.open(directory, log.config, log.files, clean=False)
+    if tail is not None:
+        tail.follow(incoming)
+    return incoming
+
+
 def swap(directory: str, calls: SystemCalls) -> None:
     """Put the incoming log in place of the one in use, durably. Raises StorageFailed."""
     try:

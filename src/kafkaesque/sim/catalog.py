@@ -6,6 +6,7 @@ from typing import Final
 
 from kafkaesque.sim.planted_raft import RAFT_BUGS
 from kafkaesque.sim.planted_storage import STORAGE_BUGS
+from kafkaesque.sim.planted_sync_journal import SYNC_JOURNAL_BUGS
 from kafkaesque.sim.planted_transactions import TRANSACTION_BUGS
 
-PLANTED: Final = [*RAFT_BUGS, *STORAGE_BUGS, *TRANSACTION_BUGS]
+PLANTED: Final = [*RAFT_BUGS, *STORAGE_BUGS, *TRANSACTION_BUGS, *SYNC_JOURNAL_BUGS]

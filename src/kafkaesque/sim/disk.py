@@ -154,6 +154,12 @@ class SimulatedDisk(SystemCalls):
                 copy._directories[path].change((name, twin, True))
         return copy
 
+    def durable_contents(self, path: str) -> dict[str, bytes]:
+        """What is durable of the files in one directory, by name."""
+        directory = self._directories.get(path)
+        names = {} if directory is None else directory.durable
+        return {name: bytes(inode.durable) for name, inode in names.items() if inode is not None}
+
     def file_paths(self) -> list[str]:
         return [
             os.path.join(path, name)

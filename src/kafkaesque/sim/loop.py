@@ -92,10 +92,15 @@ class SimulatedTask(SimulatedFuture):
     def __init__(self, loop: SimulatedLoop, work: Coroutine[Any, Any, Any]) -> None:
         super().__init__(loop)
         self.work = work
+        self.ends_at_await = False
+        """It was cancelled by what it did itself, so it runs on until it waits for something."""
 
     def cancel(self) -> bool:
         if self._is_done:
             return False
+        if self.work.cr_running:
+            self.ends_at_await = True
+            return True
         self._is_cancelled = True
         self.work.close()
         self._settle(None, asyncio.CancelledError())
@@ -181,6 +186,9 @@ class SimulatedLoop:
             events._set_running_loop(before)
         if not isinstance(awaited, SimulatedFuture):
             raise TypeError(f"a simulated task awaits {type(awaited).__name__}")
+        if outcome.ends_at_await:
+            outcome.cancel()
+            return
         awaited.add_done_callback(lambda _: self._step(work, outcome))
 
 

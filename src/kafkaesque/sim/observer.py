@@ -222,7 +222,7 @@ class LogWitness:
             index,
             term,
             batch_fact(payload.header, self._previous_term(index)),
-            self._place(segment.file.path, start, segment.size_bytes),
+            self._place(segment.file.path, start, segment.size_bytes, bytes(payload.data)),
         )
 
     def wrote_control(self, entry: Entry) -> None:
@@ -250,12 +250,12 @@ class LogWitness:
     def _previous_term(self, index: LogIndex) -> Term:
         return self._view.entries.term_at(LogIndex(index - 1))
 
-    def _place(self, path: str, start: int, end: int) -> Place:
+    def _place(self, path: str, start: int, end: int, batch: bytes = b"") -> Place:
         inode = self._view.truth.disk.inode_at(path)
         require(inode is not None, "what is written is somewhere", path)
         if inode is None:
             raise FileNotFoundError(path)
-        return Place(inode, path, start, end)
+        return Place(inode, path, start, end, batch)
 
     def _wrote(self, index: LogIndex, term: Term, fact: EntryFact, place: Place) -> None:
         for checker in self._observer.checkers:

@@ -38,6 +38,8 @@ from kafkaesque.replication.raft_journal import RaftJournal
 from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.replica_set import Outbox, ReplicaSet
 from kafkaesque.replication.succession import Succession
+from kafkaesque.replication.sync_journal import SyncJournal
+from kafkaesque.replication.sync_journal_recovery import recover_sync_journal
 from kafkaesque.sim.clocks import NodeClock
 from kafkaesque.sim.controller import SimulatedController
 from kafkaesque.sim.disk import SimulatedDisk
@@ -65,6 +67,7 @@ SLOWER_IN_REALITY: Final = 5
 _FILES_MAX: Final = 12
 """Few, so that files are closed and opened again all the time."""
 _JOURNAL_CHECKPOINT_BYTES: Final = 500
+_SYNC_JOURNAL_FILE_BYTES: Final = 2_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class Setting:
     log_config: LogConfig
     uses_codec: bool
     """Messages go through the bytes of replication/peer_codec: slower, so not in every run."""
+    journal_logs_min: int
+    """How many logs a round must have to share the sync journal."""
     has_flips: bool
     """Bits flip on some disk, so that damage is no violation."""
     coordinator: GroupId | None
@@ -123,10 +128,18 @@ class Process:
         self.views: dict[GroupId, View] = {}
         journal = RaftJournal.open(JOURNAL_PATH, self._files)
         journal._checkpoint_due_bytes = _JOURNAL_CHECKPOINT_BYTES
+        recover_sync_journal(JOURNAL_PATH, self._files, journal.starts())
+        sync_journal = SyncJournal(
+            JOURNAL_PATH,
+            self._files,
+            file_size_bytes_max=_SYNC_JOURNAL_FILE_BYTES,
+            logs_min=node.setting.journal_logs_min,
+        )
+        syncer = SimulatedSyncer(node.later, node.sync_latency_us, sync_journal)
         self.replicas = ReplicaSet(
             node.member,
             journal,
-            SimulatedSyncer(node.later, node.sync_latency_us),
+            syncer,
             node.clock,
             lambda action: node.later(node.random.randrange(TURN_US_MAX), action),
             node.fail,
@@ -155,6 +168,7 @@ class Process:
         node, journal = self._node, self.replicas.journal
         setting, observer = node.setting, node.setting.observer
         log = Log.open(log_path(group), setting.log_config, self._files, clean=False)
+        self.replicas.attach(group, log)
         entries = WatchedEntryLog.open(group, log, journal, is_clean=False)
         entries.witness = None
         sync_found(entries, journal)
@@ -232,7 +246,8 @@ class Process:
             log.close(clean=False)
             if log.failure is not None:
                 found = Log.open(log_path(group), config, self._files, clean=False)
-                found.truncate_to(max(log.synced_offset, found.log_start_offset))
+                found.truncate_to(max(log.file_synced_offset, found.log_start_offset))
+                self.replicas.restore(group, found)
                 found.close(clean=False)
             self._open_replica(group)
         except StorageFailed as error:

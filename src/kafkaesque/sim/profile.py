@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kafkaesque.sim.chance import chance
@@ -34,6 +34,8 @@ class Profile:
     segment_bytes: int = 1_500
     transactors: int = 0
     """Transactional producers; with them there is a coordinator's partition."""
+    journal_logs_min: int = 100
+    """A round with as many logs to sync goes by the sync journal; 100 is never."""
 
 
 _NETWORK = {"cut_one_way": 3, "cut_pair": 3, "isolate": 4, "ring": 2, "heal": 8}
@@ -41,6 +43,9 @@ _PROCESS = {"kill": 3, "power_cut": 4, "power_cut_within": 6, "kill_all": 1, "re
 _STALLS = {"pause": 4, "resume": 6, "slow_disk": 3}
 _DISK = {"full": 3, "room": 6, "sync_failure": 1, "wipe": 1}
 _FLIPS = {"flip_bit": 6}
+_FAILING_DISKS = {"sync_failure": 8, "kill": 8, "power_cut": 4, "restart": 16}
+"""Often enough for all of them in this order: a sync fails, the process dies and comes back with what
+the page cache has, and the power goes."""
 _CLOCKS = {"jump": 3}
 _OPERATOR = {"transfer": 4, "resign": 2, "remove_member": 2, "retention": 4, "save_producers": 4}
 
@@ -66,7 +71,7 @@ def profile_of(seed: int) -> Profile:
         # The checkers of transactions read what is committed on the node that commits it.
         weights.pop("flip_bit", None)
     interval_ms = random.choice((60, 150, 300, 600))
-    return Profile(
+    profile = Profile(
         node_count=5 if random.random() < 0.1 else 3,
         partition_count=random.choice((1, 2)),
         producers_per_partition=random.choice((1, 2)),
@@ -80,4 +85,8 @@ def profile_of(seed: int) -> Profile:
         uses_codec=random.random() < 0.1,
         segment_bytes=random.choice((700, 1_500, 100_000)),
         transactors=transactors,
+        journal_logs_min=random.choice((1, 1, 2, 100)),
     )
+    if random.random() < 0.1:
+        return replace(profile, weights=weights | _FAILING_DISKS)
+    return profile

@@ -81,6 +81,7 @@ class Simulation:
             _raft_config(self.profile),
             LogConfig(segment_bytes=self.profile.segment_bytes, index_interval_bytes=200),
             self.profile.uses_codec,
+            self.profile.journal_logs_min,
             "flip_bit" in self.profile.weights,
             coordinator,
             self._requests.between,

@@ -19,6 +19,7 @@ from kafkaesque.raft.types import (
 )
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.sim.disk import SimulatedDisk
+from kafkaesque.sim.durable_twin import is_journaled
 from kafkaesque.sim.inode import Inode
 
 
@@ -101,6 +102,8 @@ class Place(NamedTuple):
     path: str
     start: int
     end: int
+    batch: bytes = b""
+    """What was written; empty for a control entry."""
 
 
 class ReplicaTruth:
@@ -148,7 +151,15 @@ class ReplicaTruth:
         if index <= self.durable_floor:
             return True
         place = self.places.get(index)
-        if place is None or not self.disk.is_name_durable(place.path):
+        if place is None:
+            return False
+        return self._is_in_file(place) or self._is_in_journal(place)
+
+    def _is_in_journal(self, place: Place) -> bool:
+        return is_journaled(self.disk, place.path.rpartition("/")[0], place.batch)
+
+    def _is_in_file(self, place: Place) -> bool:
+        if not self.disk.is_name_durable(place.path):
             return False
         # A file that was replaced meanwhile was replaced by one that tells the same (a checkpoint).
         is_replaced = self.disk.inode_at(place.path) is not place.inode

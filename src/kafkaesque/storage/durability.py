@@ -20,6 +20,7 @@ from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.storage.checkpoint import (
     SYNC_POINT_NAME,
+    SYNC_POINT_SIZE_BYTES,
     LogStructure,
     SyncPoint,
     encode_sync_point,
@@ -45,10 +46,21 @@ class SyncWork(NamedTuple):
 class Durability:
     """The durable end of one log. One thread at a time may `perform` or `lower`."""
 
-    __slots__ = ("_directory", "_files", "_is_lagging", "_point_file", "failure", "synced_offset")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_is_lagging",
+        "_point_file",
+        "failure",
+        "file_synced_offset",
+        "synced_offset",
+    )
 
     def __init__(self, directory: str, files: OpenFiles, synced_offset: Offset) -> None:
         self.synced_offset = synced_offset
+        """Everything before it is durable, if not in the files then in a journal of the node."""
+        self.file_synced_offset = synced_offset
+        """Of this alone the sync point speaks."""
         self.failure: str | None = None
         self._directory = directory
         self._files = files
@@ -62,7 +74,9 @@ class Durability:
     def perform(self, work: SyncWork, lock: threading.Lock) -> bool:
         """Make it durable and move the sync point; False if a small file could not be written."""
         self._sync_data(work)
-        self.synced_offset = work.point.end_offset
+        with lock:
+            self.file_synced_offset = work.point.end_offset
+            self.synced_offset = max(self.synced_offset, work.point.end_offset)
         try:
             for segment in work.segments:
                 segment.index.flush(self._files, lock)
@@ -86,7 +100,12 @@ class Durability:
             self._files.calls.sync_directory(self._directory)
         except OSError as error:
             raise StorageFailed(f"cannot write {self._point_file.path}: {error}") from error
+        self.file_synced_offset = min(self.file_synced_offset, point.end_offset)
         self.synced_offset = min(self.synced_offset, point.end_offset)
+
+    def note_empty(self, offset: Offset) -> None:
+        """The log begins and ends at `offset`."""
+        self.synced_offset = self.file_synced_offset = offset
 
     def unname(self, structure: LogStructure) -> None:
         """Save a structure that says nothing of segments which are about to be replaced. Raises
@@ -95,6 +114,10 @@ class Durability:
         The sync point must not speak of one of them either, so it is made durable as it is: in the
         segment that is written to.
         """
+        # Written again: it may have been synced before and that failed, and then this one would lie.
+        self._files.pwrite(
+            self._point_file, self._files.pread(self._point_file, SYNC_POINT_SIZE_BYTES, 0), 0
+        )
         self._files.sync(self._point_file)
         save_structure(self._directory, structure, self._files.calls)
 

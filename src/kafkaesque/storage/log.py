@@ -29,6 +29,7 @@ from kafkaesque.storage.open_files import OpenFiles
 from kafkaesque.storage.recovery import Recovered, recover
 from kafkaesque.storage.retention import choose_expired
 from kafkaesque.storage.segment import SegmentFacts
+from kafkaesque.storage.unsynced_tail import Share, UnsyncedTail
 
 _NEW_DIRECTORY_LEVELS: Final = 3
 """The log's directory, the topic's, and the one of all topics, whose names may all be new."""
@@ -45,7 +46,7 @@ class Deleted(NamedTuple):
 class Log(LogReading):
     """One partition's batches on disk. Made by `open`."""
 
-    __slots__ = ("_directory_levels", "_is_saved", "_slow", "cleaned")
+    __slots__ = ("_directory_levels", "_is_saved", "_slow", "cleaned", "tail")
 
     def __init__(
         self, directory: str, config: LogConfig, files: OpenFiles, found: Recovered
@@ -54,7 +55,7 @@ class Log(LogReading):
         self._files = files
         self._chain = SegmentChain(directory, config, files, found.segments)
         self._chain.is_saved = not found.is_changed
-        self._chain.has_new_name = found.is_new
+        self._chain.has_new_name = found.is_new or found.is_changed
         self._epochs = found.epochs
         self._durability = Durability(directory, files, found.synced_offset)
         self._directory_levels = _NEW_DIRECTORY_LEVELS if found.is_new else 1
@@ -65,6 +66,8 @@ class Log(LogReading):
         self.log_end_offset = found.log_end_offset
         self.cleaned = found.cleaned
         """How far a cleaner came; changed by `note_cleaned`."""
+        self.tail: UnsyncedTail | None = None
+        """Set if a journal may hold what is appended; it hears of every cut before the file does."""
 
     @classmethod
     def open(
@@ -98,8 +101,13 @@ class Log(LogReading):
 
     @property
     def synced_offset(self) -> Offset:
-        """Everything before it is durable."""
+        """Everything before it is durable, in the files or in a journal."""
         return self._durability.synced_offset
+
+    @property
+    def file_synced_offset(self) -> Offset:
+        """Everything before it is durable in the files. file_synced_offset <= synced_offset"""
+        return self._durability.file_synced_offset
 
     @property
     def failure(self) -> str | None:
@@ -140,7 +148,20 @@ class Log(LogReading):
                 self._epochs.assign(header.leader_epoch, base_offset)
                 self._is_saved &= self._epochs.is_told_by_latest
             self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
+            if (tail := self.tail) is not None:
+                synced_offset = self._durability.synced_offset
+                tail.append(buffer, segment_base_offset, self.log_end_offset, synced_offset)
         return segment_base_offset
+
+    def restore(
+        self, buffer: bytes | memoryview, header: BatchHeader, segment_base_offset: Offset
+    ) -> None:
+        """Append a batch that stood in the segment named before a crash took it."""
+        with self._lock:
+            if segment_base_offset > self._chain.active.base_offset:
+                self._chain.roll(segment_base_offset)
+        modified_ms = self._files.modified_ms(self._chain.active.file)
+        self.append(buffer, header, modified_ms)
 
     def sync(self) -> Offset:
         """Make everything appended so far durable; the offset up to which that is so.
@@ -150,6 +171,27 @@ class Log(LogReading):
         with self._slow:
             self._sync()
             return self._durability.synced_offset
+
+    def sync_if_open(self) -> None:
+        """As `sync`, for whoever cannot know whether the log was closed meanwhile."""
+        with self._slow:
+            if self.tail is not None:
+                self._sync()
+
+    def share(self) -> Share | None:
+        """What a journal has to hold so that all of the log is durable; None if that is too much."""
+        tail = self.tail
+        if tail is None or self._durability.failure is not None:
+            return None
+        return tail.take(self._durability.synced_offset)
+
+    def note_durable(self, share: Share) -> None:
+        """A journal holds what `share` gave."""
+        with self._lock:
+            if share.is_current:
+                self._durability.synced_offset = max(
+                    self._durability.synced_offset, share.end_offset
+                )
 
     def _sync(self) -> bool:
         """With `_slow` held. False if a small file could not be written and lags."""
@@ -205,12 +247,18 @@ class Log(LogReading):
         A batch that begins before `offset` and ends behind it goes as a whole.
         """
         with self._slow:
+            if offset >= self.log_end_offset:
+                return
+            check(offset >= self.log_start_offset, f"cannot cut {self._directory} at {offset}")
+            self._tell_cut(offset)
             with self._lock:
-                if offset >= self.log_end_offset:
-                    return
-                check(offset >= self.log_start_offset, f"cannot cut {self._directory} at {offset}")
                 self._cut(self._chain.number_of(offset), offset)
             self._sync()
+
+    def _tell_cut(self, offset: Offset) -> None:
+        """With `_slow` held: a recovery must not bring back what is cut. Raises StorageFailed."""
+        if self.tail is not None:
+            self.tail.cut(offset)
 
     def _cut(self, number: int, offset: Offset) -> None:
         """With both locks held: whoever reads must not see it half done."""
@@ -222,7 +270,8 @@ class Log(LogReading):
                 position = at
                 end_offset = max(self.log_start_offset, min(offset, header.base_offset))
                 break
-        if end_offset < self._durability.synced_offset:
+        self._durability.synced_offset = min(self._durability.synced_offset, end_offset)
+        if end_offset < self._durability.file_synced_offset:
             # Until the next sync point the whole segment counts as not durable: recovery reads it.
             base = segment.base_offset
             self._durability.lower(SyncPoint(base, SegmentFacts(base), NO_EPOCH_START))
@@ -313,6 +362,7 @@ class Log(LogReading):
         Of a log without batches nothing on disk is changed until it has one.
         """
         with self._slow:
+            self._tell_cut(_FIRST_OFFSET)
             with self._lock:
                 self._durability.refuse_if_failed()
                 is_empty = all(segment.size_bytes == 0 for segment in self._chain.segments)
@@ -323,7 +373,7 @@ class Log(LogReading):
                 self._chain.reset(offset)
                 self._epochs = LeaderEpochs()
                 self.log_start_offset = self.log_end_offset = offset
-                self._durability.synced_offset = offset
+                self._durability.note_empty(offset)
             snapshots.delete_snapshots(
                 self._directory, before=offset, behind=offset, calls=self._files.calls
             )
@@ -425,8 +475,19 @@ class Log(LogReading):
                 self._chain.unsynced, self._chain.is_saved, self._is_saved = [], True, True
                 self._chain.forget()
                 self._durability.forget()
+            if self.tail is not None:
+                self.tail.close()
+                self.tail = None
+
+    def abandon(self) -> None:
+        """Close it for good, since another log takes its place: nothing of it may come back."""
+        with self._slow:
+            self._tell_cut(_FIRST_OFFSET)
+        self.close(clean=False)
 
     def delete(self) -> None:
         """Remove the log with its directory."""
+        if self.tail is not None:
+            self.tail.discard()
         self.close(clean=False)
         self._files.calls.remove_tree(self._directory)

@@ -4,6 +4,9 @@ After a clean stop the two small files say everything. After a crash only what l
 point is read: whole, sound batches there are kept, and the log is cut at the first one that is not.
 In front of the sync point nothing is ever cut or deleted; damage there stays where it is and is
 reported to whoever reads it.
+
+What is kept is written again. The process that died may have seen a sync of it fail, and then the page
+cache has what the disk never got and takes it for clean: the next sync would do nothing and say yes.
 """
 
 from __future__ import annotations
@@ -262,8 +265,23 @@ class _Recovery:
             return True
         segment.is_synced = False
         self._is_changed = True
+        known_size_bytes = segment.size_bytes
+        reason = self._take_sound(segment, size_bytes)
+        if reason:
+            _log.warning(
+                "%s: cut %d bytes of a torn tail at position %d: %s",
+                segment.file.path,
+                size_bytes - segment.size_bytes,
+                segment.size_bytes,
+                reason,
+            )
+            segment.cut(self._files, segment.size_bytes)
+        segment.write_again(self._files, known_size_bytes)
+        return not reason
+
+    def _take_sound(self, segment: Segment, size_bytes: int) -> str:
+        """Take the batches from the segment's known size on; what is wrong with the next, if any."""
         modified_ms = self._files.modified_ms(segment.file)
-        reason = ""
         try:
             for position, header in iter_verified(
                 segment.reader(self._files), segment.size_bytes, size_bytes
@@ -276,15 +294,5 @@ class _Recovery:
                 self._epochs.assign(header.leader_epoch, header.base_offset)
                 self._log_end_offset = header.next_offset
         except CorruptMessage as error:
-            reason = str(error.args[0])
-        if not reason:
-            return True
-        _log.warning(
-            "%s: cut %d bytes of a torn tail at position %d: %s",
-            segment.file.path,
-            size_bytes - segment.size_bytes,
-            segment.size_bytes,
-            reason,
-        )
-        segment.cut(self._files, segment.size_bytes)
-        return False
+            return str(error.args[0])
+        return ""

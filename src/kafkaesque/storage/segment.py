@@ -25,6 +25,7 @@ _log = logging.getLogger("kafkaesque.storage")
 
 OFFSET_DELTA_MAX: Final = 2**31 - 1
 """Offsets in an index have 32 bits; Kafka rolls at the same distance."""
+_COPY_SIZE_BYTES: Final = 1024 * 1024
 _RECENT_MAX: Final = 128
 """Remembered batch starts: enough for every consumer near the tail of one partition."""
 
@@ -199,6 +200,16 @@ class Segment:
         except CorruptMessage as error:
             raise self.damaged(position, error.args[0]) from None
         return data
+
+    def write_again(self, files: OpenFiles, position: int) -> None:
+        """Put the bytes from `position` on over themselves, so that the next sync has to write them.
+
+        Raises OSError.
+        """
+        while position < self.size_bytes:
+            size_bytes = min(_COPY_SIZE_BYTES, self.size_bytes - position)
+            files.pwrite(self.file, files.pread(self.file, size_bytes, position), position)
+            position += size_bytes
 
     def reader(self, files: OpenFiles) -> Read:
         return partial(files.pread, self.file)

@@ -91,6 +91,7 @@ class CoordinationService:
         """The replica as it is on disk; a new one begins with `first_members`. Blocking."""
         path = data / DIRECTORY
         log = Log.open(path, LOG_CONFIG, files, clean=is_clean)
+        replicas.attach(COORDINATION_GROUP, log)
         machine = Machine(TREE_LIMITS, has_registries=True)
         coordinator = Coordinator(machine, clock, EXPIRY_SLACK_S)
         states = StateFile(path, replicas.journal, name=STATE_NAME)

@@ -1,0 +1,138 @@
+"""A partition that is opened again after the disk refused it, with the node's sync journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+
+from kafkaesque.model.errors import StorageFailed
+from kafkaesque.model.ids import PartitionIndex
+from kafkaesque.model.settings import TopicConfig
+from kafkaesque.partitions import partition_table
+from kafkaesque.partitions.changes import Changes
+from kafkaesque.partitions.partition import Environment, Partition
+from kafkaesque.partitions.partition_table import PartitionTable, Placement
+from kafkaesque.replication.flusher import Flusher
+from kafkaesque.replication.raft_journal import RaftJournal
+from kafkaesque.replication.replica_set import ReplicaSet
+from kafkaesque.replication.sync_journal import SyncJournal
+from kafkaesque.storage.config import LogConfig
+from kafkaesque.storage.directory import DataDirectory
+from kafkaesque.storage.open_files import OpenFiles
+
+from .rig import GROUP, ME, TOPIC_ID, GatedCalls, Nowhere, StepClock, batch
+
+INDEX = PartitionIndex(0)
+
+
+class TableRig:
+    """One partition, of which this node is the only member; every round goes by the journal."""
+
+    def __init__(self, table: PartitionTable, calls: GatedCalls, replicas: ReplicaSet) -> None:
+        self.table = table
+        self.calls = calls
+        self._replicas = replicas
+
+    @property
+    def partition(self) -> Partition:
+        partition = self.table.find("t", INDEX)
+        assert partition is not None
+        return partition
+
+    async def append(self) -> None:
+        """And wait until it is durable."""
+        partition = self.partition
+        await until(lambda: partition.leads)
+        partition.append(batch(b"value"), all_replicas=True)
+        await until(lambda: partition.high_watermark == partition.log_end_offset)
+
+    async def fail(self) -> None:
+        """The disk refuses the partition, which is opened again."""
+        failed = self.partition
+        failed.replica.sync_failed(StorageFailed("refused"))
+        self.table.reopen_later(failed)
+        await until(lambda: self.table.find("t", INDEX) is not failed)
+
+
+@asynccontextmanager
+async def open_table(directory: Path) -> AsyncIterator[TableRig]:
+    loop = asyncio.get_running_loop()
+    data, calls, clock = DataDirectory(directory), GatedCalls(), StepClock()
+    files = OpenFiles(16, calls)
+    journal = RaftJournal.open(data.raft_path, files)
+    flusher = Flusher(loop, SyncJournal(data.raft_path, files, logs_min=1))
+    errors: list[BaseException] = []
+    replicas = ReplicaSet(ME, journal, flusher, clock, loop.call_soon, errors.append)
+    replicas.outbox = Nowhere()
+    env: Environment[Partition] = Environment(loop, clock, replicas, Changes(), True, "header")
+    table = PartitionTable(data, files, env, clean=True)
+    table.know("t", TOPIC_ID, 1, TopicConfig())
+    await table.open(TOPIC_ID, [Placement(INDEX, GROUP, (ME,))])
+    try:
+        yield TableRig(table, calls, replicas)
+    finally:
+        await flusher.settled()
+        table.stop()
+        await flusher.close()
+        table.close_all()
+        files.close()
+        data.close()
+    assert errors == []
+
+
+def run(directory: Path, story: Callable[[TableRig], Awaitable[None]]) -> None:
+    async def begin() -> None:
+        async with open_table(directory) as rig:
+            await story(rig)
+
+    asyncio.run(begin())
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_table, "REOPEN_SECONDS", 0.0)
+
+
+def test_what_only_the_journal_holds_is_there_when_a_partition_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    """Also in a segment of which the log's small files say nothing yet."""
+
+    async def story(rig: TableRig) -> None:
+        await rig.append()
+        log = rig.partition.log
+        await asyncio.to_thread(log.sync)
+        log.set_config(LogConfig(segment_bytes=1))
+        await rig.append()
+        assert (log.file_synced_offset, log.synced_offset) == (1, 2)
+        await rig.fail()
+        assert rig.partition.log is not log
+        assert rig.partition.log_end_offset == 2
+        await rig.append()
+        assert rig.partition.high_watermark == 3
+
+    run(tmp_path, story)
+
+
+def test_what_only_the_journal_holds_is_there_when_the_file_of_a_partition_failed(
+    tmp_path: Path,
+) -> None:
+    async def story(rig: TableRig) -> None:
+        await rig.append()
+        await rig.append()
+        log = rig.partition.log
+        assert (log.file_synced_offset, log.synced_offset) == (0, 2)
+        rig.calls.broken = True
+        with pytest.raises(StorageFailed):
+            await asyncio.to_thread(log.sync)
+        rig.calls.broken = False
+        await rig.fail()
+        assert rig.partition.log_end_offset == 2
+        await rig.append()
+
+    run(tmp_path, story)
