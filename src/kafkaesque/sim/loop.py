@@ -7,6 +7,7 @@ Futures, tasks, timers and threads: enough for code that awaits futures of this 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Protocol
@@ -98,7 +99,7 @@ class SimulatedTask(SimulatedFuture):
     def cancel(self) -> bool:
         if self._is_done:
             return False
-        if self.work.cr_running:
+        if inspect.getcoroutinestate(self.work) == inspect.CORO_RUNNING:
             self.ends_at_await = True
             return True
         self._is_cancelled = True
