@@ -1,7 +1,7 @@
 """What the console costs: page weight, first paint, server time on a large cluster, and searching a
 million records.
 
-    nice -n 10 .venv/bin/python benchmarks/console.py [--topics 1000] [--groups 1000]
+    nice -n 10 .venv/bin/python benchmarks/console.py [--topics 1000] [--partitions 3] [--groups 1000]
         [--records 1000000] [--asks 300] [--json]
 
 One broker in a process of its own; the console in another, asked over HTTP one page at a time. Server
@@ -78,15 +78,15 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
     raise SystemExit(f"{arguments[0]} did not start")
 
 
-async def fill(address: str, topics: int, groups: int) -> None:
-    """Topics of three partitions, and groups that have committed to one topic each."""
+async def fill(address: str, topics: int, partitions: int, groups: int) -> None:
+    """Topics of some partitions, and groups that have committed to one topic each."""
     host, _, port = address.rpartition(":")
     link = await KafkaLink.open(host, int(port), Security())
     wanted = [*(f"topic-{n:04}" for n in range(topics)), dead_topic(NAMES["/tasks/{name}"])]
     for first in range(0, len(wanted), TOPICS_AT_ONCE):
         request = CreateTopicsRequest(
             topics=[
-                CreatableTopic(name=name, num_partitions=3, replication_factor=1,
+                CreatableTopic(name=name, num_partitions=partitions, replication_factor=1,
                                assignments=[], configs=[])
                 for name in wanted[first : first + TOPICS_AT_ONCE]
             ]
@@ -100,13 +100,13 @@ async def fill(address: str, topics: int, groups: int) -> None:
         FindCoordinatorRequest(key="group-0000"), FindCoordinatorResponse, version_max=3
     )
     for n in range(groups):
-        partitions = [
+        committed = [
             OffsetCommitRequestPartition(
                 partition_index=index, committed_offset=0, committed_metadata=""
             )
-            for index in range(3)
+            for index in range(partitions)
         ]
-        topic = OffsetCommitRequestTopic(name=f"topic-{n % topics:04}", partitions=partitions)
+        topic = OffsetCommitRequestTopic(name=f"topic-{n % topics:04}", partitions=committed)
         commit = OffsetCommitRequest(group_id=f"group-{n:04}", member_id="", topics=[topic])
         for _ in range(50):
             done = await link.call(commit, OffsetCommitResponse, version_max=9)
@@ -247,7 +247,7 @@ def measure(options: argparse.Namespace, data: Path) -> dict[str, Any]:
                           "--coordination-listen", "127.0.0.1:0", "--set", "flush=never")  # fmt: skip
     console = None
     try:
-        asyncio.run(fill(facts["kafka"], options.topics, options.groups))
+        asyncio.run(fill(facts["kafka"], options.topics, options.partitions, options.groups))
         metrics = f"http://{facts['http']}/metrics"
         console, told = start("console", "-b", facts["kafka"], "--port", "0", "--metrics", metrics,
                               "--coordination", facts["coordination"],
@@ -255,7 +255,7 @@ def measure(options: argparse.Namespace, data: Path) -> dict[str, Any]:
         url = f"http://{told['http']}"
         wait_until_seen(url, options.topics, options.groups)
         result: dict[str, Any] = {
-            "topics": options.topics, "partitions": options.topics * 3, "groups": options.groups,
+            "topics": options.topics, "partitions": options.topics * options.partitions, "groups": options.groups,
             "first_visit": paint(url, ("/", "/topics", "/groups")),
             "pages": time_pages(url, options.asks),
             "look_ms": json.loads(ask(f"{url}/api/overview"))["look_ms"],
@@ -281,6 +281,7 @@ def measure(options: argparse.Namespace, data: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--topics", type=int, default=1000)
+    parser.add_argument("--partitions", type=int, default=3, help="of each topic")
     parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--asks", type=int, default=300)
