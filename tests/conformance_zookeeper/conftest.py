@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ from kazoo.exceptions import NoAuthError
 
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.cluster_layout import HOST
-from kafkaesque.testing.zookeeper import DEBIAN, DEFAULT_VERSION, ZooKeeper
+from kafkaesque.testing.zookeeper import DEBIAN, DEFAULT_VERSION, ZooKeeper, srvr
 
 from .brokers import Brokers
 from .opened import opened
@@ -93,6 +94,14 @@ def reaping_address(address: str, tmp_path_factory: pytest.TempPathFactory) -> I
         return
     with ServerThread(tmp_path_factory.mktemp("reaping")) as server:
         yield server.address
+
+
+@pytest.fixture
+def since_3_9(address: str) -> None:
+    """Behaviour that we took from ZooKeeper 3.9, and that an older one (Debian 12's) has not yet."""
+    found = re.search(rb"version: (\d+)\.(\d+)", srvr(int(address.rpartition(":")[2])))
+    if not IS_OURS and found is not None and (int(found[1]), int(found[2])) < (3, 9):
+        pytest.skip("as ZooKeeper 3.9 does it, and this one is older: run with ZOOKEEPER=apache")
 
 
 NewClient = Callable[..., KazooClient]

@@ -143,11 +143,20 @@ def test_digest_acl_lets_in_only_its_user(raw: NewRaw, path: str) -> None:
         (CREATE, create_body(node + "/x")),
         (GET_ACL, body(node)),
         (SET_ACL, body(node, ((31, "world", "anyone"),), -1)),
-        (EXISTS, body(node, False)),
     ):
         assert stranger.ask(opcode, request).code == NO_AUTH
     # Deleting is the parent's permission.
     assert stranger.ask(DELETE, body(node, -1)).code == 0
+
+
+@pytest.mark.usefixtures("since_3_9")
+def test_who_may_not_read_a_node_is_not_told_whether_it_exists(raw: NewRaw, path: str) -> None:
+    joe, stranger = user(raw, b"joe:secret"), raw()
+    stranger.connect()
+    node = path + "/private"
+    assert joe.ask(CREATE, create_body(node, b"x", ((31, "auth", ""),))).code == 0
+    assert stranger.ask(EXISTS, body(node, False)).code == NO_AUTH
+    assert joe.ask(EXISTS, body(node, False)).code == 0
 
 
 def test_permissions_are_granted_one_by_one(raw: NewRaw, path: str) -> None:
