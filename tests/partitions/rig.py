@@ -25,6 +25,7 @@ from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions.changes import Changes
 from kafkaesque.partitions.loading import load_producers, log_config
 from kafkaesque.partitions.partition import Environment, Partition
+from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.raft.messages import AppendResponse, PreVoteResponse, VoteResponse
 from kafkaesque.raft.types import Role
 from kafkaesque.records.codec import Record, encode_batch
@@ -108,7 +109,7 @@ async def open_rig(
     env = Environment(loop, clock, replicas, Changes(), flush_always, "header")
     log = Log.open(directory / "log", log_config(config), files, clean=clean)
     name = TopicPartition("t", PartitionIndex(0))
-    partition = Partition(name, TOPIC_ID, load_producers(log), config, log.log_end_offset, env)
+    partition = Partition(name, TOPIC_ID, ProducerTable(Offset(0)), config, log.log_end_offset, env)
     partition.replica = open_replica(
         GROUP,
         log,
@@ -119,6 +120,7 @@ async def open_rig(
         flush_messages=env.flush_messages(config),
         is_clean=clean,
     )
+    partition.producers = load_producers(partition.replica.entries)
     replicas.add(partition.replica)
     partition.replica.campaign()
     if members[1:]:

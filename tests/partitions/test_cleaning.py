@@ -73,7 +73,7 @@ async def test_dirty_log_is_cleaned_and_stays_as_it_is_after(tmp_path: Path) -> 
         assert len(left) < 10
         await cleaner.round()
         assert cleaner.stats.cleanings == 1
-        known = load_producers(rig.partition.log).get(7)  # type: ignore[arg-type]
+        known = load_producers(rig.partition.replica.entries).get(7)  # type: ignore[arg-type]
         assert known is not None
         assert known.last_sequence == 39
     async with open_rig(tmp_path, COMPACTED) as again:

@@ -29,6 +29,7 @@ from kafkaesque.model.errors import (
     CoordinatorNotAvailable,
     ErrorCode,
     NotCoordinator,
+    StorageFailed,
 )
 from kafkaesque.model.ids import Offset, PartitionIndex
 from kafkaesque.model.settings import TopicConfig
@@ -36,7 +37,7 @@ from kafkaesque.partitions.coordinator_host import BATCH_BYTES_MAX, parts_of
 from kafkaesque.partitions.coordinator_hosts import java_hash
 from kafkaesque.partitions.group_host import GroupHost
 
-from .rig import ME, OTHER, PEER, Rig, open_rig
+from .rig import ME, OTHER, PEER, Rig, acknowledge, open_rig
 
 JOIN = JoinRequest(
     group_id="g",
@@ -147,6 +148,34 @@ def test_leader_that_hands_over_has_its_clients_ask_again_here(tmp_path: Path) -
             rig.partition.replica.transfer_leadership(PEER)
             with pytest.raises(CoordinatorLoading):
                 await host.ask(commit(1), CommitAnswer)
+            host.close(SHUT)
+
+    asyncio.run(told())
+
+
+def test_what_is_read_anew_and_not_committed_yet_is_not_told(tmp_path: Path) -> None:
+    """A decision may still vanish with its leader: nobody may act on it (found by simulation)."""
+
+    async def told() -> None:
+        async with open_rig(
+            tmp_path, COMPACTED, members=(ME, PEER, OTHER), flush_always=False
+        ) as rig:
+            host = new_host(rig)
+            asking = asyncio.create_task(host.ask(commit(7), CommitAnswer))
+            await asyncio.sleep(0)  # one turn of the loop: it is appended, and nobody else has it
+            assert rig.partition.high_watermark < rig.partition.log_end_offset
+            host._reload(StorageFailed("the disk is full"))
+            with pytest.raises(CoordinatorLoading):
+                await asking
+            loading = host._loading
+            assert loading is not None
+            while not (loading.done() or rig.partition._commits_awaited[1:]):
+                await asyncio.sleep(0)  # a turn of the loop: a thread reads the log
+            with pytest.raises(CoordinatorLoading):
+                host.reading()
+            acknowledge(rig.partition, PEER)
+            await loading
+            assert committed(host) == 7
             host.close(SHUT)
 
     asyncio.run(told())

@@ -23,10 +23,11 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.model.settings import TopicConfig
+from kafkaesque.partitions.loading import load_producers, read_producers
 from kafkaesque.partitions.partition import Appended, Partition
 from kafkaesque.partitions.producers import PIPELINE_SECONDS
 from kafkaesque.partitions.waiting import BytesAwaited
-from kafkaesque.records.batch import read_header
+from kafkaesque.records.batch import iter_batches, read_header
 from kafkaesque.records.codec import decode_batch
 
 from .rig import ME, OTHER, PEER, START_MS, acknowledge, batch, open_rig
@@ -408,6 +409,65 @@ def test_batch_behind_a_damaged_header_is_served_and_the_damaged_one_is_not(tmp_
             assert read_header(behind.records).base_offset == 2
 
     run(story())
+
+
+@pytest.mark.parametrize("bit", range(17 * 8))
+def test_batch_with_a_flipped_bit_that_no_checksum_covers_is_not_served(
+    tmp_path: Path, bit: int
+) -> None:
+    """Offset, length, leader epoch and format of the second of five batches of two records."""
+
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            partition = rig.partition
+            for number in range(5):
+                append(partition, batch(b"%d" % number, b"x"))
+            size = len(batch(b"0", b"x"))
+            segment = partition.log.segment(Offset(0))
+            flip(segment.file.path, size + bit // 8, bit % 8)
+            for offset in range(10):
+                for is_remembered in (True, False):
+                    if not is_remembered:
+                        segment._recent = None
+                    if offset in (2, 3):
+                        with pytest.raises(CorruptMessage):
+                            partition.read(Offset(offset), 10_000, at_least_one=True)
+                        continue
+                    found = partition.read(Offset(offset), 10_000, at_least_one=True)
+                    bases = [header.base_offset for _, header in iter_batches(found.records)]
+                    first = offset // 2 * 2
+                    assert bases == list(range(first, 2 if offset < 2 else 10, 2))
+
+    run(story())
+
+
+@pytest.mark.parametrize("bit", [0, 7, 37, 56, 63, 72, 90, 130])
+def test_producers_behind_a_damaged_header_are_known_after_a_restart(
+    tmp_path: Path, bit: int
+) -> None:
+    """Or their retries would be appended twice (found by `fault run single-flipped-bit`)."""
+
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            for number in range(4):
+                append(rig.partition, batch(b"v", producer=number, sequence=0))
+            log = rig.partition.log
+            log.prune_snapshots(keep=0)
+            flip(log.segment(Offset(0)).file.path, len(batch(b"v")) + bit // 8, bit % 8)
+            known = load_producers(rig.partition.replica.entries)
+            assert {producer_id for producer_id, _ in known.items()} >= {0, 2, 3}
+            with pytest.raises(CorruptMessage):
+                read_producers(rig.partition.replica.entries)
+
+    run(story())
+
+
+def flip(path: str, position: int, bit: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 1 << bit]))
 
 
 def test_gap_behind_a_change_of_leaders_sends_the_producer_back_to_its_first_batch(

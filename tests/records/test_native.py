@@ -27,7 +27,7 @@ from kafkaesque.records.batch import (
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.records.crc32c import crc32c
 from kafkaesque.records.native import pure
-from kafkaesque.storage.scanning import Cut, cut_batches
+from kafkaesque.storage.scanning import ANY, Cut, cut_batches
 
 compiled_only = pytest.mark.skipif(
     pure(crc32c) is crc32c,
@@ -100,17 +100,27 @@ def test_checksum_is_verified_alike(
 
 @compiled_only
 @settings(deadline=None, max_examples=500)
-@given(hostile_runs(), INTEGERS, INTEGERS, INTEGERS, st.booleans())
+@given(hostile_runs(), INTEGERS, INTEGERS, INTEGERS, st.booleans(), INTEGERS, INTEGERS)
 def test_batches_are_cut_alike(
-    chunk: bytearray, offset: int, limit_offset: int, max_bytes: int, at_least_one: bool
+    chunk: bytearray,
+    offset: int,
+    limit_offset: int,
+    max_bytes: int,
+    at_least_one: bool,
+    epoch: int,
+    start_offset: int,
 ) -> None:
-    arguments = (bytes(chunk), offset, limit_offset, max_bytes, at_least_one)
+    wanted = (offset, limit_offset, max_bytes, at_least_one)
+    arguments = (bytes(chunk), *wanted, epoch, start_offset)
     assert outcome(cut_batches, *arguments) == outcome(pure(cut_batches), *arguments)
 
 
 def assert_cut_alike(chunk: bytes, limits: list[tuple[int, int, int, bool]]) -> None:
+    epoch = read_header(run_of([1])).leader_epoch
     for wanted in limits:
-        assert outcome(cut_batches, chunk, *wanted) == outcome(pure(cut_batches), chunk, *wanted)
+        for known in ((ANY, ANY), (epoch, 0), (epoch + 1, 0), (ANY, 1)):
+            arguments = (chunk, *wanted, *known)
+            assert outcome(cut_batches, *arguments) == outcome(pure(cut_batches), *arguments)
 
 
 @compiled_only
@@ -185,7 +195,9 @@ def test_checksum_is_the_same_at_every_size_and_alignment(size: int, at: int, se
         (read_header, ("text",)),
         (read_header, ()),
         (crc32c, (None,)),
-        (cut_batches, (b"", None, 0, 0, True)),
+        (cut_batches, (b"", None, 0, 0, True, ANY, ANY)),
+        (cut_batches, (b"", 0, 0, 0, True, None, ANY)),
+        (cut_batches, (b"", 0, 0, 0, True)),
         (verify_crc, (b"", (1, 2))),
         (stamp, (b"read-only" * 10, read_header(run_of([5])), 0, 0)),
         (plain_header, (b"", None, 0, 0)),
@@ -202,8 +214,10 @@ def test_what_is_no_argument_is_refused_alike(
 def test_arguments_may_be_named() -> None:
     chunk = bytes(run_of([5, 5]))
     assert read_header(buffer=chunk, position=0) == read_header(chunk)
-    whole = cut_batches(chunk, Offset(0), Offset(9), max_bytes=10**6, at_least_one=True)
-    assert whole == Cut(0, len(chunk), Offset(4), 0, None)
+    whole = cut_batches(
+        chunk, Offset(0), Offset(9), max_bytes=10**6, at_least_one=True, epoch=ANY, start_offset=0
+    )
+    assert whole == Cut(0, len(chunk), Offset(4), 0, None, 0)
 
 
 @compiled_only
@@ -222,8 +236,8 @@ def test_the_common_case_does_not_need_the_pure_functions() -> None:
     plain = _native.plain_header(never, BatchHeader, BATCH_SIZE_BYTES_MAX)
     assert plain(chunk[: header.size_bytes], 10**6, 0, 2**62) == stamped
     cut = _native.cut_batches(never, Cut, BATCH_SIZE_BYTES_MAX)
-    assert cut(chunk, 0, 6, 10**6, True) == Cut(0, len(chunk), Offset(6), 0, None)
-    assert cut(chunk[:-1], 0, 6, 10**6, True).end < len(chunk)
+    assert cut(chunk, 0, 6, 10**6, True, ANY, 0) == Cut(0, len(chunk), Offset(6), 0, None, 0)
+    assert cut(chunk[:-1], 0, 6, 10**6, True, ANY, ANY).end < len(chunk)
     assert _native.crc32c(never)(b"123456789") == 0xE3069283
 
 

@@ -103,3 +103,17 @@ def test_late_word_of_a_lost_log_does_not_concern_the_one_in_its_place(trio: Tri
     assert node.owner.failures == []
     node.replicas.logs_lost([LogLost(GROUP, node.replica.entries.log, error)])
     assert node.owner.failures == [error]
+
+
+def test_node_stops_when_somebody_finds_the_raft_journal_failed(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only whoever asked for the sync: a group that is opened syncs it too (seed 2593)."""
+    failures: list[BaseException] = []
+    replicas = trio.nodes[0].replicas
+    monkeypatch.setattr(replicas, "_fail", failures.append)
+    replicas.tick()
+    assert failures == []
+    replicas.journal._failure = "fsync failed"
+    replicas.tick()
+    assert [str(error) for error in failures] == ["fsync failed"]

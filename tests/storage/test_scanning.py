@@ -8,6 +8,7 @@ import pytest
 
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.storage.scanning import (
+    ANY,
     HEADERS_CHUNK_BYTES,
     VERIFY_CHUNK_BYTES,
     cut_batches,
@@ -39,14 +40,14 @@ CHUNK = b"".join(BATCHES)
 def test_batches_are_chosen_by_offset_limit_and_size(
     offset: int, limit: int, max_bytes: int, first: int, count: int
 ) -> None:
-    cut = cut_batches(CHUNK, offset, limit, max_bytes, True)
+    cut = cut_batches(CHUNK, offset, limit, max_bytes, True, ANY, ANY)
     assert (cut.start, cut.end) == (first * SIZE, (first + count) * SIZE)
     assert cut.next_offset == ((first + count) * 2 if count else offset)
     assert (cut.missing_bytes, cut.damage) == (0, None)
 
 
 def test_first_batch_above_the_size_is_left_unless_one_is_due() -> None:
-    cut = cut_batches(CHUNK, 2, 8, 1, False)
+    cut = cut_batches(CHUNK, 2, 8, 1, False, ANY, ANY)
     assert (cut.start, cut.end, cut.missing_bytes) == (SIZE, SIZE, 0)
 
 
@@ -65,7 +66,7 @@ def test_first_batch_above_the_size_is_left_unless_one_is_due() -> None:
 def test_batch_that_does_not_end_in_the_chunk_is_asked_for(
     length: int, offset: int, start: int, end: int, missing: int
 ) -> None:
-    cut = cut_batches(CHUNK[:length], offset, 8, 10_000, True)
+    cut = cut_batches(CHUNK[:length], offset, 8, 10_000, True, ANY, ANY)
     assert (cut.start, cut.end, cut.missing_bytes) == (start, end, missing)
     assert cut.damage is None
 
@@ -74,7 +75,7 @@ def test_batch_that_does_not_end_in_the_chunk_is_asked_for(
 def test_damage_ends_the_choice_before_it(position: int) -> None:
     chunk = bytearray(CHUNK)
     chunk[2 * SIZE + position] ^= 0x80
-    cut = cut_batches(bytes(chunk), 0, 8, 10_000, True)
+    cut = cut_batches(bytes(chunk), 0, 8, 10_000, True, ANY, ANY)
     assert (cut.start, cut.end, cut.next_offset) == (0, 2 * SIZE, 4)
     assert cut.damage is not None
     assert cut.damage.position == 2 * SIZE
@@ -83,16 +84,16 @@ def test_damage_ends_the_choice_before_it(position: int) -> None:
 def test_damaged_size_that_no_limit_allows_only_ends_the_choice() -> None:
     chunk = bytearray(CHUNK)
     chunk[2 * SIZE + 9] ^= 0x80
-    cut = cut_batches(bytes(chunk), 0, 8, 10_000, True)
+    cut = cut_batches(bytes(chunk), 0, 8, 10_000, True, ANY, ANY)
     assert (cut.end, cut.damage) == (2 * SIZE, None)
-    alone = cut_batches(bytes(chunk[2 * SIZE :]), 4, 8, 10_000, True)
+    alone = cut_batches(bytes(chunk[2 * SIZE :]), 4, 8, 10_000, True, ANY, ANY)
     assert alone.missing_bytes > 8 * 1024 * 1024
 
 
 def test_damage_inside_a_batch_that_is_passed_by_is_no_concern() -> None:
     chunk = bytearray(CHUNK)
     chunk[SIZE - 1] ^= 1
-    cut = cut_batches(bytes(chunk), 2, 8, 10_000, True)
+    cut = cut_batches(bytes(chunk), 2, 8, 10_000, True, ANY, ANY)
     assert (cut.start, cut.end, cut.damage) == (SIZE, 4 * SIZE, None)
 
 

@@ -24,7 +24,7 @@ from kafkaesque.model.ids import Offset
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.partitions.appended import Trim
 from kafkaesque.partitions.cleaner_process import CleanerProcess
-from kafkaesque.partitions.loading import load_producers
+from kafkaesque.partitions.loading import read_producers
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.replication.raft_journal import RaftJournal
@@ -210,7 +210,7 @@ class LogCleaner:
         if not partition.are_producers_stale:
             return partition.producers, partition.stable_offset
         high_watermark = partition.high_watermark
-        producers = await asyncio.to_thread(load_producers, partition.log)
+        producers = await asyncio.to_thread(read_producers, partition.replica.entries)
         return producers, producers.transactions.stable_offset(high_watermark)
 
     def _may_fold(self, partition: Partition, end_offset: Offset) -> bool:

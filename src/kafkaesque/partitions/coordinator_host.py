@@ -22,7 +22,7 @@ from kafkaesque.model.errors import (
     KafkaError,
     NotCoordinator,
 )
-from kafkaesque.model.ids import LeaderEpoch
+from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.model.limits import KIB
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.records.batch import BatchHeader, read_header
@@ -269,9 +269,15 @@ class CoordinatorHost(ABC, Generic[RegistryT, MomentT, EffectsT]):
             self._loading.add_done_callback(self._load_ended)
 
     async def _load(self) -> None:
-        self._take(await asyncio.to_thread(self._load_blocking))
+        registry, end_offset = await asyncio.to_thread(self._load_blocking)
+        if end_offset > self._partition.high_watermark:
+            # Whoever begins anew may have decided what is in the log and not yet committed. Nobody
+            # may hear of that: another leader would know nothing of it.
+            await self._partition.committed_to(end_offset)
+        self._take(registry)
 
-    def _load_blocking(self) -> RegistryT:
+    def _load_blocking(self) -> tuple[RegistryT, Offset]:
+        """What the log says, and where it ended."""
         registry = self._new_registry()
         log = self._partition.log
         offset = log.log_start_offset
@@ -283,7 +289,7 @@ class CoordinatorHost(ABC, Generic[RegistryT, MomentT, EffectsT]):
                 self._replay_batch(registry, header, decode_batch(records, position))
                 position += header.size_bytes
                 offset = header.next_offset
-        return registry
+        return registry, offset
 
     def _take(self, registry: RegistryT) -> None:
         self.registry = registry

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Final
 
 import msgspec
 
-from kafkaesque.model.errors import CorruptMessage
+from kafkaesque.model.errors import CorruptMessage, KafkaError
+from kafkaesque.model.ids import Offset
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.partitions.markers import Marker, decode_marker
 from kafkaesque.partitions.producers import ProducerTable
-from kafkaesque.records.batch import BatchHeader
+from kafkaesque.raft.types import LogIndex
+from kafkaesque.records.batch import BatchHeader, read_header
+from kafkaesque.replication.entry_log import EntryLog
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+_STEP_BYTES: Final = 1024 * 1024
 
 
 def log_config(config: TopicConfig) -> LogConfig:
@@ -32,22 +39,73 @@ def log_config(config: TopicConfig) -> LogConfig:
     )
 
 
-def load_producers(log: Log) -> ProducerTable:
-    """The producers of `log`, from its newest snapshot and the headers behind it. Blocking."""
-    table = ProducerTable(log.log_start_offset)
+def load_producers(entries: EntryLog) -> ProducerTable:
+    """The producers of a log, from its newest snapshot and the headers behind it. Blocking.
+
+    One damaged header must not keep the rest of the node from starting: it is left out. A producer
+    that wrote nothing behind it is taken as new, and its retries as new too.
+    """
+    table = _saved_producers(entries.log)
+    damaged_offset = _take_headers(table, entries)
+    if damaged_offset is not None:
+        for batch in _sound_batches(entries, damaged_offset):
+            header = read_header(batch)
+            table.apply(header, decode_marker(batch) if header.is_control else None)
+    return table
+
+
+def read_producers(entries: EntryLog) -> ProducerTable:
+    """As `load_producers`, while the log may be written to. CorruptMessage at damage."""
+    table = _saved_producers(entries.log)
+    damaged_offset = _take_headers(table, entries)
+    if damaged_offset is not None:
+        raise CorruptMessage(f"{entries.log.directory} is damaged at offset {damaged_offset}")
+    return table
+
+
+def _saved_producers(log: Log) -> ProducerTable:
     saved = log.latest_snapshot(log.log_end_offset)
     if saved is not None:
         # A snapshot is only a short cut: without it the headers tell the same.
         with suppress(msgspec.DecodeError):
-            table = ProducerTable.restore(saved[1], saved[0])
+            return ProducerTable.restore(saved[1], saved[0])
+    return ProducerTable(log.log_start_offset)
+
+
+def _take_headers(table: ProducerTable, entries: EntryLog) -> Offset | None:
+    """Fold the headers; the offset of the first damaged one, if any.
+
+    No checksum covers the offset of a batch, so it is compared with what it has to be.
+    """
+    log, whole_from, end_offset = entries.log, entries.folded_offset, entries.log.log_end_offset
+    start = offset = max(table.saved_offset, log.log_start_offset)
     try:
-        for header in log.headers_from(max(table.saved_offset, log.log_start_offset)):
+        for header in log.headers_from(start):
+            is_begun = header.base_offset < offset == start  # a log may start within a batch
+            if header.base_offset != offset >= whole_from and not is_begun:
+                break
             table.apply(header, read_marker(log, header) if header.is_control else None)
+            offset = header.next_offset
     except CorruptMessage as error:
-        # One damaged header must not keep the rest of the node from starting. What lies behind it
-        # is unknown here: a producer that wrote there is taken as new, and its retries as new too.
-        logger.error("producers of %s are known only up to the damage: %s", log.directory, error)
-    return table
+        logger.error("%s", error)
+        return offset
+    if not whole_from <= offset < end_offset:
+        return None
+    logger.error("%s has no sound header at offset %d", log.directory, offset)
+    return offset
+
+
+def _sound_batches(entries: EntryLog, offset: Offset) -> Iterator[bytes | bytearray | memoryview]:
+    """The batches from the one with `offset` on that are as they were written."""
+    try:
+        index = entries.index_at(max(offset, entries.folded_offset))
+        while index <= entries.last_index:
+            for entry in entries.entries_between(index, entries.last_index, _STEP_BYTES):
+                index = LogIndex(entry.index + 1)
+                with suppress(CorruptMessage):
+                    yield from (blob for blob in entries.load([entry]) if blob is not None)
+    except KafkaError as error:
+        logger.error("what is known of producers ends there: %s", error)
 
 
 def read_marker(log: Log, header: BatchHeader) -> Marker | None:

@@ -284,9 +284,10 @@ class Partition:
             return self._env.loop.create_task(self._widely_held(appended.end_offset))
         if is_committed:
             return None
-        return self._committed_to(appended.end_offset)
+        return self.committed_to(appended.end_offset)
 
-    def _committed_to(self, end_offset: Offset) -> asyncio.Future[None]:
+    def committed_to(self, end_offset: Offset) -> asyncio.Future[None]:
+        """Done when the high watermark, which is below `end_offset`, has reached it."""
         future: asyncio.Future[None] = self._env.loop.create_future()
         self._commits_awaited.append((end_offset, future))
         return future
@@ -294,7 +295,7 @@ class Partition:
     async def _widely_held(self, end_offset: Offset) -> None:
         """More replicas than a majority are asked for: committed is not yet enough."""
         if end_offset > self.high_watermark:
-            await self._committed_to(end_offset)
+            await self.committed_to(end_offset)
         index = self.replica.entries.index_at(Offset(end_offset - 1))
         await held_by(self.replica, index, self.config.min_insync_replicas, self._check_leads)
 
@@ -303,7 +304,7 @@ class Partition:
     def stands(self, standing: Standing) -> None:
         if self.replica.is_leader:
             if self.are_producers_stale:
-                self.producers = load_producers(self.log)
+                self.producers = load_producers(self.replica.entries)
                 self.are_producers_stale = False
         else:
             self._lose_leadership()
@@ -397,8 +398,7 @@ class Partition:
     def read(
         self, offset: Offset, max_bytes: int, *, at_least_one: bool, stable_only: bool = False
     ) -> ReadResult:
-        """Committed batches from the one that holds `offset` on; `stable_only`: none of a
-        transaction that is open, or behind its begin."""
+        """Committed batches from the one with `offset` on; `stable_only`: up to an open transaction."""
         log = self.log
         if not log.log_start_offset <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
@@ -408,13 +408,15 @@ class Partition:
         limit_offset = self.stable_offset if stable_only else self.high_watermark
         if offset >= limit_offset:
             return ReadResult(_NO_RECORDS, offset)
+        entries = self.replica.entries
+        limits = max_bytes, limit_offset, at_least_one, entries.folded_offset
         try:
-            return log.read(offset, max_bytes, limit_offset=limit_offset, at_least_one=at_least_one)
+            return log.read(offset, *limits)
         except CorruptMessage:
             self._env.replicas.damaged(self.replica)
-            if not self.replica.entries.find_again(offset):
+            if (found := entries.find_again(offset)) is None or found < log.log_start_offset:
                 raise
-        return log.read(offset, max_bytes, limit_offset=limit_offset, at_least_one=at_least_one)
+        return log.read(found, *limits)
 
     def watch(self, watcher: BytesAwaited) -> None:
         self._watchers.add(watcher)

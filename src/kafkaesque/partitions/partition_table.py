@@ -198,7 +198,7 @@ class PartitionTable:
         self._env.replicas.attach(place.group, log)
         entries = EntryLog.open(place.group, log, journal, is_clean=is_clean)
         sync_found(entries, journal)
-        return _Opened(place, entries, load_producers(log))
+        return _Opened(place, entries, load_producers(entries))
 
     def _serve(self, hosted: HostedTopic, found: _Opened, *, is_new: bool) -> Partition:
         """Take part in the group from now on."""

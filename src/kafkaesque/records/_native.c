@@ -249,15 +249,17 @@ static PyObject *stamp_call(ARGUMENTS) {
     return tuple_of(BOUND(self, 0), fields, HEADER_FIELDS);
 }
 
-/* -- cut_batches(chunk, offset, limit_offset, max_bytes, at_least_one) ------------------------- */
+/* -- cut_batches(chunk, offset, limit_offset, max_bytes, at_least_one, epoch, start_offset) ---- */
+
+#define ANY (-1) /* instead of an offset or an epoch: not known */
 
 typedef struct {
-    int64_t offset, limit_offset, max_bytes, size_bytes_max;
+    int64_t offset, limit_offset, max_bytes, epoch, start_offset, size_bytes_max;
     int at_least_one;
 } Wanted;
 
 typedef struct {
-    int64_t start, end, next_offset, missing_bytes;
+    int64_t start, end, next_offset, missing_bytes, start_offset;
 } Choice;
 
 /* The rule of storage.scanning.cut_batches. 0 at damage of any kind: the pure one then says which.
@@ -267,6 +269,7 @@ typedef struct {
  * a size, of 31 bits, is added. */
 static int choose(const uint8_t *chunk, int64_t length, const Wanted *want, Choice *choice) {
     int64_t start = 0, position = 0, next_offset = want->offset, missing_bytes = 0;
+    int64_t start_offset = want->start_offset, expected = start_offset;
     int is_out = 1; /* the loop ended for want of bytes, not by a limit */
     while (length - position >= HEADER_SIZE_BYTES) {
         const uint8_t *p = chunk + position;
@@ -275,8 +278,11 @@ static int choose(const uint8_t *chunk, int64_t length, const Wanted *want, Choi
         if (!is_sound(p, size_bytes, want->size_bytes_max)) return 0;
         if (delta < 0 || (position > start && base_offset < next_offset)) return 0;
         if (base_offset > INT64_MAX - delta - 1) return 0;
+        if (expected != ANY && expected != base_offset) return 0;
+        if (expected != ANY) expected = base_offset + delta + 1;
         if (base_offset + delta < want->offset) {
             start = position = position + size_bytes;
+            start_offset = expected;
             continue;
         }
         is_out = 0;
@@ -288,6 +294,7 @@ static int choose(const uint8_t *chunk, int64_t length, const Wanted *want, Choi
             if (is_first) missing_bytes = size_bytes;
             break;
         }
+        if (want->epoch != ANY && want->epoch != i32(p + EPOCH_POSITION)) return 0;
         uint32_t crc = crc32c_of(
             p + CHECKSUMMED_POSITION, (size_t)(size_bytes - CHECKSUMMED_POSITION));
         if (crc != u32(p + CRC_POSITION)) return 0;
@@ -296,17 +303,19 @@ static int choose(const uint8_t *chunk, int64_t length, const Wanted *want, Choi
         is_out = 1;
     }
     if (is_out && position == start) missing_bytes = HEADER_SIZE_BYTES;
-    *choice = (Choice){start, position, next_offset, missing_bytes};
+    *choice = (Choice){start, position, next_offset, missing_bytes, start_offset};
     return 1;
 }
 
 static PyObject *cut_batches_call(ARGUMENTS) {
     Py_buffer view;
-    if (names != NULL || count != 5) return ASK_PURE;
+    if (names != NULL || count != 7) return ASK_PURE;
     Wanted want = {
         .offset = PyLong_AsLongLong(args[1]),
         .limit_offset = PyLong_AsLongLong(args[2]),
         .max_bytes = PyLong_AsLongLong(args[3]),
+        .epoch = PyLong_AsLongLong(args[5]),
+        .start_offset = PyLong_AsLongLong(args[6]),
         .size_bytes_max = PyLong_AsLongLong(BOUND(self, 1)),
         .at_least_one = PyObject_IsTrue(args[4]),
     };
@@ -329,8 +338,9 @@ static PyObject *cut_batches_call(ARGUMENTS) {
         PyLong_FromLongLong(choice.next_offset),
         PyLong_FromLongLong(choice.missing_bytes),
         Py_NewRef(Py_None),
+        PyLong_FromLongLong(choice.start_offset),
     };
-    return tuple_of(BOUND(self, 0), fields, 5);
+    return tuple_of(BOUND(self, 0), fields, 6);
 }
 
 /* -- module ------------------------------------------------------------------------------------- */

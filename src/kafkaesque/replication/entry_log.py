@@ -224,17 +224,17 @@ class EntryLog:
             raise OffsetOutOfRange(f"offset {offset} is not in {self.log.directory}")
         return self._map.index_at(offset)
 
-    def find_again(self, offset: Offset) -> bool:
+    def find_again(self, offset: Offset) -> Offset | None:
         """Let the log find the batch that has `offset`, though a damaged one before it hides it from
-        a walk along the headers. False if it is not known where it stands."""
+        a walk along the headers. Where that begins; None if it is not known where it stands."""
         if not self._facts.start.offset <= offset < self.log.log_end_offset:
-            return False
+            return None
         try:
-            base_offset, position = self._map.position_at(offset)
-            self.log.segment(base_offset).remember(offset, position)
+            segment_base_offset, base_offset, position = self._map.position_at(offset)
+            self.log.segment(segment_base_offset).remember(base_offset, position)
         except (CorruptMessage, OffsetOutOfRange, StorageFailed):
-            return False
-        return True
+            return None
+        return base_offset
 
     def _offset_at(self, index: LogIndex) -> Offset:
         """Where entry `index` begins."""

@@ -155,12 +155,13 @@ class EntryMap:
         number = self._mended(segment, lambda s: s.find(self._log.files, offset))
         return self._skip(segment.first_index, number)
 
-    def position_at(self, offset: Offset) -> tuple[Offset, int]:
-        """Of the batch that has `offset`: where its segment begins, and where it stands in that."""
+    def position_at(self, offset: Offset) -> tuple[Offset, Offset, int]:
+        """Of the batch that has `offset`: where its segment and itself begin, and where it stands."""
         segment = self._segment_with(offset)
         number = self._mended(segment, lambda s: s.find(self._log.files, offset))
         run = self._mended(segment, lambda s: s.run_from(self._log.files, number))
-        return segment.base_offset, run.packed[0] & POSITION_MASK
+        packed = run.packed[0]
+        return segment.base_offset, segment.offset_of(packed), packed & POSITION_MASK
 
     def first_index_of(self, base_offset: Offset) -> LogIndex | None:
         """Of the first batch of the segment; None if it has none."""

@@ -225,6 +225,10 @@ class ReplicaSet:
         """Once every TICK_SECONDS of monotonic time. After a stall of the process the ticks that
         were missed are not made up for: a busy event loop is no reason for an election."""
         self._ticks += 1
+        if self.journal.failure is not None:
+            # Whoever opened a group may have found out: nothing else would stop the node then.
+            self._fail(StorageFailed(self.journal.failure))
+            return
         if self._waiting:
             self._syncer.ask(self._journal_sync)
         if self._ticks % EARLY_KEPT_TICKS == 0:

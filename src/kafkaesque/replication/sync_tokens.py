@@ -64,8 +64,9 @@ class SyncTokens:
         )
 
     def waits_for_journal(self, journal_position: int) -> bool:
-        """Whether something was saved that lies behind what is synced."""
-        return bool(self._pending) and self._pending[-1].journal_position > journal_position
+        """Whether something was saved that lies behind what is synced: not always by the newest, for
+        a vote may come before entries that need less of the journal."""
+        return any(pending.journal_position > journal_position for pending in self._pending)
 
     def tick(self) -> int:
         """For how many ticks the oldest token has been waiting."""

@@ -129,7 +129,8 @@ class Convergence:
         for node in self._world.nodes:
             partition = node.partitions.get(group)
             if partition is not None and partition.leads:
-                kept, replayed = partition.producers, load_producers(partition.log)
+                kept = partition.producers
+                replayed = load_producers(partition.replica.entries)
                 is_same = dict(kept.items()) == dict(replayed.items())
                 require(is_same, "producers are a fold of the log", f"group {group}")
 

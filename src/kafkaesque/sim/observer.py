@@ -208,6 +208,7 @@ class LogWitness:
         self._new = None if (index, term) in self._view.group.entries else (index, term)
         for checker in self._observer.checkers:
             checker.writes(self._view, index, term, fact)
+        self._view.group.batches[(index, term)] = bytes(payload.data)
 
     def did_not_write(self) -> None:
         """The disk refused and nothing is there: another entry may take the place."""

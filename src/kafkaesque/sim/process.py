@@ -203,7 +203,7 @@ class Process:
         return Partition(
             TopicPartition(TOPIC, PartitionIndex(group)),
             TopicId(UUID(int=group)),
-            load_producers(entries.log),
+            load_producers(entries),
             TOPIC_CONFIG,
             entries.end_offset_of(committed),
             Environment(loop, node.clock, self.replicas, standings, True, "basic"),

@@ -74,11 +74,21 @@ class Committed(NamedTuple):
 class GroupTruth:
     """One group, seen from above."""
 
-    __slots__ = ("acked_offset", "committed", "entries", "group", "leaders", "membership_changes")
+    __slots__ = (
+        "acked_offset",
+        "batches",
+        "committed",
+        "entries",
+        "group",
+        "leaders",
+        "membership_changes",
+    )
 
     def __init__(self, group: GroupId) -> None:
         self.group = group
         self.entries: dict[tuple[LogIndex, Term], EntryFact] = {}
+        self.batches: dict[tuple[LogIndex, Term], bytes] = {}
+        """Of those that are batches: what was to be written."""
         self.committed: list[Committed] = [Committed(Term(0), None, Term(0))]
         """By index, for good."""
         self.leaders: dict[Term, MemberId] = {}

@@ -18,7 +18,7 @@ from kafkaesque.records.batch import BatchHeader
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.index import IndexDamaged
 from kafkaesque.storage.open_files import OpenFiles
-from kafkaesque.storage.scanning import cut_batches
+from kafkaesque.storage.scanning import ANY, cut_batches
 from kafkaesque.storage.segment import Segment, SegmentFacts
 
 _log = logging.getLogger("kafkaesque.storage")
@@ -42,6 +42,10 @@ class ReadRange(NamedTuple):
     limit_offset: Offset
     max_bytes: int
     at_least_one: bool
+    epoch: int = ANY
+    """Of all that is wanted."""
+    is_whole: bool = False
+    """Each batch begins where the one before it ends: no cleaner was here."""
 
 
 class SegmentChain:
@@ -129,13 +133,14 @@ class SegmentChain:
             return len(self.segments) - 1
         return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
 
-    def position_of(self, segment: Segment, offset: Offset) -> int:
-        """Where a walk towards `offset` may begin. A damaged index is rebuilt first."""
+    def place_of(self, segment: Segment, offset: Offset) -> tuple[int, int]:
+        """Where a walk towards `offset` may begin: which offset, and at which position. A damaged
+        index is rebuilt first."""
         try:
-            return segment.position_of(self._files, offset)
+            return segment.place_of(self._files, offset)
         except IndexDamaged as damage:
             self._rebuild(segment, damage)
-            return segment.position_of(self._files, offset)
+            return segment.place_of(self._files, offset)
 
     def position_of_time(self, segment: Segment, timestamp: TimestampMs) -> int:
         """Where a walk towards `timestamp` may begin. A damaged index is rebuilt first."""
@@ -153,17 +158,20 @@ class SegmentChain:
             self.note_unsynced(segment)
 
     def read_in(
-        self, segment: Segment, position: int, end: int, wanted: ReadRange
+        self, segment: Segment, place: tuple[int, int], end: int, wanted: ReadRange
     ) -> tuple[ReadResult, int] | None:
-        """What `wanted` gets of [position, end) and where that ends; None if there is nothing.
+        """What `wanted` gets from `place` to `end`, and where that ends; None if there is nothing.
 
         Needs no lock: what lies before `end` does not change.
         """
+        start_offset, position = place
+        if not wanted.is_whole:
+            start_offset = ANY
         size_bytes = max(wanted.max_bytes, _READ_SIZE_BYTES_MIN) + self.config.index_interval_bytes
         while position < end:
             size_bytes = min(size_bytes, end - position)
             chunk = self._files.pread(segment.file, size_bytes, position)
-            cut = cut_batches(chunk, *wanted)
+            cut = cut_batches(chunk, *wanted[:5], start_offset)
             if cut.end > cut.start:
                 records = memoryview(chunk)[cut.start : cut.end]
                 return ReadResult(records, cut.next_offset), position + cut.end
@@ -172,6 +180,7 @@ class SegmentChain:
             if cut.missing_bytes == 0:
                 return ReadResult(memoryview(b""), wanted.offset), position
             position += cut.start
+            start_offset = cut.start_offset
             if len(chunk) < size_bytes or cut.missing_bytes > end - position > 0:
                 raise self._damaged(segment, position, "the file ends before its last batch does")
             size_bytes = max(size_bytes, cut.missing_bytes)

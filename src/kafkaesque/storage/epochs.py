@@ -65,6 +65,15 @@ class LeaderEpochs:
         number = bisect_right(self._starts, offset, key=_start)
         return self._starts[number - 1][0] if number > 0 else NO_EPOCH
 
+    def range_at(self, offset: Offset, log_end_offset: Offset) -> EpochStart:
+        """The epoch that wrote `offset`, and where it ends."""
+        starts = self._starts
+        if starts and offset >= starts[-1][1]:
+            return starts[-1][0], log_end_offset
+        number = bisect_right(starts, offset, key=_start)
+        end_offset = starts[number][1] if number < len(starts) else log_end_offset
+        return (starts[number - 1][0] if number > 0 else NO_EPOCH), end_offset
+
     def drop_from(self, offset: Offset) -> None:
         """Forget the epochs that begin at or behind `offset`: the log was cut there."""
         self._starts = [entry for entry in self._starts if entry[1] < offset]

@@ -264,7 +264,7 @@ class Log(LogReading):
         """With both locks held: whoever reads must not see it half done."""
         segment = self._chain.segments[number]
         position, end_offset = segment.size_bytes, offset
-        start = self._chain.position_of(segment, offset)
+        _, start = self._chain.place_of(segment, offset)
         for at, header in self._chain.headers(segment, start):
             if header.next_offset > offset:
                 position = at

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from kafkaesque.model.errors import OffsetOutOfRange, StorageFailed
+from kafkaesque.model.errors import CorruptMessage, OffsetOutOfRange, StorageFailed
 from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.storage.chain import ReadRange, ReadResult, SegmentChain
@@ -78,12 +78,19 @@ class LogReading:
         return segment
 
     def read(
-        self, offset: Offset, max_bytes: int, *, limit_offset: Offset, at_least_one: bool = True
+        self,
+        offset: Offset,
+        max_bytes: int,
+        limit_offset: Offset,
+        at_least_one: bool = True,
+        whole_from: Offset | None = None,
     ) -> ReadResult:
         """Batches from the one with `offset` on, of one segment, none from `limit_offset` on.
 
         With `at_least_one` the first is taken even if it is larger than `max_bytes`. A damaged
         batch is never handed out: those before it are, and reading at it raises CorruptMessage.
+        From `whole_from` on no cleaner has made gaps, so that a wrong offset or leader epoch is seen
+        too, which no checksum covers; such a read ends with its epoch.
         """
         chain = self._chain
         for look in range(_LOOKS_MAX):
@@ -95,7 +102,11 @@ class LogReading:
                 if offset >= limit_offset:
                     break
                 segments = chain.segments[chain.number_of(offset) :]
-            wanted = ReadRange(offset, limit_offset, max_bytes, at_least_one)
+                wanted = ReadRange(offset, limit_offset, max_bytes, at_least_one)
+                if whole_from is not None and offset >= whole_from:
+                    epoch, epoch_end = self._epochs.range_at(offset, limit_offset)
+                    limits = min(limit_offset, epoch_end), max_bytes, at_least_one
+                    wanted = ReadRange(offset, *limits, epoch, True)
             try:
                 return self._read_from(segments, wanted)
             except FileNotFoundError as error:
@@ -110,14 +121,19 @@ class LogReading:
     def _read_from(self, segments: list[Segment], wanted: ReadRange) -> ReadResult:
         chain = self._chain
         for segment in segments:
+            if wanted.is_whole and segment.base_offset > wanted.offset:
+                break
             with self._lock:
-                position, end = chain.position_of(segment, wanted.offset), segment.size_bytes
-            found = chain.read_in(segment, position, end, wanted)
+                place, end = chain.place_of(segment, wanted.offset), segment.size_bytes
+            found = chain.read_in(segment, place, end, wanted)
             if found is not None:
                 result, position = found
                 with self._lock:
                     segment.remember(result.next_offset, position)
                 return result
+        if wanted.is_whole and wanted.offset < self.log_end_offset:
+            # A damaged length led past the batch.
+            raise CorruptMessage(f"{self._directory} has no sound batch at offset {wanted.offset}")
         return ReadResult(memoryview(b""), wanted.offset)
 
     def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
@@ -131,7 +147,7 @@ class LogReading:
             try:
                 for segment in segments:
                     with self._lock:
-                        position = chain.position_of(segment, offset)
+                        _, position = chain.place_of(segment, offset)
                     for _, header in chain.headers(segment, position):
                         if header.next_offset > offset:
                             yield header

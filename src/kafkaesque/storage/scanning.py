@@ -28,9 +28,11 @@ from kafkaesque.records.native import compiled
 Read = Callable[[int, int], bytes]
 """(size_bytes, position) -> bytes, fewer only at the end."""
 
-_BRIEF: Final = struct.Struct(">qi4xbI2xi")
-"""Base offset, length, magic, checksum, last offset delta: what a reader needs of a header, for a
-third of the price of a BatchHeader."""
+_BRIEF: Final = struct.Struct(">qiibI2xi")
+"""Base offset, length, leader epoch, magic, checksum, last offset delta: what a reader needs of a
+header, for a third of the price of a BatchHeader."""
+ANY: Final = -1
+"""Instead of an offset or an epoch: not known."""
 HEADERS_CHUNK_BYTES: Final = 16 * 1024
 VERIFY_CHUNK_BYTES: Final = 1024 * 1024
 
@@ -52,30 +54,49 @@ class Cut(NamedTuple):
     missing_bytes: int
     """Above 0 if the batch at `start` does not end in the chunk: its whole size."""
     damage: Damage | None
+    start_offset: int
+    """Of the batch at `start`, as far as that is known; else ANY."""
 
 
 @compiled(Cut, BATCH_SIZE_BYTES_MAX)
 def cut_batches(
-    chunk: bytes, offset: Offset, limit_offset: Offset, max_bytes: int, at_least_one: bool
+    chunk: bytes,
+    offset: Offset,
+    limit_offset: Offset,
+    max_bytes: int,
+    at_least_one: bool,
+    epoch: int,
+    start_offset: int,
 ) -> Cut:
     """Choose the whole, sound batches from the one with `offset` on, up to the limits.
 
     `chunk` starts with a batch at or before `offset`. With `at_least_one` the first batch is taken
-    whatever its size.
+    whatever its size. No checksum covers a batch's offset and epoch, so these are compared with what
+    they have to be: the chunk begins at `start_offset`, each batch begins where the one before ends,
+    and all that are chosen are of `epoch`. ANY for either looks at less.
     """
     length, view = len(chunk), memoryview(chunk)
     start = position = 0
     next_offset = offset
+    expected = start_offset
     while position + HEADER_SIZE_BYTES <= length:
-        base_offset, size_bytes, magic, crc, delta = _BRIEF.unpack_from(chunk, position)
+        base_offset, size_bytes, found, magic, crc, delta = _BRIEF.unpack_from(chunk, position)
         size_bytes += LENGTH_OVERHEAD_BYTES
+        wrong = ""
         if magic != MAGIC or not HEADER_SIZE_BYTES <= size_bytes <= BATCH_SIZE_BYTES_MAX:
-            return Cut(start, position, next_offset, 0, Damage(position, "no batch header"))
-        if delta < 0 or (position > start and base_offset < next_offset):
-            return Cut(start, position, next_offset, 0, Damage(position, "offsets go back"))
-        end = position + size_bytes
-        if base_offset + delta < offset:
+            wrong = "no batch header"
+        elif delta < 0 or (position > start and base_offset < next_offset):
+            wrong = "offsets go back"
+        elif expected not in (ANY, base_offset):
+            wrong = f"offset {base_offset} instead of {expected}"
+        if wrong:
+            return Cut(start, position, next_offset, 0, Damage(position, wrong), start_offset)
+        end, end_offset = position + size_bytes, Offset(base_offset + delta + 1)
+        if expected != ANY:
+            expected = end_offset
+        if end_offset <= offset:
             start = position = end
+            start_offset = expected
             continue
         if base_offset >= limit_offset:
             break
@@ -83,15 +104,19 @@ def cut_batches(
             break
         if end > length:
             missing_bytes = size_bytes if position == start else 0
-            return Cut(start, position, next_offset, missing_bytes, None)
-        if crc32c(view[position + CHECKSUMMED_POSITION : end]) != crc:
-            return Cut(start, position, next_offset, 0, Damage(position, "checksum mismatch"))
-        next_offset = Offset(base_offset + delta + 1)
+            return Cut(start, position, next_offset, missing_bytes, None, start_offset)
+        if epoch not in (ANY, found):
+            wrong = f"leader epoch {found} instead of {epoch}"
+        elif crc32c(view[position + CHECKSUMMED_POSITION : end]) != crc:
+            wrong = "checksum mismatch"
+        if wrong:
+            return Cut(start, position, next_offset, 0, Damage(position, wrong), start_offset)
+        next_offset = end_offset
         position = end
     else:
         if position == start:
-            return Cut(start, start, next_offset, HEADER_SIZE_BYTES, None)
-    return Cut(start, position, next_offset, 0, None)
+            return Cut(start, start, next_offset, HEADER_SIZE_BYTES, None, start_offset)
+    return Cut(start, position, next_offset, 0, None, start_offset)
 
 
 def iter_headers(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -163,7 +163,7 @@ class Segment:
         self.size_bytes = position + header.size_bytes
 
     def remember(self, offset: int, position: int) -> None:
-        """A reader that comes for `offset` will find it at `position`."""
+        """A reader that comes for the batch that begins at `offset` will find it at `position`."""
         recent = self._recent
         if recent is None:
             self._recent = {offset: position}
@@ -172,11 +172,13 @@ class Segment:
             recent.clear()
         recent[offset] = position
 
-    def position_of(self, files: OpenFiles, offset: int) -> int:
-        """Where a walk towards `offset` may begin: a batch at or before it. Raises IndexDamaged."""
+    def place_of(self, files: OpenFiles, offset: int) -> tuple[int, int]:
+        """Where a walk towards `offset` may begin: the offset of a batch at or before it, and its
+        position. Raises IndexDamaged."""
         if self._recent is not None and offset in self._recent:
-            return self._recent[offset]
-        return self.index.floor_offset(files, max(0, offset - self.base_offset))[1]
+            return offset, self._recent[offset]
+        delta, position, _ = self.index.floor_offset(files, max(0, offset - self.base_offset))
+        return self.base_offset + delta, position
 
     def position_of_time(self, files: OpenFiles, timestamp: int) -> int:
         """Where a walk towards the first record at or after `timestamp` may begin.
@@ -226,8 +228,12 @@ class Segment:
         fresh = Segment(directory, SegmentFacts(self.base_offset))
         modified_ms = files.modified_ms(self.file)
         try:
-            for _, header in iter_headers(self.reader(files), 0, self.size_bytes):
+            end_offset = self.base_offset
+            for position, header in iter_headers(self.reader(files), 0, self.size_bytes):
+                if not end_offset <= header.base_offset <= self.base_offset + OFFSET_DELTA_MAX:
+                    raise CorruptMessage(f"offset {header.base_offset} is out of order", position)
                 fresh.note(header, modified_ms, interval_bytes)
+                end_offset = header.next_offset
         except CorruptMessage as error:
             _log.error("%s", self.damaged(error.args[1], error.args[0]))
         self.first_timestamp = fresh.first_timestamp

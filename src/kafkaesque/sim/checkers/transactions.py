@@ -77,7 +77,7 @@ class FencingIsFinal(Checker):
 
     def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
         group = view.group.group
-        batch = _batch_of(view, committed)
+        batch = _batch_of(view, index, committed)
         if batch is None:
             return
         if group != self._decisions.coordinator:
@@ -112,8 +112,8 @@ class _Fold:
     __slots__ = ("ended", "open", "stable_told")
 
     def __init__(self) -> None:
-        self.open: dict[ProducerId, Offset] = {}
-        """Where the transaction of each producer begins that has one open."""
+        self.open: dict[ProducerId, list[Offset]] = {}
+        """What each producer wrote that has a transaction open."""
         self.ended: dict[ProducerId, int] = {}
         """The epoch of the last marker of each producer."""
         self.stable_told = Offset(0)
@@ -136,7 +136,7 @@ class TransactionsAreAtomic(Checker):
         group = view.group.group
         if group == self._decisions.coordinator:
             return
-        batch = _batch_of(view, committed)
+        batch = _batch_of(view, index, committed)
         if batch is None:
             return
         header = read_header(batch)
@@ -148,7 +148,7 @@ class TransactionsAreAtomic(Checker):
             text = f"{view}: epoch {epoch} of producer {producer_id} writes at {header.base_offset}"
             is_alive = epoch >= fold.ended.get(producer_id, -1)
             require(is_alive, "no resurrection after abort", text)
-            fold.open.setdefault(producer_id, header.base_offset)
+            fold.open.setdefault(producer_id, []).append(header.base_offset)
             return
         marker = decode_marker(batch)
         if marker is not None:
@@ -162,7 +162,9 @@ class TransactionsAreAtomic(Checker):
         """A reader of committed transactions asks a leader."""
         fold = self._folds.setdefault(view.group.group, _Fold())
         stable = partition.stable_offset
-        for producer_id, first in fold.open.items():
+        for producer_id, offsets in fold.open.items():
+            # What retention took, nobody can see any more.
+            first = next((at for at in offsets if at >= partition.log_start_offset), stable)
             text = f"{view} is stable up to {stable}, {producer_id} is open from {first} on"
             require(stable <= first, "the stable offset never passes an open transaction", text)
         if is_ordered:
@@ -229,11 +231,12 @@ def _as_a_client(
     return found
 
 
-def _batch_of(view: View, committed: Committed) -> memoryview | None:
-    """The bytes of a committed batch of a partition; None for other entries."""
-    fact = committed.fact
-    if fact is None or not fact.is_batch or view.group.group == CONTROLLER_GROUP:
+def _batch_of(view: View, index: LogIndex, committed: Committed) -> bytes | None:
+    """The bytes of a committed batch of a partition; None for other entries.
+
+    Not from the log of whoever knows of the commit: it may be about to write them, or have deleted
+    them already.
+    """
+    if view.group.group == CONTROLLER_GROUP:
         return None
-    log = view.entries.log
-    read = log.read(fact.base_offset, 1, limit_offset=fact.end_offset, at_least_one=True)
-    return memoryview(read.records)
+    return view.group.batches.get((index, committed.term))
