@@ -418,6 +418,35 @@ def test_damaged_batch_is_named_found_by_a_scrub_and_repaired(
     assert rig.entries.load([entry]) == [whole]
 
 
+@pytest.mark.parametrize("position", [3, 9, 14, 16, 18, 40, 58, 70])
+def test_damage_in_what_was_synced_is_passed_after_a_kill(tmp_path: Path, position: int) -> None:
+    """The header alone cannot be trusted to lead on (found by `fault run single-flipped-bit`)."""
+    rig = story(tmp_path)
+    rig.entries.log.sync()
+    rig.entries.save_places()
+    entry = rig.all()[9]
+    assert isinstance(entry.payload, BatchRef)
+    path = tmp_path / "log" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[entry.payload.position + position] ^= 0x20
+    path.write_bytes(data)
+    rig.reopen(clean=False)
+    found = rig.entries.verify(LogIndex(1), 10**9)
+    assert (found.next_index, found.damaged) == (13, [entry])
+
+
+def test_saved_places_are_cut_with_the_log_and_grow_with_it(tmp_path: Path) -> None:
+    rig = story(tmp_path)
+    rig.entries.log.sync()
+    rig.entries.save_places()
+    before = rig.all()
+    rig.entries.truncate_from(LogIndex(11))
+    rig.journal.sync()
+    rig.reopen(clean=False)
+    assert rig.all() == before[:10]
+    assert rig.entries.verify(LogIndex(1), 10**9).damaged == []
+
+
 def test_scrub_goes_in_steps_to_the_end(tmp_path: Path) -> None:
     rig = story(tmp_path, SMALL)
     index, seen = LogIndex(0), 0

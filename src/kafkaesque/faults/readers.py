@@ -23,6 +23,7 @@ from kafkaesque.faults.payload import decode_value
 from kafkaesque.faults.recorder import Invocation, Recorder
 
 _POLL_S: Final = 0.05
+_AGAIN_S: Final = 0.5
 _BATCH: Final = 500
 _STUCK_S: Final = 2.0
 """A final reader that gets nothing for this long in front of the end looks behind the obstacle."""
@@ -205,6 +206,7 @@ class FinalReader:
                     self._next_offset[key], self._ends[key] = start, end
             except KafkaException as exception:
                 self._say(f"the end of the log is not known yet: {exception}")
+                time.sleep(_AGAIN_S)
             else:
                 return True
         return False

@@ -4,7 +4,8 @@ An entry of 8 bytes stands for a batch: the distance of its offset from the segm
 position; where it ends is where the next one begins. Entries are kept in memory and written in
 blocks of 128, the last 128 or more staying in memory, so an append costs no system call and what is
 asked for most needs none either. A block says of itself which it is and where it ends, and carries
-a checksum.
+a checksum. With a sync of the segment the end is written too, so that a process that is killed leaves
+where everything stands that it had made durable: a damaged header could not be passed without.
 
 The file is never synced as it grows: what is missing is found again from the headers of the
 segment, which is the truth. But what the file says must be true whatever a crash undoes, so it is
@@ -68,6 +69,7 @@ class EntryIndex:
         "end_position",
         "file",
         "first_index",
+        "saved_count",
         "tail",
         "tail_number",
     )
@@ -83,6 +85,8 @@ class EntryIndex:
         """Of the first one in the tail; a multiple of BLOCK_ENTRIES. All before are in the file."""
         self.end_position = 0
         self.end_offset = base_offset
+        self.saved_count = 0
+        """So many batches are in the file, if it is as it was written."""
 
     @property
     def count(self) -> int:
@@ -163,6 +167,12 @@ class EntryIndex:
             del self.tail[: count * BLOCK_ENTRIES]
             self.tail_number += count * BLOCK_ENTRIES
 
+    def save(self, files: OpenFiles) -> None:
+        """Write all of it, and keep what is in memory."""
+        count = self.count
+        if count != self.saved_count and self._write(files, -(-len(self.tail) // BLOCK_ENTRIES)):
+            self.saved_count = count
+
     def seal(self, files: OpenFiles) -> None:
         """Write all of it; what is in full blocks is forgotten."""
         count = len(self.tail) // BLOCK_ENTRIES
@@ -182,6 +192,7 @@ class EntryIndex:
             del self.tail[count - self.tail_number :]
         self.end_position = end & POSITION_MASK
         self.end_offset = self.offset_of(end)
+        self.saved_count = self.tail_number
         self._shorten(files)
 
     def delete(self, files: OpenFiles) -> None:
@@ -198,7 +209,7 @@ class EntryIndex:
         self.delete(files)
         self.first_index = first_index
         self.tail = array("Q")
-        self.tail_number = self.end_position = 0
+        self.tail_number = self.end_position = self.saved_count = 0
         self.end_offset = self.base_offset
 
     def discard(self, files: OpenFiles) -> None:

@@ -68,7 +68,6 @@ __all__ = [
     "owner_data",
 ]
 
-
 _make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
 
 
@@ -273,6 +272,11 @@ class EntryLog:
         self.last_index = index
         place = (base_offset, next_offset, size_bytes, segment_base_offset, position)
         return _make_tuple(BatchRef, place)
+
+    def save_places(self) -> None:
+        """The log's files were synced."""
+        if self._active is not None and self.log.file_synced_offset >= self.log.synced_offset:
+            self._active.save(self.log.files)
 
     def _refuse(self, index: LogIndex, term: Term, header: BatchHeader) -> None:
         gate = f"journal {self._journal.synced_position} of {self.gate_position}"

@@ -470,6 +470,7 @@ class Replica:
 
     def synced(self, _: Offset) -> None:
         if self._failure is None:
+            self.entries.save_places()
             self._release()
 
     def sync_failed(self, error: StorageFailed) -> None:
