@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.model.errors import ErrorCode
+from kafkaesque.records.batch import read_header
 from kafkaesque.testing.broker_process import BrokerNotReady, BrokerProcess
 
 from .conftest import StartBroker
@@ -91,8 +92,10 @@ def test_damaged_batch_is_refused_with_its_place_and_its_neighbours_are_served(
     assert str(third) in log
 
 
-@pytest.mark.parametrize("position", [8, 16], ids=["length", "magic"])
-def test_damaged_header_keeps_neither_the_node_nor_other_topics_from_working(
+@pytest.mark.parametrize(
+    "position", [3, 8, 14, 16, 57], ids=["offset", "length", "epoch", "magic", "count"]
+)
+def test_damaged_header_keeps_no_other_batch_from_being_served_after_a_kill(
     broker: BrokerProcess, position: int
 ) -> None:
     with WireClient(broker.bootstrap_servers) as client:
@@ -106,7 +109,13 @@ def test_damaged_header_keeps_neither_the_node_nor_other_topics_from_working(
     segment.write_bytes(data)
     broker.start()
     with WireClient(broker.bootstrap_servers) as client:
-        assert client.fetch("t", 0).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert [client.fetch("t", offset).error_code for offset in range(3)] == [
+            *(ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE)
+        ]
+        for offset in (0, 2):
+            records = client.fetch("t", offset).records
+            assert records is not None
+            assert read_header(records).base_offset == offset
         client.create_topic("other")
         assert client.produce("other", [b"x"]).error_code == ErrorCode.NONE
 

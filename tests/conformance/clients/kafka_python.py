@@ -28,6 +28,7 @@ __all__ = [
     "kafka_structs",
 ]
 
+POLL_SECONDS_MIN = 1.5
 _STRATEGIES = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}
 
 
@@ -36,7 +37,9 @@ class KafkaPythonConsumer(Consumer):
         self._consumer = consumer
 
     def poll(self, timeout_s: float) -> list[Received]:
-        polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000))
+        # A poll that gives up in the very moment in which the answer to SyncGroup arrives makes 3.0.12
+        # forget its share and its heartbeats for good. Long polls seldom give up.
+        polled = self._consumer.poll(timeout_ms=int(max(timeout_s, POLL_SECONDS_MIN) * 1000))
         return [_received(record) for records in polled.values() for record in records]
 
     def assignment(self) -> set[tuple[str, int]]:
