@@ -84,6 +84,7 @@ class Rig:
     flusher: Flusher
     calls: GatedCalls
     clock: StepClock
+    outbox: Nowhere
 
 
 @asynccontextmanager
@@ -105,7 +106,7 @@ async def open_rig(
         members[0], journal, flusher, clock, loop.call_soon, lambda error: errors.append(error)
     )
     errors: list[BaseException] = []
-    replicas.outbox = Nowhere()
+    replicas.outbox = outbox = Nowhere()
     env = Environment(loop, clock, replicas, Changes(), flush_always, "header")
     log = Log.open(directory / "log", log_config(config), files, clean=clean)
     name = TopicPartition("t", PartitionIndex(0))
@@ -130,7 +131,7 @@ async def open_rig(
     calls.entered.clear()
     calls.count = 0
     try:
-        yield Rig(partition, flusher, calls, clock)
+        yield Rig(partition, flusher, calls, clock, outbox)
     finally:
         calls.gate.set()
         await flusher.settled()
@@ -147,10 +148,12 @@ async def open_rig(
 class Nowhere:
     """An outbox of a node whose peers are played by the test, if by anybody."""
 
+    lease_ends_s = 2.0**40
+
     def send(self, *_: object) -> None: ...
 
     def lease_until(self, node: NodeId) -> float:
-        return 2.0**40
+        return self.lease_ends_s
 
 
 async def elect_with(partition: Partition, voter: MemberId) -> None:

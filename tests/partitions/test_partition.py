@@ -247,6 +247,27 @@ def test_retry_of_an_idempotent_batch_is_answered_and_not_appended(tmp_path: Pat
     run(story())
 
 
+def test_busy_leader_whose_lease_is_over_takes_batches_and_calls_none_a_gap(
+    tmp_path: Path,
+) -> None:
+    """A majority decides whether it still leads; the gap may be in its knowledge of the log."""
+
+    async def story() -> None:
+        async with open_rig(tmp_path, members=(ME, PEER, OTHER), flush_always=False) as rig:
+            partition = rig.partition
+            append(partition, batch(b"a", producer=5, sequence=0))
+            with pytest.raises(OutOfOrderSequence):
+                append(partition, batch(b"?", producer=5, sequence=7))
+            rig.outbox.lease_ends_s = 0.0
+            assert append(partition, batch(b"b", producer=5, sequence=1)).base_offset == 1
+            with pytest.raises(NotLeaderOrFollower):
+                append(partition, batch(b"?", producer=5, sequence=7))
+            with pytest.raises(NotLeaderOrFollower):
+                partition.check_serves()
+
+    run(story())
+
+
 def test_retry_whose_first_append_is_not_synced_waits_for_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_rig(tmp_path) as rig:

@@ -174,6 +174,46 @@ def test_learner_that_does_not_answer_is_not_promoted() -> None:
     assert refusal_of(leader.raft.propose_membership, change).reason is Refusal.NOT_CAUGHT_UP
 
 
+# Time
+
+
+def test_entries_that_all_are_sent_put_off_the_heartbeat() -> None:
+    group = Group(heartbeat_ticks=3, election_timeout_ticks=100)
+    leader = group.elect(0)
+    group.heartbeat(0)
+    for payload in "abcdefgh":
+        leader.tick(2)
+        leader.propose(payload)
+        assert leader.sent(Heartbeat) == []
+    leader.tick(3)
+    assert [beat.to for beat in leader.sent(Heartbeat)] == [PEER, OTHER]
+
+
+def test_follower_that_is_sent_no_entries_still_hears_the_leader() -> None:
+    group = Group(heartbeat_ticks=3, inflight_messages_max=1)
+    leader = group.elect(0)
+    leader.propose("a")
+    leader.step(AppendResponse(PEER, ME, leader.term, LogIndex(2)))
+    leader.sent()
+    leader.tick(2)
+    leader.propose("b")
+    assert {message.to for message in leader.sent(Append)} == {PEER}
+    leader.tick()
+    assert [beat.to for beat in leader.sent(Heartbeat)] == [PEER, OTHER]
+
+
+def test_tick_tells_whether_anything_came_of_it() -> None:
+    group = Group(heartbeat_ticks=3, election_timeout_ticks=10)
+    leader = group.elect(0)
+    group.heartbeat(0)
+    assert [leader.raft.tick() for _ in range(3)] == [False, False, True]
+    follower = group[1]
+    ticks = [follower.raft.tick() for _ in range(10)]
+    assert ticks == [False] * 9 + [True]
+    follower.drive()
+    assert follower.role is Role.PRE_CANDIDATE
+
+
 # Ready
 
 

@@ -156,8 +156,7 @@ class Partition:
 
     def check_serves(self) -> None:
         """Raise unless this node is certain to lead the partition at this moment."""
-        if self.closed is not None:
-            raise self.closed
+        self.check_leads()
         if not self.replica.leads_alone and not self._env.replicas.may_serve(self.replica):
             raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
 
@@ -172,7 +171,7 @@ class Partition:
         join the log in the order of the calls. `guard` lets a batch begin a transaction here.
         """
         if not self.replica.leads_alone or self.closed is not None:
-            self._check_leads()
+            self.check_leads()
         if all_replicas and self.config.min_insync_replicas > 1:
             self._check_in_sync()
         now_ms, rules = self._env.clock.wall_ms(), self._rules
@@ -187,7 +186,7 @@ class Partition:
                 return earlier
         return self._store(records, header, now_ms)
 
-    def _check_leads(self) -> None:
+    def check_leads(self) -> None:
         if self.closed is not None:
             raise self.closed
         if not self.replica.is_leader:
@@ -206,23 +205,24 @@ class Partition:
             raise self._sends_away(NotEnoughReplicas(few))
 
     def _append_inspected(self, records: memoryview, guard: Guard | None) -> Appended:
-        self._check_leads()
-        header = read_header(records)
-        earlier = self._judge(header, guard)
-        return earlier or self._store(records, header, self._env.clock.wall_ms())
+        self.check_leads()
+        header, now_ms = read_header(records), self._env.clock.wall_ms()
+        return self._judge(header, guard) or self._store(records, header, now_ms)
 
     def _judge(self, header: BatchHeader, guard: Guard | None) -> Appended | None:
         """Where the batch stands if it is a retry; None if it is to be stored."""
         producers, clock = self.producers, self._env.clock
         try:
             earlier = producers.judge(header, guard)
-        except OutOfOrderSequence as gap:
+        except KafkaError as refusal:
+            self.check_serves()  # or another leader may know better
+            if not isinstance(refusal, OutOfOrderSequence) or producers.is_repeated(header):
+                raise
             last_offset = producers.last_offset(header.producer_id)
             is_own = last_offset is None or self.log.epoch_at(last_offset) == self.leader_epoch
-            was_refused = not is_own or producers.was_sent_away(clock.monotonic())
-            if producers.is_repeated(header) or not was_refused:
+            if is_own and not producers.was_sent_away(clock.monotonic()):
                 raise
-            raise NotLeaderOrFollower(f"{self.name} refused a batch before this: {gap}") from None
+            raise NotLeaderOrFollower(f"{self.name} refused one before this: {refusal}") from None
         if earlier is None:
             if producers.sent_away_s and producers.overtakes(header, clock.monotonic()):
                 raise NotLeaderOrFollower(f"{self.name} refused this producer's first batch")
@@ -233,7 +233,7 @@ class Partition:
 
     def append_own(self, batch: bytearray) -> Appended:
         """Append a batch of the broker's own making (internal topics, markers)."""
-        self._check_leads()
+        self.check_leads()
         view = memoryview(batch)
         return self._store(view, read_header(view), self._env.clock.wall_ms())
 
@@ -297,7 +297,7 @@ class Partition:
         if end_offset > self.high_watermark:
             await self.committed_to(end_offset)
         index = self.replica.entries.index_at(Offset(end_offset - 1))
-        await held_by(self.replica, index, self.config.min_insync_replicas, self._check_leads)
+        await held_by(self.replica, index, self.config.min_insync_replicas, self.check_leads)
 
     # -- what the replica tells -------------------------------------------------------------------
 

@@ -103,21 +103,26 @@ class PartitionTable:
     def __len__(self) -> int:
         return sum(len(topic.partitions) for topic in self._by_name.values())
 
-    def get(self, topic: str, index: int) -> Partition:
-        """The partition, which this node leads. Raises what tells a client to look elsewhere."""
+    def get(self, topic: str, index: int, *, is_certain: bool = True) -> Partition:
+        """The partition, which this node leads. Raises what tells a client to look elsewhere.
+
+        `is_certain`: nobody else can have been elected since. Whoever waits for a majority anyway
+        learns it from that, and need not be refused by a leader that is merely busy.
+        """
         hosted = self._by_name.get(topic)
         if hosted is None:
             raise UnknownTopicOrPartition("This server does not host this topic-partition.")
         partition = hosted.partitions.get(PartitionIndex(index))
         if partition is None or not partition.replica.leads_alone or partition.closed is not None:
-            return _leading(hosted, index)
+            return _leading(hosted, index, is_certain)
         return partition
 
-    def get_by_id(self, topic_id: TopicId, index: int) -> Partition:
+    def get_by_id(self, topic_id: TopicId, index: int, *, is_certain: bool = True) -> Partition:
+        """As `get`."""
         hosted = self._by_id.get(topic_id)
         if hosted is None:
             raise UnknownTopicId("This server does not host this topic ID.")
-        return _leading(hosted, index)
+        return _leading(hosted, index, is_certain)
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The replica of this node, whoever leads."""
@@ -340,10 +345,13 @@ class PartitionTable:
             return all(executor.map(_close_cleanly, tuple(self)))
 
 
-def _leading(hosted: HostedTopic, index: int) -> Partition:
+def _leading(hosted: HostedTopic, index: int, is_certain: bool) -> Partition:
     partition = hosted.partitions.get(PartitionIndex(index))
     if partition is not None:
-        partition.check_serves()
+        if is_certain:
+            partition.check_serves()
+        else:
+            partition.check_leads()
         return partition
     if index in hosted.refused:
         raise hosted.refused[PartitionIndex(index)]

@@ -74,10 +74,16 @@ class Raft:
 
     # What the driver asks for
 
-    def tick(self) -> None:
-        """A tick of the driver's monotonic clock. A driver may leave out sleeping groups."""
-        if not self._state.is_quiesced and not self._is_mute:
-            self._transitions.follow(self._transitions.role.tick())
+    def tick(self) -> bool:
+        """A tick of the driver's monotonic clock. A driver may leave out sleeping groups. False if
+        nothing came of it: then there is no more to do than there was before."""
+        if self._state.is_quiesced or self._is_mute:
+            return False
+        become = self._transitions.role.tick()
+        self._transitions.follow(become)
+        leader = self._transitions.leader
+        is_flush_due = leader is not None and leader.is_flush_due
+        return become is not None or is_flush_due or bool(self._state.outbox)
 
     def step(self, message: Message) -> None:
         """A message from a peer, in whatever order and as often as the network likes."""

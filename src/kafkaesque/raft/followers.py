@@ -107,14 +107,20 @@ class Followers:
                 Heartbeat(state.node_id, node, state.term, state.commit_index, round_, may_quiesce)
             )
 
-    def send_entries(self) -> None:
-        """A probe goes out even if it carries nothing: it asks where the logs part."""
+    def send_entries(self) -> bool:
+        """True if everyone was sent something. A probe goes out even if it carries nothing: it asks
+        where the logs part."""
         last_index = self._state.log.last_index
+        heard_count = 0
         for node, progress in self.progress.items():
+            is_sent = False
             while progress.next_index <= last_index or progress.state is ProgressState.PROBE:
                 if not progress.can_send:
                     break
                 self._send_next(node, progress)
+                is_sent = True
+            heard_count += is_sent
+        return heard_count == len(self.progress)
 
     def _send_next(self, node: MemberId, progress: Progress) -> None:
         log = self._state.log
@@ -148,13 +154,16 @@ class Followers:
         )
         progress.sent_snapshot(snapshot.index)
 
-    def tick(self) -> None:
-        """A snapshot of which nothing is heard is sent again."""
+    def tick(self) -> bool:
+        """A snapshot of which nothing is heard is sent again: true if that is due."""
+        is_due = False
         for progress in self.progress.values():
             if progress.state is ProgressState.SNAPSHOT:
                 progress.snapshot_ticks += 1
                 if progress.snapshot_ticks >= self._state.config.snapshot_resend_ticks:
                     progress.start_over()
+                    is_due = True
+        return is_due
 
     def status(self) -> dict[MemberId, PeerStatus]:
         return {

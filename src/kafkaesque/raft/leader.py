@@ -78,7 +78,7 @@ class Leader:
         self._tick = 0
         """Ticks of this leadership; stands still while the group sleeps."""
         self._heartbeat_ticks = 0
-        """Since the last round. < config.heartbeat_ticks between ticks"""
+        """Since all heard of us, by a round or by entries. < config.heartbeat_ticks between ticks"""
         self._heartbeat_due = False
         """A round goes out with the next Ready."""
         self._window_ticks = 0
@@ -185,7 +185,7 @@ class Leader:
         self._tick += 1
         self._heartbeat_ticks += 1
         self._window_ticks += 1
-        self.followers.tick()
+        self._heartbeat_due |= self.followers.tick()
         if self.transfer_target is not None:
             self._transfer_ticks += 1
             if self._transfer_ticks >= self._state.config.election_timeout_ticks:
@@ -231,11 +231,18 @@ class Leader:
         """A heartbeat that says good night is not answered: another one must go before it."""
         self._idle_ticks = 0
 
+    @property
+    def is_flush_due(self) -> bool:
+        """Time alone has made something due that the next Ready carries."""
+        return self._heartbeat_due
+
     def flush(self) -> None:
         """Before a Ready is taken: send what has come together."""
         if self._heartbeat_due or self.reads.wants_round:
             self._send_round(may_quiesce=False)
-        self.followers.send_entries()
+        if self.followers.send_entries() and not self._state.config.lease_reads:
+            # Entries put off elections as heartbeats do, and are answered; only leases need rounds.
+            self._heartbeat_ticks = 0
 
     def _send_round(self, *, may_quiesce: bool) -> None:
         self._heartbeat_due = False

@@ -279,27 +279,27 @@ class Replica:
 
     def tick(self) -> None:
         self._tell_raft()
-        self.raft.tick()
-        if self.raft.has_handed_over and not self.raft.is_transferring:
-            # The successor did not come. With that word on its way nobody's silence can be relied
-            # on for the rest of the term, so a new term is better than a leader that may not serve.
+        is_due = self.raft.tick()
+        # A successor was told to lead and did not come: with that word on its way nobody's silence is
+        # certain for the rest of the term, and a new term is better than a leader that may not serve.
+        is_forsaken = self.raft.has_handed_over and not self.raft.is_transferring
+        if self._is_disk_too_slow() or is_forsaken:
             self.raft.resign()
-        self._judge_disk()
-        self._touch()
+            is_due = True
+        if is_due:
+            self._touch()
 
-    def _judge_disk(self) -> None:
-        """A leader whose own disk does not keep up with those of the others: let one of them lead.
-
-        If all are slow, nobody does better: a thousand groups that resign at once because the
-        machine is busy make it busier.
-        """
+    def _is_disk_too_slow(self) -> bool:
+        """Of a leader, beside those of the others: let one of them lead. If all are slow, nobody does
+        better: a thousand groups that resign because the machine is busy make it busier."""
         ticks = self._tokens.tick()
-        is_too_slow = ticks > 0 and ticks % STUCK_TICKS_MAX == 0
-        if is_too_slow and self.is_leader:
-            status = self.status()
-            if status.majority_index > status.durable_index:
-                logger.warning("group %d: the disk is too slow to lead", self.group)
-                self.raft.resign()
+        if ticks == 0 or ticks % STUCK_TICKS_MAX or not self.is_leader:
+            return False
+        status = self.status()
+        is_behind = status.durable_index < status.majority_index
+        if is_behind:
+            logger.warning("group %d: the disk is too slow to lead", self.group)
+        return is_behind
 
     def peer_unreachable(self, member: MemberId) -> None:
         self._tell_raft()

@@ -34,7 +34,7 @@ Reply = Callable[[Answer], None]
 def produce(partition: Partition, batch: bytes, reply: Reply) -> None:
     """Append with acks=all; the answer comes when it is committed, or cannot be."""
     try:
-        partition.check_serves()
+        partition.check_leads()
         appended = partition.append(memoryview(bytearray(batch)), all_replicas=True)
         if not isinstance(appended, Appended):
             raise TypeError("a batch was inspected that needs no inspection")
