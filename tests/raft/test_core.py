@@ -202,6 +202,17 @@ def test_follower_that_is_sent_no_entries_still_hears_the_leader() -> None:
     assert [beat.to for beat in leader.sent(Heartbeat)] == [PEER, OTHER]
 
 
+def test_leader_whose_entries_could_not_be_loaded_is_heard_all_the_same() -> None:
+    leader = Group(heartbeat_ticks=3).elect(0)
+    leader.propose("a")
+    leader.raft.append_was_not_sent()
+    leader.sent()
+    leader.propose("b")
+    leader.raft.append_was_not_sent()
+    assert leader.raft.tick()
+    assert [beat.to for beat in leader.sent(Heartbeat)] == [PEER, OTHER]
+
+
 def test_tick_tells_whether_anything_came_of_it() -> None:
     group = Group(heartbeat_ticks=3, election_timeout_ticks=10)
     leader = group.elect(0)

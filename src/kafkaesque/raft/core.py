@@ -196,6 +196,13 @@ class Raft:
         if leader is not None:
             leader.lost_contact(node)
 
+    def append_was_not_sent(self) -> None:
+        """The driver could not load the entries of an Append. Followers must hear of this leader all
+        the same: its driver may count on their silence."""
+        leader = self._transitions.leader
+        if leader is not None:
+            leader.beat_soon()
+
     # What the driver has done
 
     def synced(self, token: SyncToken) -> None:

@@ -231,6 +231,10 @@ class Leader:
         """A heartbeat that says good night is not answered: another one must go before it."""
         self._idle_ticks = 0
 
+    def beat_soon(self) -> None:
+        """Entries were to put off a heartbeat and did not go."""
+        self._heartbeat_due = True
+
     @property
     def is_flush_due(self) -> bool:
         """Time alone has made something due that the next Ready carries."""

@@ -356,12 +356,12 @@ class Replica:
         if type(message) is Append and message.entries:
             try:
                 blobs = self.entries.load(message.entries)
-            except (CorruptMessage, StorageFailed):
-                # Until it is repaired this follower gets nothing, rather than something wrong.
-                self._around.damaged(self)
+            except (CorruptMessage, StorageFailed, OffsetOutOfRange) as error:
+                # Until it is repaired nothing goes, rather than something wrong; nor what is dropped.
+                if not isinstance(error, OffsetOutOfRange):
+                    self._around.damaged(self)
+                self.raft.append_was_not_sent()
                 return
-            except OffsetOutOfRange:
-                return  # dropped since the message was made: the next one will be a snapshot
         self._around.send(self.group, message, blobs)
 
     # -- writing -----------------------------------------------------------------------------------
