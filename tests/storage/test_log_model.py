@@ -51,13 +51,18 @@ class LogMachine(RuleBasedStateMachine):
         segment_bytes=st.integers(1, 2000),
         interval_bytes=st.integers(0, 500),
         segment_ms=st.integers(20, 1000),
+        runway_bytes=st.sampled_from([0, 300, 1000]),
     )
-    def open(self, segment_bytes: int, interval_bytes: int, segment_ms: int) -> None:
+    def open(
+        self, segment_bytes: int, interval_bytes: int, segment_ms: int, runway_bytes: int
+    ) -> None:
         self.config = LogConfig(
             segment_bytes=segment_bytes,
             index_interval_bytes=interval_bytes,
             segment_ms=segment_ms,
             retention_ms=50,
+            runway_bytes=runway_bytes,
+            runway_from_bytes=0,
         )
         self.log = Log.open(self.directory, self.config, self.files, clean=False)
 

@@ -36,6 +36,7 @@ class Profile:
     """Transactional producers; with them there is a coordinator's partition."""
     journal_logs_min: int = 100
     """A round with as many logs to sync goes by the sync journal; 100 is never."""
+    runway_bytes: int = 0
 
 
 _NETWORK = {"cut_one_way": 3, "cut_pair": 3, "isolate": 4, "ring": 2, "heal": 8}
@@ -88,5 +89,5 @@ def profile_of(seed: int) -> Profile:
         journal_logs_min=random.choice((1, 1, 2, 100)),
     )
     if random.random() < 0.1:
-        return replace(profile, weights=weights | _FAILING_DISKS)
-    return profile
+        profile = replace(profile, weights=weights | _FAILING_DISKS)
+    return replace(profile, runway_bytes=random.choice((0, 0, 512)))

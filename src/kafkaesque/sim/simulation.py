@@ -79,7 +79,12 @@ class Simulation:
             self.groups,
             [member_id(node, 0) for node in ids],
             _raft_config(self.profile),
-            LogConfig(segment_bytes=self.profile.segment_bytes, index_interval_bytes=200),
+            LogConfig(
+                segment_bytes=self.profile.segment_bytes,
+                index_interval_bytes=200,
+                runway_bytes=self.profile.runway_bytes,
+                runway_from_bytes=0,
+            ),
             self.profile.uses_codec,
             self.profile.journal_logs_min,
             "flip_bit" in self.profile.weights,

@@ -113,15 +113,30 @@ class SegmentChain:
             _log.error("%s: records are refused until writing works again", error)
 
     def roll(self, base_offset: Offset) -> Segment:
-        """Begin a new segment. An empty one is replaced instead of closed."""
+        """Begin a new segment. An empty one is replaced instead of closed. Raises StorageFailed."""
         if self.active.size_bytes == 0:
             self.segments.pop().unlink(self._files)
         else:
+            self.trim()
             self.active.unpin(self._files)
         segment = Segment(self._directory, SegmentFacts(base_offset))
         self.segments.append(segment)
         self.is_saved = False
         return segment
+
+    def trim(self) -> None:
+        """Nothing is appended to the active segment for now, or ever. Raises StorageFailed.
+
+        To be synced before what comes behind it: to a recovery a file that ends in zeros has lost
+        something, and all behind it is void.
+        """
+        segment = self.active
+        try:
+            is_cut = segment.trim(self._files)
+        except OSError as error:
+            raise StorageFailed(f"cannot cut {segment.file.path}: {error}") from error
+        if is_cut and segment.is_synced:
+            self.note_unsynced(segment)
 
     def note_unsynced(self, segment: Segment) -> None:
         segment.is_synced = False

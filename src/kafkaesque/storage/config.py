@@ -29,6 +29,10 @@ class LogConfig:
     """Segments whose youngest record is older than this may go; -1 keeps them for ever."""
     retention_bytes: int = -1
     """The oldest segments may go while the rest still has at least this size; -1 is no limit."""
+    runway_bytes: int = 128 * 1024
+    """So much is laid out at a time ahead of a segment that grows fast; 0 is nothing."""
+    runway_from_bytes: int = 1024 * 1024
+    """It grows fast if so much was appended since the last sync."""
 
     def __post_init__(self) -> None:
         _require(1 <= self.segment_bytes <= POSITION_MAX, "segment_bytes", self.segment_bytes)
@@ -41,6 +45,7 @@ class LogConfig:
         )
         _require(self.retention_ms >= -1, "retention_ms", self.retention_ms)
         _require(self.retention_bytes >= -1, "retention_bytes", self.retention_bytes)
+        _require(0 <= self.runway_bytes <= POSITION_MAX, "runway_bytes", self.runway_bytes)
 
 
 def _require(condition: bool, name: str, value: int) -> None:

@@ -469,6 +469,8 @@ class Log(LogReading):
         """Give back the descriptors; if `clean`, sync first so that the next open reads nothing."""
         with self._slow:
             if clean and self._durability.failure is None:
+                with self._lock:
+                    self._chain.trim()
                 self._sync()
             with self._lock:
                 # Whoever syncs it late must not touch files that are another log's by then.

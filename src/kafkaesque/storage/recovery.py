@@ -268,16 +268,24 @@ class _Recovery:
         known_size_bytes = segment.size_bytes
         reason = self._take_sound(segment, size_bytes)
         if reason:
-            _log.warning(
-                "%s: cut %d bytes of a torn tail at position %d: %s",
-                segment.file.path,
-                size_bytes - segment.size_bytes,
-                segment.size_bytes,
-                reason,
-            )
+            if not self._is_runway(segment, size_bytes):
+                _log.warning(
+                    "%s: cut %d bytes of a torn tail at position %d: %s",
+                    segment.file.path,
+                    size_bytes - segment.size_bytes,
+                    segment.size_bytes,
+                    reason,
+                )
             segment.cut(self._files, segment.size_bytes)
         segment.write_again(self._files, known_size_bytes)
         return not reason
+
+    def _is_runway(self, segment: Segment, size_bytes: int) -> bool:
+        """Whether all behind the batches is what the segment had laid out for the next."""
+        rest_bytes, runway_bytes = size_bytes - segment.size_bytes, self._config.runway_bytes
+        if rest_bytes > 2 * runway_bytes or size_bytes % runway_bytes:
+            return False
+        return not any(self._files.pread(segment.file, rest_bytes, segment.size_bytes))
 
     def _take_sound(self, segment: Segment, size_bytes: int) -> str:
         """Take the batches from the segment's known size on; what is wrong with the next, if any."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 import msgspec
@@ -28,6 +28,8 @@ OFFSET_DELTA_MAX: Final = 2**31 - 1
 _COPY_SIZE_BYTES: Final = 1024 * 1024
 _RECENT_MAX: Final = 128
 """Remembered batch starts: enough for every consumer near the tail of one partition."""
+_blank = lru_cache(maxsize=4)(bytes)
+"""So many zeros."""
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, array_like=True):
@@ -51,6 +53,8 @@ class Segment:
         "_needs_repair",
         "_pinned_fd",
         "_recent",
+        "_runway_end",
+        "_unsynced_position",
         "base_offset",
         "file",
         "first_timestamp",
@@ -76,6 +80,10 @@ class Segment:
         self._needs_repair = False
         self._pinned_fd = -1
         """Of `file` while batches are appended to it."""
+        self._runway_end = 0
+        """The file is longer than `size_bytes` if this is greater: up to here it was laid out."""
+        self._unsynced_position = 0
+        """Where the first batch was appended since the last sync."""
 
     def facts(self) -> SegmentFacts:
         return SegmentFacts(
@@ -119,6 +127,14 @@ class Segment:
             fd = self._pinned_fd
             if fd < 0:
                 fd = self._pinned_fd = files.pin(self.file)
+            if self.is_synced:
+                self._unsynced_position = position
+            elif (
+                position + header.size_bytes > self._runway_end
+                and position - self._unsynced_position >= config.runway_from_bytes
+                and header.size_bytes <= config.runway_bytes // 2
+            ):
+                self._lay_runway(files, position + header.size_bytes, config)
             if fd < 0 or files.calls.pwrite(fd, buffer, position) != len(buffer):
                 # No descriptor to spare, or not all was written: the long way, from the start.
                 files.pwrite(self.file, buffer, position)
@@ -140,6 +156,34 @@ class Segment:
         except StorageFailed as repair_error:
             _log.error("%s", repair_error)
         return StorageFailed(f"cannot write {self.file.path}: {error}")
+
+    def _lay_runway(self, files: OpenFiles, position: int, config: LogConfig) -> None:
+        """Zeros behind `position`, for the batches to come.
+
+        Appends begin anywhere in a page, so the kernel gives each of their pages by itself; what is
+        written in one aligned piece gets large pages, and to write over those costs little. Together
+        half of what an append of 16 kB costs alone (7 instead of 14 microseconds, ext4). Large
+        batches get large pages by themselves, and a file that is synced all the time would be
+        written twice.
+        """
+        size_bytes = config.runway_bytes
+        start = max(self._runway_end, -(-position // size_bytes) * size_bytes)
+        if start + size_bytes > config.segment_bytes:
+            return
+        self._runway_end = start + size_bytes
+        try:
+            files.pwrite(self.file, _blank(size_bytes), start)
+        except OSError:  # full: leave the room to the batches
+            self.trim(files)
+            self._runway_end = POSITION_MAX
+
+    def trim(self, files: OpenFiles) -> bool:
+        """Let the file end where its last batch does; true if it did not. Raises OSError."""
+        is_longer = self._runway_end > self.size_bytes
+        if is_longer:
+            files.truncate(self.file, self.size_bytes)
+        self._runway_end = 0
+        return is_longer
 
     def unpin(self, files: OpenFiles) -> None:
         """Nothing is appended for now: the descriptor is one like the others."""
@@ -251,6 +295,7 @@ class Segment:
     def cut(self, files: OpenFiles, position: int) -> None:
         """Drop every byte from `position` on; `rebuild` then says what is left."""
         files.truncate(self.file, position)
+        self._runway_end = 0
         self.size_bytes = position
         self._recent = None
         self._needs_repair = False
@@ -286,6 +331,7 @@ class Segment:
         try:
             if files.size_bytes(self.file) > self.size_bytes:
                 files.truncate(self.file, self.size_bytes)
+            self._runway_end = 0
         except OSError as error:
             raise StorageFailed(f"cannot repair {self.file.path}: {error}") from error
         self._needs_repair = False
