@@ -40,10 +40,11 @@ def test_failover_ends_with_every_partition_acknowledging(tmp_path: Path) -> Non
 
 
 def test_active_partitions_are_synced_only_where_asked(tmp_path: Path) -> None:
-    synced, cached = (ours(case) for case in quick("active-partitions", tmp_path).cases)
-    assert synced["fsyncs_per_1000_records"] > 0
-    assert cached["fsyncs_per_1000_records"] < synced["fsyncs_per_1000_records"]
-    assert synced["p50_ms"] <= synced["p99_ms"] <= synced["max_ms"]
+    figures = [ours(case) for case in quick("active-partitions", tmp_path).cases]
+    for synced, cached in zip(figures[:2], figures[2:], strict=True):
+        assert synced["fsyncs_per_1000_records"] > 0
+        assert cached["fsyncs_per_1000_records"] < synced["fsyncs_per_1000_records"]
+        assert synced["p50_ms"] <= synced["p99_ms"] <= synced["max_ms"]
 
 
 def test_recover_all_finds_what_was_stored(tmp_path: Path) -> None:

@@ -20,29 +20,29 @@ COUNTERS = ("kafkaesque_log_syncs_total", "kafkaesque_raft_journal_syncs_total")
 
 
 def run(options: RunOptions) -> Report:
-    partitions = options.pick(1_000, 60)
-    rate, duration_s = options.pick(10_000, 500), options.pick(20, 3)
+    partitions, duration_s = options.pick(1_000, 60), options.pick(20, 3)
+    full, light = options.pick(10_000, 500), options.pick(2_500, 100)
     settings = {
         "brokers": BROKERS,
         "replication_factor": REPLICAS,
         "partitions": partitions,
-        "records_per_s": rate,
+        "records_per_s": (full, light),
         "record_bytes": RECORD_BYTES,
         "duration_s": duration_s,
     }
     report = new_report("active-partitions", options, settings)
     for is_synced, label in ((True, "synced before acknowledged"), (False, "page cache")):
-        case = report.case(f"{partitions:,} partitions, {rate:,} records/s, {label}")
         directory = options.directory / f"active-{is_synced}"
         with our_cluster(directory, durable=is_synced) as cluster:
             report.peers[f"ours, {label}"] = cluster.described
             cluster.create_topic(TOPIC, partitions)
-            spec = _spec(cluster, rate, duration_s)
-            run_load("paced", spec | {"duration_s": options.pick(5, 1)})
-            for _ in range(options.rounds):
-                figures = _turn(cluster, spec)
-                case.add("ours", figures)
-                options.say(f"{case.title}: {figures}")
+            run_load("paced", _spec(cluster, full, options.pick(5, 1)))
+            for rate in (full, light):
+                case = report.case(f"{partitions:,} partitions, {rate:,} records/s, {label}")
+                for _ in range(options.rounds):
+                    figures = _turn(cluster, _spec(cluster, rate, duration_s))
+                    case.add("ours", figures)
+                    options.say(f"{case.title}: {figures}")
     note_strangers(report, report.cases)
     report.notes.append(
         "latency of a request from when its records were due; fsyncs of all brokers"
