@@ -118,6 +118,35 @@ static PyObject *crc32c_call(ARGUMENTS) {
     return PyLong_FromUnsignedLong(crc);
 }
 
+/* -- checksum_by(way, view): for tests, which compare all ways that this processor has ----------- */
+
+static PyObject *checksum_by(PyObject *module, PyObject *args) {
+    const char *name;
+    Py_buffer view;
+    PyObject *crc = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sy*", &name, &view)) return NULL;
+    for (size_t n = 0; n < CRC32C_WAYS && crc == NULL; n++) {
+        const Crc32cWay *way = &crc32c_ways[n];
+        if (strcmp(way->name, name) == 0 && way->is_there())
+            crc = PyLong_FromUnsignedLong(~way->update(~0u, view.buf, (size_t)view.len));
+    }
+    PyBuffer_Release(&view);
+    if (crc == NULL && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "no way like %s", name);
+    return crc;
+}
+
+static PyObject *checksum_ways(void) {
+    PyObject *names = PyList_New(0);
+    for (size_t n = 0; n < CRC32C_WAYS && names != NULL; n++) {
+        if (!crc32c_ways[n].is_there()) continue;
+        PyObject *name = PyUnicode_FromString(crc32c_ways[n].name);
+        if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
 /* -- read_header(buffer, position=0) ----------------------------------------------------------- */
 
 static int is_sound(const uint8_t *p, int64_t size_bytes, int64_t size_bytes_max) {
@@ -405,6 +434,7 @@ static PyMethodDef functions[] = {
     {"plain_header", make_plain_header, METH_VARARGS, "(pure, BatchHeader, size_bytes_max)"},
     {"stamp", make_stamp, METH_VARARGS, "(pure, BatchHeader)"},
     {"cut_batches", make_cut_batches, METH_VARARGS, "(pure, Cut, size_bytes_max)"},
+    {"checksum_by", checksum_by, METH_VARARGS, "(way, buffer) -> its CRC-32C by that way"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -415,7 +445,13 @@ static int start(PyObject *module) {
         return -1;
     }
     crc32c_prepare();
-    return PyModule_AddStringConstant(module, "CHECKSUM_BY", crc32c_by());
+    PyObject *ways = checksum_ways();
+    if (ways == NULL || PyModule_AddObjectRef(module, "CHECKSUM_WAYS", ways) < 0) {
+        Py_XDECREF(ways);
+        return -1;
+    }
+    Py_DECREF(ways);
+    return PyModule_AddStringConstant(module, "CHECKSUM_BY", crc32c_way->name);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, start}, {0, NULL}};
