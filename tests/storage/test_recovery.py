@@ -15,8 +15,9 @@ from msgspec import structs
 
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import Offset
+from kafkaesque.records.batch import HEADER_SIZE_BYTES
 from kafkaesque.sim.disk import SimulatedDisk
-from kafkaesque.storage.checkpoint import SYNC_POINT_NAME, LogStructure
+from kafkaesque.storage.checkpoint import STRUCTURE_NAME, SYNC_POINT_NAME, LogStructure
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.durability import Durability
 from kafkaesque.storage.log import Log
@@ -366,11 +367,11 @@ def test_structure_ahead_of_the_sync_point_tells_no_epoch_that_was_lost(tmp_path
     log = open_log(tmp_path, ONE_SEGMENT)
     append(log, 2, epoch=0)
     log.sync()
-    point, size_bytes = (tmp_path / "sync-point").read_bytes(), log.size_bytes
+    point, size_bytes = (tmp_path / SYNC_POINT_NAME).read_bytes(), log.size_bytes
     append(log, 2, epoch=1)
     log.sync()
     log.close(clean=False)
-    (tmp_path / "sync-point").write_bytes(point)
+    (tmp_path / SYNC_POINT_NAME).write_bytes(point)
     os.truncate(tmp_path / FIRST, size_bytes)
     log = open_log(tmp_path, ONE_SEGMENT)
     assert (log.epoch_end(0), log.epoch_end(1)) == ((0, 2), (-1, -1))
@@ -405,6 +406,60 @@ def test_snapshots_behind_the_recovered_end_are_deleted(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, 9)
     assert log.latest_snapshot(Offset(99)) == (2, b"good")
+
+
+def test_old_sync_point_makes_no_torn_tail_of_damage_in_a_closed_segment(tmp_path: Path) -> None:
+    """A power cut may bring one back: it is written with every sync and never synced itself."""
+    log = open_log(tmp_path)
+    append(log, 2)
+    log.sync()
+    old_point = (tmp_path / SYNC_POINT_NAME).read_bytes()
+    while len(log.segments) < 5:
+        append(log, 2)
+    log.sync()
+    end, damaged = log.log_end_offset, log.segments[2].base_offset
+    log.close(clean=False)
+    (tmp_path / SYNC_POINT_NAME).write_bytes(old_point)
+    file = tmp_path / f"{damaged:020d}.log"
+    content = bytearray(file.read_bytes())
+    content[HEADER_SIZE_BYTES + 3] ^= 1
+    file.write_bytes(content)
+    log = open_log(tmp_path)
+    assert (log.log_end_offset, len(log.segments)) == (end, 5)
+    with pytest.raises(CorruptMessage):
+        log.read(damaged, 1000, limit_offset=end)
+
+
+def test_segment_that_a_cut_removed_before_a_crash_is_not_missed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path)
+    while len(log.segments) < 4:
+        append(log, 2)
+    log.sync()
+    structure = (tmp_path / STRUCTURE_NAME).read_bytes()
+    cut_at = log.segments[1].base_offset
+    log.truncate_to(cut_at)
+    log.close(clean=False)
+    (tmp_path / STRUCTURE_NAME).write_bytes(structure)
+    with caplog.at_level(logging.WARNING):
+        log = open_log(tmp_path)
+    assert log.log_end_offset == cut_at
+    assert not caplog.records
+
+
+def test_clean_stop_is_not_believed_where_the_sync_point_is_an_old_one(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    while len(log.segments) < 2:
+        log.sync()
+        old_point = (tmp_path / SYNC_POINT_NAME).read_bytes() if log.log_end_offset else b""
+        append(log, 2)
+    log.sync()
+    end = log.log_end_offset
+    log.close()
+    (tmp_path / SYNC_POINT_NAME).write_bytes(old_point)
+    log = open_log(tmp_path, clean=True)
+    assert log.log_end_offset == end
 
 
 def test_recovery_is_logged_through_the_storage_logger(

@@ -5,6 +5,10 @@ point is read: whole, sound batches there are kept, and the log is cut at the fi
 In front of the sync point nothing is ever cut or deleted; damage there stays where it is and is
 reported to whoever reads it.
 
+The sync point is written with every sync and is not itself synced, so a power cut may bring back an old
+one. The structure is: segments that it calls closed were durable, wherever the sync point is, unless
+they were about to be cut off, which is seen by their sizes.
+
 What is kept is written again. The process that died may have seen a sync of it fail, and then the page
 cache has what the disk never got and takes it for clean: the next sync would do nothing and say yes.
 """
@@ -108,7 +112,8 @@ def _open_clean(
 ) -> Recovered | None:
     """The log as the small files describe it; None if the active segment contradicts them."""
     active = Segment(directory, point.segment)
-    if files.size_bytes(active.file) != active.size_bytes:
+    is_outrun = any(facts.base_offset >= active.base_offset for facts in structure.closed)
+    if is_outrun or files.size_bytes(active.file) != active.size_bytes:
         return None
     closed = [facts for facts in structure.closed if facts.base_offset < active.base_offset]
     segments = [Segment(directory, facts) for facts in closed]
@@ -139,7 +144,7 @@ class _Recovery:
         bases = self._list_bases()
         is_new = point is None
         self._is_changed = structure is None or (is_new and bool(bases)) or is_swapped
-        if point is None:
+        if point is None or self._is_outrun(point, known):
             point = self._guess_sync_point(known, bases)
         self._log_end_offset = point.end_offset
         self._take_closed(known, point, bases)
@@ -176,12 +181,26 @@ class _Recovery:
                 bases.append(Offset(int(stem)))
         return sorted(bases)
 
+    def _is_outrun(self, point: SyncPoint, structure: LogStructure) -> bool:
+        """Whether the structure knows of more that is durable."""
+        segments = [
+            Segment(self._directory, facts)
+            for facts in structure.closed
+            if facts.base_offset >= point.segment.base_offset
+        ]
+        return bool(segments) and all(
+            self._files.size_bytes(segment.file) == segment.size_bytes for segment in segments
+        )
+
     def _guess_sync_point(self, structure: LogStructure, bases: list[Offset]) -> SyncPoint:
         """The end of what the structure speaks of, which was durable before it was saved."""
         if not structure.closed:
             base = bases[0] if bases else structure.log_start_offset
             return SyncPoint(base, SegmentFacts(base), NO_EPOCH_START)
         facts = structure.closed[-1]
+        following = [base for base in bases if base > facts.base_offset]
+        if following:
+            return SyncPoint(following[0], facts, NO_EPOCH_START)
         end_offset = facts.base_offset
         with contextlib.suppress(CorruptMessage, FileNotFoundError):
             for _, header in Segment(self._directory, facts).headers(self._files, 0):
