@@ -15,6 +15,8 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import Offset
 from kafkaesque.records.batch import read_header
 from kafkaesque.storage.config import LogConfig
+from kafkaesque.storage.log import Log
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 from .batches import append, make_batch, offsets, open_log
 
@@ -32,6 +34,28 @@ def test_size_limit_cuts_between_batches_but_grants_the_first(tmp_path: Path) ->
     assert log.read(Offset(2), 1, limit_offset=end).records == big
     nothing = log.read(Offset(2), 1, limit_offset=end, at_least_one=False)
     assert (nothing.records, nothing.next_offset) == (b"", 2)
+
+
+class ReadSizes(SystemCalls):
+    """Notes how much is asked of the disk at once."""
+
+    def __init__(self) -> None:
+        self.sizes_bytes: list[int] = []
+
+    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
+        self.sizes_bytes.append(size_bytes)
+        return super().pread(fd, size_bytes, position)
+
+
+def test_who_reads_on_reads_no_more_than_may_be_handed_out(tmp_path: Path) -> None:
+    calls = ReadSizes()
+    log = Log.open(tmp_path, LogConfig(), OpenFiles(8, calls), clean=True)
+    for _ in range(20):
+        append(log, 2, size_bytes=4000)
+    first = log.read(Offset(1), 30_000, limit_offset=log.log_end_offset)
+    assert (offsets(first), calls.sizes_bytes) == ([0, 1, 2, 3, 4, 5], [30_000 + 4096])
+    second = log.read(first.next_offset, 30_000, limit_offset=log.log_end_offset)
+    assert (offsets(second)[0], calls.sizes_bytes[1:]) == (6, [30_000])
 
 
 def test_gaps_between_batches_lead_to_the_next_batch_even_across_segments(tmp_path: Path) -> None:

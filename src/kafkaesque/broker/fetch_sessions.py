@@ -20,6 +20,7 @@ from kafkaesque.model.errors import (
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+NO_SESSION = 0
 _EPOCH_MAX = 2**31 - 1
 
 PartitionKey: TypeAlias = tuple[str, UUID, int]
@@ -31,7 +32,7 @@ class FetchedPartition:
     """What the client wants of a partition, and what it was last told (-1: nothing yet)."""
 
     fetch_offset: int
-    max_bytes: int
+    partition_max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
     told_high_watermark: int = -1

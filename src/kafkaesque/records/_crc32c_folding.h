@@ -81,6 +81,7 @@ FOLD_TARGET static uint32_t FOLD(uint32_t crc, const uint8_t *p, size_t size) {
         p += steps * FOLD_STEP_BYTES;
         size -= steps * FOLD_STEP_BYTES;
     }
+    LANE_DONE();
     return crc32c_by_hardware(crc, p, size);
 }
 
@@ -100,3 +101,4 @@ FOLD_TARGET static uint32_t FOLD(uint32_t crc, const uint8_t *p, size_t size) {
 #undef LANE_FIRST
 #undef LANE_XOR
 #undef LANE_PRODUCT
+#undef LANE_DONE

@@ -174,31 +174,35 @@ class SegmentChain:
 
     def read_in(
         self, segment: Segment, place: tuple[int, int], end: int, wanted: ReadRange
-    ) -> tuple[ReadResult, int] | None:
-        """What `wanted` gets from `place` to `end`, and where that ends; None if there is nothing.
+    ) -> tuple[memoryview, Offset, int] | None:
+        """What `wanted` gets from `place` to `end`: whole batches, and where to read on, by offset and
+        by position; None if there is nothing.
 
         Needs no lock: what lies before `end` does not change.
         """
         start_offset, position = place
-        if not wanted.is_whole:
+        offset, limit_offset, max_bytes, at_least_one, epoch, is_whole = wanted
+        size_bytes = max(max_bytes, _READ_SIZE_BYTES_MIN)
+        if start_offset != offset:
+            size_bytes += self.config.index_interval_bytes
+        if not is_whole:
             start_offset = ANY
-        size_bytes = max(wanted.max_bytes, _READ_SIZE_BYTES_MIN) + self.config.index_interval_bytes
         while position < end:
             size_bytes = min(size_bytes, end - position)
             chunk = self._files.pread(segment.file, size_bytes, position)
-            cut = cut_batches(chunk, *wanted[:5], start_offset)
-            if cut.end > cut.start:
-                records = memoryview(chunk)[cut.start : cut.end]
-                return ReadResult(records, cut.next_offset), position + cut.end
-            if cut.damage is not None:
-                raise self._damaged(segment, position + cut.damage.position, cut.damage.reason)
-            if cut.missing_bytes == 0:
-                return ReadResult(memoryview(b""), wanted.offset), position
-            position += cut.start
-            start_offset = cut.start_offset
-            if len(chunk) < size_bytes or cut.missing_bytes > end - position > 0:
+            start, stop, next_offset, missing_bytes, damage, start_offset = cut_batches(
+                chunk, offset, limit_offset, max_bytes, at_least_one, epoch, start_offset
+            )
+            if stop > start:
+                return memoryview(chunk)[start:stop], next_offset, position + stop
+            if damage is not None:
+                raise self._damaged(segment, position + damage.position, damage.reason)
+            if missing_bytes == 0:
+                return memoryview(b""), offset, position
+            position += start
+            if len(chunk) < size_bytes or missing_bytes > end - position > 0:
                 raise self._damaged(segment, position, "the file ends before its last batch does")
-            size_bytes = max(size_bytes, cut.missing_bytes)
+            size_bytes = max(size_bytes, missing_bytes)
         return None
 
     def headers(self, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:

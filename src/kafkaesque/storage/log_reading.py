@@ -18,11 +18,14 @@ from kafkaesque.storage.durability import Durability
 from kafkaesque.storage.epochs import EpochStart, LeaderEpochs
 from kafkaesque.storage.lookup import TimestampedOffset, find_first, find_latest
 from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.scanning import ANY
 from kafkaesque.storage.segment import Segment, SegmentFacts
 
 _LOOKS_MAX: Final = 5
 """A segment is replaced at most once in a cleaning; more misses than this are not that."""
 Found = TypeVar("Found")
+_make_tuple = tuple.__new__
+"""A NamedTuple without its own constructor, which is a function of Python."""
 
 
 class LogReading:
@@ -92,23 +95,23 @@ class LogReading:
         From `whole_from` on no cleaner has made gaps, so that a wrong offset or leader epoch is seen
         too, which no checksum covers; such a read ends with its epoch.
         """
-        chain = self._chain
         for look in range(_LOOKS_MAX):
-            with self._lock:
-                self._check_range(offset)
-                limit_offset = min(limit_offset, self.log_end_offset)
-                if self._durability.failure is not None:
-                    limit_offset = min(limit_offset, self._durability.synced_offset)
-                if offset >= limit_offset:
-                    break
-                segments = chain.segments[chain.number_of(offset) :]
-                wanted = ReadRange(offset, limit_offset, max_bytes, at_least_one)
-                if whole_from is not None and offset >= whole_from:
-                    epoch, epoch_end = self._epochs.range_at(offset, limit_offset)
-                    limits = min(limit_offset, epoch_end), max_bytes, at_least_one
-                    wanted = ReadRange(offset, *limits, epoch, True)
             try:
-                return self._read_from(segments, wanted)
+                with self._lock:
+                    if not self.log_start_offset <= offset <= self.log_end_offset:
+                        self._check_range(offset)
+                    limit_offset = min(limit_offset, self.log_end_offset)
+                    if self._durability.failure is not None:
+                        limit_offset = min(limit_offset, self._durability.synced_offset)
+                    if offset >= limit_offset:
+                        break
+                    epoch, end_offset, is_whole = ANY, limit_offset, False
+                    if whole_from is not None and offset >= whole_from:
+                        epoch, end_offset = self._epochs.range_at(offset, limit_offset)
+                        end_offset, is_whole = min(limit_offset, end_offset), True
+                    segments = self._chain.segments[self._chain.number_of(offset) :]
+                limits = (offset, end_offset, max_bytes, at_least_one, epoch, is_whole)
+                return self._read_from(segments, _make_tuple(ReadRange, limits))
             except FileNotFoundError as error:
                 if look == _LOOKS_MAX - 1:
                     self._check_range(offset)
@@ -119,22 +122,22 @@ class LogReading:
         return ReadResult(memoryview(b""), offset)
 
     def _read_from(self, segments: list[Segment], wanted: ReadRange) -> ReadResult:
-        chain = self._chain
+        chain, offset = self._chain, wanted.offset
         for segment in segments:
-            if wanted.is_whole and segment.base_offset > wanted.offset:
+            if wanted.is_whole and segment.base_offset > offset:
                 break
             with self._lock:
-                place, end = chain.place_of(segment, wanted.offset), segment.size_bytes
+                place, end = chain.place_of(segment, offset), segment.size_bytes
             found = chain.read_in(segment, place, end, wanted)
             if found is not None:
-                result, position = found
+                records, next_offset, position = found
                 with self._lock:
-                    segment.remember(result.next_offset, position)
-                return result
-        if wanted.is_whole and wanted.offset < self.log_end_offset:
+                    segment.remember(next_offset, position)
+                return _make_tuple(ReadResult, (records, next_offset))
+        if wanted.is_whole and offset < self.log_end_offset:
             # A damaged length led past the batch.
-            raise CorruptMessage(f"{self._directory} has no sound batch at offset {wanted.offset}")
-        return ReadResult(memoryview(b""), wanted.offset)
+            raise CorruptMessage(f"{self._directory} has no sound batch at offset {offset}")
+        return ReadResult(memoryview(b""), offset)
 
     def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
         """The headers of all batches from the one with `offset` on, records not looked at."""

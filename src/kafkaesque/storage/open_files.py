@@ -44,11 +44,9 @@ class SystemCalls:
     def close(self, fd: int) -> None:
         os.close(fd)
 
-    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
-        return os.pread(fd, size_bytes, position)
-
+    pread = staticmethod(os.pread)
     pwrite = staticmethod(os.pwrite)
-    """Without a frame of Python around it: every batch comes this way."""
+    """Without a frame of Python around them: every batch goes this way."""
 
     def ftruncate(self, fd: int, size_bytes: int) -> None:
         os.ftruncate(fd, size_bytes)
@@ -127,9 +125,7 @@ class OpenFiles:
         """A descriptor that stays valid until `release`. Raises OSError."""
         with self._lock:
             if file.fd < 0:
-                self._make_room()
-                file.fd = self.calls.open(file.path, create=create)
-                self._open[file] = None
+                self._open_now(file, create=create)
             else:
                 self._open.move_to_end(file)
             file.users += 1
@@ -161,7 +157,13 @@ class OpenFiles:
 
     def pread(self, file: OpenFile, size_bytes: int, position: int) -> bytes:
         """Up to `size_bytes` from `position`; fewer only at the end of the file."""
-        fd = self.acquire(file)
+        # `acquire` and `release` written out: every fetch comes this way.
+        with self._lock:
+            if (fd := file.fd) < 0:
+                fd = self._open_now(file, create=False)
+            else:
+                self._open.move_to_end(file)
+            file.users += 1
         try:
             data = self.calls.pread(fd, size_bytes, position)
             while len(data) < size_bytes:
@@ -171,7 +173,10 @@ class OpenFiles:
                 data += more
             return data
         finally:
-            self.release(file)
+            with self._lock:
+                file.users -= 1
+                if file.is_leaving and file.users == 0:
+                    self._close(file)
 
     def pwrite(self, file: OpenFile, data: bytes | bytearray | memoryview, position: int) -> None:
         """All of `data` at `position`, creating the file if needed."""
@@ -251,6 +256,12 @@ class OpenFiles:
         with self._lock:
             for file in list(self._open):
                 self._close(file)
+
+    def _open_now(self, file: OpenFile, *, create: bool) -> int:
+        self._make_room()
+        file.fd = self.calls.open(file.path, create=create)
+        self._open[file] = None
+        return file.fd
 
     def _make_room(self) -> None:
         if len(self._open) < self.files_max:

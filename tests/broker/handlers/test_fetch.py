@@ -198,6 +198,25 @@ def test_session_forgets_and_adds_partitions(topic: LocalBroker) -> None:
     assert rows(fetch(topic, session_id=first.session_id, session_epoch=2)) == []
 
 
+def test_partition_that_a_session_forgot_while_it_waited_is_not_told(topic: LocalBroker) -> None:
+    first = fetch(topic, ("a", 0, 6), ("a", 1, 0), session_epoch=0)
+    session = {"session_id": first.session_id}
+    forgotten = ForgottenTopic(topic="a", topic_id=first.responses[0].topic_id, partitions=[0])
+
+    async def story() -> FetchResponse:
+        asked = request(topic, session_epoch=1, max_wait_ms=60_000, **session)
+        waiting = asyncio.create_task(topic.answer(asked, 12))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        meanwhile = request(topic, session_epoch=2, forgotten_topics_data=[forgotten], **session)
+        assert rows(await topic.answer(meanwhile, 12)) == []
+        for index in (0, 1):
+            topic.partition("a", index).append_own(sealed())
+        return await waiting  # type: ignore[no-any-return]
+
+    assert rows(topic.run(story())) == [("a", 1, 0, 1)]
+
+
 @pytest.mark.parametrize(
     ("session_id", "epoch", "code"),
     [

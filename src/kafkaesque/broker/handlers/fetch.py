@@ -20,12 +20,14 @@ time is over.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
+from uuid import UUID
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
+    NO_SESSION,
     FetchedPartition,
     FetchSession,
     PartitionKey,
@@ -33,27 +35,50 @@ from kafkaesque.broker.fetch_sessions import (
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.broker.leader_hints import leader_hint
 from kafkaesque.model.errors import KafkaError
-from kafkaesque.model.ids import Offset, TopicId
+from kafkaesque.model.ids import NO_EPOCH, Offset, TopicId
 from kafkaesque.partitions.open_transactions import AbortedIndex
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.waiting import BytesAwaited
 from kafkaesque.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
+from kafkaesque.wire.native import constructor
 
 IDS_SINCE = 13
 _HINTS_SINCE = 16
 READ_COMMITTED = 1
 _EMPTY = memoryview(b"")
 
-Wanted: TypeAlias = Iterable[tuple[PartitionKey, FetchedPartition]]
-Rows: TypeAlias = list[tuple[PartitionKey, FetchedPartition, PartitionData]]
+# By position, because every request makes these three.
+_make_row = constructor(
+    PartitionData,
+    "partition_index",
+    "error_code",
+    "high_watermark",
+    "aborted_transactions",
+    "records",
+)
+_make_topic = constructor(FetchableTopicResponse, "topic", "topic_id", "partitions")
+_make_response = constructor(FetchResponse, "session_id", "responses")
+
+
+class Asked(Protocol):
+    """What a client wants of a partition, now or as its session remembers it."""
+
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int
+
+
+Wanted: TypeAlias = Iterable[tuple[PartitionKey, Asked]]
+Rows: TypeAlias = list[tuple[PartitionKey, PartitionData]]
 
 
 def fetch(
@@ -62,8 +87,8 @@ def fetch(
     try:
         session, incremental = _session_of(context, request, call)
     except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=0, responses=[])
-    wanted = list(_asked(request) if session is None else session.partitions.items())
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
+    wanted: Wanted = _asked(request) if session is None else list(session.partitions.items())
     rows, size_bytes, failed = _read_all(context, request, call, wanted)
     if failed:
         return _respond_with_hints(context, call, session, incremental, rows)
@@ -114,13 +139,15 @@ def _session_of(
     """The session of this request, if any, and whether the answer may leave out what is unchanged."""
     uses_ids = call.version >= IDS_SINCE
     if request.session_epoch == FINAL_EPOCH:
-        context.fetch_sessions.close(request.session_id)
+        if request.session_id != NO_SESSION:
+            context.fetch_sessions.close(request.session_id)
         return None, False
     if request.session_epoch == INITIAL_EPOCH:
         context.fetch_sessions.close(request.session_id)
         session = context.fetch_sessions.create(uses_ids) if request.topics else None
         if session is not None:
-            session.partitions.update(_asked(request))
+            for key, asked in _asked(request):
+                session.partitions[key] = _remembered(asked)
         return session, False
     session = context.fetch_sessions.take(request.session_id, request.session_epoch, uses_ids)
     for forgotten in request.forgotten_topics_data:
@@ -129,27 +156,30 @@ def _session_of(
     for key, asked in _asked(request):
         known = session.partitions.get(key)
         if known is None:
-            session.partitions[key] = asked
+            session.partitions[key] = _remembered(asked)
         else:
             known.fetch_offset = asked.fetch_offset
-            known.max_bytes = asked.max_bytes
+            known.partition_max_bytes = asked.partition_max_bytes
             known.current_leader_epoch = asked.current_leader_epoch
             known.last_fetched_epoch = asked.last_fetched_epoch
     return session, True
 
 
-def _asked(request: FetchRequest) -> Wanted:
-    for topic in request.topics:
-        for partition in topic.partitions:
-            yield (
-                (topic.topic, topic.topic_id, partition.partition),
-                FetchedPartition(
-                    partition.fetch_offset,
-                    partition.partition_max_bytes,
-                    partition.current_leader_epoch,
-                    partition.last_fetched_epoch,
-                ),
-            )
+def _asked(request: FetchRequest) -> list[tuple[PartitionKey, FetchPartition]]:
+    return [
+        ((topic.topic, topic.topic_id, asked.partition), asked)
+        for topic in request.topics
+        for asked in topic.partitions
+    ]
+
+
+def _remembered(asked: FetchPartition) -> FetchedPartition:
+    return FetchedPartition(
+        asked.fetch_offset,
+        asked.partition_max_bytes,
+        asked.current_leader_epoch,
+        asked.last_fetched_epoch,
+    )
 
 
 # -- reading ------------------------------------------------------------------------------------
@@ -172,36 +202,31 @@ def _read_all(
     failed = False
     committed_only = request.isolation_level == READ_COMMITTED
     for key, asked in wanted:
-        max_bytes = min(asked.max_bytes, room_bytes - total_bytes)
-        row = PartitionData(
-            partition_index=key[2],
-            error_code=0,
-            high_watermark=-1,
-            aborted_transactions=[] if committed_only else None,
-            records=_EMPTY,
-        )
+        max_bytes = min(asked.partition_max_bytes, room_bytes - total_bytes)
+        row = _make_row(key[2], 0, -1, [] if committed_only else None, _EMPTY)
+        rows.append((key, row))
         try:
             partition = _find(context, call, key)
-            partition.check_epoch(asked.current_leader_epoch)
-            offset = Offset(asked.fetch_offset)
+            if asked.current_leader_epoch != NO_EPOCH:
+                partition.check_epoch(asked.current_leader_epoch)
             if total_bytes == 0 or max_bytes > 0:
-                read = partition.read(
+                offset = Offset(asked.fetch_offset)
+                records, next_offset = partition.read(
                     offset,
                     max(max_bytes, 0),
                     at_least_one=total_bytes == 0,
                     stable_only=committed_only,
                 )
-                row.records = read.records
-                total_bytes += len(read.records)
+                row.records = records
+                total_bytes += len(records)
                 if committed_only and len(aborted := partition.producers.transactions.aborted):
-                    row.aborted_transactions = _aborted(aborted, offset, read.next_offset)
+                    row.aborted_transactions = _aborted(aborted, offset, next_offset)
             row.high_watermark = partition.high_watermark
             row.last_stable_offset = partition.stable_offset
             row.log_start_offset = partition.log_start_offset
         except KafkaError as error:
             failed = True
             row.error_code = error.code
-        rows.append((key, asked, row))
     return rows, total_bytes, failed
 
 
@@ -217,22 +242,39 @@ def _aborted(index: AbortedIndex, offset: Offset, end_offset: Offset) -> list[Ab
 
 
 def _respond(session: FetchSession | None, incremental: bool, rows: Rows) -> FetchResponse:
+    session_id = NO_SESSION
     if session is not None:
-        rows = [item for item in rows if _has_news(*item[1:]) or not incremental]
-        for key, _, row in rows:
-            # Those that had data go to the end, so that a small answer does not starve the rest.
-            if row.records and key in session.partitions:
-                session.partitions.move_to_end(key)
-    topics: dict[tuple[str, Any], FetchableTopicResponse] = {}
-    for (name, topic_id, _), _, row in rows:
+        session_id = session.session_id
+        rows = _news_of(session, incremental, rows)
+    if len(rows) == 1:
+        # The hash of a topic's id costs more than all the rest of this.
+        ((name, topic_id, _), row) = rows[0]
+        return _make_response(session_id, [_make_topic(name, topic_id, [row])])
+    topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
+    for (name, topic_id, _), row in rows:
         topic = topics.get((name, topic_id))
         if topic is None:
-            topic = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
-            topics[(name, topic_id)] = topic
-        topic.partitions.append(row)
-    return FetchResponse(
-        session_id=0 if session is None else session.session_id, responses=list(topics.values())
-    )
+            topics[name, topic_id] = _make_topic(name, topic_id, [row])
+        else:
+            topic.partitions.append(row)
+    return _make_response(session_id, list(topics.values()))
+
+
+def _news_of(session: FetchSession, incremental: bool, rows: Rows) -> Rows:
+    """What the session must be told of these rows; nothing of those forgotten since they were read."""
+    partitions = session.partitions
+    told: Rows = []
+    for key, row in rows:
+        known = partitions.get(key)
+        if known is None:
+            continue
+        has_news = _has_news(known, row)
+        if has_news or not incremental:
+            told.append((key, row))
+        if row.records:
+            # Those that had data go to the end, so that a small answer does not starve the rest.
+            partitions.move_to_end(key)
+    return told
 
 
 def _respond_with_hints(
