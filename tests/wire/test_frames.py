@@ -18,7 +18,9 @@ from kafkaesque.wire.frames import (
     SCRATCH_BYTES_MIN,
     BufferPool,
     FrameReader,
+    cut_frames,
 )
+from kafkaesque.wire.native import pure
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -299,3 +301,34 @@ def test_few_bytes_never_pin_a_large_buffer() -> None:
     buffer = bytearray(POOLED_BYTES_MAX)
     pool.give(memoryview(buffer))
     assert pool.take(POOLED_BYTES_MAX // 4 - 1).obj is not buffer
+
+
+def lengths_and_bodies() -> st.SearchStrategy[bytes]:
+    """A stream of frames, some of which claim what is not there."""
+    body = st.binary(max_size=30)
+    whole = body.map(lambda data: struct.pack(">i", len(data)) + data)
+    claim = st.integers(-(2**31), 2**31 - 1).map(struct.Struct(">i").pack)
+    return st.lists(st.one_of(whole, whole, whole, claim, body), max_size=8).map(b"".join)
+
+
+@settings(deadline=None, max_examples=300)
+@given(lengths_and_bodies(), st.integers(0, 20), st.integers(0, 20), st.sampled_from([0, 1, 10]))
+def test_compiled_and_pure_cutters_find_the_same_frames(
+    stream: bytes, start: int, cut: int, smallest: int
+) -> None:
+    view = memoryview(bytearray(stream))
+    filled = max(0, len(stream) - cut)
+    for largest in (smallest, 15, 2**31 - 1):
+        arguments = (view, start, filled, smallest, largest)
+        frames, end, next_bytes = cut_frames(*arguments)
+        assert (frames, end, next_bytes) == pure(cut_frames)(*arguments)
+        assert all(frame.obj is view.obj for frame in frames)
+        assert end == start + sum(len(frame) + 4 for frame in frames)
+
+
+def test_cutter_asked_for_more_than_there_is_refuses_as_the_pure_one_does() -> None:
+    for cut in (cut_frames, pure(cut_frames)):
+        with pytest.raises(struct.error):
+            cut(memoryview(b"\0\0\0"), 0, 9, 0, 9)
+        with pytest.raises(TypeError):
+            cut(memoryview(b"\0\0\0\0"), 0, 4, None, 9)  # type: ignore[arg-type]

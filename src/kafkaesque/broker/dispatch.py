@@ -9,18 +9,26 @@ from typing import Any, NamedTuple
 
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import (
+    NOT_PLAIN,
     Answer,
     Call,
     CloseConnection,
     Forwarded,
     Handler,
     Later,
+    Plain,
 )
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.handlers.api_versions import unsupported_version
 from kafkaesque.broker.stats import ApiStats
 from kafkaesque.model.errors import KafkaError, ProtocolError
-from kafkaesque.wire.api import ApiKey, RequestHeader, UnsupportedVersion, decode_request_header
+from kafkaesque.wire.api import (
+    REQUEST_HEADER_BYTES_MIN,
+    ApiKey,
+    RequestHeader,
+    UnsupportedVersion,
+    decode_request_header,
+)
 from kafkaesque.wire.codec import (
     UNREADABLE,
     Buffers,
@@ -29,11 +37,13 @@ from kafkaesque.wire.codec import (
     message_reader,
     response_framer,
 )
+from kafkaesque.wire.flat import flat_frame_writer, flat_reader
 from kafkaesque.wire.table import Response
 
 FORWARDED_FROM = "another broker"
 
 _api_key = struct.Struct(">h").unpack_from
+_key_and_version = struct.Struct(">i").unpack_from
 _make_tuple = tuple.__new__
 
 
@@ -72,16 +82,56 @@ Served = tuple[Buffers, int, Begun | None]
 there yet, what it was begun as."""
 
 
+class PlainRoute:
+    """The short way of one API in one version (`handler.Plain`)."""
+
+    __slots__ = ("_handle", "_overlaps", "_read", "_stats", "_version", "_write")
+
+    def __init__(self, handler: Handler[Any], plain: Plain, version: int, stats: ApiStats) -> None:
+        self._handle = plain.handle
+        self._overlaps = handler.overlaps
+        self._read = flat_reader(handler.request, version)
+        self._write = flat_frame_writer(plain.response, version, plain.leaves)
+        self._version = version
+        self._stats = stats
+
+    def serve(self, context: Context, frame: memoryview, started: float) -> Served | None:
+        """As the dispatcher's; None if the request is for the ordinary way."""
+        read = self._read(frame)
+        if read is None:
+            return None
+        correlation_id, values = read
+        answer = self._handle(context, values, self._version)
+        output: Buffers
+        if type(answer) is tuple:
+            written = self._write(correlation_id, answer)
+            output, size_bytes = [written], len(written)
+        elif answer is NOT_PLAIN:
+            return None
+        elif isinstance(answer, Response):
+            output, size_bytes = encode_response_frame(answer, self._version, correlation_id)
+        else:
+            return [], 0, Begun(decode_request_header(frame), self._overlaps, answer)  # type: ignore[arg-type]
+        self._stats.answered(len(frame), size_bytes, monotonic() - started)
+        return output, size_bytes, None
+
+
 class Dispatcher:
     """Finds the handler of each request."""
 
-    __slots__ = ("_context", "_handlers", "_overlapping", "_routes")
+    __slots__ = ("_context", "_handlers", "_overlapping", "_plain", "_routes")
 
     def __init__(self, context: Context, handlers: Mapping[int, Handler[Any]]) -> None:
         self._context = context
         self._handlers = handlers
         self._overlapping = frozenset(key for key, found in handlers.items() if found.overlaps)
         self._routes: dict[tuple[int, int], Route] = {}
+        self._plain = {
+            key << 16 | version: PlainRoute(found, found.plain, version, context.stats.api(key))
+            for key, found in handlers.items()
+            if found.plain is not None
+            for version in range(found.versions[0], found.versions[1] + 1)
+        }
 
     def overlaps(self, frame: memoryview) -> bool:
         """Whether the request in `frame` may begin while one of its kind still waits."""
@@ -90,9 +140,13 @@ class Dispatcher:
     def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
         """Decode a request, start it, and answer it if that can be done at once.
 
-        ProtocolError where the connection must be closed. `started` is on the clock
-        `time.monotonic`. (uvloop's own time stands still while a request is answered.)
+        A frame has REQUEST_HEADER_BYTES_MIN or more. ProtocolError where the connection must be
+        closed. `started` is on the clock `time.monotonic`. (uvloop's own time stands still while a
+        request is answered.)
         """
+        plain = self._plain.get(_key_and_version(frame)[0])
+        if plain is not None and (served := plain.serve(self._context, frame, started)) is not None:
+            return served
         try:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
@@ -165,6 +219,8 @@ class Dispatcher:
     async def serve_forwarded(self, frame: bytes) -> bytes:
         """The response frame to a request that another broker passed on."""
         started = monotonic()
+        if len(frame) < REQUEST_HEADER_BYTES_MIN:
+            raise ProtocolError("request header is cut short")
         # A copy of our own: Produce stamps its batches where they lie.
         output, _, begun = self.serve(memoryview(bytearray(frame)), FORWARDED_FROM, started)
         if begun is not None:

@@ -11,6 +11,7 @@ from bisect import bisect_left
 LATENCY_BUCKETS_SECONDS = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
+_FIRST_BUCKET_SECONDS = LATENCY_BUCKETS_SECONDS[0]
 
 
 class LatencyHistogram:
@@ -40,9 +41,12 @@ class ApiStats:
     def answered(self, received_bytes: int, sent_bytes: int, seconds: float) -> None:
         self.received_bytes += received_bytes
         self.sent_bytes += sent_bytes
-        # As `observe` does, without another call: every request comes this way.
+        # As `observe` does, without another call: every request comes this way, most in no time.
         latency = self.latency
-        latency.counts[bisect_left(LATENCY_BUCKETS_SECONDS, seconds)] += 1
+        if seconds <= _FIRST_BUCKET_SECONDS:
+            latency.counts[0] += 1
+        else:
+            latency.counts[bisect_left(LATENCY_BUCKETS_SECONDS, seconds)] += 1
         latency.sum_seconds += seconds
 
 

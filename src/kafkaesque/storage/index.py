@@ -15,6 +15,9 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 from kafkaesque.storage.open_files import OpenFile, OpenFiles
@@ -25,6 +28,8 @@ ENTRY_SIZE_BYTES: Final = _FACTS.size + _CHECKSUM.size
 _PAGE_ENTRIES: Final = 200
 """Below this many candidates a search reads them all at once instead of one by one."""
 
+_NUMBERS: Final = 3
+"""Of an entry."""
 _OFFSET_DELTA: Final = 0
 _TIMESTAMP: Final = 2
 
@@ -46,13 +51,14 @@ class SparseIndex:
         self.flushed_count = flushed_count
         self.count = flushed_count
         """Of all entries, also those in memory."""
-        self._tail: bytearray | None = None
+        self._tail: array[int] | None = None
+        """Three numbers for each entry that is not in the file yet."""
 
     def append(self, offset_delta: int, position: int, timestamp_before: int) -> None:
-        facts = _FACTS.pack(offset_delta, position, timestamp_before)
-        if self._tail is None:
-            self._tail = bytearray()
-        self._tail += facts + _CHECKSUM.pack(zlib.crc32(facts))
+        tail = self._tail
+        if tail is None:
+            tail = self._tail = array("q")
+        tail.extend((offset_delta, position, timestamp_before))
         self.count += 1
 
     def floor_offset(self, files: OpenFiles, offset_delta: int) -> Entry:
@@ -69,16 +75,16 @@ class SparseIndex:
         Only one thread flushes at a time; searches and appends may go on in another.
         """
         with lock:
-            data = bytes(self._tail or b"")
+            taken = self._tail[:] if self._tail else ()
             position = self.flushed_count * ENTRY_SIZE_BYTES
-        if not data:
+        if not taken:
             return
-        files.pwrite(self.file, data, position)
+        files.pwrite(self.file, _encode(taken), position)
         with lock:
             if self._tail is not None:
-                del self._tail[: len(data)]
+                del self._tail[: len(taken)]
                 self._tail = self._tail or None
-            self.flushed_count += len(data) // ENTRY_SIZE_BYTES
+            self.flushed_count += len(taken) // _NUMBERS
 
     def _last_below(self, files: OpenFiles, field: int, bound: int) -> Entry:
         """The last entry whose `field` is below `bound`, or the implied first one."""
@@ -86,13 +92,17 @@ class SparseIndex:
         if count == 0:
             return (0, 0, -1)
         if count > self.flushed_count and self._tail is not None:
-            return _entry(self._tail, count - 1 - self.flushed_count)
+            at = (count - 1 - self.flushed_count) * _NUMBERS
+            offset_delta, position, timestamp_before = self._tail[at : at + _NUMBERS]
+            return offset_delta, position, timestamp_before
         return _entry(self._read(files, count - 1, count), 0)
 
     def _count_below(self, files: OpenFiles, field: int, bound: int) -> int:
         """How many entries have `field` below `bound`; they come first."""
-        if self._tail and _entry(self._tail, 0)[field] < bound:
-            return self.flushed_count + _bisect(self._tail, field, bound)
+        tail = self._tail
+        if tail and tail[field] < bound:
+            numbers = range(field, len(tail), _NUMBERS)
+            return self.flushed_count + bisect_left(numbers, bound, key=tail.__getitem__)
         low, high = 0, self.flushed_count
         while high - low > _PAGE_ENTRIES:
             middle = (low + high) // 2
@@ -115,7 +125,16 @@ class SparseIndex:
         return data
 
 
-def _bisect(entries: bytes | bytearray, field: int, bound: int) -> int:
+def _encode(numbers: Sequence[int]) -> bytes:
+    """Entries as they stand in the file."""
+    data = bytearray()
+    for at in range(0, len(numbers), _NUMBERS):
+        facts = _FACTS.pack(*numbers[at : at + _NUMBERS])
+        data += facts + _CHECKSUM.pack(zlib.crc32(facts))
+    return bytes(data)
+
+
+def _bisect(entries: bytes, field: int, bound: int) -> int:
     low, high = 0, len(entries) // ENTRY_SIZE_BYTES
     while low < high:
         middle = (low + high) // 2
@@ -126,7 +145,7 @@ def _bisect(entries: bytes | bytearray, field: int, bound: int) -> int:
     return low
 
 
-def _entry(entries: bytes | bytearray, number: int) -> Entry:
+def _entry(entries: bytes, number: int) -> Entry:
     position = number * ENTRY_SIZE_BYTES
     facts = entries[position : position + _FACTS.size]
     (checksum,) = _CHECKSUM.unpack_from(entries, position + _FACTS.size)

@@ -114,7 +114,7 @@ def decode_correlation_id(frame: memoryview) -> int:
 def decode_response(cls: type[R], frame: memoryview, version: int) -> R:
     """The response in a frame (without its length): header skipped, body decoded."""
     position = 4
-    if _response_header_is_flexible(cls, version):
+    if response_header_is_flexible(cls, version):
         try:
             position, _ = skip_tags(frame, position, len(frame), len(frame))
         except IndexError as error:
@@ -122,7 +122,7 @@ def decode_response(cls: type[R], frame: memoryview, version: int) -> R:
     return decode(cls, frame, version, position)
 
 
-def _response_header_is_flexible(message: Response | type[Response], version: int) -> bool:
+def response_header_is_flexible(message: Response | type[Response], version: int) -> bool:
     # A client does not know what the broker speaks until it has read this one answer, so the
     # ApiVersions response keeps header v0 for ever (KIP-511).
     return version >= message.FLEXIBLE_SINCE and message.API_KEY != API_VERSIONS_KEY
@@ -145,7 +145,7 @@ def _make_writer(cls: type[Message], version: int) -> Callable[..., Any]:
 
 
 def _make_frame_writer(cls: type[Response], version: int) -> Callable[..., Any]:
-    header_is_flexible = _response_header_is_flexible(cls, version)
+    header_is_flexible = response_header_is_flexible(cls, version)
 
     def write_frame(message: Response, correlation_id: int) -> tuple[Buffers, int]:
         buffers = encode(message, version)

@@ -16,6 +16,7 @@ import struct
 
 from kafkaesque.model.errors import ProtocolError
 from kafkaesque.model.limits import KIB, MIB
+from kafkaesque.wire import native
 from kafkaesque.wire.api import REQUEST_HEADER_BYTES_MIN
 
 SCRATCH_BYTES_MIN = 2 * KIB
@@ -72,6 +73,28 @@ def _is_free(buffer: bytearray) -> bool:
     except BufferError:
         return False
     return True
+
+
+def cut_frames(
+    view: memoryview, start: int, filled: int, smallest: int, largest: int
+) -> tuple[list[memoryview], int, int | None]:
+    """The frames that stand whole in [start, filled), and where they end.
+
+    Last the length of the frame that begins there, which is not whole or not between `smallest` and
+    `largest`; None if it has not come in.
+    """
+    frames: list[memoryview] = []
+    while start + LENGTH_BYTES <= filled:
+        (length,) = _unpack_length(view, start)
+        body = start + LENGTH_BYTES
+        if not smallest <= length <= largest or body + length > filled:
+            return frames, start, length
+        start = body + length
+        frames.append(view[body:start])
+    return frames, start, None
+
+
+cut_frames = native.frame_cutter(cut_frames)
 
 
 class FrameReader:
@@ -132,27 +155,16 @@ class FrameReader:
         if filled == view_bytes and received_bytes * 2 >= view_bytes:
             # More is waiting than we offered to take.
             self._scratch_bytes = min(self._scratch_bytes * 4, SCRATCH_BYTES_MAX)
-        frames = []
-        start = self._start
-        frame_bytes = 0
-        while start + LENGTH_BYTES <= filled:
-            (frame_bytes,) = _unpack_length(view, start)
-            if not self._frame_bytes_min <= frame_bytes <= self.limit_bytes:
-                raise self._refusal(frame_bytes)
-            start += LENGTH_BYTES
-            stop = start + frame_bytes
-            if stop > filled:
-                start -= LENGTH_BYTES
-                break
-            frames.append(view[start:stop])
-            start = stop
-            frame_bytes = 0
+        smallest, largest = self._frame_bytes_min, self.limit_bytes
+        frames, start, next_bytes = cut_frames(view, self._start, filled, smallest, largest)
+        if next_bytes is not None and not smallest <= next_bytes <= largest:
+            raise self._refusal(next_bytes)
         self._start = start
         if start == filled:
             if view_bytes > SCRATCH_BYTES_MIN or filled * 4 > view_bytes * 3:
                 self._rest(view)
         else:
-            self._make_room(view, frame_bytes)
+            self._make_room(view, next_bytes or 0)
         return frames
 
     def _refusal(self, frame_bytes: int) -> ProtocolError:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
 from broker.conftest import MakeBroker
+from broker.handlers.test_storage_failures import full_disk
 from broker.local_broker import HANDLERS, LocalBroker, every_version
+from kafkaesque.broker.dispatch import Dispatcher
 from kafkaesque.broker.handler import Call, CloseConnection
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
 from kafkaesque.records.batch import Codec, read_header, reseal
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.replication.flusher import Flusher
+from kafkaesque.wire.codec import decode_response, encode_request_frame
 from kafkaesque.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
+    ProduceResponse,
     TopicProduceData,
 )
 
@@ -51,6 +57,12 @@ def produce(
     request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[named])
     row: PartitionProduceResponse = broker.ask(request, version).responses[0].partition_responses[0]
     return row
+
+
+@pytest.fixture(params=[False, True], ids=["handler", "dispatcher"], autouse=True)
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request of one batch can be answered the short way or the ordinary one, and alike."""
+    monkeypatch.setattr(LocalBroker, "dispatches", request.param)
 
 
 @pytest.fixture
@@ -122,6 +134,55 @@ def test_one_bad_partition_does_not_spoil_the_others(broker: LocalBroker) -> Non
 @pytest.mark.parametrize("acks", [2, -2])
 def test_wrong_acks_are_refused(topic: LocalBroker, acks: int) -> None:
     assert produce(topic, sealed(b"1"), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def frame_of(broker: LocalBroker, records: bytearray, version: int, acks: int) -> memoryview:
+    topic_id = broker.context.cluster.tables.by_name["a"].topic_id
+    data = PartitionProduceData(index=0, records=memoryview(records))
+    named = TopicProduceData(name="a", topic_id=topic_id, partition_data=[data])
+    request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[named])
+    pieces = encode_request_frame(request, version, 5, "c")
+    return memoryview(bytearray().join(pieces))[4:]
+
+
+@pytest.mark.parametrize("version", every_version(ProduceRequest))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_one_batch_is_answered_without_the_ordinary_handler(
+    topic: LocalBroker, version: int, acks: int
+) -> None:
+    def never(*_: object) -> NoReturn:
+        raise AssertionError("the ordinary handler was asked")
+
+    dispatcher = Dispatcher(topic.context, {0: replace(HANDLERS[0], handle=never)})
+    frame = frame_of(topic, sealed(b"1", b"2"), version, acks)
+    produced_before = topic.context.stats.produced_records_total
+    output, size_bytes, begun = dispatcher.serve(frame, "c", 0.0)
+    assert (begun, size_bytes) == (None, len(b"".join(output)))
+    answer = decode_response(ProduceResponse, memoryview(b"".join(output))[4:], version)
+    (row,) = answer.responses[0].partition_responses
+    assert (row.error_code, row.base_offset) == (0, 0)
+    assert topic.context.stats.produced_records_total == produced_before + 2
+    with pytest.raises(AssertionError):
+        dispatcher.serve(frame_of(topic, sealed(b"3"), version, 0), "c", 0.0)
+
+
+def test_batch_that_the_disk_refuses_is_told_so_whatever_its_producer_sent_before(
+    topic: LocalBroker,
+) -> None:
+    # A second try would see a stamped batch, and a producer that was sent away before.
+    assert produce(topic, sealed(b"1")).base_offset == 0
+    data = encode_batch(
+        [Record(Offset(0), TimestampMs(NOW), b"k", b"2")],
+        producer_id=ProducerId(1),
+        producer_epoch=ProducerEpoch(0),
+        base_sequence=7,
+    )
+    with full_disk():
+        refused = produce(topic, data)
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert "cannot write" in (refused.error_message or "")
+    assert topic.partition("a").log_end_offset == 1
+    assert produce(topic, sealed(b"3")).base_offset == 1
 
 
 def test_zstd_needs_version_7(topic: LocalBroker) -> None:

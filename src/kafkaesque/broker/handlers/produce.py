@@ -22,7 +22,16 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafkaesque.broker.context import Context
-from kafkaesque.broker.handler import Answer, Call, CloseConnection, Later, handler
+from kafkaesque.broker.handler import (
+    NOT_PLAIN,
+    Answer,
+    Call,
+    CloseConnection,
+    Later,
+    NotPlain,
+    Plain,
+    handler,
+)
 from kafkaesque.broker.leader_hints import leader_hint
 from kafkaesque.broker.transactional_produce import TransactionalRequest
 from kafkaesque.cluster.tables import INTERNAL_TOPICS
@@ -40,6 +49,7 @@ from kafkaesque.model.errors import (
 from kafkaesque.model.ids import TopicId
 from kafkaesque.partitions.partition import Appended, Partition
 from kafkaesque.records.batch import CHECKSUMMED_POSITION, TRANSACTIONAL_BIT, Codec
+from kafkaesque.wire.flat import Values
 from kafkaesque.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -57,6 +67,7 @@ ALL_REPLICAS = -1
 _ACKS = (ALL_REPLICAS, 0, 1)
 _NO_TRANSACTIONAL_ID = "A transactional batch in a request without a transactional id"
 _ZSTD_SINCE = 7
+_TOPIC_IDS_SINCE = 13
 _CODEC_POSITION = CHECKSUMMED_POSITION + 1
 
 
@@ -106,13 +117,60 @@ def produce(context: Context, request: ProduceRequest, call: Call) -> Answer | L
                     )
                 )
             else:
-                rows.append(_refused(data, refusal))
+                rows.append(_refused(data.index, refusal))
         topics.append(_make_topic(topic.name, topic.topic_id, rows))
     if not pending:
         return response if request.acks != 0 else _answer(0, response)
-    if any(isinstance(item.waits_for, asyncio.Task) for item in pending):
-        return _finish(context, request, response, pending)
-    return _Commits(context, request, response, pending).answer
+    return _later(context, request.acks, request.timeout_ms, response, pending)
+
+
+def produce_plainly(
+    context: Context, values: Values, version: int
+) -> Values | ProduceResponse | Later | NotPlain:
+    """As `produce`, for one batch outside of transactions whose producer waits for an answer."""
+    transactional_id, acks, timeout_ms, name, topic_id, index, records = values
+    if transactional_id is not None or not (acks == 1 or acks == ALL_REPLICAS) or records is None:
+        return NOT_PLAIN
+    if len(records) <= _CODEC_POSITION or records[_CODEC_POSITION] & TRANSACTIONAL_BIT:
+        return NOT_PLAIN
+    all_replicas = acks == ALL_REPLICAS
+    waits_for: asyncio.Task[Appended] | asyncio.Future[None] | None
+    # From here on all errors are told at once: a batch that was refused may have been stamped.
+    try:
+        partition = _find(context, version, acks, name, topic_id, index)
+        if version < _ZSTD_SINCE:
+            _check_codec(records)
+        appended = partition.append(records, all_replicas=all_replicas)
+        if isinstance(appended, asyncio.Task):
+            row, waits_for = _make_row(index, 0, -1, -1, -1), appended
+        else:
+            base_offset, end_offset, append_time_ms, log_start_offset = appended
+            context.stats.produced_records_total += end_offset - base_offset
+            waits_for = partition.commit(appended, all_replicas=all_replicas)
+            if waits_for is None:
+                return name, topic_id, index, base_offset, append_time_ms, log_start_offset
+            row = _make_row(index, 0, base_offset, append_time_ms, log_start_offset)
+    except KafkaError as error:
+        row, waits_for = _refused(index, error), None
+    response = _make_response([_make_topic(name, topic_id, [row])])
+    if waits_for is None:
+        _hint_leader(context, response, row, name, topic_id)
+        return response
+    return _later(context, acks, timeout_ms, response, [_Pending(row, partition, waits_for)])
+
+
+def _find(
+    context: Context, version: int, acks: int, name: str, topic_id: UUID, index: int
+) -> Partition:
+    # What waits for a majority learns from it who leads.
+    is_certain = acks != ALL_REPLICAS
+    if version >= _TOPIC_IDS_SINCE:
+        partition = context.partitions.get_by_id(TopicId(topic_id), index, is_certain=is_certain)
+    else:
+        partition = context.partitions.get(name, index, is_certain=is_certain)
+    if partition.name.topic in INTERNAL_TOPICS:
+        raise InvalidTopic(f"{partition.name.topic} is written by the broker only")
+    return partition
 
 
 def _begin(
@@ -127,12 +185,7 @@ def _begin(
 ) -> PartitionProduceResponse:
     all_replicas = acks == ALL_REPLICAS
     try:
-        if call.version >= 13:
-            partition = context.partitions.get_by_id(TopicId(topic.topic_id), data.index)
-        else:
-            partition = context.partitions.get(topic.name, data.index)
-        if partition.name.topic in INTERNAL_TOPICS:
-            raise InvalidTopic(f"{partition.name.topic} is written by the broker only")
+        partition = _find(context, call.version, acks, topic.name, topic.topic_id, data.index)
         records = data.records
         if records is None:
             raise InvalidRecord(
@@ -158,17 +211,33 @@ def _begin(
             pending.append(_Pending(row, partition, commit))
         return row
     except KafkaError as error:
-        row = _refused(data, error)
+        row = _refused(data.index, error)
         _hint_leader(context, response, row, topic.name, topic.topic_id)
         return row
+
+
+def _later(
+    context: Context,
+    acks: int,
+    timeout_ms: int,
+    response: ProduceResponse,
+    pending: list[_Pending],
+) -> Later:
+    """The answer when every row is decided, at the latest when the client does not wait any more.
+
+    Takes nothing of the request itself: its records lie in a buffer that others wait for.
+    """
+    if any(isinstance(item.waits_for, asyncio.Task) for item in pending):
+        return _finish(context, acks, timeout_ms, response, pending)
+    return _Commits(context, acks, timeout_ms, response, pending).answer
 
 
 def _unknown_acks(acks: int) -> KafkaError:
     return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {acks}")
 
 
-def _refused(data: PartitionProduceData, error: KafkaError) -> PartitionProduceResponse:
-    row = _make_row(data.index, 0, -1, -1, -1)
+def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+    row = _make_row(index, 0, -1, -1, -1)
     _refuse(row, error)
     return row
 
@@ -190,18 +259,18 @@ class _Commits:
     def __init__(
         self,
         context: Context,
-        request: ProduceRequest,
+        acks: int,
+        timeout_ms: int,
         response: ProduceResponse,
         pending: list[_Pending],
     ) -> None:
         self._context = context
         self.answer: asyncio.Future[Answer] = context.loop.create_future()
-        # Not the request itself: its records lie in a buffer that others wait for.
-        self._acks = request.acks
+        self._acks = acks
         self._response = response
         self._pending = pending
         self._missing = len(pending)
-        seconds = max(request.timeout_ms, 0) / 1000
+        seconds = max(timeout_ms, 0) / 1000
         self._timer = context.loop.call_later(seconds, self._time_out)
         for item in pending:
             item.waits_for.add_done_callback(self._decided)
@@ -235,12 +304,16 @@ class _Commits:
 
 
 async def _finish(
-    context: Context, request: ProduceRequest, response: ProduceResponse, pending: list[_Pending]
+    context: Context,
+    acks: int,
+    timeout_ms: int,
+    response: ProduceResponse,
+    pending: list[_Pending],
 ) -> ProduceResponse | None:
     """Wait until every row is decided, at most as long as the client will."""
-    all_replicas = request.acks == ALL_REPLICAS
+    all_replicas = acks == ALL_REPLICAS
     try:
-        async with asyncio.timeout(max(request.timeout_ms, 0) / 1000):
+        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
             for row, partition, waits_for in pending:
                 try:
                     appended = await waits_for
@@ -257,7 +330,7 @@ async def _finish(
         for row, _, waits_for in pending:
             if not waits_for.done() or waits_for.cancelled():
                 _refuse(row, RequestTimedOut("The request timed out before its records were safe"))
-    return _answer(request.acks, response)
+    return _answer(acks, response)
 
 
 def _fill(row: PartitionProduceResponse, appended: Appended) -> None:
@@ -310,4 +383,19 @@ def _answer(acks: int, response: ProduceResponse) -> ProduceResponse | None:
     return None
 
 
-HANDLER = handler(ProduceRequest, versions=(3, 13), advertised_from=0, overlaps=True)(produce)
+_PLAIN = Plain(
+    produce_plainly,
+    ProduceResponse,
+    (
+        "responses.name",
+        "responses.topic_id",
+        "responses.partition_responses.index",
+        "responses.partition_responses.base_offset",
+        "responses.partition_responses.log_append_time_ms",
+        "responses.partition_responses.log_start_offset",
+    ),
+)
+
+HANDLER = handler(ProduceRequest, versions=(3, 13), advertised_from=0, overlaps=True, plain=_PLAIN)(
+    produce
+)
