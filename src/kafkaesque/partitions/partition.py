@@ -247,7 +247,7 @@ class Partition:
         log = replica.entries.log
         # Alone, nothing is held back: the log's end is where the batch goes.
         base_offset = log.log_end_offset if replica.leads_alone else replica.next_offset
-        header = stamp(records, header, base_offset, LeaderEpoch(replica.standing.term))
+        header = stamp(records, header, base_offset, self.leader_epoch)
         try:
             is_committed = replica.append(records, header, now_ms)
         except KafkaError as error:
