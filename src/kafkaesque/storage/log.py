@@ -25,6 +25,7 @@ from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.durability import Durability, SyncWork
 from kafkaesque.storage.epochs import NO_EPOCH_START, LeaderEpochs
 from kafkaesque.storage.log_reading import LogReading
+from kafkaesque.storage.native import compiled_append
 from kafkaesque.storage.open_files import OpenFiles
 from kafkaesque.storage.recovery import Recovered, recover
 from kafkaesque.storage.retention import choose_expired
@@ -493,3 +494,6 @@ class Log(LogReading):
             self.tail.discard()
         self.close(clean=False)
         self._files.calls.remove_tree(self._directory)
+
+
+Log.append = compiled_append(Log)  # type: ignore[method-assign]

@@ -26,7 +26,7 @@ _log = logging.getLogger("kafkaesque.storage")
 OFFSET_DELTA_MAX: Final = 2**31 - 1
 """Offsets in an index have 32 bits; Kafka rolls at the same distance."""
 _COPY_SIZE_BYTES: Final = 1024 * 1024
-_RECENT_MAX: Final = 128
+RECENT_MAX: Final = 128
 """Remembered batch starts: enough for every consumer near the tail of one partition."""
 _blank = lru_cache(maxsize=4)(bytes)
 """So many zeros."""
@@ -142,7 +142,7 @@ class Segment:
             raise self._undone(files, error) from error
         self.note(header, now_ms, config.index_interval_bytes)
         recent = self._recent
-        if recent is None or len(recent) >= _RECENT_MAX:
+        if recent is None or len(recent) >= RECENT_MAX:
             self.remember(base_offset, position)
         else:
             recent[base_offset] = position
@@ -212,7 +212,7 @@ class Segment:
         if recent is None:
             self._recent = {offset: position}
             return
-        if len(recent) >= _RECENT_MAX:
+        if len(recent) >= RECENT_MAX:
             recent.clear()
         recent[offset] = position
 

@@ -1,0 +1,346 @@
+/* The append of a batch to a log, compiled: where nothing but the write itself has to happen.
+ *
+ * `Log.append` and what it calls (`SegmentChain.append`, `Segment.append` and `note`) are the rules.
+ * This does the same where the active segment goes on as it is, working on the slots of the same
+ * objects, and hands every other case to the Python method before anything has changed: a failure, a
+ * refusal, a roll, a repair, a runway to lay, a first batch, a new epoch, a tail for the journal. A
+ * write that fails or is short is the Python method's too, which does it again in the same place.
+ *
+ * The write goes through `files.calls.pwrite`, as in Python.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* As in storage/native.py: each slot by its class and name. */
+enum Slot {
+    LOG_LOCK, LOG_DURABILITY, LOG_CHAIN, LOG_EPOCHS, LOG_END_OFFSET, LOG_TAIL,
+    DURABILITY_FAILURE, EPOCHS_LATEST,
+    CHAIN_IS_REFUSING, CHAIN_SEGMENTS, CHAIN_FILES, CHAIN_CONFIG, FILES_CALLS,
+    SEGMENT_BASE_OFFSET, SEGMENT_SIZE_BYTES, SEGMENT_FIRST_TIMESTAMP, SEGMENT_MAX_TIMESTAMP,
+    SEGMENT_MAX_TIMESTAMP_POSITION, SEGMENT_INDEX, SEGMENT_IS_SYNCED, SEGMENT_INDEXED_POSITION,
+    SEGMENT_NEEDS_REPAIR, SEGMENT_PINNED_FD, SEGMENT_RECENT, SEGMENT_RUNWAY_END,
+    SEGMENT_UNSYNCED_POSITION,
+    INDEX_COUNT, INDEX_TAIL,
+    CONFIG_SEGMENT_BYTES, CONFIG_SEGMENT_MS, CONFIG_INDEX_INTERVAL_BYTES,
+    CONFIG_SEGMENT_INDEX_BYTES, CONFIG_RUNWAY_BYTES, CONFIG_RUNWAY_FROM_BYTES,
+    SLOTS
+};
+
+/* Fields of a BatchHeader. */
+enum { BASE_OFFSET = 0, SIZE_BYTES = 1, LEADER_EPOCH = 2, LAST_OFFSET_DELTA = 6, MAX_TIMESTAMP = 8,
+       RECORD_COUNT = 12, HEADER_FIELDS = 13 };
+
+/* Limits, as bound by storage/native.py. */
+enum Limit { OFFSET_DELTA_MAX, POSITION_MAX, ENTRY_SIZE_BYTES, RECENT_MAX, LIMITS };
+
+typedef struct {
+    PyTypeObject *owner[SLOTS]; /* borrowed from the description, which lives as long */
+    Py_ssize_t place[SLOTS];
+    PyTypeObject *header;
+    int64_t limit[LIMITS];
+} Layout;
+
+static PyObject *acquire_name, *release_name, *pwrite_name, *extend_name;
+
+/* Borrowed, or NULL where the object is of another class or the slot is empty. */
+static PyObject *get(const Layout *layout, PyObject *object, enum Slot slot) {
+    if (object == NULL || !Py_IS_TYPE(object, layout->owner[slot])) return NULL;
+    return *(PyObject **)((char *)object + layout->place[slot]);
+}
+
+static int get_int(const Layout *layout, PyObject *object, enum Slot slot, int64_t *value) {
+    PyObject *found = get(layout, object, slot);
+    if (found == NULL || !PyLong_CheckExact(found)) return 0;
+    *value = PyLong_AsLongLong(found);
+    return *value != -1 || !PyErr_Occurred();
+}
+
+static void set(const Layout *layout, PyObject *object, enum Slot slot, PyObject *value) {
+    PyObject **place = (PyObject **)((char *)object + layout->place[slot]), *old = *place;
+    *place = Py_NewRef(value);
+    Py_XDECREF(old);
+}
+
+static int get_field(PyObject *header, Py_ssize_t field, int64_t *value) {
+    PyObject *found = PyTuple_GET_ITEM(header, field);
+    if (!PyLong_CheckExact(found)) return 0;
+    *value = PyLong_AsLongLong(found);
+    return *value != -1 || !PyErr_Occurred();
+}
+
+/* What is known before the write. References are borrowed: the log's lock keeps them. */
+typedef struct {
+    PyObject *segment, *index, *index_tail, *recent, *calls, *pinned_fd, *max_timestamp;
+    int64_t base_offset, size_bytes, delta, timestamp, record_count;
+    int64_t position, segment_base_offset, max_seen;
+    int is_indexed;
+} Append;
+
+static int read_header(const Layout *layout, PyObject *header, Append *it, int64_t *epoch) {
+    return Py_IS_TYPE(header, layout->header) && PyTuple_GET_SIZE(header) == HEADER_FIELDS &&
+           get_field(header, BASE_OFFSET, &it->base_offset) &&
+           get_field(header, SIZE_BYTES, &it->size_bytes) &&
+           get_field(header, LEADER_EPOCH, epoch) &&
+           get_field(header, LAST_OFFSET_DELTA, &it->delta) &&
+           get_field(header, MAX_TIMESTAMP, &it->timestamp) &&
+           get_field(header, RECORD_COUNT, &it->record_count) &&
+           /* So that no sum of them can overflow. */
+           it->base_offset >= 0 && it->base_offset < INT64_MAX / 4 && it->size_bytes > 0 &&
+           it->size_bytes <= INT32_MAX && it->delta >= 0 && it->delta <= INT32_MAX &&
+           it->timestamp > INT64_MIN / 4 && it->timestamp < INT64_MAX / 4;
+}
+
+/* As Segment.append's questions: 1 if the batch just goes behind the others. */
+static int fits(const Layout *layout, PyObject *config, Append *it, int64_t now_ms) {
+    PyObject *segment = it->segment;
+    int64_t first_timestamp, count, fd, runway_end, unsynced_position, indexed_position;
+    int64_t segment_bytes, segment_ms, interval_bytes, index_bytes, runway_bytes, runway_from_bytes;
+    if (get(layout, segment, SEGMENT_NEEDS_REPAIR) != Py_False ||
+        get(layout, segment, SEGMENT_IS_SYNCED) != Py_False)
+        return 0;
+    it->index = get(layout, segment, SEGMENT_INDEX);
+    it->recent = get(layout, segment, SEGMENT_RECENT);
+    it->pinned_fd = get(layout, segment, SEGMENT_PINNED_FD);
+    it->max_timestamp = get(layout, segment, SEGMENT_MAX_TIMESTAMP);
+    it->index_tail = get(layout, it->index, INDEX_TAIL);
+    if (it->index_tail == NULL || Py_IsNone(it->index_tail) || it->recent == NULL ||
+        !PyDict_CheckExact(it->recent) || PyDict_GET_SIZE(it->recent) >= layout->limit[RECENT_MAX])
+        return 0;
+    if (!get_int(layout, segment, SEGMENT_SIZE_BYTES, &it->position) ||
+        !get_int(layout, segment, SEGMENT_BASE_OFFSET, &it->segment_base_offset) ||
+        !get_int(layout, segment, SEGMENT_FIRST_TIMESTAMP, &first_timestamp) ||
+        !get_int(layout, segment, SEGMENT_MAX_TIMESTAMP, &it->max_seen) ||
+        !get_int(layout, segment, SEGMENT_PINNED_FD, &fd) ||
+        !get_int(layout, segment, SEGMENT_RUNWAY_END, &runway_end) ||
+        !get_int(layout, segment, SEGMENT_UNSYNCED_POSITION, &unsynced_position) ||
+        !get_int(layout, segment, SEGMENT_INDEXED_POSITION, &indexed_position) ||
+        !get_int(layout, it->index, INDEX_COUNT, &count) ||
+        !get_int(layout, config, CONFIG_SEGMENT_BYTES, &segment_bytes) ||
+        !get_int(layout, config, CONFIG_SEGMENT_MS, &segment_ms) ||
+        !get_int(layout, config, CONFIG_INDEX_INTERVAL_BYTES, &interval_bytes) ||
+        !get_int(layout, config, CONFIG_SEGMENT_INDEX_BYTES, &index_bytes) ||
+        !get_int(layout, config, CONFIG_RUNWAY_BYTES, &runway_bytes) ||
+        !get_int(layout, config, CONFIG_RUNWAY_FROM_BYTES, &runway_from_bytes))
+        return 0;
+    int64_t end_position = it->position + it->size_bytes;
+    int64_t time = it->timestamp >= 0 ? it->timestamp : now_ms;
+    if (it->position <= 0 || fd < 0 || first_timestamp < -1 ||
+        it->base_offset + it->delta - it->segment_base_offset > layout->limit[OFFSET_DELTA_MAX] ||
+        end_position > segment_bytes || end_position > layout->limit[POSITION_MAX] ||
+        time - first_timestamp > segment_ms ||
+        (count + 1) * layout->limit[ENTRY_SIZE_BYTES] > index_bytes)
+        return 0;
+    if (end_position > runway_end && it->position - unsynced_position >= runway_from_bytes &&
+        it->size_bytes <= runway_bytes / 2)
+        return 0;
+    it->is_indexed = it->position - indexed_position >= interval_bytes;
+    return 1;
+}
+
+/* With the lock held: 1 if all is ordinary. Nothing is changed. */
+static int prepare(const Layout *layout, PyObject *log, PyObject *const *args, Append *it) {
+    PyObject *chain = get(layout, log, LOG_CHAIN), *segments, *files;
+    int64_t now_ms, epoch, latest, end_offset;
+    if (get(layout, get(layout, log, LOG_DURABILITY), DURABILITY_FAILURE) != Py_None ||
+        get(layout, log, LOG_TAIL) != Py_None ||
+        get(layout, chain, CHAIN_IS_REFUSING) != Py_False || !PyLong_CheckExact(args[3]))
+        return 0;
+    now_ms = PyLong_AsLongLong(args[3]);
+    if (now_ms < 0 || now_ms > INT64_MAX / 4 || !read_header(layout, args[2], it, &epoch) ||
+        !get_int(layout, log, LOG_END_OFFSET, &end_offset) || it->base_offset < end_offset ||
+        PyObject_Size(args[1]) != it->size_bytes ||
+        !get_int(layout, get(layout, log, LOG_EPOCHS), EPOCHS_LATEST, &latest) || epoch > latest)
+        return 0;
+    segments = get(layout, chain, CHAIN_SEGMENTS);
+    files = get(layout, chain, CHAIN_FILES);
+    if (segments == NULL || !PyList_CheckExact(segments) || PyList_GET_SIZE(segments) == 0) return 0;
+    it->segment = PyList_GET_ITEM(segments, PyList_GET_SIZE(segments) - 1);
+    it->calls = get(layout, files, FILES_CALLS);
+    return it->calls != NULL && fits(layout, get(layout, chain, CHAIN_CONFIG), it, now_ms);
+}
+
+/* As Segment.note and `recent`, and the log's end. 0 with an error set if memory ran out. */
+static int note(const Layout *layout, PyObject *log, Append *it) {
+    PyObject *position = PyLong_FromLongLong(it->position), *done = NULL;
+    PyObject *end_position = PyLong_FromLongLong(it->position + it->size_bytes);
+    PyObject *end_offset = PyLong_FromLongLong(it->base_offset + it->delta + 1);
+    PyObject *base_offset = PyLong_FromLongLong(it->base_offset);
+    PyObject *timestamp = PyLong_FromLongLong(it->timestamp), *count = NULL, *entry = NULL;
+    int is_noted = 0;
+    if (!position || !end_position || !end_offset || !base_offset || !timestamp) goto out;
+    if (it->is_indexed) {
+        int64_t entries;
+        if (!get_int(layout, it->index, INDEX_COUNT, &entries)) goto out;
+        count = PyLong_FromLongLong(entries + 1);
+        entry = Py_BuildValue("LOO", (long long)(it->base_offset - it->segment_base_offset), position,
+                              it->max_timestamp);
+        if (!count || !entry) goto out;
+        done = PyObject_CallMethodOneArg(it->index_tail, extend_name, entry);
+        if (!done) goto out;
+        set(layout, it->index, INDEX_COUNT, count);
+        set(layout, it->segment, SEGMENT_INDEXED_POSITION, position);
+    }
+    if (it->timestamp > it->max_seen && it->record_count) {
+        set(layout, it->segment, SEGMENT_MAX_TIMESTAMP, timestamp);
+        set(layout, it->segment, SEGMENT_MAX_TIMESTAMP_POSITION, position);
+    }
+    set(layout, it->segment, SEGMENT_SIZE_BYTES, end_position);
+    is_noted = PyDict_SetItem(it->recent, base_offset, position) == 0;
+    if (is_noted) set(layout, log, LOG_END_OFFSET, end_offset);
+out:
+    Py_XDECREF(position), Py_XDECREF(end_position), Py_XDECREF(end_offset), Py_XDECREF(base_offset);
+    Py_XDECREF(timestamp), Py_XDECREF(count), Py_XDECREF(entry), Py_XDECREF(done);
+    return is_noted;
+}
+
+/* 1 if all of `buffer` was written; 0 if not; -1 with an error that is nobody's here. */
+static int write_batch(Append *it, PyObject *buffer) {
+    PyObject *position = PyLong_FromLongLong(it->position);
+    if (position == NULL) return -1;
+    PyObject *args[] = {it->calls, it->pinned_fd, buffer, position};
+    PyObject *written = PyObject_VectorcallMethod(pwrite_name, args, 4, NULL);
+    Py_DECREF(position);
+    if (written == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_OSError)) return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    int is_whole = PyLong_CheckExact(written) && PyLong_AsLongLong(written) == it->size_bytes;
+    Py_DECREF(written);
+    PyErr_Clear();
+    return is_whole;
+}
+
+/* self: (pure, capsule of the layout, classes, header, limits); append(log, buffer, header, now_ms) */
+static PyObject *append_call(PyObject *self, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names) {
+    PyObject *pure = PyTuple_GET_ITEM(self, 0), *lock, *done;
+    const Layout *layout = PyCapsule_GetPointer(PyTuple_GET_ITEM(self, 1), NULL);
+    lock = count == 4 && names == NULL ? get(layout, args[0], LOG_LOCK) : NULL;
+    if (lock == NULL) return PyObject_Vectorcall(pure, args, (size_t)count, names);
+    Py_INCREF(lock);
+    done = PyObject_CallMethodNoArgs(lock, acquire_name);
+    if (done == NULL) {
+        Py_DECREF(lock);
+        return NULL;
+    }
+    Py_DECREF(done);
+    Append it = {0};
+    int outcome = prepare(layout, args[0], args, &it);
+    PyErr_Clear(); /* of a number that is too large, or an object without a length */
+    if (outcome) {
+        PyObject *held[] = {it.segment, it.index, it.index_tail, it.recent, it.calls, it.pinned_fd,
+                            it.max_timestamp};
+        for (size_t n = 0; n < sizeof held / sizeof *held; n++) Py_INCREF(held[n]);
+        outcome = write_batch(&it, args[1]);
+        if (outcome > 0 && !note(layout, args[0], &it)) outcome = -1;
+        for (size_t n = 0; n < sizeof held / sizeof *held; n++) Py_DECREF(held[n]);
+    }
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    done = PyObject_CallMethodNoArgs(lock, release_name);
+    Py_DECREF(lock);
+    if (done == NULL) outcome = -1;
+    Py_XDECREF(done);
+    if (type != NULL) PyErr_Restore(type, value, trace);
+    if (outcome < 0) return NULL;
+    if (outcome > 0) return PyLong_FromLongLong(it.segment_base_offset);
+    return PyObject_Vectorcall(pure, args, (size_t)count, NULL);
+}
+
+/* -- module ------------------------------------------------------------------------------------------ */
+
+static PyMethodDef append_def = {
+    "append", (PyCFunction)(void (*)(void))append_call, METH_FASTCALL | METH_KEYWORDS, NULL,
+};
+
+static void free_layout(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, NULL)); }
+
+static int find_slot(Layout *layout, int slot, PyObject *told) {
+    PyObject *type, *name;
+    if (!PyArg_ParseTuple(told, "O!U", &PyType_Type, &type, &name)) return 0;
+    PyObject *found = PyObject_GetAttr(type, name);
+    if (found == NULL) return 0;
+    int is_slot = 0;
+    if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
+        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+        is_slot = member->type == T_OBJECT_EX;
+        layout->owner[slot] = (PyTypeObject *)type;
+        layout->place[slot] = member->offset;
+    }
+    Py_DECREF(found);
+    if (!is_slot) PyErr_Format(PyExc_TypeError, "%R is not a slot", name);
+    return is_slot;
+}
+
+/* append(pure, ((class, slot), ...), BatchHeader, (limit, ...)) -> builtin */
+static PyObject *make_append(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *pure, *slots, *header, *limits, *made = NULL;
+    if (!PyArg_ParseTuple(args, "OO!O!O!", &pure, &PyTuple_Type, &slots, &PyType_Type, &header,
+                          &PyTuple_Type, &limits))
+        return NULL;
+    if (PyTuple_GET_SIZE(slots) != SLOTS || PyTuple_GET_SIZE(limits) != LIMITS ||
+        !PyType_IsSubtype((PyTypeObject *)header, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_ValueError, "not the slots that are needed");
+        return NULL;
+    }
+    Layout *layout = PyMem_Calloc(1, sizeof(Layout));
+    if (layout == NULL) return PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(layout, NULL, free_layout);
+    if (capsule == NULL) {
+        PyMem_Free(layout);
+        return NULL;
+    }
+    layout->header = (PyTypeObject *)header;
+    int is_known = 1;
+    for (int n = 0; is_known && n < SLOTS; n++) is_known = find_slot(layout, n, PyTuple_GET_ITEM(slots, n));
+    for (int n = 0; is_known && n < LIMITS; n++) {
+        layout->limit[n] = PyLong_AsLongLong(PyTuple_GET_ITEM(limits, n));
+        is_known = !PyErr_Occurred();
+    }
+    PyObject *self = is_known ? PyTuple_Pack(4, pure, capsule, slots, header) : NULL;
+    if (self != NULL) {
+        PyObject *builtin = PyCFunction_NewEx(&append_def, self, NULL);
+        if (builtin != NULL) made = PyInstanceMethod_New(builtin);
+        Py_XDECREF(builtin);
+        Py_DECREF(self);
+    }
+    Py_DECREF(capsule);
+    return made;
+}
+
+static PyMethodDef functions[] = {
+    {"append", make_append, METH_VARARGS, "(pure, slots, BatchHeader, limits)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static int start(PyObject *module) {
+    (void)module;
+    const char *wish = getenv("KAFKAESQUE_PURE");
+    if (wish != NULL && *wish != '\0') {
+        PyErr_SetString(PyExc_ImportError, "KAFKAESQUE_PURE is set");
+        return -1;
+    }
+    acquire_name = PyUnicode_InternFromString("acquire");
+    release_name = PyUnicode_InternFromString("release");
+    pwrite_name = PyUnicode_InternFromString("pwrite");
+    extend_name = PyUnicode_InternFromString("extend");
+    return acquire_name && release_name && pwrite_name && extend_name ? 0 : -1;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, start}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_native",
+    .m_doc = "The append of kafkaesque.storage, compiled.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&definition); }
