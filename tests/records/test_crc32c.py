@@ -12,7 +12,7 @@ from kafkaesque.records.native import pure
 
 compiled_only = pytest.mark.skipif(
     pure(crc32c) is crc32c,
-    reason="nothing is compiled: apt install gcc python3-dev, then make clean setup",
+    reason="nothing is compiled: unset KAFKAESQUE_PURE, or apt install gcc python3-dev and make clean setup",
 )
 
 

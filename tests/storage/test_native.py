@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from kafkaesque.model.errors import InvariantBroken, StorageFailed
 from kafkaesque.records.batch import BatchHeader, read_header
+from kafkaesque.records.native import pure
 from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.index import ENTRY_SIZE_BYTES
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.native import pure
 from kafkaesque.storage.open_files import OpenFile, OpenFiles
 
 from .batches import make_batch
@@ -26,7 +26,7 @@ from .failing import FailingCalls
 
 compiled_only = pytest.mark.skipif(
     pure(Log.append) is Log.append,
-    reason="nothing is compiled: apt install gcc python3-dev, then make clean setup",
+    reason="nothing is compiled: unset KAFKAESQUE_PURE, or apt install gcc python3-dev and make clean setup",
 )
 pure_append: Callable[..., Any] = pure(Log.append)
 VALUES = (int, bool, type(None))

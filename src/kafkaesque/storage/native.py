@@ -7,8 +7,7 @@ work on, and hands to those whatever is not ordinary, so nobody who calls it can
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.storage.chain import SegmentChain
@@ -18,8 +17,6 @@ from kafkaesque.storage.epochs import LeaderEpochs
 from kafkaesque.storage.index import ENTRY_SIZE_BYTES, SparseIndex
 from kafkaesque.storage.open_files import OpenFiles
 from kafkaesque.storage.segment import OFFSET_DELTA_MAX, RECENT_MAX, Segment
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 try:
     from kafkaesque.storage import _native
@@ -55,10 +52,3 @@ def compiled_append(log: type[Any]) -> Any:
         return log.append
     slots = tuple((cls or log, name) for cls, names in _SLOTS.items() for name in names)
     return _module.append(log.append, slots, BatchHeader, _LIMITS)
-
-
-def pure(function: F) -> F:
-    """The Python method behind a compiled one; itself where nothing is compiled."""
-    bound = getattr(function, "__self__", None)
-    found: F = bound[0] if isinstance(bound, tuple) else function
-    return found

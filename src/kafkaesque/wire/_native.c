@@ -221,18 +221,18 @@ static PyObject *default_of(const Item *item) {
     return PyList_CheckExact(item->fallback) ? PyList_New(0) : Py_NewRef(item->fallback);
 }
 
+static PyObject *read_field(In *in, const Item *item, int flexible) {
+    if (item->kind == ABSENT || item->flags & TAGGED) return default_of(item);
+    if (item->flags & ARRAY) return read_array(in, item, flexible);
+    return read_value(in, item, flexible, item->flags & NULLABLE);
+}
+
 static PyObject *read_struct(In *in, const Plan *plan) {
     PyObject *made = plan->type->tp_alloc(plan->type, 0);
     if (made == NULL) return NULL;
     for (Py_ssize_t n = 0; n < plan->count; n++) {
         const Item *item = &plan->items[n];
-        PyObject *value;
-        if (item->kind == ABSENT || item->flags & TAGGED)
-            value = default_of(item);
-        else if (item->flags & ARRAY)
-            value = read_array(in, item, plan->flexible);
-        else
-            value = read_value(in, item, plan->flexible, item->flags & NULLABLE);
+        PyObject *value = read_field(in, item, plan->flexible);
         if (value == NULL) goto failed;
         *slot_of(made, item) = value;
     }
@@ -290,19 +290,13 @@ static Py_ssize_t count_values(const Plan *plan) {
 static int read_flat(In *in, const Plan *plan, PyObject *values, Py_ssize_t *count) {
     for (Py_ssize_t n = 0; n < plan->count; n++) {
         const Item *item = &plan->items[n];
-        PyObject *value;
         if (is_entered(item)) {
             int64_t elements = 1;
             if (item->flags & ARRAY && !read_length(in, plan->flexible, 4, &elements)) return 0;
             if (elements != 1 || !read_flat(in, item->plan, values, count)) return 0;
             continue;
         }
-        if (item->kind == ABSENT || item->flags & TAGGED)
-            value = default_of(item);
-        else if (item->flags & ARRAY)
-            value = read_array(in, item, plan->flexible);
-        else
-            value = read_value(in, item, plan->flexible, item->flags & NULLABLE);
+        PyObject *value = read_field(in, item, plan->flexible);
         if (value == NULL) return 0;
         PyTuple_SET_ITEM(values, (*count)++, value);
     }
