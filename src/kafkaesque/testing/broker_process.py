@@ -87,8 +87,11 @@ class BrokerProcess:
     def _read_ready(self, process: subprocess.Popen[bytes]) -> dict[str, str]:
         deadline = time.monotonic() + READY_SECONDS_MAX
         output = process.stdout
+        poller = select.poll()  # takes any descriptor; select() only the first 1,024
+        if output is not None:
+            poller.register(output, select.POLLIN)
         while output is not None and (left := deadline - time.monotonic()) > 0:
-            if not select.select([output], [], [], left)[0]:
+            if not poller.poll(left * 1000):
                 break
             line = output.readline().decode()
             if line.startswith("ready "):
