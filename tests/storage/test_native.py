@@ -82,11 +82,6 @@ class Beside:
             log = Log.open(directory / name, config, OpenFiles(8, calls), clean=False)
             self.sides.append((log, calls, append))
 
-    def __del__(self) -> None:
-        """Descriptors are numbers that nobody gives back by himself: examples are many."""
-        for log, _, _ in self.sides:
-            log.files.close()
-
     def each(self, do: Callable[[Log, CountingCalls, Callable[..., Any]], Any]) -> list[Any]:
         outcomes = []
         for log, calls, append in self.sides:
