@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Coroutine
+from math import inf
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -78,6 +79,9 @@ class Inbox:
 
     def dropped(self, node: NodeId) -> None:
         self._event("dropped", node)
+
+    def spoke_at(self) -> float:
+        return inf
 
     def failed(self, error: BaseException) -> None:
         self.failures.append(error)

@@ -76,11 +76,12 @@ class RigNode:
         self.syncs: dict[Syncable, None] = {}
         self._trio = trio
         self._files = OpenFiles(16)
+        self.clock = ManualClock(0)
         self.replicas = ReplicaSet(
             MEMBERS[number],
             RaftJournal.open(directory / "raft", self._files),
             self,
-            ManualClock(0),
+            self.clock,
             self.turns.append,
             _fail,
         )

@@ -282,7 +282,9 @@ class World:
             case "snapshot":
                 partition = self.partitions[number % COUNT]
                 saved = partition.table.snapshot()
-                partition.table = ProducerTable.restore(saved, Offset(len(partition.log)))
+                restored = ProducerTable.restore(saved, Offset(len(partition.log)), Offset(0))
+                assert restored is not None
+                partition.table = restored
             case "late" if self.held:
                 late = self.held[number % len(self.held)]
                 with suppress(KafkaError):

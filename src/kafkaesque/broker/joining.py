@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from math import inf
 
 from kafkaesque.broker.addresses import parse_address
 from kafkaesque.cluster.cluster import CALL_SECONDS, OPERATE
@@ -46,6 +47,9 @@ class _NoInbox:
     def unreachable(self, node: NodeId) -> None: ...
 
     def dropped(self, node: NodeId) -> None: ...
+
+    def spoke_at(self) -> float:
+        return inf
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None: ...
 

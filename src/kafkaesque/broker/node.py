@@ -74,7 +74,7 @@ SCRUB_SECONDS = 0.5
 """Between two looks at a megabyte: a terabyte takes about a week and costs nobody anything."""
 LINK_CONFIG = LinkConfig(lease_margin_seconds=0.5)
 """A lease lasts half a second from a ping. Whoever answered it had read every heartbeat sent before it,
-the last at most 300 ms old, and votes for nobody within nine ticks (900 ms) of a heartbeat."""
+the last at most 350 ms old (`spoke_at`), and votes for nobody within nine ticks (900 ms) of a heartbeat."""
 JOURNAL_CONFIG = LogConfig(segment_bytes=MIB)
 """Small segments: what a snapshot of the tables stands for goes by the segment."""
 

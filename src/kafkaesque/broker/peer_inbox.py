@@ -49,6 +49,9 @@ class PeerInbox:
     def dropped(self, node: NodeId) -> None:
         self._cluster.dropped(node)
 
+    def spoke_at(self) -> float:
+        return self._cluster.spoke_at()
+
     def _service(self, kind: int) -> PeerService:
         for kinds, service in self._services.items():
             if kind in kinds:

@@ -28,14 +28,7 @@ from kafkaesque.cluster.seeds import refuse_other_cluster
 from kafkaesque.cluster.tables import Tables
 from kafkaesque.cluster.topology import Broker, Topic
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
-from kafkaesque.model.ids import (
-    GroupId,
-    NodeId,
-    ProducerId,
-    TimestampMs,
-    TopicPartition,
-    node_of,
-)
+from kafkaesque.model.ids import GroupId, NodeId, ProducerId, TimestampMs, TopicPartition, node_of
 from kafkaesque.model.settings import BrokerConfig, TopicConfig
 from kafkaesque.partitions.changes import Changes
 from kafkaesque.partitions.coordinators import Coordinators
@@ -423,6 +416,9 @@ class Cluster:
 
     def dropped(self, node: NodeId) -> None:
         self._replicas.dropped(node)
+
+    def spoke_at(self) -> float:
+        return self._replicas.spoke_at()
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None:
         if kind == LEADERS:

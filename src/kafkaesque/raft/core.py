@@ -14,7 +14,7 @@ from kafkaesque.raft.config import RaftConfig
 from kafkaesque.raft.follower import Follower
 from kafkaesque.raft.leader import Leader
 from kafkaesque.raft.membership import MembershipChange
-from kafkaesque.raft.messages import Message
+from kafkaesque.raft.messages import Message, PreVote, RequestVote
 from kafkaesque.raft.promises import Promises
 from kafkaesque.raft.ready import Committed, Ready, Standing, Status
 from kafkaesque.raft.state import Become, State
@@ -90,8 +90,10 @@ class Raft:
         if self._is_mute or message.to != self._state.node_id:
             return
         if self._state.is_quiesced and self._transitions.wakes(message):
-            self.wake()
-            self._transitions.rouse_leader(message)
+            self._wake()
+            if isinstance(message, PreVote | RequestVote):
+                # Of somebody who does not hear the leader; if we soon did not either, we would vote.
+                self._transitions.rouse_leader(message.sender)
         self._transitions.step(message)
 
     def propose(self, proposals: Sequence[Proposal]) -> LogIndex:
@@ -153,7 +155,7 @@ class Raft:
         """Give up leadership in favour of whoever lacks least; remain a member."""
         leader = self._transitions.leader
         if leader is not None:
-            self.wake()
+            self._wake()
             leader.flush()
             leader.hand_over()
             self._transitions.follow(Become(Role.FOLLOWER))
@@ -166,7 +168,16 @@ class Raft:
 
     def wake(self) -> None:
         """Let the clocks of a sleeping group run again. Drivers do this for every sleeping group
-        from time to time, so that no error in anyone's reasoning can make one sleep for ever."""
+        from time to time, so that no error in anyone's reasoning can make one sleep for ever.
+
+        A follower says so to its leader, which sleeps, relies on our silence and does not know that
+        our clock runs again: before it runs out the leader must have spoken.
+        """
+        if self._state.is_quiesced:
+            self._wake()
+            self._transitions.rouse_leader()
+
+    def _wake(self) -> None:
         if self._state.is_quiesced:
             self._state.is_quiesced = False
             self._transitions.role.wake()
@@ -177,9 +188,9 @@ class Raft:
         if isinstance(role, Leader):
             role.lost_contact(node)
             if node in self._state.membership:
-                self.wake()
+                self._wake()
         elif isinstance(role, Follower) and node == self._state.leader_id:
-            self.wake()
+            self._wake()
             role.lost_leader()
 
     def peer_reachable(self, node: MemberId) -> None:
@@ -187,7 +198,7 @@ class Raft:
         one about to sleep must hear of it first."""
         leader = self._transitions.leader
         if leader is not None and node in self._state.membership:
-            self.wake()
+            self._wake()
             leader.stay_awake()
 
     def snapshot_failed(self, node: MemberId) -> None:
@@ -377,7 +388,7 @@ class Raft:
         leader = self._transitions.leader
         if leader is None or self._is_mute:
             raise Refused(Refusal.NOT_LEADER, self._state.leader_id)
-        self.wake()
+        self._wake()
         return leader
 
     def _value(self, result: LogIndex | Refusal) -> LogIndex:

@@ -68,15 +68,13 @@ class Transitions:
             return message.received_index < self._state.log.last_index
         return not isinstance(message, AppendResponse | PreVoteResponse | VoteResponse)
 
-    def rouse_leader(self, message: Message) -> None:
-        """Somebody who does not hear the leader wants to be one, and woke us. The leader sleeps and
-        does not know that our clock runs again: without a word from it we would soon vote for
-        another while it still relies on our silence."""
+    def rouse_leader(self, waker: MemberId | None = None) -> None:
+        """We woke, by the word of `waker` or by our driver's. The leader sleeps and does not know that
+        our clock runs again: without a word from it we would soon vote for another while it still
+        relies on our silence."""
         state = self._state
         leader = state.leader_id
-        if leader is None or leader in (state.node_id, message.sender):
-            return
-        if isinstance(message, PreVote | RequestVote):
+        if leader is not None and leader not in (state.node_id, waker):
             state.outbox.append(
                 HeartbeatResponse(state.node_id, leader, state.term, NO_ROUND, NO_INDEX, NO_INDEX)
             )

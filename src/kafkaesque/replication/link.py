@@ -54,6 +54,9 @@ class LinkConfig(NamedTuple):
     """Who says nothing for so long is unreachable; each side tells the other, for its leases."""
     lease_margin_seconds: float = 0.05
     """By how much a lease is shorter than the silence that it rests on: clocks of different rate."""
+    speech_seconds: float = 0.35
+    """How long ago every group may last have spoken for a ping to count in full: three ticks and a
+    little. What is later is taken off the lease."""
     dial_seconds_max: float = 1.0
     """For a connection, the hello and its answer."""
     redial_seconds_min: float = 0.05
@@ -92,6 +95,10 @@ class Inbox(Protocol):
     def dropped(self, node: NodeId) -> None:
         """The link is up and full: Raft messages to the node were dropped in this turn. No reason
         to think that a leader there is gone."""
+        ...
+
+    def spoke_at(self) -> float:
+        """Since when, by the link's clock, every group that is led here has spoken to its members."""
         ...
 
 
@@ -170,6 +177,7 @@ class Link(asyncio.BufferedProtocol):
             config.silence_seconds,
             config.pulse_seconds,
             config.lease_margin_seconds,
+            config.speech_seconds,
         )
         self.writer = LinkWriter(loop, config.queued_bytes_max, self._stamp, self._dropped)
         self.calls = OutstandingCalls(loop, config.calls_max)
@@ -354,8 +362,9 @@ class Link(asyncio.BufferedProtocol):
             self.writer.add(Answer(answer.number, Outcome.FAILED, text))
 
     def _stamp(self) -> int:
-        return self.liveness.ping(self._host.clock.monotonic())
+        return self.liveness.ping(self._host.clock.monotonic(), self._host.inbox.spoke_at())
 
     def _dropped(self) -> None:
+        self.liveness.dropped(self._host.clock.monotonic(), self._host.inbox.spoke_at())
         if self.peer is not None and not self._is_ended:
             self._host.dropped(self.peer.node_id)

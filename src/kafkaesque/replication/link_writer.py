@@ -1,7 +1,9 @@
 """The sending half of a link: whatever was said in a turn of the event loop leaves in one write.
 
-Pings and their answers are state, not messages: however long the other side does not read, at most
-one of each is owed, and they leave before all that waits.
+However long the other side does not read, at most one ping and one answer to a ping wait. Neither
+overtakes anything, for leases rest on both (docs/RAFT.md): whoever answers a ping has read every
+heartbeat that was said before it, and who reads the answer has read whatever the other side had to
+say to those heartbeats.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable, Sequence
 from kafkaesque.model.ids import GroupId
 from kafkaesque.model.limits import KIB
 from kafkaesque.raft.messages import Message
-from kafkaesque.replication.outbox import Outbox
+from kafkaesque.replication.outbox import Outbox, Pulse
 from kafkaesque.replication.peer_codec import encode_ping, encode_pong
 from kafkaesque.replication.peer_parts import Answer, Blob, Call, Post
 
@@ -35,19 +37,19 @@ class Sent:
 
 
 class LinkWriter:
-    """`stamp` makes the stamp of a ping at the moment it leaves; `dropped` is told, at the end of a
+    """`stamp` makes the stamp of a ping at the moment it is said; `dropped` is told, at the end of a
     turn, that Raft messages of it found no room."""
 
     __slots__ = (
         "_dropped",
         "_is_flush_due",
         "_is_paused",
-        "_is_ping_due",
         "_loop",
         "_outbox",
         "_owed_pong",
         "_stamp",
         "_transport",
+        "_waiting",
         "_was_dropping",
         "is_cut",
         "sent",
@@ -67,8 +69,10 @@ class LinkWriter:
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
         self._is_flush_due = False
-        self._is_ping_due = False
+        self._waiting: set[Pulse] = set()
+        """In the outbox."""
         self._owed_pong: int | None = None
+        """The newest ping that came while the answer to an earlier one waits."""
         self._was_dropping = False
         self.is_cut = False
         """Nothing leaves, as if the network had lost it. For tests."""
@@ -102,12 +106,19 @@ class LinkWriter:
         return self._outbox.add(part)
 
     def ping(self) -> None:
-        self._is_ping_due = True
-        self._flush_soon()
+        if Pulse.PING not in self._waiting:
+            self._add_pulse(Pulse.PING, encode_ping(self._stamp()))
 
     def pong(self, stamp: int) -> None:
         """Only the newest ping needs an answer."""
-        self._owed_pong = stamp
+        if Pulse.PONG in self._waiting:
+            self._owed_pong = stamp
+        else:
+            self._add_pulse(Pulse.PONG, encode_pong(stamp))
+
+    def _add_pulse(self, pulse: Pulse, frame: bytes) -> None:
+        self._waiting.add(pulse)
+        self._outbox.add_pulse(pulse, frame)
         self._flush_soon()
 
     def pause(self) -> None:
@@ -131,24 +142,32 @@ class LinkWriter:
 
     def flush(self) -> None:
         """Hand to the transport what it takes. (It calls `pause` from within its write.)"""
-        buffers = self._take_pulse()
-        while self._can_write and not self._is_paused:
-            frame = self._outbox.take_frame()
-            if frame is not None:
-                buffers += frame[0]
-                self.sent.frames += 1
-            if not buffers:
-                return
-            self._write(buffers)
-            buffers = []
+        while self._can_write and not self._is_paused and self._write_frame():
+            pass
 
     def flush_all(self) -> None:
         """These are the last words: hand over everything, whether or not it is taken quickly."""
-        while self._can_write:
-            frame = self._outbox.take_frame()
-            if frame is None:
-                return
-            self._write(frame[0])
+        while self._can_write and self._write_frame():
+            pass
+
+    def _write_frame(self) -> bool:
+        """False if nothing waits."""
+        frame = self._outbox.take_frame()
+        if frame is None:
+            return False
+        if frame.pulse is None:
+            self.sent.frames += 1
+        else:
+            self.sent.pulses += 1
+            self._has_left(frame.pulse)
+        self._write(frame.buffers)
+        return True
+
+    def _has_left(self, pulse: Pulse) -> None:
+        self._waiting.discard(pulse)
+        if pulse is Pulse.PONG and self._owed_pong is not None:
+            stamp, self._owed_pong = self._owed_pong, None
+            self._add_pulse(pulse, encode_pong(stamp))
 
     @property
     def _can_write(self) -> bool:
@@ -159,16 +178,3 @@ class LinkWriter:
         if self._transport is not None and not self.is_cut:
             self.sent.size_bytes += sum(map(len, buffers))
             self._transport.writelines(buffers)
-
-    def _take_pulse(self) -> list[Blob]:
-        buffers: list[Blob] = []
-        if not self._can_write or self._is_paused:
-            return buffers
-        if self._owed_pong is not None:
-            buffers.append(encode_pong(self._owed_pong))
-            self._owed_pong = None
-        if self._is_ping_due:
-            buffers.append(encode_ping(self._stamp()))
-            self._is_ping_due = False
-        self.sent.pulses += len(buffers)
-        return buffers

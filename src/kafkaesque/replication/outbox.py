@@ -1,13 +1,15 @@
 """What waits to be sent on one link, as frames, within a bound. No I/O.
 
 Everything added within one turn of the event loop shares a frame, up to `FRAME_BYTES_SOFT`: the
-receiver reads a frame whole before it acts on it.
+receiver reads a frame whole before it acts on it. Frames leave in the order in which they were begun.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
 
 from kafkaesque.model.ids import GroupId
 from kafkaesque.model.limits import MIB
@@ -21,13 +23,26 @@ OVERHEAD_BYTES_PER_ENTRY = 64
 """At least what describes an entry, or a message without its entries' bytes."""
 
 
+class Pulse(Enum):
+    PING = "ping"
+    PONG = "pong"
+
+
+class Frame(NamedTuple):
+    buffers: list[Blob]
+    size_bytes: int
+    pulse: Pulse | None = None
+    """What it is, if it is not messages."""
+
+
 class Outbox:
     __slots__ = ("_bytes_max", "_closed_bytes", "_frames", "_open")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._frames: deque[tuple[list[Blob], int]] = deque()
+        self._frames: deque[Frame] = deque()
         self._closed_bytes = 0
+        """Of `_frames`, pulses aside."""
         self._open = FrameWriter()
 
     @property
@@ -63,12 +78,19 @@ class Outbox:
             self._open.add_post(part)
         return True
 
+    def add_pulse(self, pulse: Pulse, frame: bytes) -> None:
+        """Behind all that was added before. It is small, and there is always room for it."""
+        if self._open:
+            self._close_frame()
+        self._frames.append(Frame([frame], len(frame), pulse))
+
     def _has_room(self, size_bytes: int) -> bool:
         """Begins another frame if this one is large enough. What waits alone always has room, or
         a batch above the bound could never be replicated."""
         writer = self._open
+        is_alone = not writer and self._closed_bytes == 0
         if size_bytes > FRAME_BYTES_MAX or (
-            self and self.size_bytes + size_bytes > self._bytes_max
+            not is_alone and self.size_bytes + size_bytes > self._bytes_max
         ):
             return False
         if writer and (
@@ -81,15 +103,16 @@ class Outbox:
     def _close_frame(self) -> None:
         buffers = self._open.take()
         size_bytes = sum(map(len, buffers))
-        self._frames.append((buffers, size_bytes))
+        self._frames.append(Frame(buffers, size_bytes))
         self._closed_bytes += size_bytes
 
-    def take_frame(self) -> tuple[list[Blob], int] | None:
-        """The next frame's buffers and size; None if nothing waits."""
+    def take_frame(self) -> Frame | None:
+        """The next one; None if nothing waits."""
         if not self._frames:
             if not self._open:
                 return None
             self._close_frame()
         frame = self._frames.popleft()
-        self._closed_bytes -= frame[1]
+        if frame.pulse is None:
+            self._closed_bytes -= frame.size_bytes
         return frame

@@ -7,6 +7,7 @@ together are written, sent and synced together.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -71,6 +72,15 @@ class Prefixes(Protocol):
     def serve(self, body: bytes) -> bytes: ...
 
 
+class _Ticks:
+    __slots__ = ("count", "times")
+
+    def __init__(self, now: float) -> None:
+        self.count = 0
+        self.times = deque((now,), maxlen=RAFT_CONFIG.heartbeat_ticks + 1)
+        """Of the newest, oldest first: within so many every group that is awake has spoken."""
+
+
 class ReplicaSet:
     """`call_soon` runs a function at the end of this turn of the event loop."""
 
@@ -126,7 +136,7 @@ class ReplicaSet:
         self._damaged: dict[Replica, None] = {}
         self._is_turn_due = False
         self._journal_sync = _JournalSync(self)
-        self._ticks = 0
+        self._ticks = _Ticks(clock.monotonic())
 
     # -- groups --------------------------------------------------------------------------------
 
@@ -209,6 +219,11 @@ class ReplicaSet:
         )
         return held > len(voters) // 2
 
+    def spoke_at(self) -> float:
+        """Every group that is led here and awake has spoken to its members since then: it does so
+        every few ticks, and with the first of its term. (Asleep, they rely on no clock.)"""
+        return self._ticks.times[0]
+
     # -- what the node brings --------------------------------------------------------------------
 
     def step(self, group: GroupId, message: Message) -> None:
@@ -224,16 +239,17 @@ class ReplicaSet:
     def tick(self) -> None:
         """Once every TICK_SECONDS of monotonic time. After a stall of the process the ticks that
         were missed are not made up for: a busy event loop is no reason for an election."""
-        self._ticks += 1
+        self._ticks.count += 1
+        self._ticks.times.append(self._clock.monotonic())
         if self.journal.failure is not None:
             # Whoever opened a group may have found out: nothing else would stop the node then.
             self._fail(StorageFailed(self.journal.failure))
             return
         if self._waiting:
             self._syncer.ask(self._journal_sync)
-        if self._ticks % EARLY_KEPT_TICKS == 0:
+        if self._ticks.count % EARLY_KEPT_TICKS == 0:
             self._early.clear()
-        if self._ticks % SLEEPER_WOKEN_EVERY_TICKS == 0 and self._replicas:
+        if self._ticks.count % SLEEPER_WOKEN_EVERY_TICKS == 0 and self._replicas:
             # The one that was visited longest ago: dicts keep their order.
             group, sleeper = next(iter(self._replicas.items()))
             self._replicas[group] = self._replicas.pop(group)

@@ -27,8 +27,9 @@ from kafkaesque.sim.view import View
 
 TICK_US: Final = 25 * MILLISECOND_US
 SYNC_LATENCY_US_MAX: Final = 4 * MILLISECOND_US
-LEASE_SECONDS: Final = SILENCE_US / SECOND_US * 0.95
-"""The margin of replication/link, in proportion."""
+LEASE_SECONDS: Final = SILENCE_US / SECOND_US * 0.5
+"""As broker/node has it, in proportion: a lease has to end before the patience of whoever heard the
+last heartbeat before the ping, two ticks earlier."""
 BACKLOG_MAX: Final = 3_000
 
 
