@@ -376,6 +376,8 @@ async def test_newer_life_replaces_the_link_at_once_and_older_ones_are_refused()
     [
         (identity(1), Refusal.SAME_NODE),
         (identity(2, cluster="other"), Refusal.WRONG_CLUSTER),
+        # Though its node has the id of one of ours.
+        (identity(1, cluster="other"), Refusal.WRONG_CLUSTER),
         (identity(2, cluster=""), Refusal.NOT_A_PEER),
         (identity(9), Refusal.NOT_A_PEER),
     ],

@@ -113,10 +113,11 @@ NO_LIFE: Final = (-1, -1)
 def judge(me: Identity, hello: Hello, standing: Standing | None) -> Refusal:
     """Whether the caller gets what it wants; `standing` is None for one that is not a peer."""
     caller = hello.caller
+    if caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
+        # First of all: the nodes of two clusters often have the same ids.
+        return Refusal.WRONG_CLUSTER
     if caller.node_id == me.node_id:
         return Refusal.SAME_NODE
-    if caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
-        return Refusal.WRONG_CLUSTER
     if hello.purpose is Purpose.INTRODUCTION:
         return Refusal.ACCEPTED
     if standing is None or not (caller.cluster_id and me.cluster_id):
