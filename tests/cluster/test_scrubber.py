@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.replication.replica_rig import RigNode, Trio
+from tests.replication.replica_rig import MEMBERS, RigNode, Trio
 
 from kafkaesque.cluster.scrubber import Scrubber
 from kafkaesque.model.ids import NodeId
@@ -103,3 +103,27 @@ def test_batch_that_leaves_while_a_peer_is_asked_needs_no_repair(
 
     assert scene.counts() == (1, 0)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_leader_whose_uncommitted_batch_is_damaged_lets_others_lead(scene: Scene) -> None:
+    """Nobody else has it, so it can be neither sent nor repaired: a leader that stayed would keep its
+    group from committing anything for ever (found by simulation)."""
+    trio = scene.trio
+    trio.nodes[0].replica.transfer_leadership(MEMBERS[HERE])
+    trio.settle()
+    assert trio.leader == HERE
+    trio.cut_off = {0, 1}
+    trio.append()
+    scene.flip(-5)
+    trio.cut_off = set()
+    trio.tick(5)
+    assert [node.owner.committed_end for node in trio.nodes] == [5, 5, 5]
+
+    scene.scrub()
+    trio.settle()
+    trio.tick(3)
+
+    assert trio.leader in (0, 1)
+    trio.append()
+    trio.tick(3)
+    assert [node.owner.committed_end for node in trio.nodes] == [6, 6, 6]

@@ -15,7 +15,7 @@ import msgspec
 from kafkaesque.model.errors import CorruptMessage, KafkaError, OffsetOutOfRange, ProtocolError
 from kafkaesque.model.ids import GroupId, NodeId, node_of
 from kafkaesque.model.limits import MIB
-from kafkaesque.raft.types import Entry, LogIndex
+from kafkaesque.raft.types import Entry, LogIndex, Role
 from kafkaesque.replication.peer_calls import PeerError
 from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.replica_set import ReplicaSet
@@ -101,8 +101,8 @@ class Scrubber:
     async def _repair(self, replica: Replica, entry: Entry) -> None:
         body = msgspec.msgpack.encode(_Wanted(replica.group, entry.index, entry.term))
         for member in replica.membership.nodes:
-            if member == self._member:
-                continue
+            if node_of(member) == node_of(self._member):
+                continue  # we, or an earlier life of ours that is about to be removed
             try:
                 data = await self._call(node_of(member), body)
                 if not self._is_here(replica):
@@ -120,6 +120,15 @@ class Scrubber:
             except (PeerError, KafkaError) as error:
                 logger.info("no repair from node %d: %s", node_of(member), error)
         logger.error("entry %d of group %d is damaged on this node", entry.index, replica.group)
+        self._let_others_lead(replica, entry)
+
+    def _let_others_lead(self, replica: Replica, entry: Entry) -> None:
+        """A leader that cannot send an entry which is not committed keeps its group from ever
+        committing anything again: it beats, so nobody else stands, and no peer has what it lacks.
+        Others can do without that entry, and what they lead takes its place here."""
+        if replica.standing.role is Role.LEADER and not replica.has_committed(entry.index):
+            logger.warning("group %d: resigning, for what it waits for is damaged", replica.group)
+            replica.resign()
 
     def serve(self, body: bytes) -> bytes:
         """A peer wants a batch that is damaged on its disk; empty if ours is no better."""

@@ -232,8 +232,10 @@ class Leader:
         self._idle_ticks = 0
 
     def beat_soon(self) -> None:
-        """Entries were to put off a heartbeat and did not go."""
-        self._heartbeat_due = True
+        """Entries were to put off a heartbeat and did not go. With the next tick, not at once: its
+        answers ask for the same entries again, and would make as many heartbeats as the network
+        carries."""
+        self._heartbeat_ticks = self._state.config.heartbeat_ticks - 1
 
     @property
     def is_flush_due(self) -> bool:
