@@ -160,7 +160,8 @@ def test_snapshot_and_the_log_behind_it_equal_the_whole_log(steps: list[tuple[in
     front = ProducerTable(Offset(0))
     for header in headers[:half]:
         front.apply(header)
-    restored = ProducerTable.restore(front.snapshot(), Offset(half))
+    restored = ProducerTable.restore(front.snapshot(), Offset(half), Offset(0))
+    assert restored is not None
     for header in headers[half:]:
         restored.apply(header)
     assert restored.snapshot() == whole.snapshot()

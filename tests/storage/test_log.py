@@ -138,7 +138,8 @@ def test_snapshots_are_kept_by_offset_and_die_with_what_they_describe(tmp_path: 
     log.delete_before(Offset(3))
     log.prune_snapshots(keep=2)
     assert log.latest_snapshot(Offset(4)) == (4, b"state at 4")
-    assert log.latest_snapshot(Offset(3)) is None
+    assert log.latest_snapshot(Offset(3)) == (3, b"state at 3"), "tells of what was before"
+    assert log.latest_snapshot(Offset(2)) is None
 
 
 def test_truncated_log_ends_before_the_batch_with_the_offset(tmp_path: Path) -> None:

@@ -64,11 +64,15 @@ def read_producers(entries: EntryLog) -> ProducerTable:
 
 
 def _saved_producers(log: Log) -> ProducerTable:
-    saved = log.latest_snapshot(log.log_end_offset)
-    if saved is not None:
-        # A snapshot is only a short cut: without it the headers tell the same.
+    """Of the newest snapshot. It is only a short cut: without it the headers tell the same, but for
+    what was deleted."""
+    limit = log.log_end_offset
+    while (saved := log.latest_snapshot(limit)) is not None:
         with suppress(msgspec.DecodeError):
-            return ProducerTable.restore(saved[1], saved[0])
+            table = ProducerTable.restore(saved[1], saved[0], log.log_start_offset)
+            if table is not None:
+                return table
+        limit = Offset(saved[0] - 1)
     return ProducerTable(log.log_start_offset)
 
 

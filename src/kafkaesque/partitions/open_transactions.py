@@ -186,6 +186,13 @@ class OpenTransactions:
 
     # -- snapshots ----------------------------------------------------------------------------
 
+    def before(self, offset: Offset) -> OpenTransactions:
+        """Those that are open and began before `offset`. One that has ended since tells by what it
+        wrote behind it, and by its marker."""
+        found = OpenTransactions()
+        found._open = {one: first for one, first in self._open.items() if first < offset}
+        return found
+
     def snapshot(self) -> Snapshot:
         return Snapshot(
             [(int(producer_id), int(first)) for producer_id, first in self._open.items()],

@@ -46,6 +46,7 @@ from kafkaesque.partitions.appended import Appended as Appended
 from kafkaesque.partitions.appended import Trim
 from kafkaesque.partitions.environment import Environment as Environment
 from kafkaesque.partitions.inspections import Inspections
+from kafkaesque.partitions.letting_go import let_go
 from kafkaesque.partitions.loading import load_producers, log_config, read_marker
 from kafkaesque.partitions.markers import decode_marker
 from kafkaesque.partitions.open_transactions import Guard
@@ -442,10 +443,8 @@ class Partition:
     async def delete_before(self, offset: Offset) -> Offset:
         """DeleteRecords: everything below `offset` goes. Returns the new start of the log."""
         if not 0 <= offset <= self.high_watermark:
-            raise OffsetOutOfRange(
-                f"Cannot delete records of {self.name} before {offset}: the high watermark is "
-                f"{self.high_watermark}"
-            )
+            limit = f"the high watermark is {self.high_watermark}"
+            raise OffsetOutOfRange(f"Cannot delete records of {self.name} before {offset}: {limit}")
         if offset > self.log_start_offset:
             self.replica.propose_control(msgspec.msgpack.encode(Trim(offset)))
             await self._trim(offset)
@@ -454,19 +453,19 @@ class Partition:
     async def _trim(self, offset: Offset) -> None:
         if self.log_start_offset < offset <= self.log_end_offset:
             self.replica.entries.drop_before(offset)
-            await asyncio.to_thread(self._delete_before, offset)
+            await self._let_go(offset)
 
-    def _delete_before(self, offset: Offset) -> None:
-        """Blocking. What the journal does not know to be dropped must not be missing."""
-        self._env.replicas.journal.sync()
-        self.log.delete_before(offset)
+    async def _let_go(self, offset: Offset) -> None:
+        producers = None if self.are_producers_stale else self.producers.before(offset)
+        entries, journal = self.replica.entries, self._env.replicas.journal
+        await asyncio.to_thread(let_go, entries, journal, offset, producers)
 
     async def expire(self, now_ms: TimestampMs) -> None:
         """Drop what retention lets go."""
         planned = self.replica.entries.expire(now_ms, self.high_watermark)
         if planned is not None:
             size_bytes = self.log.size_bytes
-            await asyncio.to_thread(self._delete_before, planned[0])
+            await self._let_go(planned[0])
             logger.info(
                 "retention deleted %d bytes of %s", size_bytes - self.log.size_bytes, self.name
             )

@@ -41,6 +41,11 @@ class WrittenBatch(NamedTuple):
     base_offset: Offset
     timestamp: TimestampMs
 
+    @property
+    def end_offset(self) -> Offset:
+        count = ((self.last_sequence - self.first_sequence) & SEQUENCE_MAX) + 1
+        return Offset(self.base_offset + count)
+
 
 @dataclass(slots=True)
 class Producer:
@@ -70,6 +75,8 @@ class _Snapshot(msgspec.Struct, array_like=True):
     producers: list[tuple[int, int, int, list[tuple[int, int, int, int]]]]
     coordinator_epochs: dict[int, int] = {}
     transactions: Snapshot = msgspec.field(default_factory=Snapshot)
+    is_of_start: bool = False
+    """It tells what the log does not tell if it begins there, and nothing else."""
 
 
 class ProducerTable:
@@ -291,8 +298,22 @@ class ProducerTable:
                 idle[producer_id] = before
         self._idle = idle
 
-    def snapshot(self) -> bytes:
-        """The table as bytes, so that a restart reads only the headers behind it."""
+    def before(self, offset: Offset) -> ProducerTable:
+        """What the records before `offset` tell, as far as it matters once they are gone; whatever
+        was written since is folded again. (Which of them were aborted does not matter any more.)"""
+        table = ProducerTable(offset)
+        for producer_id, known in self._producers.items():
+            earlier = [batch for batch in known.batches if batch.end_offset <= offset]
+            if earlier or not known.batches:
+                kept = Producer(known.epoch, known.last_seen_ms, known.coordinator_epoch)
+                kept.batches.extend(earlier)
+                table._producers[producer_id] = kept
+        table.transactions = self.transactions.before(offset)
+        return table
+
+    def snapshot(self, *, is_of_start: bool = False) -> bytes:
+        """The table as bytes, so that a restart reads only the headers behind it. `is_of_start`: it
+        was made by `before`, and is of no use to a log that begins earlier."""
         rows = [
             (
                 int(producer_id),
@@ -311,14 +332,19 @@ class ProducerTable:
             if known.coordinator_epoch != NO_COORDINATOR
         }
         return msgspec.msgpack.encode(
-            _Snapshot(rows, coordinator_epochs, self.transactions.snapshot())
+            _Snapshot(rows, coordinator_epochs, self.transactions.snapshot(), is_of_start)
         )
 
     @classmethod
-    def restore(cls, data: bytes, saved_offset: Offset) -> ProducerTable:
-        """The table of `snapshot`; msgspec.DecodeError if the bytes are not one."""
+    def restore(
+        cls, data: bytes, saved_offset: Offset, start_offset: Offset
+    ) -> ProducerTable | None:
+        """The table of `snapshot`, None if it is of no use to a log that starts at `start_offset`;
+        msgspec.DecodeError if the bytes are not one."""
         table = cls(saved_offset)
         saved = msgspec.msgpack.decode(data, type=_Snapshot)
+        if saved.is_of_start and start_offset < saved_offset:
+            return None
         table.transactions = OpenTransactions.restore(saved.transactions)
         for producer_id, epoch, last_seen_ms, batches in saved.producers:
             coordinator_epoch = saved.coordinator_epochs.get(producer_id, NO_COORDINATOR)

@@ -457,7 +457,8 @@ class Log(LogReading):
         return snapshots.latest_snapshot(self._directory, offset, self._files.calls)
 
     def prune_snapshots(self, keep: int) -> None:
-        """Delete all but the last `keep` snapshots, and those before the log's start."""
+        """Delete those before the log's start, and of the others all but the last `keep` and one
+        at the start."""
         snapshots.delete_snapshots(
             self._directory,
             before=self.log_start_offset,

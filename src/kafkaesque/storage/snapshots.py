@@ -62,11 +62,13 @@ def delete_snapshots(
     keep: int | None = None,
     calls: SystemCalls = REAL_CALLS,
 ) -> None:
-    """Delete those before or behind the offsets given, and of the rest all but the last `keep`."""
+    """Delete those before or behind the offsets given, and of the rest all but the last `keep` and
+    the one at `before`, which tells of what is there no more."""
     offsets = list_snapshots(directory, calls)
     wanted = [offset for offset in offsets if before <= offset <= behind]
     if keep is not None:
-        wanted = wanted[len(wanted) - min(keep, len(wanted)) :]
+        last = wanted[len(wanted) - min(keep, len(wanted)) :]
+        wanted = [offset for offset in wanted if offset in last or offset == before]
     for offset in offsets:
         if offset not in wanted:
             with contextlib.suppress(FileNotFoundError):
