@@ -16,7 +16,10 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-EXTENSIONS = ("records/_native.c", "wire/_native.c", "storage/_native.c", "pipeline/_decoder.c")
+EXTENSIONS = (
+    *("records/_native.c", "wire/_native.c", "storage/_native.c", "replication/_native.c"),
+    "pipeline/_decoder.c",
+)
 """Under src/kafkaesque; one that is not in the tree is left out."""
 
 FLAGS = ("-O3", "-fPIC", "-fwrapv", "-Wall", "-Wextra", "-Werror=implicit-function-declaration")

@@ -54,6 +54,7 @@ from kafkaesque.replication.entry_payload import (
 from kafkaesque.replication.entry_recovery import recover
 from kafkaesque.replication.entry_snapshot import OwnerState, encode_state, kept_range, owner_data
 from kafkaesque.replication.journal_records import Closing, ControlEntry, GroupFacts, LogStart
+from kafkaesque.replication.native import compiled_append_batch
 from kafkaesque.replication.raft_journal import RaftJournal
 from kafkaesque.storage.log import Log
 
@@ -67,8 +68,6 @@ __all__ = [
     "kept_range",
     "owner_data",
 ]
-
-_make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
 
 
 class EntryLog:
@@ -249,29 +248,28 @@ class EntryLog:
     ) -> BatchRef:
         """Write a batch to the page cache. StorageFailed leaves all as it was."""
         data, header = payload
-        log = self.log
-        base_offset = header.base_offset
         if (
             index != self.last_index + 1
-            or base_offset != log.log_end_offset
+            or header.base_offset != self.log.log_end_offset
             or int(header.leader_epoch) != term
             or self._journal.synced_position < self.gate_position
             or term != self._term
         ):
             self._refuse(index, term, header)
-        active = self._active
-        if active is None:
-            active = self._active = self._map.active(index)
-        segment_base_offset = log.append(data, header, now_ms)
-        if segment_base_offset == base_offset:
+        if self._active is None:
+            self._active = self._map.active(index)
+        return self._note(index, header, self.log.append(data, header, now_ms))
+
+    def _note(self, index: LogIndex, header: BatchHeader, segment_base_offset: Offset) -> BatchRef:
+        """The batch that was just written is entry `index`."""
+        active, base_offset, size_bytes = self._active, header.base_offset, header.size_bytes
+        if active is None or segment_base_offset == base_offset:
             active = self._active = self._map.begin(base_offset, index)
-        next_offset, size_bytes = log.log_end_offset, header.size_bytes
-        position = active.append(size_bytes, next_offset)
+        position = active.append(size_bytes, header.next_offset)
         if len(active.tail) % BLOCK_ENTRIES == 0:
-            active.flush(log.files)
+            active.flush(self.log.files)
         self.last_index = index
-        place = (base_offset, next_offset, size_bytes, segment_base_offset, position)
-        return _make_tuple(BatchRef, place)
+        return BatchRef(base_offset, header.next_offset, size_bytes, segment_base_offset, position)
 
     def save_places(self) -> None:
         """The log's files were synced."""
@@ -287,10 +285,8 @@ class EntryLog:
         """Save an entry without a batch; the journal has to be synced before the next batch."""
         check(entry.index == self.last_index + 1, f"entry {entry.index} leaves a gap")
         payload = entry.payload
-        check(
-            payload is None or isinstance(payload, bytes | Membership),
-            f"entry {entry.index} is not a control entry",
-        )
+        is_control = payload is None or isinstance(payload, bytes | Membership)
+        check(is_control, f"entry {entry.index} is not a control entry")
         control = ControlEntry(entry.index, entry.term, entry.kind, self.next_offset, payload)  # type: ignore[arg-type]
         self._journal.save_control(self.group, control)
         self._goes_on_behind(entry.index)
@@ -498,3 +494,6 @@ class EntryLog:
         index = entry.index
         if not self.first_index <= index <= self.last_index or self.term_at(index) != entry.term:
             raise OffsetOutOfRange(f"entry {index} of group {self.group} is no longer in the log")
+
+
+EntryLog.append_batch = compiled_append_batch(EntryLog)  # type: ignore[method-assign]

@@ -8,15 +8,10 @@
  *
  * The write goes through `files.calls.pwrite`, as in Python.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
-
-#include <stdint.h>
-#include <stdlib.h>
+#include "_slots.h"
 
 /* As in storage/native.py: each slot by its class and name. */
-enum Slot {
+enum {
     LOG_LOCK, LOG_DURABILITY, LOG_CHAIN, LOG_EPOCHS, LOG_END_OFFSET, LOG_TAIL,
     DURABILITY_FAILURE, EPOCHS_LATEST,
     CHAIN_IS_REFUSING, CHAIN_SEGMENTS, CHAIN_FILES, CHAIN_CONFIG, FILES_CALLS,
@@ -38,39 +33,12 @@ enum { BASE_OFFSET = 0, SIZE_BYTES = 1, LEADER_EPOCH = 2, LAST_OFFSET_DELTA = 6,
 enum Limit { OFFSET_DELTA_MAX, POSITION_MAX, ENTRY_SIZE_BYTES, RECENT_MAX, LIMITS };
 
 typedef struct {
-    PyTypeObject *owner[SLOTS]; /* borrowed from the description, which lives as long */
-    Py_ssize_t place[SLOTS];
-    PyTypeObject *header;
+    Slot slots[SLOTS];
+    PyTypeObject *header; /* borrowed, as the slots' classes are */
     int64_t limit[LIMITS];
 } Layout;
 
 static PyObject *acquire_name, *release_name, *pwrite_name, *extend_name;
-
-/* Borrowed, or NULL where the object is of another class or the slot is empty. */
-static PyObject *get(const Layout *layout, PyObject *object, enum Slot slot) {
-    if (object == NULL || !Py_IS_TYPE(object, layout->owner[slot])) return NULL;
-    return *(PyObject **)((char *)object + layout->place[slot]);
-}
-
-static int get_int(const Layout *layout, PyObject *object, enum Slot slot, int64_t *value) {
-    PyObject *found = get(layout, object, slot);
-    if (found == NULL || !PyLong_CheckExact(found)) return 0;
-    *value = PyLong_AsLongLong(found);
-    return *value != -1 || !PyErr_Occurred();
-}
-
-static void set(const Layout *layout, PyObject *object, enum Slot slot, PyObject *value) {
-    PyObject **place = (PyObject **)((char *)object + layout->place[slot]), *old = *place;
-    *place = Py_NewRef(value);
-    Py_XDECREF(old);
-}
-
-static int get_field(PyObject *header, Py_ssize_t field, int64_t *value) {
-    PyObject *found = PyTuple_GET_ITEM(header, field);
-    if (!PyLong_CheckExact(found)) return 0;
-    *value = PyLong_AsLongLong(found);
-    return *value != -1 || !PyErr_Occurred();
-}
 
 /* What is known before the write. References are borrowed: the log's lock keeps them. */
 typedef struct {
@@ -99,32 +67,32 @@ static int fits(const Layout *layout, PyObject *config, Append *it, int64_t now_
     PyObject *segment = it->segment;
     int64_t first_timestamp, count, fd, runway_end, unsynced_position, indexed_position;
     int64_t segment_bytes, segment_ms, interval_bytes, index_bytes, runway_bytes, runway_from_bytes;
-    if (get(layout, segment, SEGMENT_NEEDS_REPAIR) != Py_False ||
-        get(layout, segment, SEGMENT_IS_SYNCED) != Py_False)
+    if (get(layout->slots, segment, SEGMENT_NEEDS_REPAIR) != Py_False ||
+        get(layout->slots, segment, SEGMENT_IS_SYNCED) != Py_False)
         return 0;
-    it->index = get(layout, segment, SEGMENT_INDEX);
-    it->recent = get(layout, segment, SEGMENT_RECENT);
-    it->pinned_fd = get(layout, segment, SEGMENT_PINNED_FD);
-    it->max_timestamp = get(layout, segment, SEGMENT_MAX_TIMESTAMP);
-    it->index_tail = get(layout, it->index, INDEX_TAIL);
+    it->index = get(layout->slots, segment, SEGMENT_INDEX);
+    it->recent = get(layout->slots, segment, SEGMENT_RECENT);
+    it->pinned_fd = get(layout->slots, segment, SEGMENT_PINNED_FD);
+    it->max_timestamp = get(layout->slots, segment, SEGMENT_MAX_TIMESTAMP);
+    it->index_tail = get(layout->slots, it->index, INDEX_TAIL);
     if (it->index_tail == NULL || Py_IsNone(it->index_tail) || it->recent == NULL ||
         !PyDict_CheckExact(it->recent) || PyDict_GET_SIZE(it->recent) >= layout->limit[RECENT_MAX])
         return 0;
-    if (!get_int(layout, segment, SEGMENT_SIZE_BYTES, &it->position) ||
-        !get_int(layout, segment, SEGMENT_BASE_OFFSET, &it->segment_base_offset) ||
-        !get_int(layout, segment, SEGMENT_FIRST_TIMESTAMP, &first_timestamp) ||
-        !get_int(layout, segment, SEGMENT_MAX_TIMESTAMP, &it->max_seen) ||
-        !get_int(layout, segment, SEGMENT_PINNED_FD, &fd) ||
-        !get_int(layout, segment, SEGMENT_RUNWAY_END, &runway_end) ||
-        !get_int(layout, segment, SEGMENT_UNSYNCED_POSITION, &unsynced_position) ||
-        !get_int(layout, segment, SEGMENT_INDEXED_POSITION, &indexed_position) ||
-        !get_int(layout, it->index, INDEX_COUNT, &count) ||
-        !get_int(layout, config, CONFIG_SEGMENT_BYTES, &segment_bytes) ||
-        !get_int(layout, config, CONFIG_SEGMENT_MS, &segment_ms) ||
-        !get_int(layout, config, CONFIG_INDEX_INTERVAL_BYTES, &interval_bytes) ||
-        !get_int(layout, config, CONFIG_SEGMENT_INDEX_BYTES, &index_bytes) ||
-        !get_int(layout, config, CONFIG_RUNWAY_BYTES, &runway_bytes) ||
-        !get_int(layout, config, CONFIG_RUNWAY_FROM_BYTES, &runway_from_bytes))
+    if (!get_int(layout->slots, segment, SEGMENT_SIZE_BYTES, &it->position) ||
+        !get_int(layout->slots, segment, SEGMENT_BASE_OFFSET, &it->segment_base_offset) ||
+        !get_int(layout->slots, segment, SEGMENT_FIRST_TIMESTAMP, &first_timestamp) ||
+        !get_int(layout->slots, segment, SEGMENT_MAX_TIMESTAMP, &it->max_seen) ||
+        !get_int(layout->slots, segment, SEGMENT_PINNED_FD, &fd) ||
+        !get_int(layout->slots, segment, SEGMENT_RUNWAY_END, &runway_end) ||
+        !get_int(layout->slots, segment, SEGMENT_UNSYNCED_POSITION, &unsynced_position) ||
+        !get_int(layout->slots, segment, SEGMENT_INDEXED_POSITION, &indexed_position) ||
+        !get_int(layout->slots, it->index, INDEX_COUNT, &count) ||
+        !get_int(layout->slots, config, CONFIG_SEGMENT_BYTES, &segment_bytes) ||
+        !get_int(layout->slots, config, CONFIG_SEGMENT_MS, &segment_ms) ||
+        !get_int(layout->slots, config, CONFIG_INDEX_INTERVAL_BYTES, &interval_bytes) ||
+        !get_int(layout->slots, config, CONFIG_SEGMENT_INDEX_BYTES, &index_bytes) ||
+        !get_int(layout->slots, config, CONFIG_RUNWAY_BYTES, &runway_bytes) ||
+        !get_int(layout->slots, config, CONFIG_RUNWAY_FROM_BYTES, &runway_from_bytes))
         return 0;
     int64_t end_position = it->position + it->size_bytes;
     int64_t time = it->timestamp >= 0 ? it->timestamp : now_ms;
@@ -143,24 +111,26 @@ static int fits(const Layout *layout, PyObject *config, Append *it, int64_t now_
 
 /* With the lock held: 1 if all is ordinary. Nothing is changed. */
 static int prepare(const Layout *layout, PyObject *log, PyObject *const *args, Append *it) {
-    PyObject *chain = get(layout, log, LOG_CHAIN), *segments, *files;
+    PyObject *chain = get(layout->slots, log, LOG_CHAIN), *segments, *files;
     int64_t now_ms, epoch, latest, end_offset;
-    if (get(layout, get(layout, log, LOG_DURABILITY), DURABILITY_FAILURE) != Py_None ||
-        get(layout, log, LOG_TAIL) != Py_None ||
-        get(layout, chain, CHAIN_IS_REFUSING) != Py_False || !PyLong_CheckExact(args[3]))
+    PyObject *durability = get(layout->slots, log, LOG_DURABILITY);
+    PyObject *epochs = get(layout->slots, log, LOG_EPOCHS);
+    if (get(layout->slots, durability, DURABILITY_FAILURE) != Py_None ||
+        get(layout->slots, log, LOG_TAIL) != Py_None ||
+        get(layout->slots, chain, CHAIN_IS_REFUSING) != Py_False || !PyLong_CheckExact(args[3]))
         return 0;
     now_ms = PyLong_AsLongLong(args[3]);
     if (now_ms < 0 || now_ms > INT64_MAX / 4 || !read_header(layout, args[2], it, &epoch) ||
-        !get_int(layout, log, LOG_END_OFFSET, &end_offset) || it->base_offset < end_offset ||
+        !get_int(layout->slots, log, LOG_END_OFFSET, &end_offset) || it->base_offset < end_offset ||
         PyObject_Size(args[1]) != it->size_bytes ||
-        !get_int(layout, get(layout, log, LOG_EPOCHS), EPOCHS_LATEST, &latest) || epoch > latest)
+        !get_int(layout->slots, epochs, EPOCHS_LATEST, &latest) || epoch > latest)
         return 0;
-    segments = get(layout, chain, CHAIN_SEGMENTS);
-    files = get(layout, chain, CHAIN_FILES);
+    segments = get(layout->slots, chain, CHAIN_SEGMENTS);
+    files = get(layout->slots, chain, CHAIN_FILES);
     if (segments == NULL || !PyList_CheckExact(segments) || PyList_GET_SIZE(segments) == 0) return 0;
     it->segment = PyList_GET_ITEM(segments, PyList_GET_SIZE(segments) - 1);
-    it->calls = get(layout, files, FILES_CALLS);
-    return it->calls != NULL && fits(layout, get(layout, chain, CHAIN_CONFIG), it, now_ms);
+    it->calls = get(layout->slots, files, FILES_CALLS);
+    return it->calls != NULL && fits(layout, get(layout->slots, chain, CHAIN_CONFIG), it, now_ms);
 }
 
 /* As Segment.note and `recent`, and the log's end. 0 with an error set if memory ran out. */
@@ -174,23 +144,23 @@ static int note(const Layout *layout, PyObject *log, Append *it) {
     if (!position || !end_position || !end_offset || !base_offset || !timestamp) goto out;
     if (it->is_indexed) {
         int64_t entries;
-        if (!get_int(layout, it->index, INDEX_COUNT, &entries)) goto out;
+        if (!get_int(layout->slots, it->index, INDEX_COUNT, &entries)) goto out;
         count = PyLong_FromLongLong(entries + 1);
         entry = Py_BuildValue("LOO", (long long)(it->base_offset - it->segment_base_offset), position,
                               it->max_timestamp);
         if (!count || !entry) goto out;
         done = PyObject_CallMethodOneArg(it->index_tail, extend_name, entry);
         if (!done) goto out;
-        set(layout, it->index, INDEX_COUNT, count);
-        set(layout, it->segment, SEGMENT_INDEXED_POSITION, position);
+        set(layout->slots, it->index, INDEX_COUNT, count);
+        set(layout->slots, it->segment, SEGMENT_INDEXED_POSITION, position);
     }
     if (it->timestamp > it->max_seen && it->record_count) {
-        set(layout, it->segment, SEGMENT_MAX_TIMESTAMP, timestamp);
-        set(layout, it->segment, SEGMENT_MAX_TIMESTAMP_POSITION, position);
+        set(layout->slots, it->segment, SEGMENT_MAX_TIMESTAMP, timestamp);
+        set(layout->slots, it->segment, SEGMENT_MAX_TIMESTAMP_POSITION, position);
     }
-    set(layout, it->segment, SEGMENT_SIZE_BYTES, end_position);
+    set(layout->slots, it->segment, SEGMENT_SIZE_BYTES, end_position);
     is_noted = PyDict_SetItem(it->recent, base_offset, position) == 0;
-    if (is_noted) set(layout, log, LOG_END_OFFSET, end_offset);
+    if (is_noted) set(layout->slots, log, LOG_END_OFFSET, end_offset);
 out:
     Py_XDECREF(position), Py_XDECREF(end_position), Py_XDECREF(end_offset), Py_XDECREF(base_offset);
     Py_XDECREF(timestamp), Py_XDECREF(count), Py_XDECREF(entry), Py_XDECREF(done);
@@ -215,12 +185,12 @@ static int write_batch(Append *it, PyObject *buffer) {
     return is_whole;
 }
 
-/* self: (pure, capsule of the layout, classes, header, limits); append(log, buffer, header, now_ms) */
+/* append(log, buffer, header, now_ms) */
 static PyObject *append_call(PyObject *self, PyObject *const *args, Py_ssize_t count,
                              PyObject *names) {
     PyObject *pure = PyTuple_GET_ITEM(self, 0), *lock, *done;
     const Layout *layout = PyCapsule_GetPointer(PyTuple_GET_ITEM(self, 1), NULL);
-    lock = count == 4 && names == NULL ? get(layout, args[0], LOG_LOCK) : NULL;
+    lock = count == 4 && names == NULL ? get(layout->slots, args[0], LOG_LOCK) : NULL;
     if (lock == NULL) return PyObject_Vectorcall(pure, args, (size_t)count, names);
     Py_INCREF(lock);
     done = PyObject_CallMethodNoArgs(lock, acquire_name);
@@ -258,58 +228,29 @@ static PyMethodDef append_def = {
     "append", (PyCFunction)(void (*)(void))append_call, METH_FASTCALL | METH_KEYWORDS, NULL,
 };
 
-static void free_layout(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, NULL)); }
-
-static int find_slot(Layout *layout, int slot, PyObject *told) {
-    PyObject *type, *name;
-    if (!PyArg_ParseTuple(told, "O!U", &PyType_Type, &type, &name)) return 0;
-    PyObject *found = PyObject_GetAttr(type, name);
-    if (found == NULL) return 0;
-    int is_slot = 0;
-    if (Py_IS_TYPE(found, &PyMemberDescr_Type)) {
-        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
-        is_slot = member->type == T_OBJECT_EX;
-        layout->owner[slot] = (PyTypeObject *)type;
-        layout->place[slot] = member->offset;
-    }
-    Py_DECREF(found);
-    if (!is_slot) PyErr_Format(PyExc_TypeError, "%R is not a slot", name);
-    return is_slot;
-}
-
-/* append(pure, ((class, slot), ...), BatchHeader, (limit, ...)) -> builtin */
+/* append(pure, ((class, slot), ...), BatchHeader, (limit, ...)) -> method */
 static PyObject *make_append(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *pure, *slots, *header, *limits, *made = NULL;
     if (!PyArg_ParseTuple(args, "OO!O!O!", &pure, &PyTuple_Type, &slots, &PyType_Type, &header,
                           &PyTuple_Type, &limits))
         return NULL;
-    if (PyTuple_GET_SIZE(slots) != SLOTS || PyTuple_GET_SIZE(limits) != LIMITS ||
+    if (PyTuple_GET_SIZE(limits) != LIMITS ||
         !PyType_IsSubtype((PyTypeObject *)header, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_ValueError, "not the slots that are needed");
+        PyErr_SetString(PyExc_ValueError, "not the limits or the header that are needed");
         return NULL;
     }
-    Layout *layout = PyMem_Calloc(1, sizeof(Layout));
-    if (layout == NULL) return PyErr_NoMemory();
-    PyObject *capsule = PyCapsule_New(layout, NULL, free_layout);
-    if (capsule == NULL) {
-        PyMem_Free(layout);
-        return NULL;
-    }
+    void *room;
+    PyObject *capsule = new_layout(sizeof(Layout), &room);
+    if (capsule == NULL) return NULL;
+    Layout *layout = room;
     layout->header = (PyTypeObject *)header;
-    int is_known = 1;
-    for (int n = 0; is_known && n < SLOTS; n++) is_known = find_slot(layout, n, PyTuple_GET_ITEM(slots, n));
+    int is_known = find_slots(layout->slots, SLOTS, slots);
     for (int n = 0; is_known && n < LIMITS; n++) {
         layout->limit[n] = PyLong_AsLongLong(PyTuple_GET_ITEM(limits, n));
         is_known = !PyErr_Occurred();
     }
-    PyObject *self = is_known ? PyTuple_Pack(4, pure, capsule, slots, header) : NULL;
-    if (self != NULL) {
-        PyObject *builtin = PyCFunction_NewEx(&append_def, self, NULL);
-        if (builtin != NULL) made = PyInstanceMethod_New(builtin);
-        Py_XDECREF(builtin);
-        Py_DECREF(self);
-    }
+    if (is_known) made = bind_method(&append_def, pure, capsule, args);
     Py_DECREF(capsule);
     return made;
 }
@@ -321,11 +262,7 @@ static PyMethodDef functions[] = {
 
 static int start(PyObject *module) {
     (void)module;
-    const char *wish = getenv("KAFKAESQUE_PURE");
-    if (wish != NULL && *wish != '\0') {
-        PyErr_SetString(PyExc_ImportError, "KAFKAESQUE_PURE is set");
-        return -1;
-    }
+    if (refuse_if_pure() < 0) return -1;
     acquire_name = PyUnicode_InternFromString("acquire");
     release_name = PyUnicode_InternFromString("release");
     pwrite_name = PyUnicode_InternFromString("pwrite");

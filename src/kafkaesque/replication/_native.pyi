@@ -1,0 +1,16 @@
+"""Maker of the compiled append: it takes the Python method of the same behaviour."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+def append_batch(
+    pure: F,
+    slots: tuple[tuple[type, str], ...],
+    header: type,
+    payload: type,
+    ref: type,
+    block_entries: int,
+    /,
+) -> F: ...
