@@ -264,6 +264,8 @@ def test_sync_refusals_and_repeats(stage: Stage) -> None:
     assert member.sync(generation_id=9)["error_code"] == 22
     assert member.sync(member_id="stranger")["error_code"] == 25
     assert member.sync(protocol_name="other")["error_code"] == 23
+    for half_named in ({"protocol_name": None}, {"protocol_type": None}):
+        assert member.sync(**half_named)["error_code"] == 23
     assert member.sync({member.member_id: b"mine"})["assignment"] == b"mine"
     again = member.sync()
     assert (again["error_code"], again["assignment"]) == (0, b"mine")
@@ -393,7 +395,23 @@ def test_unknown_group_is_dead(raw: RawClient, group: str) -> None:
     for version in range(6):
         row = describe(raw, group, version)
         assert (row["error_code"], row["group_state"], row["members"]) == (0, "Dead", [])
-    assert describe(raw, group, 6)["error_code"] == 69
+    row = raw.call("describe_groups", 6, groups=[group], include_authorized_operations=True)[
+        "groups"
+    ][0]
+    assert (row["error_code"], row["authorized_operations"]) == (69, -2147483648)
+
+
+def test_nobody_leaves_an_unknown_group(raw: RawClient, group: str) -> None:
+    names = [("stranger", None), ("", "instance")]
+    rows = [{"member_id": member, "group_instance_id": name} for member, name in names]
+
+    def left() -> None:
+        answer = raw.call("leave_group", 5, group_id=group, members=rows)
+        assert answer["error_code"] == 0
+        assert [row["error_code"] for row in answer["members"]] == [25, 25]
+
+    eventually(left)
+    assert raw.call("leave_group", 2, group_id=group, member_id="stranger")["error_code"] == 25
 
 
 def test_listing_filters_by_state_and_type(raw: RawClient, stage: Stage, group: str) -> None:

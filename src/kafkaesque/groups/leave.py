@@ -28,6 +28,18 @@ def leave(group: Group, request: LeaveRequest, token: int, step: Step) -> None:
         rebalance.begin_or_complete(group, step)
 
 
+def left_no_group(request: LeaveRequest) -> LeaveAnswer:
+    """A group that is not here has no members: the request is in order, each name is unknown."""
+    if not request.group_id:
+        return LeaveAnswer(error=ErrorCode.INVALID_GROUP_ID)
+    return LeaveAnswer(
+        members=tuple(
+            LeftMember(member.member_id, member.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            for member in request.members
+        )
+    )
+
+
 def _remove(group: Group, leaving: LeavingMember, step: Step) -> ErrorCode:
     member_id = leaving.member_id
     if member_id == NO_MEMBER_ID:

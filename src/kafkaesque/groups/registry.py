@@ -14,7 +14,7 @@ from kafkaesque.groups import expiry, offsets, rebalance, views
 from kafkaesque.groups.config import GroupConfig
 from kafkaesque.groups.group import Group
 from kafkaesque.groups.join import join
-from kafkaesque.groups.leave import leave
+from kafkaesque.groups.leave import leave, left_no_group
 from kafkaesque.groups.log_format import (
     GroupKey,
     OffsetKey,
@@ -43,7 +43,6 @@ from kafkaesque.groups.types import (
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
-    LeaveAnswer,
     LeaveRequest,
     ListedGroup,
     Moment,
@@ -176,7 +175,7 @@ class GroupRegistry:
         step = self._step(now)
         group = self._groups.get(request.group_id)
         if group is None:
-            step.answer(token, LeaveAnswer(error=_unknown_member_in(request.group_id)))
+            step.answer(token, left_no_group(request))
         else:
             leave(group, request, token, step)
         return step.effects()

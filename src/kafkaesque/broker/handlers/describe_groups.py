@@ -11,7 +11,7 @@ from __future__ import annotations
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.groups import types
-from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -60,7 +60,8 @@ def _describe(context: Context, group_id: str, call: Call, operations: int) -> D
             )
             for member in found.members
         ],
-        authorized_operations=operations,
+        # Kafka says nothing of what one may do with a group that it has an error for.
+        authorized_operations=operations if found.error is ErrorCode.NONE else NOT_ASKED,
     )
 
 

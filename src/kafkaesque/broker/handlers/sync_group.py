@@ -2,7 +2,7 @@
 
 v3  static members (KIP-345)
 v4  flexible
-v5  protocol type and name are checked (KIP-559)
+v5  protocol type and name must be there and are checked (KIP-559)
 
 The answer waits until the leader has brought the assignment.
 """
@@ -12,11 +12,15 @@ from __future__ import annotations
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.groups.types import SyncAnswer, SyncRequest
-from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_PROTOCOL_SINCE = 5
 
 
 async def sync_group(context: Context, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
+    if call.version >= _PROTOCOL_SINCE and None in (request.protocol_type, request.protocol_name):
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
     sync = SyncRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
