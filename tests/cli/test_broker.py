@@ -9,6 +9,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main", "broker"]
 PATIENCE_S = 60
 
@@ -46,3 +48,45 @@ def test_addresses_and_log_of_a_broker_are_json_if_asked_for(tmp_path: Path) -> 
     }
     told = [event["message"] for event in events if event["level"] == "warning"]
     assert [text for text in told if "closing connection from 127.0.0.1" in text]
+
+
+@pytest.mark.parametrize(
+    "flag", ["--listen", "--http-listen", "--coordination-listen", "--text-listen"]
+)
+def test_the_listener_that_cannot_be_had_is_named(tmp_path: Path, flag: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        words = ["--data", str(tmp_path), "--listen", "127.0.0.1:0", flag, taken]
+        outcome = subprocess.run(
+            [*COMMAND, *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
+    assert outcome.returncode == 1
+    assert f"cannot listen on {taken}: the address is in use" in outcome.stderr
+    assert f"{flag} 127.0.0.1:0 takes a free port" in outcome.stderr
+
+
+def test_two_data_directories_are_refused(tmp_path: Path) -> None:
+    dirs = f"{tmp_path}/one,{tmp_path}/two"
+    words = ["--set", f"log.dirs={dirs}", "--listen", "127.0.0.1:0", "--end-with-stdin"]
+    outcome = subprocess.run(
+        [*COMMAND, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert outcome.returncode == 2
+    assert f"log.dirs: one directory is supported, not '{dirs}'" in outcome.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    words = ["--data", str(tmp_path / "file" / "data"), "--listen", "127.0.0.1:0"]
+    outcome = subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert outcome.returncode == 1
+    assert f"The data goes to {tmp_path}/file/data" in outcome.stderr
+    assert "--data names another directory" in outcome.stderr

@@ -6,6 +6,7 @@ from click.testing import CliRunner
 from tests.cli.conftest import Run
 
 from kafkaesque.cli.main import cli
+from kafkaesque.model.setting import Scope
 from kafkaesque.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 
 
@@ -53,3 +54,27 @@ def test_a_bad_value_is_refused_with_the_brokers_words(run: Run, topic: str) -> 
     outcome = run("config", "set", "topic", topic, "retention.ms=soon")
     assert outcome.code == 1
     assert "retention.ms" in outcome.err
+    assert "fix: `kafkaesque config list`" in outcome.err
+
+
+def test_a_default_in_hours_is_told_in_the_unit_of_the_setting(command: Run, kafka: str) -> None:
+    """log.retention.hours stands behind log.retention.ms, and 168 ms would be another default."""
+    broker = command("config", "describe", "broker", "99").err.rpartition("there are: ")[2]
+    known = broker.split(",")[0].strip()
+    assert command("config", "set", "broker", known, "log.retention.ms=604800001").code == 0
+    try:
+        rows = command("config", "describe", "broker", known, "--json").json["configs"]
+    finally:
+        assert command("config", "unset", "broker", known, "log.retention.ms").code == 0
+    row = next(row for row in rows if row["name"] == "log.retention.ms")
+    assert (row["value"], row["default"]) == ("604800001", "604800000")
+
+
+def test_every_setting_in_an_example_can_be_set() -> None:
+    text = CliRunner().invoke(cli, ["config", "set", "--help"]).output
+    examples = [line.split()[3:] for line in text.splitlines() if "kafkaesque config set" in line]
+    assert {kind for kind, *_ in examples} == {"topic", "broker"}
+    for kind, _name, *pairs in examples:
+        settings = TOPIC_SETTINGS if kind == "topic" else BROKER_SETTINGS
+        for name in (pair.partition("=")[0] for pair in pairs):
+            assert settings[name].scope is not Scope.READ_ONLY

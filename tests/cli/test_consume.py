@@ -93,6 +93,16 @@ def test_output_goes_to_a_file(run: Run, ten: str, tmp_path: Path) -> None:
     assert len(file.read_text().splitlines()) == 10
 
 
+def test_a_file_that_cannot_be_written_is_an_error(command: Run, ten: str, tmp_path: Path) -> None:
+    outcome = command("consume", ten, "--output", str(tmp_path / "nowhere" / "file"))
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: cannot write")
+    assert "nowhere" in outcome.err
+    full = command("consume", ten, "--output", "/dev/full")
+    assert full.code == 1
+    assert "cannot write to /dev/full: No space left on device" in full.err
+
+
 def test_a_reader_that_goes_away_ends_it_quietly(run: Run, topic: str, kafka: str) -> None:
     run("produce", topic, stdin="x" * 50 + "\n" + ("y" * 50 + "\n") * 20_000)
     with background(kafka, "consume", topic) as process:

@@ -84,3 +84,19 @@ def test_every_command_has_examples(name: str) -> None:
     command = cli.get_command(None, name)  # type: ignore[arg-type]
     assert command is not None
     assert "Examples:" in (command.epilog or "")
+
+
+def test_a_full_disk_behind_standard_output_is_said() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkaesque.cli.main", "config", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "error: cannot write: the disk is full",
+        "  fix: make room, or write to another disk",
+    ]

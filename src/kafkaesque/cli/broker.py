@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 import os
@@ -140,6 +141,12 @@ def broker(
     broker.json in its data directory while it runs.
     """
     values = read_broker_settings(config_file, os.environ, assignments)
+    if data is None and "," in values.get("log.dirs", ""):
+        # Kafka's log.dirs is a list: one directory of that name would be nobody's wish.
+        raise click.UsageError(
+            f"log.dirs: one directory is supported, not {values['log.dirs']!r}; "
+            "--data takes a name with a comma in it"
+        )
     flags = {
         "node.id": None if node_id is None else str(node_id),
         "log.dirs": None if data is None else str(data),
@@ -183,12 +190,30 @@ def _run(config: BrokerConfig, tell: Tell, end_with_stdin: bool) -> int:
 
 
 def _explain(config: BrokerConfig, error: OSError) -> str:
-    if error.errno in (98, 48):
+    if error.errno != errno.EADDRINUSE:
+        where = f" {error.filename}:" if error.filename else ""
         return (
-            f"cannot listen on {config.listeners}: the address is in use. `kafkaesque doctor` "
-            "shows by what; --listen 127.0.0.1:0 takes a free port."
+            f"cannot start:{where} {error.strerror or error}. The data goes to {config.log_dirs}, "
+            "which this user must be able to make and to write to; --data names another directory."
         )
-    return str(error)
+    flag, address = _taken(config, str(error))
+    return (
+        f"cannot listen on {address}: the address is in use. `kafkaesque doctor` "
+        f"shows by what; {flag} 127.0.0.1:0 takes a free port."
+    )
+
+
+def _taken(config: BrokerConfig, bind_error: str) -> tuple[str, str]:
+    """Which listener could not be had, by the port that asyncio names in its error."""
+    listeners = {
+        "--http-listen": config.http_listener,
+        "--coordination-listen": config.coordination_listener,
+        "--text-listen": config.text_listener,
+    }
+    for flag, address in listeners.items():
+        if address and f", {address.rpartition(':')[2]})" in bind_error:
+            return flag, address
+    return "--listen", config.listeners
 
 
 def _calm_garbage_collector() -> None:

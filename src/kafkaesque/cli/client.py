@@ -36,6 +36,13 @@ _UNREACHABLE = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
+_HINTS = {
+    KafkaError.INVALID_CONFIG: "`kafkaesque config list` documents every setting and its values",
+    KafkaError.INVALID_REPLICATION_FACTOR: "a replica needs a broker of its own: "
+    "`kafkaesque broker-admin brokers` shows those there are",
+    KafkaError.TOPIC_ALREADY_EXISTS: "`kafkaesque topic describe` shows it, "
+    "`kafkaesque topic alter` changes it",
+}
 _MISSING = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -175,7 +182,7 @@ class Connection:
                 f"`kafkaesque doctor -b {self.bootstrap}` finds out why; "
                 "--timeout gives it more time",
             )
-        return Failure(f"cannot {doing}: {text} ({error.name()})")
+        return Failure(f"cannot {doing}: {text} ({error.name()})", _HINTS.get(error.code()))
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """Descriptions of topics that exist; never creates one. `NotFound` names the missing."""

@@ -30,6 +30,9 @@ kind_argument = click.argument("kind", metavar="topic|broker", type=click.Choice
 name_argument = click.argument("name", metavar="NAME|ID")
 
 
+_MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
+
+
 @click.group()
 def config() -> None:
     """Show and change settings of topics and brokers; document those of Kafkaesque."""
@@ -147,7 +150,7 @@ def describe(
 
 def _entry_row(kind: str, entry: Any) -> dict[str, Any]:
     defaults = [
-        synonym.value
+        _in_unit_of(entry.name, synonym.name, synonym.value)
         for synonym in entry.synonyms.values()
         if synonym.source == ConfigSource.DEFAULT_CONFIG.value
     ]
@@ -162,6 +165,12 @@ def _entry_row(kind: str, entry: Any) -> dict[str, Any]:
         "sensitive": entry.is_sensitive,
         "doc": documented.doc if documented else None,
     }
+
+
+def _in_unit_of(name: str, synonym: str, value: str) -> str:
+    """The value of a synonym as `name` would say it: Kafka tells 168 of log.retention.hours as it is."""
+    factor = _MILLISECONDS.get(synonym.rpartition(".")[2])
+    return str(int(value) * factor) if factor and name.endswith(".ms") else value
 
 
 def _check_exists(connection: Connection, kind: str, name: str) -> None:
@@ -179,7 +188,7 @@ def _check_exists(connection: Connection, kind: str, name: str) -> None:
     "set",
     epilog=examples(
         "kafkaesque config set topic orders retention.ms=86400000 cleanup.policy=compact",
-        "kafkaesque config set broker 0 log.retention.hours=24",
+        "kafkaesque config set broker 0 log.retention.ms=86400000",
     ),
 )
 @kind_argument

@@ -11,7 +11,7 @@ from typing import IO, Any
 import click
 
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import usage
+from kafkaesque.cli.failures import Failure, usage
 from kafkaesque.cli.offset_spec import FORMS, OffsetSpec, parse_offset_spec
 from kafkaesque.cli.offsets import fetch_bounds, partitions_of
 from kafkaesque.cli.options import client_options, complete_topics, examples
@@ -214,12 +214,22 @@ def _total(ranges: list[Range], limit: int | None) -> int:
 
 @contextmanager
 def _sink(path: str | None) -> Iterator[IO[bytes]]:
-    if path is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    else:
-        with open(path, "wb") as stream:
-            yield stream
+    """Where the records go. A full disk or a file that cannot be made is said, not traced back."""
+    try:
+        if path is None:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        else:
+            with open(path, "wb") as stream:
+                yield stream
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = "standard output" if path is None else path
+        raise Failure(
+            f"cannot write to {where}: {error.strerror}",
+            "give --output a file on a disk with room, in a folder that is there",
+        ) from None
 
 
 def _print_batches(

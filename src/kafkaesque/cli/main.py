@@ -6,6 +6,7 @@ library, rich, or a command module; the one-line helps are therefore written her
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
 import os
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from kafkaesque.cli.failures import ExitCode
+from kafkaesque.cli.failures import ExitCode, Failure
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -133,10 +134,16 @@ class LazyGroup(click.Group):
             outcome: object = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader went away (`| head`): that is how such a pipe ends, not a failure. Standard
-            # output is pointed elsewhere, or the interpreter's last flush would complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader went away (`| head`): that is how such a pipe ends, not a failure.
+            _give_up_output()
             ctx.exit(int(ExitCode.OK))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            _give_up_output()
+            where = f" to {error.filename}" if error.filename else ""
+            message = f"cannot write{where}: the disk is full"
+            raise Failure(message, "make room, or write to another disk") from None
         return outcome
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -150,6 +157,11 @@ class LazyGroup(click.Group):
             ]
             with formatter.section(section):
                 formatter.write_dl(rows)
+
+
+def _give_up_output() -> None:
+    """Point standard output elsewhere, or the interpreter's last flush would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
