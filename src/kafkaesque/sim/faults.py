@@ -163,8 +163,10 @@ class Faults:
             node.is_broken = True
 
     def _may_lose_a_disk(self) -> bool:
-        """A minority at a time: everyone else has its disk and is a member everywhere."""
-        return self._world.operator.is_content()
+        """A minority at a time: everyone else has its disk and is a member everywhere. Where bits
+        flip one disk is bad already, and what was damaged there may have no other copy than the one
+        that would be lost (a follower may lack what is committed)."""
+        return "flip_bit" not in self._names and self._world.operator.is_content()
 
     def flip_bit(self) -> None:
         """In the body of a batch of a closed segment, of one node only: see docs/SIMULATION.md."""

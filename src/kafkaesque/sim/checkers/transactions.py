@@ -12,11 +12,11 @@ from typing import NamedTuple
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset, ProducerEpoch, ProducerId
 from kafkaesque.partitions.markers import decode_marker
 from kafkaesque.partitions.partition import Partition
-from kafkaesque.raft.types import LogIndex
+from kafkaesque.raft.types import LogIndex, Term
 from kafkaesque.records.batch import BatchHeader, iter_batches, read_header
 from kafkaesque.records.codec import decode_batch
 from kafkaesque.sim.checkers.base import Checker
-from kafkaesque.sim.truth import Committed, require
+from kafkaesque.sim.truth import Committed, EntryFact, require
 from kafkaesque.sim.view import View
 from kafkaesque.transactions.log_format import decode, decode_key
 from kafkaesque.transactions.states import TransactionState
@@ -69,11 +69,23 @@ class Decisions:
 
 class FencingIsFinal(Checker):
     """The epoch of a producer never falls: not in a partition, and not at the coordinator, which
-    decides each transaction once."""
+    decides each transaction once.
+
+    A partition remembers what is in its log. A leader whose log begins behind all that a producer
+    wrote knows nothing of it, as in Kafka, and appends even a marker that was seconds on its way. It
+    ends nothing: no transaction begins in a partition unless the coordinator says that it is open.
+    """
 
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions
-        self._epochs: dict[tuple[GroupId, ProducerId], int] = {}
+        self._last: dict[tuple[GroupId, ProducerId], tuple[int, Offset]] = {}
+        """Epoch and offset of what was written last."""
+        self._starts: dict[tuple[GroupId, LogIndex, Term], Offset] = {}
+        """Where the log began of whoever wrote an entry first, which was its leader."""
+
+    def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+        start = view.entries.log.log_start_offset
+        self._starts.setdefault((view.group.group, index, term), start)
 
     def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
         group = view.group.group
@@ -83,12 +95,15 @@ class FencingIsFinal(Checker):
         if group != self._decisions.coordinator:
             header = read_header(batch)
             if header.is_transactional:
-                self._rises(view, header.producer_id, header.producer_epoch)
+                start = self._starts[group, index, committed.term]
+                if self._last.get((group, header.producer_id), (-1, start))[1] < start:
+                    del self._last[group, header.producer_id]
+                self._rises(view, header.producer_id, header.producer_epoch, header.base_offset)
             return
         for record in decode_batch(batch):
             if record.value is not None and decode_key(record.key or b"") is not None:
                 value = decode(record.value)
-                self._rises(view, value.producer_id, value.epoch)
+                self._rises(view, value.producer_id, value.epoch, Offset(0))
                 producer = ProducerIdentity(value.producer_id, value.epoch)
                 if value.state in _COMMITS + _ABORTS:
                     is_commit = value.state in _COMMITS
@@ -98,12 +113,12 @@ class FencingIsFinal(Checker):
                     text = f"{producer} was to commit: {known}, is now to commit: {is_commit}"
                     require(known == is_commit, "fencing is final", text)
 
-    def _rises(self, view: View, producer_id: ProducerId, epoch: int) -> None:
+    def _rises(self, view: View, producer_id: ProducerId, epoch: int, offset: Offset) -> None:
         key = (view.group.group, producer_id)
-        known = self._epochs.get(key, -1)
+        known, _ = self._last.get(key, (-1, offset))
         text = f"{view}: producer {producer_id} is at epoch {known}, {epoch} is written"
         require(epoch >= known, "fencing is final", text)
-        self._epochs[key] = epoch
+        self._last[key] = epoch, offset
 
 
 class _Fold:
