@@ -49,6 +49,14 @@ def test_cut_file_is_durable_up_to_the_cut() -> None:
     assert journal_of("T 30 /d/f", sizes={"/d/f": 10}).lengths == {"/d/f": 10}
 
 
+@pytest.mark.parametrize("torn", ["O\t0\taabbcc", "E\t0", "R\t/b/0\t/d/f", "T\t1", "B"])
+def test_line_that_the_kill_cut_short_tells_nothing(torn: str) -> None:
+    journal = journal_of("B 0 100 /d/f", sizes={"/d/f": 10})
+    journal.read(torn)
+    assert journal.lengths == {"/d/f": 10}
+    assert (journal.overwrites, journal.name_changes) == ({}, [])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_durable_bytes_stay_and_others_may_not(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "f"

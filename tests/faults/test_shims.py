@@ -73,7 +73,7 @@ fd = write("cut", b"12345"); os.fsync(fd); os.ftruncate(fd, 2)
     }
     run_python(code, environment)
     journal = PowerJournal({})
-    for line in (tmp_path / "journal").read_text().splitlines():
+    for line in (tmp_path / "journal").read_text().splitlines(keepends=True):
         journal.read(line)
     lengths = {os.path.basename(path): length for path, length in journal.lengths.items()}
     assert lengths == {"synced": 5, "a": 3, "cut": 2}

@@ -65,6 +65,10 @@ class PowerJournal:
         self._line = 0
 
     def read(self, line: str) -> None:
+        """A line without an end is the last: the kill came while it was written, and so before what it
+        announces was done, or before the sync that it tells of was reported."""
+        if not line.endswith("\n"):
+            return
         kind, *fields = line.rstrip("\n").split("\t")
         self._line += 1
         if kind == "B":

@@ -12,6 +12,7 @@ from kafkaesque.faults.stage import Stage
 from kafkaesque.faults.target import TargetUnwell
 from kafkaesque.faults.znode_clients import (
     LIVING,
+    MORTAL_MS,
     REGISTERS,
     ROOT,
     Mortal,
@@ -82,6 +83,14 @@ class Run(CoordinationRun):
             self._wait_until_written()
             self.cluster.heal()
             self._wait_until_written()
+        self._wait_until_a_session_ended()
+
+    def _wait_until_a_session_ended(self) -> None:
+        """After a round or two none has lived out its time yet, and the run would show nothing of
+        it. If none does the complaint at the end says so."""
+        deadline = time.monotonic() + MORTAL_MS / 1000 + _MORTAL_OUTLIVES_S
+        while not self._story.mortal_ms and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def _break(self, kind: str, node: int) -> None:
         if kind == "kill":
