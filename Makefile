@@ -4,8 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-# Tests in parallel on the cores there are; each chooses its own ports and directories.
+# Tests in parallel on the cores there are; each chooses its own ports and directories. Those with
+# processes of their own wait more than they compute: two a core.
 WORKERS ?= auto
+WAITING_WORKERS ?= $(if $(filter auto,$(WORKERS)),$(shell echo $$((2 * $$(nproc)))),$(WORKERS))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup clients up check format format-check lint types imports collect unit test \
@@ -63,8 +65,8 @@ unit: setup
 	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"
 
 test: check clients ## All that CI runs: check, stories, and conformance with every client
-	$(BIN)/python -m pytest $(REAL) -q -n $(WORKERS)
-	$(BIN)/python -m pytest $(UNIT) -m story -q -n $(WORKERS)
+	$(BIN)/python -m pytest $(REAL) -q -n $(WAITING_WORKERS)
+	$(BIN)/python -m pytest $(UNIT) -m story -q -n $(WAITING_WORKERS)
 
 conformance: setup clients ## Real clients against our broker, or make conformance KAFKA=host:port
 	KAFKA=$(KAFKA) $(BIN)/python -m pytest tests/conformance -q -n $(WORKERS)
