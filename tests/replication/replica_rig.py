@@ -1,7 +1,8 @@
 """Three nodes with one group, on real logs: nothing happens unless the test says so.
 
 No threads and no time: messages, turns of the loops and syncs wait in queues, `settle` runs them until
-there are none, `tick` lets a tenth of a second pass on every node. A node may have its disk stand still.
+there are none, `tick` lets a tenth of a second pass on every node. A node may have its disk stand still, or
+full.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.storage.batches import make_batch
+from tests.storage.failing import FailingCalls
 
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import FIRST_PARTITION_GROUP, GroupId, MemberId, NodeId, Offset
@@ -75,7 +77,8 @@ class RigNode:
         self.turns: deque[Callable[[], None]] = deque()
         self.syncs: dict[Syncable, None] = {}
         self._trio = trio
-        self._files = OpenFiles(16)
+        self._calls = FailingCalls()
+        self._files = OpenFiles(16, self._calls)
         self.clock = ManualClock(0)
         self.replicas = ReplicaSet(
             MEMBERS[number],
@@ -111,10 +114,21 @@ class RigNode:
         elif self.syncs and not self.is_disk_stuck:
             log = next(iter(self.syncs))
             del self.syncs[log]
-            log.synced(log.sync())
+            try:
+                offset = log.sync()
+            except StorageFailed as error:
+                log.sync_failed(error)
+            else:
+                log.synced(offset)
         else:
             return False
         return True
+
+    def fill_disk(self) -> None:
+        self._calls.failing.add("pwrite")
+
+    def make_room(self) -> None:
+        self._calls.failing.clear()
 
     def close(self) -> None:
         self._files.close()

@@ -1,4 +1,5 @@
-"""Replicas and their disks: a leader whose own stands still gives up if, and only if, others do better."""
+"""Replicas and their disks: a leader whose own stands still, or is full, gives up if, and only if, others do
+better."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.model.errors import StorageFailed
+from kafkaesque.replication.backlog import TRIED_EVERY_TICKS
 from kafkaesque.replication.replica import STUCK_TICKS_MAX
+from kafkaesque.replication.replica_set import RAFT_CONFIG
 from kafkaesque.replication.sync_journal import LogLost
 
 from .replica_rig import GROUP, Trio
@@ -94,6 +97,68 @@ def test_disk_that_is_slow_now_and_then_costs_no_leadership(trio: Trio) -> None:
         trio.nodes[0].is_disk_stuck = False
         trio.settle()
     assert (trio.leader, trio.term) == (0, term)
+
+
+def test_leader_whose_disk_is_full_has_the_others_write_and_one_of_them_lead(
+    trio: Trio, caplog: pytest.LogCaptureFixture
+) -> None:
+    full, term = trio.nodes[0], trio.term
+    full.fill_disk()
+    trio.append()
+    assert full.replica.entries.last_index < full.replica.last_index, "it is held, not written"
+    trio.tick(2)
+    assert trio.leader in (1, 2)
+    assert "the disk is too full to lead" in caplog.text
+    trio.append(2)
+    trio.tick(5 * TRIED_EVERY_TICKS)
+    # Nobody waits for it, and nobody asks for its vote again and again.
+    assert [node.owner.committed_end for node in trio.nodes[1:]] == [3, 3]
+    assert (full.owner.committed_end, full.owner.failures, trio.term) == (0, [], term + 1)
+    full.make_room()
+    trio.tick(2 * TRIED_EVERY_TICKS)
+    assert full.owner.committed_end == 3
+    assert "has room again" in caplog.text
+
+
+def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
+    term = trio.term
+    for node in trio.nodes:
+        node.fill_disk()
+    trio.append()
+    for _ in range(3):
+        trio.tick(TRIED_EVERY_TICKS)
+        with pytest.raises(StorageFailed, match="Input/output error"):
+            trio.append()
+    assert (trio.leader, trio.term) == (0, term)
+    for node in trio.nodes:
+        node.make_room()
+    trio.tick(2 * TRIED_EVERY_TICKS)
+    trio.append()
+    assert (trio.leader, trio.term) == (0, term)
+    assert [node.owner.failures for node in trio.nodes] == [[], [], []]
+    trio.tick(3)  # a heartbeat tells the others
+    assert [node.owner.committed_end for node in trio.nodes] == [2, 2, 2]
+
+
+def test_follower_without_room_waits_for_it_and_is_sent_no_more_than_it_may_hold(
+    trio: Trio,
+) -> None:
+    full = trio.nodes[1]
+    full.fill_disk()
+    trio.append(300)
+    trio.tick(3 * TRIED_EVERY_TICKS)
+    assert trio.nodes[0].owner.committed_end == 300
+    assert (full.owner.committed_end, full.owner.failures) == (0, [])
+    assert len(full.replica._backlog.readies) <= RAFT_CONFIG.inflight_messages_max
+    full.make_room()
+    trio.tick(2 * TRIED_EVERY_TICKS)
+    assert full.owner.committed_end == 300
+
+
+def test_log_of_which_nothing_is_known_any_more_is_not_waited_for(trio: Trio) -> None:
+    trio.nodes[0].replica.entries.log._durability.failure = "fsync failed"
+    with pytest.raises(StorageFailed, match="fsync failed"):
+        trio.append()
 
 
 def test_late_word_of_a_lost_log_does_not_concern_the_one_in_its_place(trio: Trio) -> None:

@@ -72,11 +72,12 @@ class ClusterRun(FaultRun):
         return [key for key in partitions.keys if led[partitions.place(key)].leader in nodes]
 
     def wait_until_served(self, stage: Stage, keys: Collection[Key]) -> None:
-        """Until records of each of `keys` are acknowledged that were not before this call."""
-        counts = stage.workload.recorder.acknowledged_of
-        before = {key: counts[key] for key in keys}
+        """Until records of each of `keys` are acknowledged that were sent after this call: what was
+        under way may have been written before anything broke."""
+        recorder = stage.workload.recorder
+        since_us, newest_us = recorder.now_us(), recorder.newest_acknowledged_us
         deadline = time.monotonic() + _SERVED_WITHIN_S
-        while silent := [key for key in keys if counts[key] == before[key]]:
+        while silent := [key for key in keys if newest_us.get(key, -1) < since_us]:
             if time.monotonic() > deadline:
                 seen = self.cluster.partitions()
                 raise TargetUnwell(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 from kafkaesque.faults.history import Function, Key, Operation, Outcome, Polled, Sent
@@ -59,7 +58,8 @@ class Recorder:
         self._operations: list[Operation] = []
         self.acknowledged = 0
         """Records acknowledged so far, for the progress line."""
-        self.acknowledged_of: Counter[Key] = Counter()
+        self.newest_acknowledged_us: dict[Key, int] = {}
+        """When the newest record of each key that is acknowledged was sent."""
 
     def now_us(self) -> int:
         return (time.monotonic_ns() - self._started_ns) // 1000
@@ -81,7 +81,9 @@ class Recorder:
             self._operations.append(operation)
             if operation.outcome is Outcome.OK and operation.f is Function.SEND:
                 self.acknowledged += 1
-                self.acknowledged_of.update(sent.key for sent in operation.sends)
+                for sent in operation.sends:
+                    newest_us = self.newest_acknowledged_us.get(sent.key, operation.invoked_us)
+                    self.newest_acknowledged_us[sent.key] = max(newest_us, operation.invoked_us)
 
     def operations(self) -> list[Operation]:
         """All that were completed, in the order of their indexes."""

@@ -6,13 +6,13 @@ order), sends, tells the owner. What waits for a disk waits here:
 
 - a *token* of Raft, until the journal and the log are synced as far as its Ready reached;
 - a *batch* behind a control entry (or a cut), until the journal that holds it is synced: only
-  then can a recovery count the indexes of the batches in the log (see `entry_log`).
+  then can a recovery count the indexes of the batches in the log (see `entry_log`);
+- a batch for which there is no room, until there is (see `backlog`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -28,23 +28,21 @@ from kafkaesque.model.setting import INT64_MAX
 from kafkaesque.raft.core import Raft
 from kafkaesque.raft.membership import MembershipChange
 from kafkaesque.raft.messages import Append, InstallSnapshot, Message
-from kafkaesque.raft.ready import Ready, Standing, Status
+from kafkaesque.raft.ready import Ready, Status
 from kafkaesque.raft.types import (
-    NO_INDEX,
-    Entry,
     LogIndex,
     Membership,
     Proposal,
     Refusal,
     Role,
-    SyncToken,
 )
 from kafkaesque.records.batch import BatchHeader
+from kafkaesque.replication.backlog import Unwritten
 from kafkaesque.replication.entry_log import BatchPayload, BatchRef, EntryLog
 from kafkaesque.replication.entry_payload import Blob
 from kafkaesque.replication.owner import Owner
+from kafkaesque.replication.ready_writing import ReadyWriting
 from kafkaesque.replication.surroundings import Surroundings
-from kafkaesque.replication.sync_tokens import SyncTokens, Unwritten
 from kafkaesque.storage.unsynced_tail import Share
 
 logger = logging.getLogger(__name__)
@@ -57,26 +55,10 @@ IN_SYNC_LAG_ENTRIES_MAX = 1000
 _make_tuple = tuple.__new__  # 0.3 instead of 0.6 microseconds
 
 
-class Replica:
+class Replica(ReadyWriting):
     """See the module's text."""
 
-    __slots__ = (
-        "_around",
-        "_committed_index",
-        "_controls",
-        "_failure",
-        "_held_end_offset",
-        "_owner",
-        "_proposals",
-        "_tokens",
-        "_unwritten",
-        "entries",
-        "flush_messages",
-        "group",
-        "leads_alone",
-        "raft",
-        "standing",
-    )
+    __slots__ = ("_failure", "_proposals", "leads_alone")
 
     def __init__(
         self,
@@ -88,29 +70,13 @@ class Replica:
         *,
         flush_messages: int = 1,
     ) -> None:
-        self.group = group
-        self.raft = raft
-        self.entries = entries
-        self.flush_messages = flush_messages
-        """Batches are synced when so many records are not; 1 syncs each before it counts."""
-        self.standing: Standing = raft.standing
+        super().__init__(group, raft, entries, around, owner, flush_messages)
         self.leads_alone = False
         """Leads, is the only member, and nothing is under way: so it was seen, and nothing but
         appends has happened since, of which Raft was not told yet. False says nothing."""
-        self._around = around
-        self._owner = owner
         self._proposals: list[Proposal] = []
         """Appended in this turn, and proposed together at its end, or before anything else that
         Raft hears of."""
-        self._unwritten: deque[Unwritten] = deque()
-        """Readies with something to write, the first perhaps in part."""
-        self._held_end_offset = Offset(0)
-        """Behind the batches that were proposed and wait for the gate."""
-        self._tokens = SyncTokens()
-        self._committed_index = NO_INDEX
-        """The owner was told up to here."""
-        self._controls: deque[tuple[LogIndex, bytes]] = deque(entries.pending_controls())
-        """Control entries of the owner's that it was not told of yet."""
         self._failure: StorageFailed | None = None
 
     # -- what the owner asks for -----------------------------------------------------------------
@@ -122,14 +88,9 @@ class Replica:
         return standing.is_confirmed and standing.role is Role.LEADER
 
     @property
-    def is_alone(self) -> bool:
-        """No other member: nothing is ever sent."""
-        return len(self.raft.membership.nodes) == 1
-
-    @property
     def next_offset(self) -> Offset:
         """Of the next batch, if this leader appends it."""
-        return max(self.entries.log.log_end_offset, self._held_end_offset)
+        return max(self.entries.log.log_end_offset, self._backlog.held_end_offset)
 
     def append(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
         """Write a batch, which is stamped with `next_offset` and our term, and replicate it. True
@@ -151,20 +112,31 @@ class Replica:
             size_bytes += proposal.size_bytes
         self._refuse(self.raft.refusal(size_bytes))
         index = LogIndex(self.raft.last_index + len(self._proposals) + 1)
-        payload: BatchPayload | BatchRef
         if self.entries.last_index + 1 == index and self._is_gate_open:
-            is_alone = self.is_alone
-            payload = BatchPayload(records if is_alone else bytes(records), header)
-            written = self.entries.append_batch(index, self.standing.term, payload, now_ms)
-            if is_alone:
-                # The caller's memory is its own again: whoever joins later is served from the log.
-                payload = written
+            payload = self._write_own(index, records, header, now_ms)
         else:
-            payload = BatchPayload(bytes(records), header)
-            self._held_end_offset = header.next_offset
+            self._backlog.refuse_if_full()
+            payload = self._hold(records, header)
         self._proposals.append(Proposal(payload, header.size_bytes))
         self._touch()
         return False
+
+    def _write_own(
+        self, index: LogIndex, records: memoryview, header: BatchHeader, now_ms: int
+    ) -> BatchPayload | BatchRef:
+        is_alone = self.is_alone
+        payload = BatchPayload(records if is_alone else bytes(records), header)
+        try:
+            written = self.entries.append_batch(index, self.standing.term, payload, now_ms)
+        except StorageFailed as error:
+            self._refused(error)
+            return self._hold(records, header)
+        # Alone, the caller's memory is its own again: whoever joins later is served from the log.
+        return written if is_alone else payload
+
+    def _hold(self, records: memoryview, header: BatchHeader) -> BatchPayload:
+        self._backlog.held_end_offset = header.next_offset
+        return BatchPayload(bytes(records), header)
 
     def _sees_itself_alone(self) -> bool:
         if self.flush_messages == 1:
@@ -199,10 +171,6 @@ class Replica:
         if self.leads_alone:
             return self.entries.last_index
         return LogIndex(self.raft.last_index + len(self._proposals))
-
-    @property
-    def _is_gate_open(self) -> bool:
-        return self._around.journal.synced_position >= self.entries.gate_position
 
     def propose_control(self, payload: bytes) -> LogIndex:
         """Replicate a fact about the group that takes no offset. Raises as `append` does."""
@@ -280,6 +248,8 @@ class Replica:
     def tick(self) -> None:
         self._tell_raft()
         is_due = self.raft.tick()
+        if self._backlog.tick():
+            self._write()
         # A successor was told to lead and did not come: with that word on its way nobody's silence is
         # certain for the rest of the term, and a new term is better than a leader that may not serve.
         is_forsaken = self.raft.has_handed_over and not self.raft.is_transferring
@@ -292,13 +262,14 @@ class Replica:
     def _is_disk_too_slow(self) -> bool:
         """Of a leader, beside those of the others: let one of them lead. If all are slow, nobody does
         better: a thousand groups that resign because the machine is busy make it busier."""
-        ticks = self._tokens.tick()
-        if ticks == 0 or ticks % STUCK_TICKS_MAX or not self.is_leader:
+        ticks, is_full = self._tokens.tick(), self._backlog.refusal is not None
+        if not (is_full or (ticks and ticks % STUCK_TICKS_MAX == 0)) or not self.is_leader:
             return False
         status = self.status()
         is_behind = status.durable_index < status.majority_index
         if is_behind:
-            logger.warning("group %d: the disk is too slow to lead", self.group)
+            reason = "full" if is_full else "slow"
+            logger.warning("group %d: the disk is too %s to lead", self.group, reason)
         return is_behind
 
     def peer_unreachable(self, member: MemberId) -> None:
@@ -327,9 +298,9 @@ class Replica:
         if ready.standing is not None:
             self.standing = ready.standing
             if ready.standing.role is not Role.LEADER:
-                self._held_end_offset = Offset(0)
+                self._backlog.held_end_offset = Offset(0)
         if ready.token is not None:
-            self._unwritten.append(Unwritten(ready))
+            self._backlog.readies.append(Unwritten(ready))
             self._write()
         for message in ready.messages:
             self._send(message)
@@ -364,83 +335,7 @@ class Replica:
                 return
         self._around.send(self.group, message, blobs)
 
-    # -- writing -----------------------------------------------------------------------------------
-
-    def _write(self) -> None:
-        """As far as the gate lets it."""
-        try:
-            while self._unwritten and self._write_one(self._unwritten[0]):
-                self._unwritten.popleft()
-        except StorageFailed as error:
-            self._fail(error)
-
-    def _write_one(self, unwritten: Unwritten) -> bool:
-        """True when all of it is written; False if the gate is shut."""
-        ready = unwritten.ready
-        if unwritten.begun_entries < 0:
-            unwritten.begun_entries = 0
-            self._begin(ready)
-            if ready.hard_state is not None:
-                unwritten.journal_position = self._around.journal.position
-        for entry in ready.entries[unwritten.begun_entries :]:
-            if entry.index <= self.entries.last_index:
-                self._cut_void(entry)
-            payload = entry.payload
-            if not isinstance(payload, BatchPayload | BatchRef):
-                self.entries.append_control(entry)
-                if isinstance(payload, bytes):
-                    self._controls.append((entry.index, payload))
-            elif isinstance(payload, BatchPayload) and entry.index > self.entries.last_index:
-                if not self._is_gate_open:
-                    self._around.sync_journal(self)
-                    return False
-                self.entries.append_batch(entry.index, entry.term, payload, self._around.now_ms())
-                if entry.term != self.standing.term or self.standing.role is not Role.LEADER:
-                    # Not one of this leadership's own, which the owner appended itself.
-                    self._owner.appended(payload.header)
-            unwritten.begun_entries += 1
-        if ready.token is not None:
-            position = max(unwritten.journal_position, self.entries.gate_position)
-            self._await_sync(ready.token, position)
-        return True
-
-    def _cut_void(self, entry: Entry) -> None:
-        """A leader writes before it proposes. What it wrote and Raft dropped before it ever came
-        out of a Ready is in nobody's log but ours: another leader's entry takes its place."""
-        if self.entries.term_at(entry.index) != entry.term:
-            self._cut_from(entry.index)
-
-    def _cut_from(self, index: LogIndex) -> None:
-        end_offset = self.entries.truncate_from(index)
-        while self._controls and self._controls[-1][0] >= index:
-            self._controls.pop()
-        self._tokens.clip(self.entries.log.log_end_offset)
-        self._owner.cut(end_offset)
-
-    def _begin(self, ready: Ready) -> None:
-        """The parts of a Ready that come before its entries, in their order."""
-        journal = self._around.journal
-        if ready.hard_state is not None:
-            journal.save_hard_state(self.group, ready.hard_state)
-        if ready.snapshot is not None:
-            self._owner.installing(ready.snapshot)
-            self.entries.install(ready.snapshot)
-            self._committed_index = ready.snapshot.index
-            self._tokens.clip(self.entries.log.log_end_offset)
-            self._owner.installed(ready.snapshot)
-        if ready.truncate_from is not None and ready.truncate_from <= self.entries.last_index:
-            self._cut_from(ready.truncate_from)
-
-    def _await_sync(self, token: SyncToken, journal_position: int) -> None:
-        log = self.entries.log
-        unsynced = log.log_end_offset - log.synced_offset
-        end_offset = log.log_end_offset if unsynced >= self.flush_messages else Offset(0)
-        self._tokens.add(token, journal_position, end_offset)
-        if self._around.journal.synced_position < journal_position:
-            self._around.sync_journal(self)
-        if log.synced_offset < end_offset:
-            self._around.sync_log(self)
-        self._release()
+    # -- syncs -------------------------------------------------------------------------------------
 
     def _release(self) -> None:
         """Tell Raft of every token whose Ready is durable."""

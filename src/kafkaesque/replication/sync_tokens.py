@@ -1,4 +1,4 @@
-"""Readies on their way to the disk: not written yet, or written and waiting for a sync."""
+"""Readies that are written and wait for a sync."""
 
 from __future__ import annotations
 
@@ -6,21 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from kafkaesque.model.ids import Offset
-from kafkaesque.raft.ready import Ready
 from kafkaesque.raft.types import SyncToken
-
-
-class Unwritten:
-    """A Ready that is not on its way to the disk yet."""
-
-    __slots__ = ("begun_entries", "journal_position", "ready")
-
-    def __init__(self, ready: Ready) -> None:
-        self.ready = ready
-        self.begun_entries = -1
-        """How many of its entries are written; -1 before it is begun."""
-        self.journal_position = 0
-        """Behind its term and vote."""
 
 
 class _Pending(NamedTuple):
