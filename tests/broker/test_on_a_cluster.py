@@ -6,6 +6,7 @@ Elections may happen at any moment on a slow machine: everything is asked until 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
@@ -13,10 +14,16 @@ from uuid import UUID
 import pytest
 
 from kafkaesque.bench.scraping import Sample, scrape
+from kafkaesque.broker.node import Node
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.cluster import Cluster
 from kafkaesque.testing.cluster_layout import poll_until
 from kafkaesque.testing.wire_call import wire_call
+from kafkaesque.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from kafkaesque.wire.messages.fetch import FetchRequest, FetchResponse
 from kafkaesque.wire.messages.metadata import (
     MetadataRequest,
@@ -44,6 +51,43 @@ def cluster() -> Iterator[Cluster]:
     with Cluster(3, settings={"http.listener": "127.0.0.1:0"}) as cluster:
         cluster.create_topic(TOPIC, 1)
         yield cluster
+
+
+async def resign(node: Node) -> bool:
+    """Give up being the controller, if it is one that knows all that is committed."""
+    replica = node.context.cluster.journal.replica
+    is_leader = replica.is_leader
+    if is_leader:
+        replica.resign()
+    return is_leader
+
+
+def test_topics_are_made_while_the_controller_moves_from_broker_to_broker(cluster: Cluster) -> None:
+    """Apache Kafka's brokers ask the next controller; so do ours, and no client is told."""
+    codes: list[ErrorCode] = []
+
+    def make_topics() -> None:
+        for number in range(30):
+            topic = CreatableTopic(
+                name=f"moving-{number}",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=[],
+                configs=[],
+            )
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+            address = cluster.address(number % 3)
+            answer = wire_call(address, request, 7, CreateTopicsResponse, PATIENCE_S)
+            codes.extend(ErrorCode(made.error_code) for made in answer.topics)
+
+    maker = threading.Thread(target=make_topics)
+    maker.start()
+    moves = 0
+    while maker.is_alive():
+        moves += sum(thread.call(resign) for thread in cluster._threads.values())
+        maker.join(0.02)
+    assert codes == [ErrorCode.NONE] * 30
+    assert moves > 3
 
 
 def until_equal(look: Callable[[], tuple[object, object]]) -> None:

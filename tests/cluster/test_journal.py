@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.partitions.rig import elect_with
 
 from kafkaesque.cluster import journal as journal_module
 from kafkaesque.cluster.commands import (
@@ -19,9 +20,12 @@ from kafkaesque.cluster.commands import (
 )
 from kafkaesque.cluster.controller import Outcome
 from kafkaesque.cluster.journal import Journal
+from kafkaesque.cluster.refusals import ControllerMoved
 from kafkaesque.cluster.state_file import StateFile
 from kafkaesque.model.errors import NotController, StorageFailed, TopicAlreadyExists
 from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, TimestampMs
+from kafkaesque.raft.messages import Append
+from kafkaesque.raft.types import Entry, EntryKind, LogIndex, Term
 from kafkaesque.replication.flusher import Flusher
 from kafkaesque.replication.opening import open_replica
 from kafkaesque.replication.raft_journal import RaftJournal
@@ -30,7 +34,7 @@ from kafkaesque.storage.config import LogConfig
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
-ME = MemberId(0)
+ME, PEER, OTHER = MemberId(0), MemberId(1), MemberId(2)
 SMALL = LogConfig(segment_bytes=1024)
 
 
@@ -62,9 +66,14 @@ class Nowhere:
 
 @asynccontextmanager
 async def open_journal(
-    directory: Path, *, clean: bool = True, calls: SystemCalls | None = None
+    directory: Path,
+    *,
+    clean: bool = True,
+    calls: SystemCalls | None = None,
+    others: tuple[MemberId, ...] = (),
 ) -> AsyncIterator[Journal]:
-    """Of a node that is alone in its cluster, and leads. It ends as a crash would end it."""
+    """Of a node that leads, alone in its cluster or with `others`, whom the test plays. It ends as a
+    crash would end it."""
     loop = asyncio.get_running_loop()
     files, flusher = OpenFiles(8, calls), Flusher(loop)
     (directory / "raft").mkdir(parents=True, exist_ok=True)
@@ -75,11 +84,13 @@ async def open_journal(
     log = Log.open(directory / "journal", SMALL, files, clean=clean)
     journal = Journal(StateFile(directory, facts), Clock(), failures.append)
     journal.replica = open_replica(
-        CONTROLLER_GROUP, log, (ME,), replicas, journal, CONTROLLER_CONFIG, is_clean=clean
+        CONTROLLER_GROUP, log, (ME, *others), replicas, journal, CONTROLLER_CONFIG, is_clean=clean
     )
     journal.load()
     replicas.add(journal.replica)
     journal.replica.campaign()
+    if others:
+        await elect_with(journal.replica, others[0])
     while not journal.leads:
         await journal.standing_changed.wait()
         journal.standing_changed.clear()
@@ -200,8 +211,8 @@ def test_command_whose_sync_failed_is_refused_and_nothing_may_follow_it(tmp_path
         async with open_journal(tmp_path, calls=calls) as journal:
             await journal.submit(lambda: Outcome((ReserveProducerIds(10),), None))
             calls.broken = True
-            for _ in range(2):
-                with pytest.raises((NotController, StorageFailed)):
+            for refusal in (StorageFailed, ControllerMoved):
+                with pytest.raises(refusal):
                     await journal.submit(lambda: Outcome((ReserveProducerIds(20),), None))
             assert journal.tables.next_producer_id == 10
 
@@ -224,5 +235,71 @@ def test_snapshot_of_the_tables_stands_for_the_log_before_it(
         async with open_journal(tmp_path, clean=False) as again:
             assert again.tables.next_producer_id == 50
             assert again.replica.entries.first_index == entries.first_index
+
+    asyncio.run(story())
+
+
+async def begin(journal: Journal) -> asyncio.Task[tuple[None, LogIndex]]:
+    """A command is written and nobody has it yet."""
+    written = journal.replica.last_index + 1
+    asked = asyncio.create_task(journal.submit(lambda: Outcome((ReserveProducerIds(7),), None)))
+    while journal.replica.entries.last_index < written:
+        await asyncio.sleep(0)
+    return asked
+
+
+def follow(journal: Journal, entries: tuple[Entry, ...], prev: tuple[LogIndex, Term]) -> None:
+    """Another one leads the next term and has committed all that it sends."""
+    term = Term(journal.replica.standing.term + 1)
+    commit_index = LogIndex(prev[0] + len(entries))
+    journal.replica.step(Append(PEER, ME, term, *prev, commit_index, entries))
+
+
+def test_command_that_the_next_leader_has_is_done_though_this_one_leads_no_more(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
+            asked = await begin(journal)
+            index, term = journal.replica.last_index, journal.replica.standing.term
+            noop = Entry(LogIndex(index + 1), Term(term + 1), EntryKind.NOOP, 0, None)
+            follow(journal, (noop,), (index, term))
+            assert await asked == (None, index)
+            assert not journal.leads
+            assert journal.tables.next_producer_id == 7
+
+    asyncio.run(story())
+
+
+def test_command_that_another_entry_replaced_may_be_asked_of_the_next_controller(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
+            asked = await begin(journal)
+            index, term = journal.replica.last_index, journal.replica.standing.term
+            noop = Entry(index, Term(term + 1), EntryKind.NOOP, 0, None)
+            follow(journal, (noop,), (LogIndex(index - 1), term))
+            with pytest.raises(ControllerMoved, match="took the place"):
+                await asked
+            assert journal.tables.next_producer_id == 0
+            with pytest.raises(ControllerMoved, match="not the controller"):
+                await journal.submit(lambda: Outcome((ReserveProducerIds(8),), None))
+
+    asyncio.run(story())
+
+
+def test_command_of_which_nothing_is_heard_is_of_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "FATE_SECONDS", 0.01)
+
+    async def story() -> None:
+        async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
+            asked = await begin(journal)
+            journal.replica.resign()
+            with pytest.raises(NotController, match="moved"):
+                await asked
+            assert journal._fates == []
 
     asyncio.run(story())

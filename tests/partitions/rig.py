@@ -32,6 +32,7 @@ from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.replication.flusher import Flusher
 from kafkaesque.replication.opening import open_replica
 from kafkaesque.replication.raft_journal import RaftJournal
+from kafkaesque.replication.replica import Replica
 from kafkaesque.replication.replica_set import RAFT_CONFIG, ReplicaSet
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import OpenFiles, SystemCalls
@@ -125,7 +126,7 @@ async def open_rig(
     replicas.add(partition.replica)
     partition.replica.campaign()
     if members[1:]:
-        await elect_with(partition, members[1])
+        await elect_with(partition.replica, members[1])
     while not partition.leads:
         await env.standings.take()
     calls.entered.clear()
@@ -156,9 +157,8 @@ class Nowhere:
         return self.lease_ends_s
 
 
-async def elect_with(partition: Partition, voter: MemberId) -> None:
+async def elect_with(replica: Replica, voter: MemberId) -> None:
     """Play the part of a peer that grants every vote and holds every entry."""
-    replica = partition.replica
     me = replica.raft.status().node_id
 
     async def becomes(role: Role) -> None:
@@ -170,11 +170,10 @@ async def elect_with(partition: Partition, voter: MemberId) -> None:
     await becomes(Role.CANDIDATE)
     replica.step(VoteResponse(voter, me, replica.standing.term, True))
     await becomes(Role.LEADER)
-    acknowledge(partition, voter)
+    acknowledge(replica, voter)
 
 
-def acknowledge(partition: Partition, voter: MemberId) -> None:
-    replica = partition.replica
+def acknowledge(replica: Replica, voter: MemberId) -> None:
     me = replica.raft.status().node_id
     replica.step(AppendResponse(voter, me, replica.standing.term, replica.last_index))
 

@@ -91,7 +91,7 @@ async def test_what_a_follower_lacks_is_not_cleaned(tmp_path: Path) -> None:
         assert cleaner.stats.cleanings == 0
         assert len(values(rig)) == 40
         await rig.flusher.settled()
-        acknowledge(rig.partition, PEER)
+        acknowledge(rig.partition.replica, PEER)
         await cleaner.round()
 
 

@@ -173,7 +173,7 @@ def test_what_is_read_anew_and_not_committed_yet_is_not_told(tmp_path: Path) -> 
                 await asyncio.sleep(0)  # a turn of the loop: a thread reads the log
             with pytest.raises(CoordinatorLoading):
                 host.reading()
-            acknowledge(rig.partition, PEER)
+            acknowledge(rig.partition.replica, PEER)
             await loading
             assert committed(host) == 7
             host.close(SHUT)

@@ -114,7 +114,7 @@ def test_one_of_several_replicas_acknowledges_acks_1_at_once(tmp_path: Path) -> 
             assert commit is not None
             await rig.flusher.settled()
             assert not commit.done()
-            acknowledge(rig.partition, PEER)
+            acknowledge(rig.partition.replica, PEER)
             await commit
             assert rig.partition.high_watermark == 2
 

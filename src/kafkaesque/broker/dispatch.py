@@ -21,7 +21,8 @@ from kafkaesque.broker.handler import (
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.handlers.api_versions import unsupported_version
 from kafkaesque.broker.stats import ApiStats
-from kafkaesque.model.errors import KafkaError, ProtocolError
+from kafkaesque.cluster.refusals import ControllerMoved
+from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
 from kafkaesque.wire.api import (
     REQUEST_HEADER_BYTES_MIN,
     ApiKey,
@@ -169,6 +170,8 @@ class Dispatcher:
         elif answer is None:
             output, size_bytes = [], 0
         else:
+            if handler.at_controller and client_host is not FORWARDED_FROM:
+                answer = self._or_forward(answer, bytes(frame))
             return [], 0, Begun(header, handler.overlaps, answer)
         route.stats.answered(len(frame), size_bytes, monotonic() - started)
         return output, size_bytes, None
@@ -209,6 +212,13 @@ class Dispatcher:
         stats.answered(frame_size_bytes, size_bytes, monotonic() - started)
         return output, size_bytes
 
+    async def _or_forward(self, answer: Later, frame: bytes) -> Answer | Forwarded:
+        """Our own answer, or that of the next controller if it moved before anything was done."""
+        try:
+            return await answer
+        except ControllerMoved:
+            return await self._forward(frame)
+
     async def _forward(self, frame: bytes) -> Forwarded:
         """Let the controller answer. CloseConnection if there is none: the client asks again."""
         try:
@@ -224,7 +234,11 @@ class Dispatcher:
         # A copy of our own: Produce stamps its batches where they lie.
         output, _, begun = self.serve(memoryview(bytearray(frame)), FORWARDED_FROM, started)
         if begun is not None:
-            output, _ = self.finish(begun, await begun.later, len(frame), started)
+            try:
+                answer = await begun.later
+            except ControllerMoved as moved:
+                raise NotController(str(moved)) from None  # whoever passed it on asks the next one
+            output, _ = self.finish(begun, answer, len(frame), started)
         return b"".join(output)
 
 

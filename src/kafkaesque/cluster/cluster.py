@@ -23,6 +23,7 @@ from kafkaesque.cluster.leaders import Leaders
 from kafkaesque.cluster.members import Members
 from kafkaesque.cluster.quorum_info import QuorumInfo, quorum_info
 from kafkaesque.cluster.reconciler import Reconciler
+from kafkaesque.cluster.refusals import ControllerMoved
 from kafkaesque.cluster.scrubber import Scrubber
 from kafkaesque.cluster.seeds import refuse_other_cluster
 from kafkaesque.cluster.tables import Tables
@@ -191,7 +192,7 @@ class Cluster:
 
     async def submit(self, operation: Callable[[Controller], Outcome[T]]) -> T:
         """Commit what `operation` decides and bring this node in line with it. Only on the
-        controller: NotController elsewhere."""
+        controller: ControllerMoved elsewhere."""
         answer, index = await self.journal.submit(lambda: operation(self.controller))
         await self._reconciled.reaches(index)
         return answer
@@ -453,6 +454,8 @@ class Cluster:
             answer, index = await self.journal.submit(
                 lambda: cast(Outcome[object], operation.decide(self.controller))
             )
+        except ControllerMoved as moved:
+            raise NotController(str(moved)) from None
         except NotController:
             raise
         except KafkaError as error:

@@ -19,13 +19,20 @@ from kafkaesque.cluster.commands import (
     encode_command,
 )
 from kafkaesque.cluster.controller import Outcome
+from kafkaesque.cluster.refusals import ControllerMoved
 from kafkaesque.cluster.replicated_machine import ReplicatedMachine, States
 from kafkaesque.cluster.tables import Tables
 from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import KafkaError, NotController, check
+from kafkaesque.model.errors import (
+    KafkaError,
+    NotController,
+    NotLeaderOrFollower,
+    StorageFailed,
+    check,
+)
 from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.raft.ready import Standing
-from kafkaesque.raft.types import LogIndex, Snapshot
+from kafkaesque.raft.types import LogIndex, Snapshot, Term
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
 
@@ -34,6 +41,17 @@ T = TypeVar("T")
 _LOAD_BYTES = 1 << 20
 SNAPSHOT_ENTRIES = 2_000
 """The tables are saved, and the log before them dropped, each time so many entries were applied."""
+FATE_SECONDS = 5.0
+"""How long a node that leads no more waits to hear what became of its last commands."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fate:
+    """Of commands that were written as one entry: whether that is committed."""
+
+    index: LogIndex
+    term: Term
+    is_committed: asyncio.Future[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +65,14 @@ class Change:
 class Journal(ReplicatedMachine):
     """Commits commands, applies them to the tables, and keeps them for whoever acts on them."""
 
-    __slots__ = ("_clock", "_lock", "changes", "standing_changed", "tables")
+    __slots__ = ("_clock", "_fates", "_lock", "changes", "standing_changed", "tables")
 
     def __init__(self, states: States, clock: Clock, fail: Callable[[BaseException], None]) -> None:
         super().__init__(states, fail)
         self.tables = Tables()
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._fates: list[_Fate] = []
         self.changes: asyncio.Queue[Change] = asyncio.Queue()
         self.standing_changed = asyncio.Event()
 
@@ -80,36 +99,65 @@ class Journal(ReplicatedMachine):
         """Run `operation` on the tables and commit its commands. The answer, and the index from
         which on the tables hold what it did.
 
-        What `operation` raises leaves everything as it was. NotController if this node does not
-        lead, or did not lead long enough to know what became of the commands.
+        What `operation` raises leaves everything as it was. ControllerMoved if this node does not
+        lead and did nothing of it; NotController if nobody here knows what became of the commands.
         """
         async with self._lock:
-            self._check_leads()
-            # Whoever asked before may have gone away before its commands were applied.
-            await self.applied_to(self.replica.last_index)
+            if not self.replica.is_leader:
+                raise ControllerMoved("this broker is not the controller")
+            try:
+                # Whoever asked before may have gone away before its commands were applied.
+                await self.applied_to(self.replica.last_index)
+            except NotController as error:
+                raise ControllerMoved(str(error)) from None
             outcome = operation()
             index = self._applied
             if outcome.commands:
                 index = await self._commit(outcome.commands)
             return outcome.answer, index
 
-    def _check_leads(self) -> None:
-        if not self.replica.is_leader:
-            raise NotController("This is not the correct controller for this cluster.")
-
     async def _commit(self, commands: Sequence[Command]) -> LogIndex:
+        fate = self._write(commands)
+        self._fates.append(fate)
+        try:
+            async with asyncio.timeout(FATE_SECONDS):
+                is_committed = await fate.is_committed
+        except TimeoutError:
+            raise self._moved() from None
+        finally:
+            if fate in self._fates:
+                self._fates.remove(fate)
+        if not is_committed:
+            raise ControllerMoved("another leader's entry took the place of these commands")
+        return fate.index
+
+    def _write(self, commands: Sequence[Command]) -> _Fate:
         now_ms = self._clock.wall_ms()
         base_offset = self.replica.next_offset
-        epoch = LeaderEpoch(self.replica.standing.term)
+        term = self.replica.standing.term
         records = [
             Record(Offset(base_offset + number), now_ms, None, encode_command(command))
             for number, command in enumerate(commands)
         ]
+        epoch = LeaderEpoch(term)
         batch = memoryview(encode_batch(records, base_offset=base_offset, leader_epoch=epoch))
-        self.replica.append(batch, read_header(batch), now_ms)
-        index = self.replica.last_index
-        await self.applied_to(index)
-        return index
+        try:
+            self.replica.append(batch, read_header(batch), now_ms)
+        except NotLeaderOrFollower as error:
+            raise ControllerMoved(str(error)) from None
+        return _Fate(self.replica.last_index, term, asyncio.get_running_loop().create_future())
+
+    def _decide_fates(self) -> None:
+        """An entry that others committed in its term is ours, whoever leads by now; one of another
+        term in its place says that ours is void."""
+        entries = self.replica.entries
+        for fate in self._fates:
+            if fate.index > self._applied or fate.is_committed.done():
+                continue
+            if fate.index < entries.first_index:
+                fate.is_committed.set_exception(self._moved())  # a snapshot does not tell
+            else:
+                fate.is_committed.set_result(entries.term_at(fate.index) == fate.term)
 
     # -- what is committed ------------------------------------------------------------------------
 
@@ -128,6 +176,7 @@ class Journal(ReplicatedMachine):
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
         super().committed(index, end_offset)
+        self._decide_fates()
         # Entries of Raft's own change no table, and yet whoever waits for their index goes on.
         self.changes.put_nowait(Change(index, ()))
 
@@ -139,7 +188,14 @@ class Journal(ReplicatedMachine):
 
     def installed(self, snapshot: Snapshot) -> None:
         super().installed(snapshot)
+        self._decide_fates()
         self.changes.put_nowait(Change(snapshot.index, None))
+
+    def failed(self, error: StorageFailed) -> None:
+        for fate in self._fates:
+            if not fate.is_committed.done():
+                fate.is_committed.set_exception(error)
+        super().failed(error)
 
     def _is_grown(self, entry_count: int) -> bool:
         return entry_count >= SNAPSHOT_ENTRIES

@@ -5,6 +5,13 @@ from __future__ import annotations
 from kafkaesque.model.errors import ErrorCode, KafkaError
 
 
+class ControllerMoved(Exception):
+    """Another node is the controller, and nothing of what was asked is or ever will be done here.
+
+    Not a KafkaError: no client is told. Whoever dispatched the request asks the next controller.
+    """
+
+
 class DuplicateBrokerRegistration(KafkaError):
     code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
 

@@ -13,6 +13,7 @@ from collections import Counter
 from kafkaesque.broker.context import Context
 from kafkaesque.broker.handler import Call, handler
 from kafkaesque.cluster.controller import Controller, Outcome
+from kafkaesque.cluster.refusals import ControllerMoved
 from kafkaesque.model.errors import (
     ErrorCode,
     InvalidRequest,
@@ -38,6 +39,11 @@ async def create_partitions(
             if counts[topic.name] > 1:
                 raise InvalidRequest("Duplicate topic name.")
             await _grow(context, topic, validate_only=request.validate_only)
+        except ControllerMoved as moved:
+            if not results:
+                raise
+            # Some are done: the client asks for these again.
+            code, message = ErrorCode.NOT_CONTROLLER, str(moved)
         except KafkaError as error:
             code, message = error.code, str(error) or None
         results[topic.name] = CreatePartitionsTopicResult(
