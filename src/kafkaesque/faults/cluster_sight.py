@@ -14,6 +14,11 @@ from kafkaesque.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kafkaesque.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from kafkaesque.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -41,6 +46,7 @@ Place = tuple[str, int]
 
 _LATEST: Final = -1
 _GROUP_KEY: Final = 0
+_CREATE_TIMEOUT_MS: Final = 20_000
 _CONTROLLER_LOG: Final = "__cluster_metadata"
 """By which Kafka's clients know the controller's group."""
 
@@ -128,6 +134,19 @@ class Asker(Line):
         request = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[group_id])
         (found,) = self.ask(request, 4, FindCoordinatorResponse).coordinators
         return found.node_id if found.error_code == ErrorCode.NONE else None
+
+    def create_topic(self, name: str, replication_factor: int) -> str | None:
+        """Why it is refused; None if it is there."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=1,
+            replication_factor=replication_factor,
+            assignments=[],
+            configs=[],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS)
+        (made,) = self.ask(request, 7, CreateTopicsResponse).topics
+        return None if made.error_code == ErrorCode.NONE else ErrorCode(made.error_code).name
 
     def reassign(self, place: Place, replicas: list[int]) -> str | None:
         """Why it is refused; None if it has begun."""

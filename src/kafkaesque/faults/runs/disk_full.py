@@ -12,10 +12,11 @@ from kafkaesque.faults import small_disk
 from kafkaesque.faults.cluster_run import ClusterRun
 from kafkaesque.faults.runs.single_disk_full import make_room
 from kafkaesque.faults.stage import Stage
-from kafkaesque.faults.target import Target
+from kafkaesque.faults.target import Target, TargetUnwell
 
 _FULL_S_MIN: Final = 2.0
 _FULL_S_MAX: Final = 4.0
+_MADE_WITHIN_S: Final = 20.0
 
 
 class Run(ClusterRun):
@@ -43,9 +44,20 @@ class Run(ClusterRun):
             small_disk.fill(self.cluster.data(node))
             stage.count("times_full")
             self.wait_until_served(stage, stage.workload.partitions.keys)
+            self._make_topic(stage, node)
             time.sleep(max(0.0, room_at - time.monotonic()))
             make_room(stage, node)
             self.cluster.wait_whole()
+
+    def _make_topic(self, stage: Stage, full: int) -> None:
+        """The full one is to have a replica of it, and cannot even write that it shall."""
+        other = stage.random.choice([node for node in self.cluster.nodes if node != full])
+        stage.count("topics_made")
+        name = f"meanwhile-{stage.notes['topics_made']}"
+        with contextlib.closing(self.cluster.asker(other, _MADE_WITHIN_S)) as asker:
+            refusal = asker.create_topic(name, self.brokers)
+        if refusal is not None:
+            raise TargetUnwell(f"{name} could not be made: {refusal}")
 
     def complaints(self, stage: Stage) -> list[str]:
         found = super().complaints(stage)
