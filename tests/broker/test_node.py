@@ -95,6 +95,25 @@ def test_broker_that_still_loads_groups_is_healthy_and_not_ready(tmp_path: Path)
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(("seconds_ago", "status"), [(0.0, 503), (9.0, 503), (11.0, 200)])
+def test_broker_whose_disk_refused_a_write_lately_is_healthy_and_not_ready(
+    tmp_path: Path, seconds_ago: float, status: int
+) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path)
+        await node.start()
+        try:
+            node.context.stats.refused_by_disk(node.context.clock.monotonic() - seconds_ago)
+            assert node._health().status == 200
+            page = node._ready()
+            assert page.status == status
+            assert (b"the disk refuses writes" in page.body) is (status == 503)
+        finally:
+            await node.stop()
+
+    asyncio.run(story())
+
+
 def test_broker_that_gave_up_is_neither_healthy_nor_ready(tmp_path: Path) -> None:
     async def story() -> None:
         node = new_node(tmp_path)

@@ -71,6 +71,16 @@ def test_a_record_that_is_refused_is_named_by_its_line(command: Run, name: str) 
     assert (outcome.json["records"], outcome.json["failed"]) == (2, 1)
 
 
+def test_a_record_that_nobody_takes_in_time_names_what_it_may_be(run: Run, name: str) -> None:
+    run("topic", "create", name, "-c", "min.insync.replicas=2")
+    outcome = run("produce", name, "--timeout", "1", stdin="x\n")
+    assert outcome.code == 1
+    assert "stdin:1: Local: Message timed out (_MSG_TIMED_OUT)" in outcome.err
+    assert "fix: no broker took it in time" in outcome.err
+    assert "its disk refuses writes" in outcome.err
+    assert "left on its disk" not in outcome.err
+
+
 def test_a_broken_line_stops_the_input_after_what_came_before(run: Run, topic: str) -> None:
     outcome = run("produce", topic, "--format", "json", stdin='{"value": "ok"}\nbroken\n')
     assert outcome.code == 1

@@ -362,6 +362,21 @@ def test_every_offset_commit_version(raw: RawClient, topic: str, group: str, ver
     eventually(committed)
 
 
+@pytest.mark.parametrize("version", range(2, 10))
+def test_commit_for_no_partition_names_only_a_topic_that_is_unknown(
+    raw: RawClient, topic: str, group: str, version: int
+) -> None:
+    names = [topic, f"{topic}-absent"]
+    answer = raw.call(
+        "offset_commit",
+        version,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[{"name": name, "partitions": []} for name in names],
+    )
+    assert answer["topics"] == [{"name": f"{topic}-absent", "partitions": []}]
+
+
 def test_offset_delete(raw: RawClient, stage: Stage, topic: str, group: str) -> None:
     def forget(of: str, name: str) -> tuple[int, list[int]]:
         rows = [{"name": name, "partitions": [{"partition_index": 0}]}]

@@ -24,7 +24,7 @@ from .waiting import eventually
 TRANSACTIONAL = 0x10
 OLD, NEW = 1, 2
 READ_COMMITTED = 1
-OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING = 45, 47, 48, 49
+OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, INVALID_TIMEOUT = 45, 47, 48, 49, 50
 CONCURRENT, FENCED, UNSTABLE, ABORTABLE = 51, 90, 88, 120
 NONE = 0
 
@@ -400,6 +400,15 @@ def test_transaction_that_takes_too_long_is_aborted(
 
 
 # -- wrong requests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 2**31 - 1])
+def test_timeout_out_of_range_is_refused_before_anybody_looks_for_the_coordinator(
+    raw: RawClient, timeout_ms: int
+) -> None:
+    name = f"tx-{uuid.uuid4().hex}"
+    answer = raw.call("init_producer_id", 5, transactional_id=name, transaction_timeout=timeout_ms)
+    assert answer["error_code"] == INVALID_TIMEOUT
 
 
 def test_unknown_ids_and_wrong_epochs_get_their_codes(producer: Producer, topic: str) -> None:

@@ -13,7 +13,7 @@ from . import batches
 from .batches import Record, encode
 from .conftest import Topics
 from .fetching import fetch, list_offset, produce
-from .raw import Disconnected, RawClient
+from .raw import Disconnected, RawClient, build, entity, request_bytes
 from .waiting import eventually
 
 
@@ -226,3 +226,30 @@ def test_unsupported_version_of_another_api_closes_the_connection(bootstrap: str
             client.send_frame(struct.pack(">hhih", api_key, version, 1, -1) + b"\x00")
             with pytest.raises(Disconnected):
                 client.receive_frame()
+
+
+@pytest.mark.parametrize(
+    ("api", "version"),
+    [("metadata", 1), ("metadata", 12), ("list_offsets", 7), ("produce", 3), ("produce", 9)],
+)
+def test_bytes_behind_a_request_mean_nothing(
+    raw: RawClient, topic: str, api: str, version: int
+) -> None:
+    # librdkafka 2.16 sends some with Metadata v13, and Kafka never looks.
+    records = encode([Record(b"k", b"v")])
+    row: dict[str, Any] = {"partition_index": 0, "timestamp": -1}
+    values: dict[str, dict[str, Any]] = {
+        "metadata": {"topics": ()},
+        "list_offsets": {"replica_id": -1, "topics": [{"name": topic, "partitions": [row]}]},
+        "produce": {
+            "acks": -1,
+            "timeout": 10_000,
+            "topic_data": [
+                {"name": topic, "partition_data": [{"index": 0, "records": records}]},
+            ],
+        },
+    }
+    request = build(entity(api, version, "request"), values[api])
+    raw.send_frame(request_bytes(request, 1, "raw") + b"abc")
+    raw.receive((api, version, 1))
+    assert list_offset(raw, topic, -1)["offset"] == (1 if api == "produce" else 0)

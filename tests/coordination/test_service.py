@@ -77,6 +77,7 @@ def test_side_ports_are_as_far_from_theirs_as_the_kafka_port(
     assert side_ports(kafka_port) == {"coordination-listen": coordination, "text-listen": text}
 
 
+@pytest.mark.story
 def test_sessions_end_also_when_the_leader_has_no_listener(tmp_path: Path) -> None:
     ports = ReservedPorts(1)
     address = f"{HOST}:{ports.numbers[0]}"

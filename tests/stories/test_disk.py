@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +40,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
+def page(broker: BrokerProcess, name: str) -> tuple[int, str]:
+    """Status and text of a page of the broker's http listener."""
+    try:
+        with urllib.request.urlopen(f"http://{broker.http_address}/{name}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
+
+
 def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
     small_disk: Path, start_broker: StartBroker
 ) -> None:
@@ -50,6 +63,11 @@ def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
             acknowledged += 1
             assert acknowledged < 1000
         assert row.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert page(broker, "healthz") == (200, "ok\n")
+        status, text = page(broker, "readyz")
+        assert status == 503
+        assert "the disk refuses writes" in text
+        assert "\nkafkaesque_log_refused_writes_total 1.0\n" in page(broker, "metrics")[1]
         # Nothing half-written is served, and what was acknowledged is all there.
         assert [r.value for r in client.read_all("t")] == [payload] * acknowledged
         # Space comes back: somebody removed something else.
@@ -63,6 +81,31 @@ def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
     broker.start()
     with WireClient(broker.bootstrap_servers) as client:
         assert len(client.read_all("t")) == acknowledged + 1
+
+
+def test_produce_command_says_that_the_disk_is_full(
+    small_disk: Path, start_broker: StartBroker
+) -> None:
+    broker = start_broker({"log.segment.bytes": 4 * MIB}, directory=small_disk)
+    payload = os.urandom(100_000)
+    with WireClient(broker.bootstrap_servers) as client:
+        client.create_topic("t")
+        while client.produce("t", [payload]).error_code == ErrorCode.NONE:
+            pass
+    # librdkafka tries again until the record is too old, and then tells only that.
+    command = [sys.executable, "-m", "kafkaesque.cli.main", "produce", "t", "--timeout", "2"]
+    outcome = subprocess.run(
+        [*command, "-b", broker.bootstrap_servers],
+        input="x" * 200_000,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert outcome.returncode == 1
+    assert "_MSG_TIMED_OUT" in outcome.stderr
+    assert "KAFKA_STORAGE_ERROR" in outcome.stderr
+    assert f"left on its disk ({small_disk}" in outcome.stderr
+    assert "did not answer" not in outcome.stderr
 
 
 def test_damaged_batch_is_refused_with_its_place_and_its_neighbours_are_served(

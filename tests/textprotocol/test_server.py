@@ -18,6 +18,8 @@ from tests.waiting import eventually
 from kafkaesque.testing.cluster_processes import ClusterProcesses
 from kafkaesque.textprotocol.commands import LINE_BYTES_MAX
 
+pytestmark = pytest.mark.story
+
 WITHIN_S = 30.0
 
 

@@ -11,6 +11,8 @@ import pytest
 from kafkaesque.partitions.coordinator_hosts import java_hash
 from kafkaesque.testing import Cluster
 
+pytestmark = pytest.mark.story
+
 TIMEOUT_S = 40
 PARTITIONS = 6
 STATE_PARTITIONS = 4

@@ -15,6 +15,8 @@ import pytest
 
 from kafkaesque.testing import Cluster
 
+pytestmark = pytest.mark.story
+
 MESSAGES = 3000
 PER_TRANSACTION = 100
 TIMEOUT_S = 40

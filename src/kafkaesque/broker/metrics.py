@@ -153,6 +153,11 @@ class BrokerCollector(Collector):
             "kafkaesque_partitions", "Partitions on this node.", len(self._context.partitions)
         )
         yield _counter("kafkaesque_log_syncs", "Syncs of logs to disk.", self._flusher.syncs_total)
+        yield _counter(
+            "kafkaesque_log_refused_writes",
+            "Batches of producers that the disk refused (KAFKA_STORAGE_ERROR): full, or failing.",
+            self._context.stats.disk_refusals_total,
+        )
         shared = self._flusher.journal
         if shared is not None:
             text = "the journal in which many logs are synced"

@@ -24,6 +24,7 @@ from kafkaesque.broker.http import HttpListener, Page, text
 from kafkaesque.broker.joining import Seeds, introduce_broker
 from kafkaesque.broker.listener import Listener
 from kafkaesque.broker.peer_inbox import PeerInbox
+from kafkaesque.broker.readiness import readiness
 from kafkaesque.broker.side_services import SideServices
 from kafkaesque.broker.stats import BrokerStats
 from kafkaesque.broker.system_clock import SystemClock
@@ -352,10 +353,7 @@ class Node:
     def _ready(self) -> Page:
         if self.failed.done():
             return text(503, f"failed: {self.failed.result()}")
-        loading = sum(host.registry is None for host in self.context.groups)
-        if loading:
-            return text(503, f"loading the groups of {loading} coordinator partition(s)")
-        return text(200, "ready")
+        return readiness(self.context)
 
     def _write_address_file(self) -> None:
         content = {

@@ -7,6 +7,7 @@ Plain integers and a bisect per request instead of prometheus_client's locked co
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import inf
 
 LATENCY_BUCKETS_SECONDS = (
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -58,6 +59,8 @@ class BrokerStats:
         "clients",
         "connections_accepted_total",
         "connections_refused_total",
+        "disk_refusals_total",
+        "disk_refused_at",
         "loop_delay",
         "produced_records_total",
         "protocol_errors_total",
@@ -71,7 +74,15 @@ class BrokerStats:
         self.connections_refused_total = 0
         self.protocol_errors_total = 0
         self.produced_records_total = 0
+        self.disk_refusals_total = 0
+        """Batches of producers that were not written because the disk did not take them."""
+        self.disk_refused_at = -inf
+        """When the last of them was, on the monotonic clock."""
         self.loop_delay = LatencyHistogram()
+
+    def refused_by_disk(self, now: float) -> None:
+        self.disk_refusals_total += 1
+        self.disk_refused_at = now
 
     def api(self, key: int) -> ApiStats:
         stats = self.apis.get(key)

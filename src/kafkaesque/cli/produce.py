@@ -29,12 +29,16 @@ POLL_EVERY_RECORDS = 100
 FAILURES_SHOWN_MAX = 20
 HINTS = {
     KafkaError.INVALID_RECORD: "a compacted topic wants a key in every record: -k, --key-separator",
+    KafkaError.KAFKA_STORAGE_ERROR: "the broker's disk is full or failing: its log says why",
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic (kafkaesque topic alter) "
     "and, above 1 MB, the client's own -X message.max.bytes=N",
-    KafkaError._MSG_TIMED_OUT: "the broker did not answer in time: `kafkaesque doctor` explains, "
-    "--timeout gives it more",
     KafkaError._UNKNOWN_PARTITION: "`kafkaesque topic describe` shows which partitions there are",
 }
+TIMED_OUT_HINT = (
+    "no broker took it in time: the leader is down, slow or without its replicas, or its disk refuses "
+    "writes (its log and its /readyz say so); `kafkaesque doctor` explains, --timeout gives it more"
+)
+"""All that a timeout can mean: librdkafka keeps to itself what brokers answered before it."""
 AUTO_CREATE_ATTEMPTS = 5
 """Apache Kafka answers the request that creates a topic before the topic is there."""
 
@@ -132,6 +136,8 @@ def produce(
             _write_all(writer, inputs, form, template)
         finally:
             writer.finish()
+    if writer.timed_out:
+        writer.hints.update(_why_timed_out(connection))
     return _report(screen, writer, quiet=options["quiet"])
 
 
@@ -214,6 +220,13 @@ def _ensure_topic(connection: Connection, producer: Producer, topic: str) -> Non
     raise NotFound(f"there is no topic '{topic}'", f"`kafkaesque topic create {topic}` makes it")
 
 
+def _why_timed_out(connection: Connection) -> list[str]:
+    # Imported when it is needed: a command that succeeds starts faster without the wire protocol.
+    from kafkaesque.cli.full_disks import full_disks
+
+    return full_disks(connection) or [TIMED_OUT_HINT]
+
+
 class Writer:
     """Hands records to librdkafka and hears what became of them.
 
@@ -226,6 +239,7 @@ class Writer:
         self._meter = meter
         self._since_poll = 0
         self.failed = 0
+        self.timed_out = False
         self.failures: list[str] = []
         self.hints: set[str] = set()
         self.input_error: str | None = None
@@ -269,6 +283,7 @@ class Writer:
 
     def _refused(self, source: str, number: int, error: KafkaError) -> None:
         self.failed += 1
+        self.timed_out |= error.code() == KafkaError._MSG_TIMED_OUT
         if len(self.failures) < FAILURES_SHOWN_MAX:
             self.failures.append(f"{source}:{number}: {error.str()} ({error.name()})")
             self.hints.add(HINTS.get(error.code(), ""))

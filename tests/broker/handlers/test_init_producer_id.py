@@ -78,6 +78,13 @@ def test_transaction_timeout_out_of_range_is_refused(
     assert ask(coordinator, request("t", timeout_ms)) == (50, -1, -1)
 
 
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_transaction_timeout_out_of_range_is_refused_before_there_is_a_coordinator(
+    broker: LocalBroker, timeout_ms: int
+) -> None:
+    assert ask(broker, request("t", timeout_ms)) == (50, -1, -1)
+
+
 def test_transactional_id_without_its_topic_finds_no_coordinator(broker: LocalBroker) -> None:
     assert ask(broker, request("t")) == (15, -1, -1)
 

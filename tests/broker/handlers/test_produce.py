@@ -185,6 +185,25 @@ def test_batch_that_the_disk_refuses_is_told_so_whatever_its_producer_sent_befor
     assert produce(topic, sealed(b"3")).base_offset == 1
 
 
+@pytest.mark.parametrize("flush", ["never", "always"])
+def test_only_batches_that_the_disk_refuses_are_counted_as_such(
+    make_broker: MakeBroker, flush: str
+) -> None:
+    broker = make_broker(flush=flush)
+    broker.create("a")
+    stats, before = broker.context.stats, broker.context.clock.monotonic()
+    assert produce(broker, b"").error_code == ErrorCode.INVALID_RECORD
+    assert produce(broker, sealed(b"1"), acks=-1).error_code == ErrorCode.NONE
+    assert stats.disk_refusals_total == 0
+    assert stats.disk_refused_at < before
+    with full_disk():
+        for _ in range(2):
+            refused = produce(broker, sealed(b"2"), acks=-1)
+            assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert stats.disk_refusals_total == 2
+    assert stats.disk_refused_at >= before
+
+
 def test_zstd_needs_version_7(topic: LocalBroker) -> None:
     data = sealed(b"1", codec=Codec.ZSTD)
     refused = produce(topic, data, version=6)

@@ -52,6 +52,9 @@ async def init_producer_id(
 async def _init_transactional(
     context: Context, request: InitProducerIdRequest, transactional_id: str, call: Call
 ) -> InitProducerIdResponse:
+    # Before anything else, so that nobody looks for a coordinator who will refuse: as Kafka does.
+    if not 0 < request.transaction_timeout_ms <= context.config.transaction_max_timeout_ms:
+        return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     try:
         host = context.transactions.hosts.of_key(transactional_id)
         spare = NO_PRODUCER

@@ -7,7 +7,8 @@ v7   static members (KIP-345)
 v8   flexible
 v10  topics by id (KIP-848)
 
-An offset of a partition that does not exist is refused; the others are committed together.
+An offset of a partition that does not exist is refused; the others are committed together. A known
+topic without partitions is left out of the answer, an unknown one is named: both as in Kafka.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ async def offset_commit(
                 ],
             )
             for name, topic in zip(names, request.topics, strict=True)
+            if topic.partitions or name is None or not context.partitions.partition_count(name)
         ]
     )
 

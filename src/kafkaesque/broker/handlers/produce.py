@@ -43,6 +43,7 @@ from kafkaesque.model.errors import (
     KafkaError,
     RecordsRefused,
     RequestTimedOut,
+    StorageFailed,
     TransactionalIdAuthorizationFailed,
     UnsupportedCompressionType,
 )
@@ -117,7 +118,7 @@ def produce(context: Context, request: ProduceRequest, call: Call) -> Answer | L
                     )
                 )
             else:
-                rows.append(_refused(data.index, refusal))
+                rows.append(_refused(context, data.index, refusal))
         topics.append(_make_topic(topic.name, topic.topic_id, rows))
     if not pending:
         return response if request.acks != 0 else _answer(0, response)
@@ -151,7 +152,7 @@ def produce_plainly(
                 return name, topic_id, index, base_offset, append_time_ms, log_start_offset
             row = _make_row(index, 0, base_offset, append_time_ms, log_start_offset)
     except KafkaError as error:
-        row, waits_for = _refused(index, error), None
+        row, waits_for = _refused(context, index, error), None
     response = _make_response([_make_topic(name, topic_id, [row])])
     if waits_for is None:
         _hint_leader(context, response, row, name, topic_id)
@@ -211,7 +212,7 @@ def _begin(
             pending.append(_Pending(row, partition, commit))
         return row
     except KafkaError as error:
-        row = _refused(data.index, error)
+        row = _refused(context, data.index, error)
         _hint_leader(context, response, row, topic.name, topic.topic_id)
         return row
 
@@ -236,9 +237,9 @@ def _unknown_acks(acks: int) -> KafkaError:
     return InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {acks}")
 
 
-def _refused(index: int, error: KafkaError) -> PartitionProduceResponse:
+def _refused(context: Context, index: int, error: KafkaError) -> PartitionProduceResponse:
     row = _make_row(index, 0, -1, -1, -1)
-    _refuse(row, error)
+    _refuse(context, row, error)
     return row
 
 
@@ -285,7 +286,7 @@ class _Commits:
     def _time_out(self) -> None:
         for row, _, commit in self._pending:
             if not commit.done():
-                _refuse(row, RequestTimedOut("The request timed out before its records were safe"))
+                _refuse(self._context, row, _timed_out())
         self._finish()
 
     def _finish(self) -> None:
@@ -293,7 +294,7 @@ class _Commits:
             return
         for row, partition, commit in self._pending:
             if commit.done() and isinstance(error := commit.exception(), KafkaError):
-                _refuse(row, error)
+                _refuse(self._context, row, error)
                 _hint_leader(
                     self._context, self._response, row, partition.name.topic, partition.topic_id
                 )
@@ -323,13 +324,13 @@ async def _finish(
                         if commit is not None:
                             await commit
                 except KafkaError as error:
-                    _refuse(row, error)
+                    _refuse(context, row, error)
                     name, topic_id = partition.name.topic, partition.topic_id
                     _hint_leader(context, response, row, name, topic_id)
     except TimeoutError:
         for row, _, waits_for in pending:
             if not waits_for.done() or waits_for.cancelled():
-                _refuse(row, RequestTimedOut("The request timed out before its records were safe"))
+                _refuse(context, row, _timed_out())
     return _answer(acks, response)
 
 
@@ -339,7 +340,13 @@ def _fill(row: PartitionProduceResponse, appended: Appended) -> None:
     row.log_start_offset = appended.log_start_offset
 
 
-def _refuse(row: PartitionProduceResponse, error: KafkaError) -> None:
+def _timed_out() -> KafkaError:
+    return RequestTimedOut("The request timed out before its records were safe")
+
+
+def _refuse(context: Context, row: PartitionProduceResponse, error: KafkaError) -> None:
+    if isinstance(error, StorageFailed):
+        context.stats.refused_by_disk(context.clock.monotonic())
     row.error_code = error.code
     row.base_offset = -1
     row.log_append_time_ms = -1

@@ -71,6 +71,8 @@ async def txn_offset_commit(
                 ],
             )
             for topic in request.topics
+            # As in OffsetCommit: Kafka names one without partitions only if it does not know it.
+            if topic.partitions or not context.partitions.partition_count(topic.name)
         ]
     )
 

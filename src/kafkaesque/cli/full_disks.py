@@ -1,0 +1,66 @@
+"""Which brokers have no room, for a command whose records were not taken.
+
+librdkafka sends a batch that was refused with KAFKA_STORAGE_ERROR again until it is too old, and
+tells then only that it is. So the brokers are asked for what they have left (DescribeLogDirs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from kafkaesque.cli.client import PROBE_TIMEOUT_S_MAX, Connection
+from kafkaesque.cli.cluster_requests import Broker, ask_broker, error_name
+from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.render import human_bytes
+from kafkaesque.model.limits import MIB
+from kafkaesque.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+
+ROOM_BYTES_MIN: Final = 2 * MIB
+"""Twice the largest batch of a producer, by default: a disk is full when the next one does not fit."""
+
+
+def full_disks(connection: Connection) -> list[str]:
+    """A sentence for each disk that is full; none where nobody says so, or nobody answers soon."""
+    quick = Connection(
+        connection.bootstrap, connection.properties, min(connection.timeout_s, PROBE_TIMEOUT_S_MAX)
+    )
+    try:
+        nodes = list(quick.metadata().brokers.values())
+    except Failure:
+        return []
+    return [
+        told
+        for node in nodes
+        for directory in _directories(quick, node)
+        if (told := describe_room(node.id, directory)) is not None
+    ]
+
+
+def _directories(connection: Connection, node: Broker) -> Iterator[DescribeLogDirsResult]:
+    request = DescribeLogDirsRequest(topics=[])
+    try:
+        yield from ask_broker(
+            connection, node, request, DescribeLogDirsResponse, "look at disks"
+        ).results
+    except Failure:
+        return
+
+
+def describe_room(node_id: int, directory: DescribeLogDirsResult) -> str | None:
+    """What is wrong with a data directory, if anything is known to be."""
+    disk = f"its disk ({directory.log_dir})"
+    if directory.error_code:
+        name = error_name(directory.error_code)
+        return f"broker {node_id} cannot use {disk}: {name}; its log says why"
+    if not 0 <= directory.usable_bytes < ROOM_BYTES_MIN:
+        return None
+    room = human_bytes(directory.usable_bytes)
+    return (
+        f"broker {node_id} has {room} left on {disk} and refuses what does not fit "
+        "(KAFKA_STORAGE_ERROR): make room there, and send it again"
+    )
