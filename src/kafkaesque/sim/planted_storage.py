@@ -13,6 +13,7 @@ from kafkaesque.partitions.producers import ProducerTable, WrittenBatch
 from kafkaesque.raft.types import LogIndex, Restart
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.replication import raft_journal
+from kafkaesque.replication.backlog import Backlog, Unwritten
 from kafkaesque.replication.entry_index import EntryIndex
 from kafkaesque.replication.entry_log import EntryLog
 from kafkaesque.replication.journal_records import GroupFacts, HardStateSaved, records_of
@@ -180,6 +181,23 @@ def producers_outlive_a_cut(patches: Patches) -> None:
     patches.set(Partition, "_lose_leadership", lose)
 
 
+def what_waits_for_room_is_acknowledged(patches: Patches) -> None:
+    write_one = Replica._write_one
+
+    def rash(self: Replica, unwritten: Unwritten) -> bool:
+        is_written = write_one(self, unwritten)
+        if self._backlog.refusal is not None and unwritten.ready.token is not None:
+            self.raft.synced(unwritten.ready.token)
+            self._around.touch(self)
+        return is_written
+
+    patches.set(Replica, "_write_one", rash)
+
+
+def room_is_not_looked_for_again(patches: Patches) -> None:
+    patches.set(Backlog, "tick", lambda self: False)
+
+
 _RESTARTS: Final = Profile(
     produce_interval_us=15 * MILLISECOND_US,
     fault_interval_us=60 * MILLISECOND_US,
@@ -206,6 +224,9 @@ _DISKS: Final = Profile(
     weather=ROUGH,
     weights={"sync_failure": 6, "power_cut": 4, "restart": 12, "wipe": 4, "isolate": 2, "heal": 4},
 )
+_FULL: Final = replace(
+    _RESTARTS, weights={"full": 8, "room": 8, "power_cut": 3, "restart": 12, "isolate": 2, "heal": 4}
+)
 
 STORAGE_BUGS: Final = [
     Planted(tokens_are_released_before_the_sync),
@@ -226,4 +247,6 @@ STORAGE_BUGS: Final = [
     Planted(failed_sync_is_taken_for_done, _DISKS, first_seed=5),
     Planted(restart_takes_all_for_committed, _RESTARTS),
     Planted(producers_outlive_a_cut, _LEADERS, first_seed=9),
+    Planted(what_waits_for_room_is_acknowledged, _FULL, first_seed=1),
+    Planted(room_is_not_looked_for_again, _FULL, first_seed=4),
 ]

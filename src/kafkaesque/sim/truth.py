@@ -14,7 +14,6 @@ from kafkaesque.raft.types import (
     EntryKind,
     HardState,
     LogIndex,
-    Membership,
     Term,
 )
 from kafkaesque.records.batch import BatchHeader
@@ -92,7 +91,8 @@ class GroupTruth:
         self.committed: list[Committed] = [Committed(Term(0), None, Term(0))]
         """By index, for good."""
         self.leaders: dict[Term, MemberId] = {}
-        self.membership_changes: dict[LogIndex, Membership] = {}
+        self.membership_changes: set[tuple[LogIndex, Term]] = set()
+        """In whoever's log."""
         self.acked_offset = Offset(0)
         """Clients were told of everything before it."""
 

@@ -86,9 +86,10 @@ class OneChangeAtATime(Checker):
         changes = view.group.membership_changes
         state = view.state
         if isinstance(new, Membership):
-            changes[index] = new
+            changes.add((index, term))
             is_own = view.raft.standing.role is Role.LEADER and state.term == term
-            before = [i for i in changes if i < index and view.truth.terms.get(i) is not None]
+            # Of this log: another one may have had a change where this one has a batch.
+            before = [i for i, t in changes if i < index and view.truth.terms.get(i) == t]
             if is_own and before and (index, term) not in view.group.entries:
                 last = max(before)
                 text = f"{view}: {last} and {index} are both uncommitted"
