@@ -225,7 +225,8 @@ _DISKS: Final = Profile(
     weights={"sync_failure": 6, "power_cut": 4, "restart": 12, "wipe": 4, "isolate": 2, "heal": 4},
 )
 _FULL: Final = replace(
-    _RESTARTS, weights={"full": 8, "room": 8, "power_cut": 3, "restart": 12, "isolate": 2, "heal": 4}
+    _RESTARTS,
+    weights={"full": 8, "room": 8, "power_cut": 3, "restart": 12, "isolate": 2, "heal": 4},
 )
 
 STORAGE_BUGS: Final = [
