@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,9 +24,10 @@ from kafkaesque.cluster.journal import Journal
 from kafkaesque.cluster.refusals import ControllerMoved
 from kafkaesque.cluster.state_file import StateFile
 from kafkaesque.model.errors import NotController, StorageFailed, TopicAlreadyExists
-from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, TimestampMs
-from kafkaesque.raft.messages import Append
-from kafkaesque.raft.types import Entry, EntryKind, LogIndex, Term
+from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, Offset, TimestampMs
+from kafkaesque.raft.messages import Append, InstallSnapshot
+from kafkaesque.raft.types import Entry, EntryKind, LogIndex, Membership, Snapshot, Term
+from kafkaesque.replication.entry_snapshot import encode_state
 from kafkaesque.replication.flusher import Flusher
 from kafkaesque.replication.opening import open_replica
 from kafkaesque.replication.raft_journal import RaftJournal
@@ -82,7 +84,7 @@ async def open_journal(
     replicas = ReplicaSet(ME, facts, flusher, Clock(), loop.call_soon, failures.append)
     replicas.outbox = Nowhere()
     log = Log.open(directory / "journal", SMALL, files, clean=clean)
-    journal = Journal(StateFile(directory, facts), Clock(), failures.append)
+    journal = Journal(StateFile(directory, facts, files.calls), Clock(), failures.append)
     journal.replica = open_replica(
         CONTROLLER_GROUP, log, (ME, *others), replicas, journal, CONTROLLER_CONFIG, is_clean=clean
     )
@@ -266,6 +268,7 @@ def test_command_that_the_next_leader_has_is_done_though_this_one_leads_no_more(
             follow(journal, (noop,), (index, term))
             assert await asked == (None, index)
             assert not journal.leads
+            await journal.applied_to(index)
             assert journal.tables.next_producer_id == 7
 
     asyncio.run(story())
@@ -301,5 +304,89 @@ def test_command_of_which_nothing_is_heard_is_of_unknown_outcome(
             with pytest.raises(NotController, match="moved"):
                 await asked
             assert journal._fates == []
+
+    asyncio.run(story())
+
+
+class Full(SystemCalls):
+    """Segments take nothing, nor does the file of the state, while there is no `room`."""
+
+    room = True
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if not self.room and not path.endswith("raft.journal"):
+            raise OSError(28, "No space left on device")
+        return super().pwrite(fd, data, position)
+
+
+def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
+    tmp_path: Path,
+) -> None:
+    """It cannot apply it, and knows all the same: its client does not wait for room."""
+
+    async def story() -> None:
+        calls = Full()
+        async with open_journal(tmp_path, calls=calls, others=(PEER, OTHER)) as journal:
+            calls.room = False
+            asked = asyncio.create_task(
+                journal.submit(lambda: Outcome((ReserveProducerIds(7),), None))
+            )
+            while not journal.replica.is_without_room:
+                await asyncio.sleep(0)
+            behind = asyncio.create_task(
+                journal.submit(lambda: Outcome((ReserveProducerIds(8),), None))
+            )
+            index, term = journal.replica.last_index, journal.replica.standing.term
+            noop = Entry(LogIndex(index + 1), Term(term + 1), EntryKind.NOOP, 0, None)
+            follow(journal, (noop,), (index, term))
+            assert await asked == (None, index)
+            with pytest.raises(ControllerMoved):
+                await behind
+            assert journal.tables.next_producer_id == 0
+            calls.room = True
+            while journal.tables.next_producer_id != 7:
+                journal.replica.tick()
+                await asyncio.sleep(0.001)
+
+    asyncio.run(story())
+
+
+def test_snapshot_for_which_there_is_no_room_waits_and_stops_nobody(tmp_path: Path) -> None:
+    async def story() -> None:
+        calls = Full()
+        async with open_journal(tmp_path, calls=calls, others=(PEER, OTHER)) as journal:
+            calls.room = False
+            state = encode_state(Offset(40), journal.tables.snapshot())
+            term = Term(journal.replica.standing.term + 1)
+            snapshot = Snapshot(LogIndex(50), term, Membership((ME, PEER, OTHER), ()), state)
+            journal.replica.step(InstallSnapshot(PEER, ME, term, snapshot))
+            while not journal.replica.is_without_room:
+                await asyncio.sleep(0)
+            calls.room = True
+            while journal.applied_index != 50:
+                journal.replica.tick()
+                await asyncio.sleep(0.001)
+
+    asyncio.run(story())
+
+
+def test_state_that_cannot_be_saved_is_saved_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journal_module, "SNAPSHOT_ENTRIES", 5)
+
+    async def story() -> None:
+        calls = Full()
+        async with open_journal(tmp_path, calls=calls) as journal:
+            for end in range(1, 10):
+                await journal.submit(lambda end=end: Outcome((ReserveProducerIds(end),), None))
+            calls.room = False
+            await journal.save_if_grown()
+            assert "saved later" in caplog.text
+            assert journal._saved_index == 0
+            calls.room = True
+            await journal.save_if_grown()
+            assert journal._saved_index == journal.applied_index
 
     asyncio.run(story())

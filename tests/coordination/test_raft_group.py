@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.storage.failing import FailingCalls
 
 from kafkaesque.broker.coordination import raft_group
 from kafkaesque.broker.coordination.raft_group import RaftGroup
@@ -116,7 +117,8 @@ class Server:
         self.number = number
         self.machine = Recorder()
         self.failures: list[BaseException] = []
-        self._files = OpenFiles(16)
+        self.calls = FailingCalls()
+        self._files = OpenFiles(16, self.calls)
         self._flusher = Flusher(loop)
         (directory / "raft").mkdir(parents=True, exist_ok=True)
         facts = RaftJournal.open(directory / "raft", self._files)
@@ -373,5 +375,32 @@ def test_server_that_was_away_gets_a_snapshot_and_a_restart_begins_with_one(
         assert again.machine.restored == 1
         assert again.machine.commands[:60] == wanted
         await ensemble.until(lambda: again.machine.commands == [*wanted, b"on"])
+
+    run(story, tmp_path)
+
+
+def test_server_without_room_is_not_available_and_keeps_nothing_of_clients_that_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_group, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(raft_group, "LEADERLESS_SECONDS", 0.2)
+
+    async def story(ensemble: Ensemble) -> None:
+        follower, leader = await ensemble.follower(), await ensemble.leader()
+        await follower.group.propose(b"before")
+        follower.calls.failing.add("pwrite")
+        asked = [asyncio.ensure_future(follower.group.propose(b"%d" % n)) for n in range(20)]
+        await ensemble.until(lambda: len(leader.machine.commands) == 21)
+        await ensemble.until(lambda: not follower.group.is_available)
+        with pytest.raises(NotCommitted, match="lags behind"):
+            await follower.group.read_barrier()
+        for one in asked:
+            one.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert follower.group._proposals == {}
+        assert follower.failures == []
+        follower.calls.failing.clear()
+        await ensemble.until(lambda: follower.group.is_available)
+        await ensemble.until(lambda: follower.machine.commands == leader.machine.commands)
 
     run(story, tmp_path)

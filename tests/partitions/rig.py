@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from uuid import UUID
 
@@ -58,7 +60,8 @@ class StepClock:
 
 
 class GatedCalls(SystemCalls):
-    """Syncs wait until `gate` is set, or fail if `broken`."""
+    """Syncs wait until `gate` is set, or fail if `broken`; segments take no more than `room_bytes` at
+    once."""
 
     def __init__(self) -> None:
         import threading
@@ -69,6 +72,12 @@ class GatedCalls(SystemCalls):
         """A sync has begun."""
         self.broken = False
         self.count = 0
+        self.room_bytes = inf
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        if len(data) > self.room_bytes and os.readlink(f"/proc/self/fd/{fd}").endswith(".log"):
+            raise OSError(28, "No space left on device")
+        return super().pwrite(fd, data, position)
 
     def fdatasync(self, fd: int) -> None:
         self.entered.set()

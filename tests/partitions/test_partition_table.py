@@ -136,3 +136,26 @@ def test_what_only_the_journal_holds_is_there_when_the_file_of_a_partition_faile
         await rig.append()
 
     run(tmp_path, story)
+
+
+def test_producers_that_cannot_be_saved_do_not_end_the_upkeep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it raises stops the node; a snapshot is only a short cut for the next start."""
+    tried: list[Partition] = []
+
+    def no_room(partition: Partition) -> None:
+        tried.append(partition)
+        raise StorageFailed("No space left on device")
+
+    monkeypatch.setattr(partition_table, "PRODUCER_SNAPSHOT_RECORDS", 1)
+
+    async def story(rig: TableRig) -> None:
+        await until(lambda: rig.partition.leads)
+        rig.partition.append(batch(b"a", producer=7, sequence=0), all_replicas=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(Partition, "save_producers", no_room)
+            await rig.table.maintain(10**9)
+        assert tried == [rig.partition]
+
+    run(tmp_path, story)

@@ -43,6 +43,8 @@ TOGETHER = 100
 class RecordingOwner:
     """Remembers how far the group is committed."""
 
+    waits_for_room = False
+
     def __init__(self) -> None:
         self.committed_end = Offset(0)
         self.failures: list[StorageFailed] = []

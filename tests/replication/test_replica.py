@@ -113,16 +113,15 @@ def test_leader_whose_disk_is_full_has_the_others_write_and_one_of_them_lead(
     trio.tick(5 * TRIED_EVERY_TICKS)
     # Nobody waits for it, and nobody asks for its vote again and again.
     assert [node.owner.committed_end for node in trio.nodes[1:]] == [3, 3]
-    assert (full.owner.committed_end, full.owner.failures, trio.term) == (0, [], term + 1)
-    full.make_room()
-    trio.tick(2 * TRIED_EVERY_TICKS)
-    assert full.owner.committed_end == 3
-    assert "has room again" in caplog.text
+    assert (full.owner.committed_end, trio.term) == (0, term + 1)
+    # As a follower it is to be opened again: thousands could not be kept in memory until there is room.
+    assert len(full.owner.failures) == 1
 
 
 def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
     term = trio.term
     for node in trio.nodes:
+        node.owner.waits_for_room = True
         node.fill_disk()
     trio.append()
     for _ in range(3):
@@ -140,10 +139,11 @@ def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
     assert [node.owner.committed_end for node in trio.nodes] == [2, 2, 2]
 
 
-def test_follower_without_room_waits_for_it_and_is_sent_no_more_than_it_may_hold(
-    trio: Trio,
+def test_follower_that_the_node_needs_waits_for_room_and_is_sent_no_more_than_it_may_hold(
+    trio: Trio, caplog: pytest.LogCaptureFixture
 ) -> None:
     full = trio.nodes[1]
+    full.owner.waits_for_room = True
     full.fill_disk()
     trio.append(300)
     trio.tick(3 * TRIED_EVERY_TICKS)
@@ -153,6 +153,7 @@ def test_follower_without_room_waits_for_it_and_is_sent_no_more_than_it_may_hold
     full.make_room()
     trio.tick(2 * TRIED_EVERY_TICKS)
     assert full.owner.committed_end == 300
+    assert "has room again" in caplog.text
 
 
 def test_log_of_which_nothing_is_known_any_more_is_not_waited_for(trio: Trio) -> None:

@@ -159,10 +159,12 @@ class Dispatcher:
             request = route.read(frame, body_position)
         except UNREADABLE as error:
             raise explain_unreadable(handler.request, version, error) from error
-        if handler.at_controller and not self._context.cluster.leads:
-            return [], 0, Begun(header, handler.overlaps, self._forward(bytes(frame)))
         call = _make_tuple(Call, (version, client_id, client_host))
-        answer = handler.handle(self._context, request, call)
+        answer: Answer | Later
+        if handler.at_controller and client_host is not FORWARDED_FROM:
+            answer = self._at_controller(handler, request, call, bytes(frame))
+        else:
+            answer = handler.handle(self._context, request, call)
         if isinstance(answer, Response):
             made = type(answer)
             framer = route.framers.get(made) or route.find_framer(made)
@@ -170,8 +172,6 @@ class Dispatcher:
         elif answer is None:
             output, size_bytes = [], 0
         else:
-            if handler.at_controller and client_host is not FORWARDED_FROM:
-                answer = self._or_forward(answer, bytes(frame))
             return [], 0, Begun(header, handler.overlaps, answer)
         route.stats.answered(len(frame), size_bytes, monotonic() - started)
         return output, size_bytes, None
@@ -212,15 +212,17 @@ class Dispatcher:
         stats.answered(frame_size_bytes, size_bytes, monotonic() - started)
         return output, size_bytes
 
-    async def _or_forward(self, answer: Later, frame: bytes) -> Answer | Forwarded:
-        """Our own answer, or that of the next controller if it moved before anything was done."""
+    async def _at_controller(
+        self, handler: Handler[Any], request: Any, call: Call, frame: bytes
+    ) -> Answer | Forwarded:
+        """The answer of this node if it is the controller, and of the next one if that moves before
+        anything is done. CloseConnection if there is none: the client asks again."""
         try:
-            return await answer
+            if self._context.cluster.leads:
+                answer = handler.handle(self._context, request, call)
+                return answer if answer is None or isinstance(answer, Response) else await answer
         except ControllerMoved:
-            return await self._forward(frame)
-
-    async def _forward(self, frame: bytes) -> Forwarded:
-        """Let the controller answer. CloseConnection if there is none: the client asks again."""
+            pass
         try:
             return Forwarded(await self._context.cluster.forward(frame))
         except KafkaError as error:

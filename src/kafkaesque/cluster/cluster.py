@@ -21,6 +21,7 @@ from kafkaesque.cluster.journal import Journal
 from kafkaesque.cluster.leader_table import Announcement
 from kafkaesque.cluster.leaders import Leaders
 from kafkaesque.cluster.members import Members
+from kafkaesque.cluster.progress import Progress
 from kafkaesque.cluster.quorum_info import QuorumInfo, quorum_info
 from kafkaesque.cluster.reconciler import Reconciler
 from kafkaesque.cluster.refusals import ControllerMoved
@@ -113,7 +114,7 @@ class Cluster:
         self._replicas = replicas
         self._standings = standings
         self._producer_ids = range(0)
-        self._reconciled = _Progress()
+        self._reconciled = Progress()
         self._tasks: list[asyncio.Task[None]] = []
         self._told_peers: list[tuple[int, str, int]] = []
         """By our own log, by seeds, then by whoever registers us, until the tables tell it all."""
@@ -194,20 +195,20 @@ class Cluster:
         """Commit what `operation` decides and bring this node in line with it. Only on the
         controller: ControllerMoved elsewhere."""
         answer, index = await self.journal.submit(lambda: operation(self.controller))
-        await self._reconciled.reaches(index)
+        await self._reconciled.reaches_soon(index)
         return answer
 
     async def operate(self, operation: operations.Operation, answer: type[T]) -> T:
         """Have the controller carry out `operation`, wherever it is; wait until it holds here."""
         reply = await self._ask_controller(OPERATE, operations.encode_operation(operation))
         value, index = operations.decode_reply(reply, answer)
-        await self._reconciled.reaches(index)
+        await self._reconciled.reaches_soon(index)
         return value
 
     async def forward(self, request: bytes) -> bytes:
         """Have the controller answer a client's request; wait until what it did holds here."""
         reply = await self._ask_controller(FORWARD, request)
-        await self._reconciled.reaches(LogIndex(_index.unpack_from(reply)[0]))
+        await self._reconciled.reaches_soon(LogIndex(_index.unpack_from(reply)[0]))
         return reply[_index.size :]
 
     async def _ask_controller(self, kind: int, body: bytes) -> bytes:
@@ -382,7 +383,7 @@ class Cluster:
     async def drain(self, timeout_seconds: float) -> None:
         """Hand over everything that this node leads, as far as somebody can take it."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_seconds
+        deadline, tries = loop.time() + timeout_seconds, 0
         while loop.time() < deadline:
             led = [replica for replica in self._replicas if _could_hand_over(replica)]
             if not led:
@@ -391,9 +392,10 @@ class Cluster:
                 others = [node for node in replica.in_sync() if node != self._replicas.member]
                 if others and not replica.raft.is_transferring:
                     try:
-                        replica.transfer_leadership(others[replica.group % len(others)])
+                        replica.transfer_leadership(others[(replica.group + tries) % len(others)])
                     except Refused:
                         continue
+            tries += 1  # whoever did not take it may have no room
             await asyncio.sleep(RETRY_SECONDS)
 
     async def stop(self) -> None:
@@ -467,32 +469,6 @@ class Cluster:
 
     def _post_leaders(self, node: NodeId, body: bytes) -> None:
         self.links.post(node, LEADERS, body)
-
-
-class _Progress:
-    """How far this node has carried out the controller's log; can be waited for."""
-
-    __slots__ = ("_index", "_waiting")
-
-    def __init__(self) -> None:
-        self._index = LogIndex(0)
-        self._waiting: list[tuple[LogIndex, asyncio.Future[None]]] = []
-
-    def is_at(self, index: LogIndex) -> None:
-        self._index = index
-        waiting, self._waiting = self._waiting, []
-        for wanted, future in waiting:
-            if wanted > index:
-                self._waiting.append((wanted, future))
-            elif not future.done():
-                future.set_result(None)
-
-    async def reaches(self, index: LogIndex) -> None:
-        if index <= self._index:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((index, future))
-        await future
 
 
 def _could_hand_over(replica: Replica) -> bool:

@@ -32,7 +32,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.raft.ready import Standing
-from kafkaesque.raft.types import LogIndex, Snapshot, Term
+from kafkaesque.raft.types import NO_TERM, LogIndex, Snapshot, Term
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
 
@@ -52,6 +52,15 @@ class _Fate:
     index: LogIndex
     term: Term
     is_committed: asyncio.Future[bool]
+
+    def decide(self, term: Term | None, unknown: KafkaError) -> None:
+        """An entry of `term` is committed in its place; None if nobody can tell."""
+        if self.is_committed.done():
+            return
+        if term is None:
+            self.is_committed.set_exception(unknown)
+        else:
+            self.is_committed.set_result(term == self.term)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +129,9 @@ class Journal(ReplicatedMachine):
         fate = self._write(commands)
         self._fates.append(fate)
         try:
-            async with asyncio.timeout(FATE_SECONDS):
-                is_committed = await fate.is_committed
-        except TimeoutError:
-            raise self._moved() from None
+            is_committed = await fate.is_committed
         finally:
-            if fate in self._fates:
-                self._fates.remove(fate)
+            self._fates.remove(fate)
         if not is_committed:
             raise ControllerMoved("another leader's entry took the place of these commands")
         return fate.index
@@ -147,23 +152,23 @@ class Journal(ReplicatedMachine):
             raise ControllerMoved(str(error)) from None
         return _Fate(self.replica.last_index, term, asyncio.get_running_loop().create_future())
 
-    def _decide_fates(self) -> None:
-        """An entry that others committed in its term is ours, whoever leads by now; one of another
-        term in its place says that ours is void."""
-        entries = self.replica.entries
+    def _lead_no_more(self, standing: Standing) -> None:
+        """The next leader decides. What it has of ours stands before the first entry of its own term:
+        when that is committed, all is known, whether or not it is on our disk yet."""
+        raft, loop = self.replica.raft, asyncio.get_running_loop()
         for fate in self._fates:
-            if fate.index > self._applied or fate.is_committed.done():
-                continue
-            if fate.index < entries.first_index:
-                fate.is_committed.set_exception(self._moved())  # a snapshot does not tell
-            else:
-                fate.is_committed.set_result(entries.term_at(fate.index) == fate.term)
+            if standing.is_confirmed and standing.term > fate.term:
+                is_there = fate.index <= raft.commit_index
+                fate.decide(raft.term_at(fate.index) if is_there else NO_TERM, self._moved())
+            loop.call_later(FATE_SECONDS, fate.decide, None, self._moved())
 
     # -- what is committed ------------------------------------------------------------------------
 
     def stands(self, standing: Standing) -> None:
         super().stands(standing)
         self.standing_changed.set()
+        if not self.replica.is_leader:
+            self._lead_no_more(standing)
 
     def _moved(self) -> KafkaError:
         return NotController("The controller has moved to another broker.")
@@ -176,7 +181,9 @@ class Journal(ReplicatedMachine):
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
         super().committed(index, end_offset)
-        self._decide_fates()
+        for fate in self._fates:
+            if fate.index <= index:
+                fate.decide(self.replica.raft.term_at(fate.index), self._moved())
         # Entries of Raft's own change no table, and yet whoever waits for their index goes on.
         self.changes.put_nowait(Change(index, ()))
 
@@ -188,7 +195,6 @@ class Journal(ReplicatedMachine):
 
     def installed(self, snapshot: Snapshot) -> None:
         super().installed(snapshot)
-        self._decide_fates()
         self.changes.put_nowait(Change(snapshot.index, None))
 
     def failed(self, error: StorageFailed) -> None:

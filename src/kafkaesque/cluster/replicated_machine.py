@@ -45,6 +45,8 @@ class ReplicatedMachine(ABC):
 
     replica: Replica
     """Set right after this object is made: the two know each other."""
+    waits_for_room = True
+    """The node cannot go on without it."""
 
     def __init__(self, states: States, fail: Callable[[BaseException], None]) -> None:
         self._states = states
@@ -172,7 +174,11 @@ class ReplicatedMachine(ABC):
         if not self._is_grown(self._applied - self._saved_index):
             return
         state = OwnerState(self._applied, self._snapshot())
-        await asyncio.to_thread(self._states.save, state)
+        try:
+            await asyncio.to_thread(self._states.save, state)
+        except StorageFailed as error:
+            logger.warning("the log grows on, its state is saved later: %s", error)
+            return
         entries = self.replica.entries
         if state.index < entries.first_index - 1:
             return  # a snapshot of the leader's came meanwhile

@@ -262,13 +262,18 @@ class CoordinatorHost(ABC, Generic[RegistryT, MomentT, EffectsT]):
     # -- loading --------------------------------------------------------------------------------
 
     def _begin_loading(self) -> None:
-        if self._partition.log_end_offset == self._partition.log_start_offset:
+        if self._partition.replica.next_offset == self._partition.log_start_offset:
             self._take(self._new_registry())
         else:
             self._loading = self._loop.create_task(self._load())
             self._loading.add_done_callback(self._load_ended)
 
     async def _load(self) -> None:
+        held_to = self._partition.replica.next_offset
+        if held_to > self._partition.log_end_offset:
+            # Decided, proposed, and not in the log for want of room: it must be read, or it would
+            # come true behind our back.
+            await self._partition.committed_to(held_to)
         registry, end_offset = await asyncio.to_thread(self._load_blocking)
         if end_offset > self._partition.high_watermark:
             # Whoever begins anew may have decided what is in the log and not yet committed. Nobody

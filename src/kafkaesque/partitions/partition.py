@@ -92,6 +92,7 @@ class Partition:
 
     replica: Replica
     """Set right after this object is made: the two know each other."""
+    waits_for_room = False
 
     def __init__(
         self,
@@ -279,7 +280,8 @@ class Partition:
         if is_committed and min_insync == 1:
             return None
         must_commit = all_replicas or self.replica.is_alone
-        if not must_commit:
+        # What is not in the log either, but held, would be as good as lost.
+        if not must_commit and appended.end_offset <= self.log_end_offset:
             return None
         if min_insync > len(self.replica.membership.voters) // 2 + 1:
             return self._env.loop.create_task(self._widely_held(appended.end_offset))
@@ -466,9 +468,8 @@ class Partition:
         if planned is not None:
             size_bytes = self.log.size_bytes
             await self._let_go(planned[0])
-            logger.info(
-                "retention deleted %d bytes of %s", size_bytes - self.log.size_bytes, self.name
-            )
+            deleted = size_bytes - self.log.size_bytes
+            logger.info("retention deleted %d bytes of %s", deleted, self.name)
 
     def set_config(self, config: TopicConfig) -> None:
         self.config = config
@@ -478,9 +479,9 @@ class Partition:
 
     def save_producers(self) -> None:
         """Write a producer snapshot at the end of the log. Blocking, small."""
-        if self.are_producers_stale:
-            return
         offset = self.log.log_end_offset
+        if self.are_producers_stale or self.replica.next_offset > offset:
+            return  # of what is held the producers tell already, and the log may never
         self.producers.transactions.aborted.drop_before(self.log_start_offset)
         self.log.save_snapshot(offset, self.producers.snapshot())
         self.producers.saved_offset = offset

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaesque.model.errors import (
     KafkaError,
     NotLeaderOrFollower,
+    StorageFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -323,7 +325,8 @@ class PartitionTable:
             partition.producers.expire(monotonic_ms, producer_id_expiration_ms)
             grown = partition.log_end_offset - partition.producers.saved_offset
             if grown >= PRODUCER_SNAPSHOT_RECORDS and len(partition.producers):
-                partition.save_producers()
+                with suppress(StorageFailed):  # only a short cut for the next start
+                    partition.save_producers()
 
     def flush_due(self) -> None:
         """Sync what `flush=never` left unsynced for long enough."""

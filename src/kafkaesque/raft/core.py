@@ -31,6 +31,7 @@ from kafkaesque.raft.types import (
     Restart,
     Role,
     SyncToken,
+    Term,
 )
 
 
@@ -351,6 +352,10 @@ class Raft:
     def is_quiesced(self) -> bool:
         """No tick is needed until the next other call."""
         return self._state.is_quiesced
+
+    def term_at(self, index: LogIndex) -> Term | None:
+        """Of an entry that is in the log, on disk or not; None if it is not."""
+        return self._state.log.term_at(index)
 
     def membership_at(self, index: LogIndex) -> Membership:
         """As of the entry at `index`, which the log must still hold: what a snapshot there says."""

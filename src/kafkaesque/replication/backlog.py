@@ -1,8 +1,9 @@
 """What Raft wants written and is not: because the gate is shut, or because the disk takes no more. No I/O.
 
 A disk that is full may have room again, so what it refuses is kept and tried again; nothing of it was
-promised to anyone. It stays small: a follower is sent only so much before it answers, and a leader holds
-one batch, by which it finds out whether the others have room; those behind it are refused.
+promised to anyone. It stays small: a leader holds one batch, by which it finds out whether the others
+have room, and refuses those behind it; of followers only those wait that the node cannot do without
+(`Owner.waits_for_room`), and a follower is sent only so much before it answers.
 """
 
 from __future__ import annotations

@@ -14,6 +14,12 @@ from kafkaesque.records.batch import BatchHeader
 class Owner(Protocol):
     """Whoever keeps what the group's entries amount to. Called from `process`."""
 
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether a follower's replica is kept while the disk is full, because the node needs it, and
+        not failed, to be opened again. What waits is in memory: only a few groups of a node may."""
+        ...
+
     def stands(self, standing: Standing) -> None:
         """Who leads has changed, or is now certain. No longer leading: what was appended and is
         not committed may vanish."""

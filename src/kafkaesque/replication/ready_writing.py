@@ -99,8 +99,9 @@ class ReadyWriting(ABC):
         """True when all of it is written; False if the gate is shut or the disk is full."""
         ready = unwritten.ready
         if unwritten.begun_entries < 0:
+            if not self._begin(ready):
+                return False
             unwritten.begun_entries = 0
-            self._begin(ready)
             if ready.hard_state is not None:
                 unwritten.journal_position = self._around.journal.position
         for entry in ready.entries[unwritten.begun_entries :]:
@@ -147,19 +148,25 @@ class ReadyWriting(ABC):
         self._tokens.clip(self.entries.log.log_end_offset)
         self._owner.cut(end_offset)
 
-    def _begin(self, ready: Ready) -> None:
-        """The parts of a Ready that come before its entries, in their order."""
+    def _begin(self, ready: Ready) -> bool:
+        """The parts of a Ready that come before its entries, in their order. False if the disk is
+        full: it is begun again then, and to save the same facts twice does no harm."""
         journal = self._around.journal
         if ready.hard_state is not None:
             journal.save_hard_state(self.group, ready.hard_state)
         if ready.snapshot is not None:
-            self._owner.installing(ready.snapshot)
+            try:
+                self._owner.installing(ready.snapshot)
+            except StorageFailed as error:
+                self._refused(error)
+                return False
             self.entries.install(ready.snapshot)
             self._committed_index = ready.snapshot.index
             self._tokens.clip(self.entries.log.log_end_offset)
             self._owner.installed(ready.snapshot)
         if ready.truncate_from is not None and ready.truncate_from <= self.entries.last_index:
             self._cut_from(ready.truncate_from)
+        return True
 
     def _await_sync(self, token: SyncToken, journal_position: int) -> None:
         log = self.entries.log
@@ -174,8 +181,9 @@ class ReadyWriting(ABC):
 
     def _refused(self, error: StorageFailed) -> None:
         """There may be room again, and a leader lets the others write meanwhile: raises unless there
-        are others, and what the log holds is known."""
-        if self.is_alone or self.entries.log.failure is not None:
+        are others, what the log holds is known, and this replica may wait."""
+        may_wait = self.standing.role is Role.LEADER or self._owner.waits_for_room
+        if self.is_alone or self.entries.log.failure is not None or not may_wait:
             raise error
         if self._backlog.refused(error):
             logger.warning("group %d waits for room: %s", self.group, error)

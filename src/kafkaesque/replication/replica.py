@@ -88,8 +88,13 @@ class Replica(ReadyWriting):
         return standing.is_confirmed and standing.role is Role.LEADER
 
     @property
+    def is_without_room(self) -> bool:
+        """What it was sent, or appended, waits for room on the disk."""
+        return self._backlog.refusal is not None
+
+    @property
     def next_offset(self) -> Offset:
-        """Of the next batch, if this leader appends it."""
+        """Of the next batch, if this leader appends it. Behind the log's end while some are held."""
         return max(self.entries.log.log_end_offset, self._backlog.held_end_offset)
 
     def append(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
@@ -248,7 +253,7 @@ class Replica(ReadyWriting):
     def tick(self) -> None:
         self._tell_raft()
         is_due = self.raft.tick()
-        if self._backlog.tick():
+        if self._backlog.tick() and self._failure is None:
             self._write()
         # A successor was told to lead and did not come: with that word on its way nobody's silence is
         # certain for the rest of the term, and a new term is better than a leader that may not serve.

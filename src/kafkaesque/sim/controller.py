@@ -37,6 +37,7 @@ class SimulatedController:
 
     replica: Replica
     """Set right after this object is made."""
+    waits_for_room = True
 
     def __init__(
         self,

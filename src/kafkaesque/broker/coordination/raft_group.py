@@ -128,6 +128,7 @@ class RaftGroup(ReplicatedMachine):
         entry = Entry(self._life + self._number.to_bytes(8, "big"), command)
         proposal = _Proposal(entry, loop.create_future(), loop.time() + WAIT_SECONDS)
         self._proposals[entry.key] = proposal
+        proposal.outcome.add_done_callback(lambda _: self._proposals.pop(entry.key, None))
         if not self._queue and self.leads and self._append([entry]).entry_count:
             proposal.term = self.replica.standing.term
         else:
@@ -141,8 +142,11 @@ class RaftGroup(ReplicatedMachine):
         deadline = loop.time() + WAIT_SECONDS
         while True:
             try:
-                await self.applied_to(await self._read_index())
+                async with asyncio.timeout_at(deadline):
+                    await self.applied_to(await self._read_index())
                 return
+            except TimeoutError as error:
+                raise NotCommitted("this server lags behind its leader") from error
             except (KafkaError, PeerError, Refused) as error:
                 if loop.time() > deadline:
                     raise NotCommitted(f"no leader answers: {error}") from error
@@ -170,7 +174,8 @@ class RaftGroup(ReplicatedMachine):
     @property
     def is_available(self) -> bool:
         now_s = self._clock.monotonic()
-        if self.has_leader:
+        if self.has_leader and not self.replica.is_without_room:
+            # Without room nothing is applied here, and clients are better off elsewhere.
             self._available_s = now_s
         return now_s - self._available_s <= LEADERLESS_SECONDS
 
