@@ -12,7 +12,7 @@ from tests.waiting import until
 
 from kafkaesque.broker.node import Node
 from kafkaesque.cluster.operations import WantedTopic
-from kafkaesque.model.errors import DataDirectoryInUse
+from kafkaesque.model.errors import DataDirectoryInUse, StorageFailed
 from kafkaesque.model.settings import broker_config
 from kafkaesque.partitions.group_hosts import GROUP_TOPIC
 
@@ -108,6 +108,26 @@ def test_broker_whose_disk_refused_a_write_lately_is_healthy_and_not_ready(
             page = node._ready()
             assert page.status == status
             assert (b"the disk refuses writes" in page.body) is (status == 503)
+        finally:
+            await node.stop()
+
+    asyncio.run(story())
+
+
+def test_broker_without_room_for_the_controllers_log_is_healthy_and_not_ready(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path)
+        await node.start()
+        try:
+            backlog = node.context.cluster.journal.replica._backlog
+            backlog.refused(StorageFailed("No space left on device"))
+            assert node._health().status == 200
+            page = node._ready()
+            assert (page.status, b"no room for the controller's log" in page.body) == (503, True)
+            backlog.refusal = None
+            assert node._ready().status == 200
         finally:
             await node.stop()
 

@@ -19,4 +19,8 @@ def readiness(context: Context) -> Page:
     ago = context.clock.monotonic() - context.stats.disk_refused_at
     if ago < REFUSAL_SECONDS:
         return text(503, f"the disk refuses writes, the last one {ago:.0f} s ago: the log says why")
+    if context.cluster.journal.replica.is_without_room:
+        return text(
+            503, "the disk has no room for the controller's log: topics and brokers are of old"
+        )
     return text(200, "ready")

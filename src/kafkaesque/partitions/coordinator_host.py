@@ -21,6 +21,7 @@ from kafkaesque.model.errors import (
     CoordinatorLoading,
     KafkaError,
     NotCoordinator,
+    NotLeaderOrFollower,
 )
 from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.model.limits import KIB
@@ -303,8 +304,10 @@ class CoordinatorHost(ABC, Generic[RegistryT, MomentT, EffectsT]):
 
     def _load_ended(self, task: asyncio.Task[None]) -> None:
         self._loading = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # Requests keep getting CoordinatorLoading: better no answer than a wrong one.
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, NotLeaderOrFollower):
+            # (If leadership went, another one loads.) Requests keep getting CoordinatorLoading:
+            # better no answer than a wrong one.
             logger.error("the state of %s cannot be loaded", self._partition.name, exc_info=error)
 
     def _reload(self, error: BaseException) -> None:
