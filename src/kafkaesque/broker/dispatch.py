@@ -161,7 +161,7 @@ class Dispatcher:
             raise explain_unreadable(handler.request, version, error) from error
         call = _make_tuple(Call, (version, client_id, client_host))
         answer: Answer | Later
-        if handler.at_controller and client_host is not FORWARDED_FROM:
+        if handler.at_controller and client_host != FORWARDED_FROM:
             answer = self._at_controller(handler, request, call, bytes(frame))
         else:
             answer = handler.handle(self._context, request, call)

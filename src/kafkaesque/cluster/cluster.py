@@ -195,21 +195,26 @@ class Cluster:
         """Commit what `operation` decides and bring this node in line with it. Only on the
         controller: ControllerMoved elsewhere."""
         answer, index = await self.journal.submit(lambda: operation(self.controller))
-        await self._reconciled.reaches_soon(index)
+        await self._holds_here(index)
         return answer
 
     async def operate(self, operation: operations.Operation, answer: type[T]) -> T:
         """Have the controller carry out `operation`, wherever it is; wait until it holds here."""
         reply = await self._ask_controller(OPERATE, operations.encode_operation(operation))
         value, index = operations.decode_reply(reply, answer)
-        await self._reconciled.reaches_soon(index)
+        await self._holds_here(index)
         return value
 
     async def forward(self, request: bytes) -> bytes:
         """Have the controller answer a client's request; wait until what it did holds here."""
         reply = await self._ask_controller(FORWARD, request)
-        await self._reconciled.reaches_soon(LogIndex(_index.unpack_from(reply)[0]))
+        await self._holds_here(LogIndex(_index.unpack_from(reply)[0]))
         return reply[_index.size :]
+
+    async def _holds_here(self, index: LogIndex) -> None:
+        """Whoever asks this node next is to see what was done. Not if its disk has no room for it."""
+        replica = self.journal.replica
+        await self._reconciled.reaches_if_it_can(index, lambda: replica.is_without_room)
 
     async def _ask_controller(self, kind: int, body: bytes) -> bytes:
         """Asked again as long as nothing was begun; NotController when the time is over."""

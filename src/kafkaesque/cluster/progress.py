@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Final
 
 from kafkaesque.raft.types import LogIndex
 
-SOON_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 0.5
 
 
 class Progress:
@@ -36,9 +36,12 @@ class Progress:
         self._waiting.append((index, future))
         await future
 
-    async def reaches_soon(self, index: LogIndex) -> None:
-        """Wait a while, so that whoever asks this node next sees what was done. A node without room
-        on its disk falls behind: its clients are told what the controller did all the same."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SOON_SECONDS):
-                await self.reaches(index)
+    async def reaches_if_it_can(self, index: LogIndex, is_stuck: Callable[[], bool]) -> None:
+        """The same, and given up as soon as it `is_stuck`: whoever waits learns of what the controller
+        did all the same."""
+        reached = asyncio.ensure_future(self.reaches(index))
+        try:
+            while not reached.done() and not is_stuck():
+                await asyncio.wait((reached,), timeout=LOOK_SECONDS)
+        finally:
+            reached.cancel()
