@@ -42,6 +42,8 @@ class Run(FaultRun):
     promise = "each fires once, and memory stays bounded"
     rounds = 6
     dense_offsets = False
+    # A million timers are set in batches as large as the client makes them.
+    settings: Mapping[str, object] = {"log.segment.bytes": 16 << 20}
 
     def __init__(self) -> None:
         self._pending = PENDING
