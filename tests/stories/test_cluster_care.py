@@ -91,8 +91,15 @@ def test_leadership_returns_to_the_preferred_leader_that_was_killed(cluster: Clu
 
 
 def segment_with(data: Path, content: bytes) -> Path:
-    (found,) = (path for path in data.glob("topics/*/*/*.log") if content in path.read_bytes())
-    return found
+    """Once it is there: a record is acknowledged when two of three have it, and one that lacks a few
+    is in sync."""
+
+    def look() -> Path | None:
+        found = [path for path in data.glob("topics/*/*/*.log") if content in path.read_bytes()]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    return poll_until(look, lambda: f"no segment of {data} has the record", PATIENCE_S)
 
 
 def test_flipped_bit_on_one_replica_is_repaired_from_a_peer(
