@@ -25,7 +25,7 @@ def apache_kafka() -> Iterator[str]:
         try:
             running = stack.enter_context(ApacheKafka(settings=settings, heap="512m"))
         except JavaUnavailable as error:
-            pytest.skip(str(error))
+            pytest.skip(f"no Apache Kafka to compare with: {error}")
         yield running.bootstrap_servers
 
 

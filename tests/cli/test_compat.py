@@ -42,7 +42,7 @@ def apache() -> Iterator[str]:
         kafka = ApacheKafka(settings=FAST, heap="512m")
         kafka.start()
     except JavaUnavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(f"no Apache Kafka to compare with: {error}")
     try:
         use_things(kafka.bootstrap_servers, "unclean.leader.election.enable")
         use_newer_group(kafka.bootstrap_servers)

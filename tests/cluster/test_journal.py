@@ -27,6 +27,7 @@ from kafkaesque.model.errors import NotController, StorageFailed, TopicAlreadyEx
 from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, Offset, TimestampMs
 from kafkaesque.raft.messages import Append, InstallSnapshot
 from kafkaesque.raft.types import Entry, EntryKind, LogIndex, Membership, Snapshot, Term
+from kafkaesque.replication.backlog import TRIED_EVERY_TICKS
 from kafkaesque.replication.entry_snapshot import encode_state
 from kafkaesque.replication.flusher import Flusher
 from kafkaesque.replication.opening import open_replica
@@ -320,6 +321,12 @@ class Full(SystemCalls):
         return super().pwrite(fd, data, position)
 
 
+def make_room(journal: Journal, calls: Full) -> None:
+    calls.room = True
+    for _ in range(TRIED_EVERY_TICKS):
+        journal.replica.tick()
+
+
 def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
     tmp_path: Path,
 ) -> None:
@@ -344,10 +351,9 @@ def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
             with pytest.raises(ControllerMoved):
                 await behind
             assert journal.tables.next_producer_id == 0
-            calls.room = True
-            while journal.tables.next_producer_id != 7:
-                journal.replica.tick()
-                await asyncio.sleep(0.001)
+            make_room(journal, calls)
+            await journal.applied_to(index)
+            assert journal.tables.next_producer_id == 7
 
     asyncio.run(story())
 
@@ -363,10 +369,8 @@ def test_snapshot_for_which_there_is_no_room_waits_and_stops_nobody(tmp_path: Pa
             journal.replica.step(InstallSnapshot(PEER, ME, term, snapshot))
             while not journal.replica.is_without_room:
                 await asyncio.sleep(0)
-            calls.room = True
-            while journal.applied_index != 50:
-                journal.replica.tick()
-                await asyncio.sleep(0.001)
+            make_room(journal, calls)
+            await journal.applied_to(snapshot.index)
 
     asyncio.run(story())
 

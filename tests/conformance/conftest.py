@@ -195,5 +195,5 @@ def client(
         try:
             open_clients[name] = open_client(name, bootstrap)
         except Unavailable as reason:
-            pytest.skip(str(reason))
+            pytest.skip(f"this client cannot be had here: {reason}")
     return open_clients[name]

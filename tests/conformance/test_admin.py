@@ -33,7 +33,7 @@ def library(request: pytest.FixtureRequest, bootstrap: str, open_admins: dict[st
         try:
             open_admins[request.param] = open_admin(request.param, bootstrap)
         except Unavailable as reason:
-            pytest.skip(str(reason))
+            pytest.skip(f"this client cannot be had here: {reason}")
     return open_admins[request.param]
 
 

@@ -140,7 +140,7 @@ def test_administrator_sees_and_aborts_an_open_transaction(
     client: Client, opened: Open, topic: str
 ) -> None:
     if not isinstance(client, JavaClient):
-        pytest.skip("only Java's administrator knows transactions: -k java")
+        pytest.skip("only Java's administrator knows transactions: run with -k java")
     name = f"tx-{uuid.uuid4().hex}"
     producer = opened(name)
     producer.begin()

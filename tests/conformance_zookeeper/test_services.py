@@ -48,7 +48,7 @@ def real_address(request: pytest.FixtureRequest) -> Iterator[str]:
     try:
         server.start()
     except JavaUnavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(f"no Apache ZooKeeper to compare with: {error}")
     try:
         yield server.connect_string
     finally:

@@ -56,7 +56,7 @@ def test_apache_kafka_is_shown_without_what_only_ours_has(browser: Browser, shot
     try:
         kafka.start()
     except JavaUnavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(f"no Apache Kafka to compare with: {error}")
     try:
         servers = kafka.bootstrap_servers
         write(servers, "orders", [b'{"id": 1}', b'{"id": 2}'])

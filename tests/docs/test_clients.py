@@ -55,7 +55,7 @@ def test_there_is_a_snippet_for_each_python_client() -> None:
     assert names == ["confluent-kafka", "kafka-python", "aiokafka"]
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: tools/setup-clients")
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: run tools/setup-clients")
 def test_kcat(broker: Broker, tmp_path: Path) -> None:
     script = only(GUIDE, "bash").text
     assert run(["bash", "-e", "-c", script], broker, tmp_path).strip() == GREETING
@@ -69,7 +69,7 @@ def test_java(broker: Broker, tmp_path: Path) -> None:
         )  # fmt: skip
         java, javac = require_tool("java"), require_tool("javac")
     except JavaUnavailable as reason:
-        pytest.skip(str(reason))
+        pytest.skip(f"this client cannot be had here: {reason}")
     (tmp_path / "Greetings.java").write_text(only(GUIDE, "java").text)
     run([javac, "-cp", jars, "Greetings.java"], broker, tmp_path)
     path = os.pathsep.join((".", jars))
@@ -105,7 +105,7 @@ def test_node(broker: Broker, tmp_path: Path) -> None:
     try:
         installed = node.installed()
     except Unavailable as reason:
-        pytest.skip(str(reason))
+        pytest.skip(f"this client cannot be had here: {reason}")
     (tmp_path / "node_modules").symlink_to(installed / "node_modules")
     (tmp_path / "greetings.mjs").write_text(only(GUIDE, "js").text)
     said = run([interpreter, "greetings.mjs"], broker, tmp_path)

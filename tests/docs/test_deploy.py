@@ -108,7 +108,7 @@ class Secured:
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Secured]:
     if shutil.which("haproxy") is None:
-        pytest.skip("haproxy is missing: tools/setup-clients")
+        pytest.skip("haproxy is missing: run tools/setup-clients")
     public, private = "127.0.0.1", "127.0.0.2"
     port = free_port_on(public, private)
     authority = trustme.CA()

@@ -168,7 +168,9 @@ def test_connected_clients_follow_the_routes_from_their_next_command_on(
     places: tuple[str, str], tmp_path: Path
 ) -> None:
     if not places[1]:
-        pytest.skip("the routes stand in ZooKeeper: name one with ZOOKEEPER=host:port")
+        pytest.skip(
+            "the routes stand in ZooKeeper, and none is named: run with ZOOKEEPER=host:port"
+        )
     suffix = os.urandom(3).hex()
 
     async def story() -> None:

@@ -60,7 +60,7 @@ def spark() -> Iterator[SparkSession]:
             )
         )
     except PipelineError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"Spark cannot be started here: {error}")
     yield session
     session.stop()
     shutil.rmtree(scratch, ignore_errors=True)

@@ -91,7 +91,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     try:
         java = find_java(os.environ, tmp_path).home
     except PipelineError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"a Spark cluster cannot be started here: {error}")
     package = "org.apache.spark.deploy"
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(

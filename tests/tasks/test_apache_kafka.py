@@ -37,7 +37,7 @@ def bootstrap() -> Iterator[str]:
         kafka = ApacheKafka(settings=settings, heap="512m")
         kafka.start()
     except JavaUnavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(f"no Apache Kafka to compare with: {error}")
     try:
         yield kafka.bootstrap_servers
     finally:

@@ -36,11 +36,12 @@ _UNREACHABLE = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
+DISK_HINT = "the broker's disk is full or failing: its log says why"
 _HINTS = {
     KafkaError.INVALID_CONFIG: "`kafkaesque config list` documents every setting and its values",
     KafkaError.INVALID_REPLICATION_FACTOR: "a replica needs a broker of its own: "
     "`kafkaesque broker-admin brokers` shows those there are",
-    KafkaError.KAFKA_STORAGE_ERROR: "the broker's disk is full or failing: its log says why",
+    KafkaError.KAFKA_STORAGE_ERROR: DISK_HINT,
     KafkaError.TOPIC_ALREADY_EXISTS: "`kafkaesque topic describe` shows it, "
     "`kafkaesque topic alter` changes it",
 }

@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafkaesque.cli.client import Connection, kafka_error
+from kafkaesque.cli.client import DISK_HINT, Connection, kafka_error
 from kafkaesque.cli.failures import ExitCode, Failure, NotFound, usage
 from kafkaesque.cli.offset_spec import parse_time_ms
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
@@ -29,7 +29,7 @@ POLL_EVERY_RECORDS = 100
 FAILURES_SHOWN_MAX = 20
 HINTS = {
     KafkaError.INVALID_RECORD: "a compacted topic wants a key in every record: -k, --key-separator",
-    KafkaError.KAFKA_STORAGE_ERROR: "the broker's disk is full or failing: its log says why",
+    KafkaError.KAFKA_STORAGE_ERROR: DISK_HINT,
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic (kafkaesque topic alter) "
     "and, above 1 MB, the client's own -X message.max.bytes=N",
     KafkaError._UNKNOWN_PARTITION: "`kafkaesque topic describe` shows which partitions there are",

@@ -27,7 +27,7 @@ def kafka() -> Iterator[ApacheKafka]:
     try:
         server.start()
     except JavaUnavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(f"no Apache Kafka to compare with: {error}")
     yield server
     server.stop()
 
