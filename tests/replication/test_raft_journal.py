@@ -19,7 +19,7 @@ from kafkaesque.replication import raft_journal
 from kafkaesque.replication.journal_records import Closing
 from kafkaesque.replication.raft_journal import ControlEntry, GroupFacts, LogStart, RaftJournal
 from kafkaesque.sim.disk import PowerCut, SimulatedDisk
-from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.open_files import OpenFiles, SystemCalls
 
 GROUP = GroupId(16)
 OTHER = GroupId(17)
@@ -286,6 +286,39 @@ def test_refused_write_is_made_up_for_by_the_next_sync(tmp_path: Path) -> None:
     calls.failing.clear()
     assert journal.sync() == journal.position
     assert facts_of(reopened(tmp_path)).hard_state == vote(2)
+
+
+class LittleRoom(SystemCalls):
+    """Takes half of a write, then nothing, while there is no `room`."""
+
+    room = True
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        if self.room:
+            return super().pwrite(fd, data, position)
+        if isinstance(data, memoryview):
+            raise OSError(28, "No space left on device")
+        return super().pwrite(fd, data[: len(data) // 2], position)
+
+
+def test_facts_are_saved_behind_a_write_that_was_cut_short_whoever_keeps_its_error(
+    tmp_path: Path,
+) -> None:
+    """The error's frames have a view of what was to be written (three brokers on one full disk)."""
+    calls = LittleRoom()
+    journal = RaftJournal.open(tmp_path, OpenFiles(8, calls))
+    journal.create(GROUP, START)
+    calls.room = False
+    with pytest.raises(StorageFailed) as kept:
+        journal.sync()
+    journal.save_hard_state(GROUP, vote(3, 1))
+    with pytest.raises(StorageFailed) as kept_too:
+        journal.sync()
+    journal.save_hard_state(GROUP, vote(4, 2))
+    calls.room = True
+    assert journal.sync() == journal.position
+    assert facts_of(reopened(tmp_path)).hard_state == vote(4, 2)
+    assert kept.value is not kept_too.value
 
 
 def test_failed_fsync_is_final(tmp_path: Path) -> None:

@@ -263,10 +263,10 @@ class RaftJournal:
         self._mark()
 
     def _put_back(self, data: bytearray) -> None:
-        """What could not be written still has to be, before what came since."""
+        """What could not be written still has to be, before what came since. In a buffer of its own:
+        whoever keeps the error keeps a view of the old one, which cannot grow then."""
         with self._lock:
-            data += self._pending
-            self._pending = data
+            self._pending = data + self._pending
 
     def _mark(self) -> None:
         """Say in the header how far the file is durable; that this is durable can wait."""
