@@ -211,6 +211,26 @@ def test_limit_is_met_at_the_same_batch(
 
 
 @compiled_only
+@pytest.mark.parametrize("segment_batches", [9, 10, 11, 12, 16])
+@pytest.mark.parametrize("failing", [None, "full disk", "short write"])
+def test_runway_is_laid_at_the_same_batches(
+    tmp_path: Path, segment_batches: int, failing: str | None
+) -> None:
+    config = LogConfig(
+        segment_bytes=segment_batches * BATCH_BYTES + 7,
+        index_interval_bytes=1,
+        runway_bytes=4 * BATCH_BYTES,
+        runway_from_bytes=0,
+    )
+    beside = Beside(tmp_path, config)
+    for number in range(40):
+        if failing == "short write" or (failing is not None and number % 7 < 2):
+            beside.each(lambda log, calls, _: other(log, calls, failing, config))
+        beside.each(lambda log, _, append: append_step(log, append, STEP))
+    beside.compare_files()
+
+
+@compiled_only
 def test_ordinary_appends_need_no_python_and_one_write_each(tmp_path: Path) -> None:
     beside = Beside(tmp_path, LogConfig(index_interval_bytes=150))
     step = STEP | {"size_bytes": 200}

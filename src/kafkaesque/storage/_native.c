@@ -3,8 +3,9 @@
  * `Log.append` and what it calls (`SegmentChain.append`, `Segment.append` and `note`) are the rules.
  * This does the same where the active segment goes on as it is, working on the slots of the same
  * objects, and hands every other case to the Python method before anything has changed: a failure, a
- * refusal, a roll, a repair, a runway to lay, a first batch, a new epoch, a tail for the journal. A
- * write that fails or is short is the Python method's too, which does it again in the same place.
+ * refusal, a roll, a repair, a first batch, a new epoch, a tail for the journal. A write that fails or
+ * is short, be it of the batch or of the runway before it, is the Python method's too, which does it
+ * again in the same place.
  *
  * The write goes through `files.calls.pwrite`, as in Python.
  */
@@ -35,6 +36,7 @@ enum Limit { OFFSET_DELTA_MAX, POSITION_MAX, ENTRY_SIZE_BYTES, RECENT_MAX, LIMIT
 typedef struct {
     Slot slots[SLOTS];
     PyTypeObject *header; /* borrowed, as the slots' classes are */
+    PyObject *blank;      /* borrowed as well: from a size to so many zeros */
     int64_t limit[LIMITS];
 } Layout;
 
@@ -45,6 +47,7 @@ typedef struct {
     PyObject *segment, *index, *index_tail, *recent, *calls, *pinned_fd, *max_timestamp;
     int64_t base_offset, size_bytes, delta, timestamp, record_count;
     int64_t position, segment_base_offset, max_seen;
+    int64_t runway_start, runway_bytes; /* to be laid before the batch is written, if any */
     int is_indexed;
 } Append;
 
@@ -103,8 +106,11 @@ static int fits(const Layout *layout, PyObject *config, Append *it, int64_t now_
         (count + 1) * layout->limit[ENTRY_SIZE_BYTES] > index_bytes)
         return 0;
     if (end_position > runway_end && it->position - unsynced_position >= runway_from_bytes &&
-        it->size_bytes <= runway_bytes / 2)
-        return 0;
+        it->size_bytes <= runway_bytes / 2) {
+        /* As Segment._lay_runway. */
+        it->runway_start = (end_position + runway_bytes - 1) / runway_bytes * runway_bytes;
+        if (it->runway_start + runway_bytes <= segment_bytes) it->runway_bytes = runway_bytes;
+    }
     it->is_indexed = it->position - indexed_position >= interval_bytes;
     return 1;
 }
@@ -168,21 +174,35 @@ out:
 }
 
 /* 1 if all of `buffer` was written; 0 if not; -1 with an error that is nobody's here. */
-static int write_batch(Append *it, PyObject *buffer) {
-    PyObject *position = PyLong_FromLongLong(it->position);
-    if (position == NULL) return -1;
-    PyObject *args[] = {it->calls, it->pinned_fd, buffer, position};
+static int write_at(const Append *it, PyObject *buffer, int64_t position, int64_t size_bytes) {
+    PyObject *place = PyLong_FromLongLong(position);
+    if (place == NULL) return -1;
+    PyObject *args[] = {it->calls, it->pinned_fd, buffer, place};
     PyObject *written = PyObject_VectorcallMethod(pwrite_name, args, 4, NULL);
-    Py_DECREF(position);
+    Py_DECREF(place);
     if (written == NULL) {
         if (!PyErr_ExceptionMatches(PyExc_OSError)) return -1;
         PyErr_Clear();
         return 0;
     }
-    int is_whole = PyLong_CheckExact(written) && PyLong_AsLongLong(written) == it->size_bytes;
+    int is_whole = PyLong_CheckExact(written) && PyLong_AsLongLong(written) == size_bytes;
     Py_DECREF(written);
     PyErr_Clear();
     return is_whole;
+}
+
+/* As `write_at` says it. */
+static int lay_runway(const Layout *layout, const Append *it) {
+    PyObject *size = PyLong_FromLongLong(it->runway_bytes), *end = NULL;
+    PyObject *zeros = size == NULL ? NULL : PyObject_CallOneArg(layout->blank, size);
+    int outcome = zeros == NULL ? -1 : write_at(it, zeros, it->runway_start, it->runway_bytes);
+    if (outcome > 0) {
+        end = PyLong_FromLongLong(it->runway_start + it->runway_bytes);
+        if (end != NULL) set(layout->slots, it->segment, SEGMENT_RUNWAY_END, end);
+        else outcome = -1;
+    }
+    Py_XDECREF(size), Py_XDECREF(zeros), Py_XDECREF(end);
+    return outcome;
 }
 
 /* append(log, buffer, header, now_ms) */
@@ -206,7 +226,8 @@ static PyObject *append_call(PyObject *self, PyObject *const *args, Py_ssize_t c
         PyObject *held[] = {it.segment, it.index, it.index_tail, it.recent, it.calls, it.pinned_fd,
                             it.max_timestamp};
         for (size_t n = 0; n < sizeof held / sizeof *held; n++) Py_INCREF(held[n]);
-        outcome = write_batch(&it, args[1]);
+        if (it.runway_bytes) outcome = lay_runway(layout, &it);
+        if (outcome > 0) outcome = write_at(&it, args[1], it.position, it.size_bytes);
         if (outcome > 0 && !note(layout, args[0], &it)) outcome = -1;
         for (size_t n = 0; n < sizeof held / sizeof *held; n++) Py_DECREF(held[n]);
     }
@@ -228,11 +249,11 @@ static PyMethodDef append_def = {
     "append", (PyCFunction)(void (*)(void))append_call, METH_FASTCALL | METH_KEYWORDS, NULL,
 };
 
-/* append(pure, ((class, slot), ...), BatchHeader, (limit, ...)) -> method */
+/* append(pure, ((class, slot), ...), BatchHeader, blank, (limit, ...)) -> method */
 static PyObject *make_append(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *pure, *slots, *header, *limits, *made = NULL;
-    if (!PyArg_ParseTuple(args, "OO!O!O!", &pure, &PyTuple_Type, &slots, &PyType_Type, &header,
+    PyObject *pure, *slots, *header, *blank, *limits, *made = NULL;
+    if (!PyArg_ParseTuple(args, "OO!O!OO!", &pure, &PyTuple_Type, &slots, &PyType_Type, &header, &blank,
                           &PyTuple_Type, &limits))
         return NULL;
     if (PyTuple_GET_SIZE(limits) != LIMITS ||
@@ -245,6 +266,7 @@ static PyObject *make_append(PyObject *module, PyObject *args) {
     if (capsule == NULL) return NULL;
     Layout *layout = room;
     layout->header = (PyTypeObject *)header;
+    layout->blank = blank;
     int is_known = find_slots(layout->slots, SLOTS, slots);
     for (int n = 0; is_known && n < LIMITS; n++) {
         layout->limit[n] = PyLong_AsLongLong(PyTuple_GET_ITEM(limits, n));
@@ -256,7 +278,7 @@ static PyObject *make_append(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
-    {"append", make_append, METH_VARARGS, "(pure, slots, BatchHeader, limits)"},
+    {"append", make_append, METH_VARARGS, "(pure, slots, BatchHeader, blank, limits)"},
     {NULL, NULL, 0, NULL},
 };
 

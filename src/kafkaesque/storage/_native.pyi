@@ -6,5 +6,10 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 def append(
-    pure: F, slots: tuple[tuple[type, str], ...], header: type, limits: tuple[int, ...], /
+    pure: F,
+    slots: tuple[tuple[type, str], ...],
+    header: type,
+    blank: Callable[[int], bytes],
+    limits: tuple[int, ...],
+    /,
 ) -> F: ...

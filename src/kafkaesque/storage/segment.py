@@ -28,7 +28,7 @@ OFFSET_DELTA_MAX: Final = 2**31 - 1
 _COPY_SIZE_BYTES: Final = 1024 * 1024
 RECENT_MAX: Final = 128
 """Remembered batch starts: enough for every consumer near the tail of one partition."""
-_blank = lru_cache(maxsize=4)(bytes)
+blank = lru_cache(maxsize=4)(bytes)
 """So many zeros."""
 
 
@@ -158,7 +158,7 @@ class Segment:
         return StorageFailed(f"cannot write {self.file.path}: {error}")
 
     def _lay_runway(self, files: OpenFiles, position: int, config: LogConfig) -> None:
-        """Zeros behind `position`, for the batches to come.
+        """Zeros behind `position`, which is behind the last runway, for the batches to come.
 
         Appends begin anywhere in a page, so the kernel gives each of their pages by itself; what is
         written in one aligned piece gets large pages, and to write over those costs little. Together
@@ -167,12 +167,12 @@ class Segment:
         written twice.
         """
         size_bytes = config.runway_bytes
-        start = max(self._runway_end, -(-position // size_bytes) * size_bytes)
+        start = -(-position // size_bytes) * size_bytes
         if start + size_bytes > config.segment_bytes:
             return
         self._runway_end = start + size_bytes
         try:
-            files.pwrite(self.file, _blank(size_bytes), start)
+            files.pwrite(self.file, blank(size_bytes), start)
         except OSError:  # full: leave the room to the batches
             self.trim(files)
             self._runway_end = POSITION_MAX
