@@ -18,7 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 EXTENSIONS = (
     *("records/_native.c", "wire/_native.c", "storage/_native.c", "replication/_native.c"),
-    "pipeline/_decoder.c",
+    *("partitions/_native.c", "broker/_native.c", "pipeline/_decoder.c"),
 )
 """Under src/kafkaesque; one that is not in the tree is left out."""
 

@@ -49,6 +49,7 @@ from kafkaesque.partitions.inspections import Inspections
 from kafkaesque.partitions.letting_go import let_go
 from kafkaesque.partitions.loading import load_producers, log_config, read_marker
 from kafkaesque.partitions.markers import decode_marker
+from kafkaesque.partitions.native import compiled_append
 from kafkaesque.partitions.open_transactions import Guard
 from kafkaesque.partitions.producers import ProducerTable
 from kafkaesque.partitions.waiting import BytesAwaited, held_by, tell_watchers
@@ -200,9 +201,8 @@ class Partition:
         return error
 
     def _check_in_sync(self) -> None:
-        count = len(self.replica.in_sync())
-        if count < self.config.min_insync_replicas:
-            needed = self.config.min_insync_replicas
+        count, needed = len(self.replica.in_sync()), self.config.min_insync_replicas
+        if count < needed:
             few = f"{self.name} has {count} replica(s) in sync, min.insync.replicas is {needed}"
             raise self._sends_away(NotEnoughReplicas(few))
 
@@ -266,8 +266,7 @@ class Partition:
             self.high_watermark = end_offset
         if self._unsynced_since_ms is None and not self._env.flush_always:
             self._unsynced_since_ms = now_ms
-        place = (base_offset, end_offset, append_time, log.log_start_offset)
-        return _make_tuple(Appended, place)
+        return _make_tuple(Appended, (base_offset, end_offset, append_time, log.log_start_offset))
 
     def commit(self, appended: Appended, *, all_replicas: bool) -> asyncio.Future[None] | None:
         """What an acknowledgement of `appended` must wait for; None if it is due now.
@@ -305,12 +304,11 @@ class Partition:
     # -- what the replica tells -------------------------------------------------------------------
 
     def stands(self, standing: Standing) -> None:
-        if self.replica.is_leader:
-            if self.are_producers_stale:
-                self.producers = load_producers(self.replica.entries)
-                self.are_producers_stale = False
-        else:
+        if not self.replica.is_leader:
             self._lose_leadership()
+        elif self.are_producers_stale:
+            self.producers = load_producers(self.replica.entries)
+            self.are_producers_stale = False
         self._env.standings.add(self)
 
     def _lose_leadership(self) -> None:
@@ -466,10 +464,9 @@ class Partition:
         """Drop what retention lets go."""
         planned = self.replica.entries.expire(now_ms, self.high_watermark)
         if planned is not None:
-            size_bytes = self.log.size_bytes
+            before = self.log.size_bytes
             await self._let_go(planned[0])
-            deleted = size_bytes - self.log.size_bytes
-            logger.info("retention deleted %d bytes of %s", deleted, self.name)
+            logger.info("retention deleted %d bytes of %s", before - self.log.size_bytes, self.name)
 
     def set_config(self, config: TopicConfig) -> None:
         self.config = config
@@ -498,3 +495,6 @@ class Partition:
         self.closed = self.closed or error
         self.wake()
         self._fail_waiting(reason or StorageFailed(f"{self.name} was closed"))
+
+
+Partition.append = compiled_append(Partition)  # type: ignore[method-assign]

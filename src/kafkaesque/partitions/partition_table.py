@@ -124,7 +124,10 @@ class PartitionTable:
         hosted = self._by_id.get(topic_id)
         if hosted is None:
             raise UnknownTopicId("This server does not host this topic ID.")
-        return _leading(hosted, index, is_certain)
+        partition = hosted.partitions.get(PartitionIndex(index))
+        if partition is None or not partition.replica.leads_alone or partition.closed is not None:
+            return _leading(hosted, index, is_certain)
+        return partition
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The replica of this node, whoever leads."""
