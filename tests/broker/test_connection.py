@@ -56,15 +56,32 @@ class Transport:
 
 
 class Dispatcher:
-    """The body of a frame names what it does: `answers` maps it to a value or a coroutine."""
+    """The body of a frame names what it does. Those called `short` take the short way."""
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
+        self.runs: list[int] = []
+        """How many took the short way together, each time."""
         self.waiting: dict[bytes, asyncio.Future[None]] = {}
         self.failures: dict[bytes, BaseException] = {}
 
     def overlaps(self, frame: memoryview) -> bool:
         return frame[1] == OVERLAPPING
+
+    def serve_plainly(
+        self, frames: list[memoryview], started: float, outbox: list[bytes], size_bytes_max: int
+    ) -> tuple[int, int, Begun | None]:
+        total_bytes = count = 0
+        begun = None
+        for frame in frames:
+            if b"short" not in bytes(frame[10:]) or begun or total_bytes > size_bytes_max:
+                break
+            output, size_bytes, begun = self.serve(frame, "", started)
+            outbox += cast(list[bytes], output)
+            total_bytes += size_bytes
+            count += 1
+        self.runs.append(count)
+        return count, total_bytes, begun
 
     def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
         name = bytes(frame[10:])
@@ -141,6 +158,11 @@ class Scene:
         for name in names:
             self.receive_bytes(framed(name, key))
 
+    def receive_together(self, *names: bytes, key: int = PLAIN) -> None:
+        data = b"".join(framed(name, key) for name in names)
+        self.connection.get_buffer(-1)[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+
     def receive_bytes(self, data: bytes) -> None:
         while data:
             buffer = self.connection.get_buffer(-1)
@@ -178,11 +200,39 @@ async def test_request_that_is_done_at_once_is_answered_at_once(scene: Scene) ->
 
 @story
 async def test_answers_to_pipelined_requests_leave_in_one_write(scene: Scene) -> None:
-    frames = b"".join(framed(b"%d" % n) for n in range(5))
-    scene.connection.get_buffer(-1)[: len(frames)] = frames
-    scene.connection.buffer_updated(len(frames))
+    scene.receive_together(*[b"%d" % n for n in range(5)])
     assert scene.transport.written == [b"01234"]
     assert scene.transport.pieces == []
+
+
+@story
+async def test_requests_that_take_the_short_way_take_it_together(scene: Scene) -> None:
+    scene.receive_together(b"short1", b"short2", b"long", b"short3")
+    assert scene.host.dispatcher.runs == [2]
+    assert scene.transport.written == [b"short1short2longshort3"]
+
+
+@story
+async def test_request_that_waits_ends_the_short_way_of_those_behind_it(scene: Scene) -> None:
+    scene.receive_together(b"short1", b"slow short", b"short2", b"slow short2", key=OVERLAPPING)
+    assert scene.begun == [b"short1", b"slow short", b"short2", b"slow short2"]
+    assert scene.host.dispatcher.runs == [2]
+    assert scene.transport.written == [b"short1"]
+    scene.receive(b"short3", key=OVERLAPPING)
+    assert scene.host.dispatcher.runs == [2], "not before those that wait"
+    await scene.answer(b"slow short2")
+    await scene.answer(b"slow short")
+    assert scene.transport.written == [b"short1", b"slow shortshort2slow short2short3"]
+    assert scene.host.buffered_bytes == 0
+
+
+@story
+async def test_short_way_that_breaks_sends_what_was_answered_before(scene: Scene) -> None:
+    scene.host.dispatcher.failures[b"short2"] = RuntimeError("bug")
+    scene.receive_together(b"short1", b"short2", b"short3")
+    assert scene.transport.written == [b"short1"]
+    assert scene.transport.end == "aborted"
+    assert scene.begun == [b"short1", b"short2"]
 
 
 @story

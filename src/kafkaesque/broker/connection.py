@@ -22,7 +22,7 @@ from kafkaesque.model import limits
 from kafkaesque.model.errors import InvariantBroken, ProtocolError
 from kafkaesque.replication.peer_hello import is_peer_hello
 from kafkaesque.wire.codec import Buffers
-from kafkaesque.wire.frames import LENGTH_BYTES, BufferPool, FrameReader
+from kafkaesque.wire.frames import BufferPool, FrameReader
 
 logger = logging.getLogger("kafkaesque.connection")
 
@@ -95,11 +95,11 @@ class Connection(asyncio.BufferedProtocol):
         "_frames",
         "_held",
         "_host",
+        "_is_incomplete",
         "_outbox",
         "_outbox_bytes",
         "_paused_reading",
         "_paused_writing",
-        "_rest_bytes",
         "_transport",
         "_unsent_bytes",
         "_waiting",
@@ -125,8 +125,8 @@ class Connection(asyncio.BufferedProtocol):
         self._paused_reading = False
         self._paused_writing = False
         self._unsent_bytes = 0
-        self._rest_bytes = 0
-        """Received of a request that is not complete."""
+        self._is_incomplete = False
+        """A request has come in, but not all of it."""
         self.last_heard = monotonic()
 
     # -- called by the transport ----------------------------------------------------------------
@@ -148,22 +148,13 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self._refuse(error)
             return
-        rest_bytes = self._rest_bytes + nbytes
-        for frame in frames:
-            rest_bytes -= len(frame) + LENGTH_BYTES
-            if self._begun or self._waiting or self._paused_writing:
-                self._host.buffered(len(frame))
-                self._waiting.append(frame)
-            elif not self._begin(frame):
-                return
-        if self._outbox:
-            self._send()
-        if self._waiting:
-            self._begin_waiting()
-        if rest_bytes or self._rest_bytes:
-            self._rest_bytes = rest_bytes
+        if frames and not self._take(frames):
+            return
+        held_bytes = self._frames.held_bytes
+        if held_bytes or self._is_incomplete:
+            self._is_incomplete = held_bytes > 0
             if self._transport is not None:
-                self._host.incomplete(self, self._frames.held_bytes, is_new=bool(frames))
+                self._host.incomplete(self, held_bytes, is_new=bool(frames))
 
     def pause_writing(self) -> None:
         self._paused_writing = True
@@ -224,6 +215,41 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     # -- requests -------------------------------------------------------------------------------
+
+    def _take(self, frames: list[memoryview]) -> bool:
+        """Begin what has come in, or let it wait for its turn. False if the connection is over."""
+        if not (self._begun or self._waiting or self._paused_writing):
+            count = self._begin_plainly(frames)
+            if count < 0:
+                return False
+            frames = frames[count:]
+        for frame in frames:
+            if self._begun or self._waiting or self._paused_writing:
+                self._host.buffered(len(frame))
+                self._waiting.append(frame)
+            elif not self._begin(frame):
+                return False
+        if self._outbox:
+            self._send()
+        if self._waiting:
+            self._begin_waiting()
+        return True
+
+    def _begin_plainly(self, frames: list[memoryview]) -> int:
+        """Serve those in front that take the short way. How many; -1 if the connection is over."""
+        if self._transport is None:
+            return -1
+        try:
+            count, size_bytes, begun = self._host.dispatcher.serve_plainly(
+                frames, self.last_heard, self._outbox, OUTBOX_BYTES_MAX
+            )
+        except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
+            self._failed(error)
+            return -1
+        self._outbox_bytes += size_bytes
+        if begun is not None:
+            self._await(begun, len(frames[count - 1]))
+        return count
 
     def _begin_waiting(self) -> None:
         while self._waiting and self._may_begin():

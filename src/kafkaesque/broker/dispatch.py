@@ -20,6 +20,7 @@ from kafkaesque.broker.handler import (
 )
 from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.handlers.api_versions import unsupported_version
+from kafkaesque.broker.native import compiled_serve_plainly
 from kafkaesque.broker.stats import ApiStats
 from kafkaesque.cluster.refusals import ControllerMoved
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
@@ -103,16 +104,20 @@ class PlainRoute:
             return None
         correlation_id, values = read
         answer = self._handle(context, values, self._version)
-        output: Buffers
-        if type(answer) is tuple:
-            written = self._write(correlation_id, answer)
-            output, size_bytes = [written], len(written)
-        elif answer is NOT_PLAIN:
+        if type(answer) is not tuple:
+            return self._otherwise(answer, correlation_id, frame, started)
+        written = self._write(correlation_id, answer)
+        self._stats.answered(len(frame), len(written), monotonic() - started)
+        return [written], len(written), None
+
+    def _otherwise(
+        self, answer: Any, correlation_id: int, frame: memoryview, started: float
+    ) -> Served | None:
+        if answer is NOT_PLAIN:
             return None
-        elif isinstance(answer, Response):
-            output, size_bytes = encode_response_frame(answer, self._version, correlation_id)
-        else:
-            return [], 0, Begun(decode_request_header(frame), self._overlaps, answer)  # type: ignore[arg-type]
+        if not isinstance(answer, Response):
+            return [], 0, Begun(decode_request_header(frame), self._overlaps, answer)
+        output, size_bytes = encode_response_frame(answer, self._version, correlation_id)
         self._stats.answered(len(frame), size_bytes, monotonic() - started)
         return output, size_bytes, None
 
@@ -137,6 +142,29 @@ class Dispatcher:
     def overlaps(self, frame: memoryview) -> bool:
         """Whether the request in `frame` may begin while one of its kind still waits."""
         return _api_key(frame)[0] in self._overlapping
+
+    def serve_plainly(
+        self, frames: list[memoryview], started: float, outbox: Buffers, size_bytes_max: int
+    ) -> tuple[int, int, Begun | None]:
+        """Serve requests from the front of `frames` on as long as they take the short way and are
+        answered at once, until there are more than `size_bytes_max` of answers.
+
+        How many were served, how many bytes `outbox` got, and as what the last of them was begun if
+        its answer is not there yet. As `serve` otherwise.
+        """
+        count = size_bytes = 0
+        begun = None
+        while count < len(frames) and begun is None and size_bytes <= size_bytes_max:
+            frame = frames[count]
+            plain = self._plain.get(_key_and_version(frame)[0])
+            served = None if plain is None else plain.serve(self._context, frame, started)
+            if served is None:
+                break
+            output, answer_bytes, begun = served
+            outbox += output
+            size_bytes += answer_bytes
+            count += 1
+        return count, size_bytes, begun
 
     def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
         """Decode a request, start it, and answer it if that can be done at once.
@@ -242,6 +270,9 @@ class Dispatcher:
                 raise NotController(str(moved)) from None  # whoever passed it on asks the next one
             output, _ = self.finish(begun, answer, len(frame), started)
         return b"".join(output)
+
+
+Dispatcher.serve_plainly = compiled_serve_plainly(Dispatcher, PlainRoute)  # type: ignore[method-assign]
 
 
 def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:

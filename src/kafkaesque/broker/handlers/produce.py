@@ -66,6 +66,7 @@ from kafkaesque.wire.native import constructor
 
 ALL_REPLICAS = -1
 _ACKS = (ALL_REPLICAS, 0, 1)
+_ANSWERED_ACKS = (ALL_REPLICAS, 1)
 _NO_TRANSACTIONAL_ID = "A transactional batch in a request without a transactional id"
 _ZSTD_SINCE = 7
 _TOPIC_IDS_SINCE = 13
@@ -130,7 +131,7 @@ def produce_plainly(
 ) -> Values | ProduceResponse | Later | NotPlain:
     """As `produce`, for one batch outside of transactions whose producer waits for an answer."""
     transactional_id, acks, timeout_ms, name, topic_id, index, records = values
-    if transactional_id is not None or not (acks == 1 or acks == ALL_REPLICAS) or records is None:
+    if transactional_id is not None or acks not in _ANSWERED_ACKS or records is None:
         return NOT_PLAIN
     if len(records) <= _CODEC_POSITION or records[_CODEC_POSITION] & TRANSACTIONAL_BIT:
         return NOT_PLAIN
