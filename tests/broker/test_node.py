@@ -11,6 +11,7 @@ import pytest
 from tests.waiting import until
 
 from kafkaesque.broker.node import Node
+from kafkaesque.cluster import cluster
 from kafkaesque.cluster.operations import WantedTopic
 from kafkaesque.model.errors import DataDirectoryInUse, StorageFailed
 from kafkaesque.model.settings import broker_config
@@ -50,6 +51,13 @@ def test_start_refused_by_a_taken_port_does_not_make_the_data_unclean(tmp_path: 
         with pytest.raises(OSError, match="in use"):
             asyncio.run(start_and_stop(new_node(tmp_path, listeners=address)))
     assert (tmp_path / "clean-shutdown").exists()
+
+
+def test_lone_node_registers_as_soon_as_it_leads_and_not_when_it_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "RETRY_SECONDS", 3600)
+    asyncio.run(start_and_stop(new_node(tmp_path)))
 
 
 def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ class Cluster:
             except (NotController, PeerError) as error:
                 if loop.time() > deadline:
                     raise NotController(f"no controller answers: {error}") from error
-            await asyncio.sleep(RETRY_SECONDS)
+            await self.journal.stands_anew(RETRY_SECONDS)
 
     async def _ask_controller_once(self, kind: int, body: bytes) -> bytes:
         node_id = self.controller_id
@@ -348,7 +348,7 @@ class Cluster:
                 tries += 1
                 if tries % COMPLAIN_EVERY_TRIES == 0:
                     logger.warning("waiting for a controller to register with: %s", error)
-            await asyncio.sleep(RETRY_SECONDS)
+            await self.journal.stands_anew(RETRY_SECONDS)
 
     def meet_peers(self) -> None:
         """Keep a link to every other broker. The tables know them all, but not at once: a broker

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -169,6 +170,13 @@ class Journal(ReplicatedMachine):
         self.standing_changed.set()
         if not self.replica.is_leader:
             self._lead_no_more(standing)
+
+    async def stands_anew(self, seconds: float) -> None:
+        """Wait until it is seen that somebody else leads, or this node, for so long at most."""
+        self.standing_changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.standing_changed.wait()
 
     def _moved(self) -> KafkaError:
         return NotController("The controller has moved to another broker.")
