@@ -192,6 +192,9 @@ class SimulatedDisk(SystemCalls):
         self._check_power()
         return bytes(self._open[fd].data[position : position + size_bytes])
 
+    def is_in_memory(self, fd: int, position: int) -> bool:
+        return True
+
     def pwrite(self, fd: int, data: ReadableBuffer, position: int) -> int:
         inode = self._open[fd]
         copy = bytes(data)

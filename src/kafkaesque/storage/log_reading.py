@@ -23,6 +23,8 @@ from kafkaesque.storage.segment import Segment, SegmentFacts
 
 _LOOKS_MAX: Final = 5
 """A segment is replaced at most once in a cleaning; more misses than this are not that."""
+_JUST_WRITTEN_BYTES: Final = 1024 * 1024
+"""The end of a log is in memory, or soon will be: those who follow it are not asked about it."""
 Found = TypeVar("Found")
 _make_tuple = tuple.__new__
 """A NamedTuple without its own constructor, which is a function of Python."""
@@ -120,6 +122,26 @@ class LogReading:
                 self._check_range(offset)
                 raise self._unreadable(error) from error
         return ReadResult(memoryview(b""), offset)
+
+    def would_wait(self, offset: Offset, max_bytes: int) -> bool:
+        """Whether `read` would wait for the disk, as far as that can be told without waiting."""
+        chain = self._chain
+        with self._lock:
+            if not self.log_start_offset <= offset < self.log_end_offset:
+                return False
+            segment, active = chain.segments[chain.number_of(offset)], chain.active
+            position = segment.remembered(offset)
+            if position is None:
+                if segment is not active:
+                    return True  # its index has to be read
+                _, position = chain.place_of(segment, offset)
+            size_bytes = segment.size_bytes - position
+        if segment is active and size_bytes <= _JUST_WRITTEN_BYTES:
+            return False
+        try:
+            return not self._files.is_in_memory(segment.file, min(size_bytes, max_bytes), position)
+        except OSError:
+            return False  # `read` tells why
 
     def _read_from(self, segments: list[Segment], wanted: ReadRange) -> ReadResult:
         chain, offset = self._chain, wanted.offset

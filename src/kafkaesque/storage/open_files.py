@@ -24,6 +24,11 @@ from kafkaesque.model.errors import check
 FILES_MIN: Final = 16
 FILES_MAX: Final = 4096
 _RETIRED_SUFFIX: Final = "#retired"
+_LOOK_EVERY_BYTES: Final = 1024 * 1024
+"""The page cache takes and gives back what lies together; to ask for every page costs too much."""
+_ONLY_FROM_MEMORY: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+_ONE_BYTE: Final = (bytearray(1),)
+"""Nobody looks at what is read into it."""
 _SHARE_OF_LIMIT: Final = 4
 """A quarter of the descriptors for logs; most of the rest is for connections."""
 
@@ -47,6 +52,16 @@ class SystemCalls:
     pread = staticmethod(os.pread)
     pwrite = staticmethod(os.pwrite)
     """Without a frame of Python around them: every batch goes this way."""
+
+    def is_in_memory(self, fd: int, position: int) -> bool:
+        """Whether a read there would not wait for the disk. Where nobody can tell, it is hoped so."""
+        try:
+            os.preadv(fd, _ONE_BYTE, position, _ONLY_FROM_MEMORY)
+        except BlockingIOError:
+            return False
+        except OSError:  # not this file system (tmpfs), or what the read itself will raise
+            return True
+        return True
 
     def ftruncate(self, fd: int, size_bytes: int) -> None:
         os.ftruncate(fd, size_bytes)
@@ -177,6 +192,19 @@ class OpenFiles:
                 file.users -= 1
                 if file.is_leaving and file.users == 0:
                     self._close(file)
+
+    def is_in_memory(self, file: OpenFile, size_bytes: int, position: int) -> bool:
+        """Whether `pread` of this would not wait for the disk, as far as samples tell."""
+        fd, is_in_memory = self.acquire(file), self.calls.is_in_memory
+        last = position + max(size_bytes - 1, 0)
+        try:
+            while is_in_memory(fd, position):
+                if position == last:
+                    return True
+                position = min(position + _LOOK_EVERY_BYTES, last)
+            return False
+        finally:
+            self.release(file)
 
     def pwrite(self, file: OpenFile, data: bytes | bytearray | memoryview, position: int) -> None:
         """All of `data` at `position`, creating the file if needed."""

@@ -216,6 +216,10 @@ class Segment:
             recent.clear()
         recent[offset] = position
 
+    def remembered(self, offset: int) -> int | None:
+        """Where the batch that begins at `offset` stands, if that is known without looking."""
+        return None if self._recent is None else self._recent.get(offset)
+
     def place_of(self, files: OpenFiles, offset: int) -> tuple[int, int]:
         """Where a walk towards `offset` may begin: the offset of a batch at or before it, and its
         position. Raises IndexDamaged."""

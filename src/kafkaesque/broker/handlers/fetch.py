@@ -14,13 +14,16 @@ v18  high watermark of the follower
 
 A read is committed data only, in whole batches; the first partition with data answers at least one
 batch whatever its size. Too little data parks the request until enough bytes are committed or its
-time is over.
+time is over. What is not in memory is read by a thread first: a slow disk holds up whoever asked for
+it and nobody else.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any, Protocol, TypeAlias
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from kafkaesque.broker.context import Context
@@ -39,6 +42,7 @@ from kafkaesque.model.ids import NO_EPOCH, Offset, TopicId
 from kafkaesque.partitions.open_transactions import AbortedIndex
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.waiting import BytesAwaited
+from kafkaesque.storage.log import Log
 from kafkaesque.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -77,6 +81,14 @@ class Asked(Protocol):
     current_leader_epoch: int
 
 
+class OnDisk(NamedTuple):
+    """What is wanted of a log, and not in memory."""
+
+    log: Log
+    offset: Offset
+    max_bytes: int
+
+
 Wanted: TypeAlias = Iterable[tuple[PartitionKey, Asked]]
 Rows: TypeAlias = list[tuple[PartitionKey, PartitionData]]
 
@@ -89,12 +101,40 @@ def fetch(
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
     wanted: Wanted = _asked(request) if session is None else list(session.partitions.items())
-    rows, size_bytes, failed = _read_all(context, request, call, wanted)
+    on_disk: list[OnDisk] = []
+    rows, size_bytes, failed = _read_all(context, request, call, wanted, on_disk)
+    if on_disk:
+        return _load_and_read(context, request, call, session, incremental, wanted, on_disk)
     if failed:
         return _respond_with_hints(context, call, session, incremental, rows)
     if size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
         return _respond(session, incremental, rows)
     return _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
+
+
+async def _load_and_read(
+    context: Context,
+    request: FetchRequest,
+    call: Call,
+    session: FetchSession | None,
+    incremental: bool,
+    wanted: Wanted,
+    on_disk: list[OnDisk],
+) -> FetchResponse:
+    await asyncio.to_thread(_load, on_disk)
+    rows, size_bytes, failed = _read_all(context, request, call, wanted)
+    if failed:
+        return _respond_with_hints(context, call, session, incremental, rows)
+    if size_bytes >= request.min_bytes or request.max_wait_ms <= 0:
+        return _respond(session, incremental, rows)
+    return await _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
+
+
+def _load(on_disk: list[OnDisk]) -> None:
+    """Have the page cache hold it. What is wrong with it, the read that follows tells."""
+    for log, offset, max_bytes in on_disk:
+        with suppress(KafkaError):
+            log.read(offset, max_bytes, limit_offset=log.log_end_offset)
 
 
 async def _wait_and_read(
@@ -193,9 +233,14 @@ def _find(context: Context, call: Call, key: PartitionKey) -> Partition:
 
 
 def _read_all(
-    context: Context, request: FetchRequest, call: Call, wanted: Wanted
+    context: Context,
+    request: FetchRequest,
+    call: Call,
+    wanted: Wanted,
+    on_disk: list[OnDisk] | None = None,
 ) -> tuple[Rows, int, bool]:
-    """Rows in the order asked, their size, and whether an error forbids to wait."""
+    """Rows in the order asked, their size, and whether an error forbids to wait. What would have to be
+    waited for is not read but put `on_disk`, if that is given."""
     room_bytes = min(request.max_bytes, context.config.fetch_max_bytes, context.unsent_room_bytes())
     rows: Rows = []
     total_bytes = 0
@@ -211,6 +256,9 @@ def _read_all(
                 partition.check_epoch(asked.current_leader_epoch)
             if total_bytes == 0 or max_bytes > 0:
                 offset = Offset(asked.fetch_offset)
+                if on_disk is not None and partition.log.would_wait(offset, max(max_bytes, 0)):
+                    on_disk.append(OnDisk(partition.log, offset, max(max_bytes, 0)))
+                    continue
                 records, next_offset = partition.read(
                     offset,
                     max(max_bytes, 0),
