@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.fetch_sessions import FetchSessions
+from kafkaesque.broker.page_loader import PageLoader
 from kafkaesque.broker.stats import BrokerStats
 from kafkaesque.broker.transaction_calls import TransactionCalls
 from kafkaesque.cluster.cluster import Cluster
@@ -39,6 +40,7 @@ class Context:
     groups: GroupHosts
     transactions: TransactionCalls
     fetch_sessions: FetchSessions
+    pages: PageLoader
     cleaner: LogCleaner
     clock: Clock
     loop: asyncio.AbstractEventLoop

@@ -23,6 +23,7 @@ from kafkaesque.broker.handlers import load_handlers
 from kafkaesque.broker.http import HttpListener, Page, text
 from kafkaesque.broker.joining import Seeds, introduce_broker
 from kafkaesque.broker.listener import Listener
+from kafkaesque.broker.page_loader import PageLoader
 from kafkaesque.broker.peer_inbox import PeerInbox
 from kafkaesque.broker.readiness import readiness
 from kafkaesque.broker.side_services import SideServices
@@ -318,6 +319,7 @@ class Node:
                 self.config.max_incremental_fetch_session_cache_slots,
                 lambda: random.randint(1, 2**31 - 1),  # noqa: S311 - an id, not a secret
             ),
+            pages=PageLoader(),
             cleaner=LogCleaner(
                 cluster.partitions, self._raft.journal, lambda: cluster.config, self._clock
             ),
@@ -440,6 +442,7 @@ class Node:
         if self._http is not None:
             await self._http.close()
         self.context.cluster.coordinators.close()
+        self.context.pages.close()
         await cluster.stop()
         await self._cancel_tasks()
         await self._flusher.settled()
@@ -465,6 +468,7 @@ class Node:
             await self._http.close()
         await self.services.stop()
         self.context.cluster.coordinators.close()
+        self.context.pages.close()
         await self.context.cluster.stop()
         await self._cancel_tasks()
         self.context.partitions.stop()

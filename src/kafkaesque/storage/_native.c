@@ -4,8 +4,8 @@
  * This does the same where the active segment goes on as it is, working on the slots of the same
  * objects, and hands every other case to the Python method before anything has changed: a failure, a
  * refusal, a roll, a repair, a first batch, a new epoch, a tail for the journal. A write that fails or
- * is short, be it of the batch or of the runway before it, is the Python method's too, which does it
- * again in the same place.
+ * is short is the Python method's too, which does it again in the same place. A runway is laid by the
+ * segment itself.
  *
  * The write goes through `files.calls.pwrite`, as in Python.
  */
@@ -36,19 +36,18 @@ enum Limit { OFFSET_DELTA_MAX, POSITION_MAX, ENTRY_SIZE_BYTES, RECENT_MAX, LIMIT
 typedef struct {
     Slot slots[SLOTS];
     PyTypeObject *header; /* borrowed, as the slots' classes are */
-    PyObject *blank;      /* borrowed as well: from a size to so many zeros */
     int64_t limit[LIMITS];
 } Layout;
 
-static PyObject *acquire_name, *release_name, *pwrite_name, *extend_name;
+static PyObject *acquire_name, *release_name, *pwrite_name, *extend_name, *lay_runway_name;
 
 /* What is known before the write. References are borrowed: the log's lock keeps them. */
 typedef struct {
-    PyObject *segment, *index, *index_tail, *recent, *calls, *pinned_fd, *max_timestamp;
+    PyObject *segment, *index, *index_tail, *recent, *files, *calls, *config, *pinned_fd;
+    PyObject *max_timestamp;
     int64_t base_offset, size_bytes, delta, timestamp, record_count;
     int64_t position, segment_base_offset, max_seen;
-    int64_t runway_start, runway_bytes; /* to be laid before the batch is written, if any */
-    int is_indexed;
+    int is_indexed, needs_runway;
 } Append;
 
 static int read_header(const Layout *layout, PyObject *header, Append *it, int64_t *epoch) {
@@ -106,18 +105,15 @@ static int fits(const Layout *layout, PyObject *config, Append *it, int64_t now_
         (count + 1) * layout->limit[ENTRY_SIZE_BYTES] > index_bytes)
         return 0;
     if (end_position > runway_end && it->position - unsynced_position >= runway_from_bytes &&
-        it->size_bytes <= runway_bytes / 2) {
-        /* As Segment._lay_runway. */
-        it->runway_start = (end_position + runway_bytes - 1) / runway_bytes * runway_bytes;
-        if (it->runway_start + runway_bytes <= segment_bytes) it->runway_bytes = runway_bytes;
-    }
+        it->size_bytes <= runway_bytes / 2)
+        it->needs_runway = 1;
     it->is_indexed = it->position - indexed_position >= interval_bytes;
     return 1;
 }
 
 /* With the lock held: 1 if all is ordinary. Nothing is changed. */
 static int prepare(const Layout *layout, PyObject *log, PyObject *const *args, Append *it) {
-    PyObject *chain = get(layout->slots, log, LOG_CHAIN), *segments, *files;
+    PyObject *chain = get(layout->slots, log, LOG_CHAIN), *segments;
     int64_t now_ms, epoch, latest, end_offset;
     PyObject *durability = get(layout->slots, log, LOG_DURABILITY);
     PyObject *epochs = get(layout->slots, log, LOG_EPOCHS);
@@ -132,11 +128,12 @@ static int prepare(const Layout *layout, PyObject *log, PyObject *const *args, A
         !get_int(layout->slots, epochs, EPOCHS_LATEST, &latest) || epoch > latest)
         return 0;
     segments = get(layout->slots, chain, CHAIN_SEGMENTS);
-    files = get(layout->slots, chain, CHAIN_FILES);
+    it->files = get(layout->slots, chain, CHAIN_FILES);
+    it->config = get(layout->slots, chain, CHAIN_CONFIG);
     if (segments == NULL || !PyList_CheckExact(segments) || PyList_GET_SIZE(segments) == 0) return 0;
     it->segment = PyList_GET_ITEM(segments, PyList_GET_SIZE(segments) - 1);
-    it->calls = get(layout->slots, files, FILES_CALLS);
-    return it->calls != NULL && fits(layout, get(layout->slots, chain, CHAIN_CONFIG), it, now_ms);
+    it->calls = get(layout->slots, it->files, FILES_CALLS);
+    return it->calls != NULL && fits(layout, it->config, it, now_ms);
 }
 
 /* As Segment.note and `recent`, and the log's end. 0 with an error set if memory ran out. */
@@ -191,18 +188,20 @@ static int write_at(const Append *it, PyObject *buffer, int64_t position, int64_
     return is_whole;
 }
 
-/* As `write_at` says it. */
-static int lay_runway(const Layout *layout, const Append *it) {
-    PyObject *size = PyLong_FromLongLong(it->runway_bytes), *end = NULL;
-    PyObject *zeros = size == NULL ? NULL : PyObject_CallOneArg(layout->blank, size);
-    int outcome = zeros == NULL ? -1 : write_at(it, zeros, it->runway_start, it->runway_bytes);
-    if (outcome > 0) {
-        end = PyLong_FromLongLong(it->runway_start + it->runway_bytes);
-        if (end != NULL) set(layout->slots, it->segment, SEGMENT_RUNWAY_END, end);
-        else outcome = -1;
+/* As `write_at` says it. The segment does it: what it must undo, it knows. */
+static int lay_runway(const Append *it) {
+    PyObject *end_position = PyLong_FromLongLong(it->position + it->size_bytes);
+    if (end_position == NULL) return -1;
+    PyObject *args[] = {it->segment, it->files, end_position, it->config};
+    PyObject *laid = PyObject_VectorcallMethod(lay_runway_name, args, 4, NULL);
+    Py_DECREF(end_position);
+    if (laid == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_OSError)) return -1;
+        PyErr_Clear();
+        return 0;
     }
-    Py_XDECREF(size), Py_XDECREF(zeros), Py_XDECREF(end);
-    return outcome;
+    Py_DECREF(laid);
+    return 1;
 }
 
 /* append(log, buffer, header, now_ms) */
@@ -223,10 +222,10 @@ static PyObject *append_call(PyObject *self, PyObject *const *args, Py_ssize_t c
     int outcome = prepare(layout, args[0], args, &it);
     PyErr_Clear(); /* of a number that is too large, or an object without a length */
     if (outcome) {
-        PyObject *held[] = {it.segment, it.index, it.index_tail, it.recent, it.calls, it.pinned_fd,
-                            it.max_timestamp};
+        PyObject *held[] = {it.segment, it.index,  it.index_tail, it.recent,       it.files,
+                            it.calls,   it.config, it.pinned_fd,  it.max_timestamp};
         for (size_t n = 0; n < sizeof held / sizeof *held; n++) Py_INCREF(held[n]);
-        if (it.runway_bytes) outcome = lay_runway(layout, &it);
+        if (it.needs_runway) outcome = lay_runway(&it);
         if (outcome > 0) outcome = write_at(&it, args[1], it.position, it.size_bytes);
         if (outcome > 0 && !note(layout, args[0], &it)) outcome = -1;
         for (size_t n = 0; n < sizeof held / sizeof *held; n++) Py_DECREF(held[n]);
@@ -249,11 +248,11 @@ static PyMethodDef append_def = {
     "append", (PyCFunction)(void (*)(void))append_call, METH_FASTCALL | METH_KEYWORDS, NULL,
 };
 
-/* append(pure, ((class, slot), ...), BatchHeader, blank, (limit, ...)) -> method */
+/* append(pure, ((class, slot), ...), BatchHeader, (limit, ...)) -> method */
 static PyObject *make_append(PyObject *module, PyObject *args) {
     (void)module;
-    PyObject *pure, *slots, *header, *blank, *limits, *made = NULL;
-    if (!PyArg_ParseTuple(args, "OO!O!OO!", &pure, &PyTuple_Type, &slots, &PyType_Type, &header, &blank,
+    PyObject *pure, *slots, *header, *limits, *made = NULL;
+    if (!PyArg_ParseTuple(args, "OO!O!O!", &pure, &PyTuple_Type, &slots, &PyType_Type, &header,
                           &PyTuple_Type, &limits))
         return NULL;
     if (PyTuple_GET_SIZE(limits) != LIMITS ||
@@ -266,7 +265,6 @@ static PyObject *make_append(PyObject *module, PyObject *args) {
     if (capsule == NULL) return NULL;
     Layout *layout = room;
     layout->header = (PyTypeObject *)header;
-    layout->blank = blank;
     int is_known = find_slots(layout->slots, SLOTS, slots);
     for (int n = 0; is_known && n < LIMITS; n++) {
         layout->limit[n] = PyLong_AsLongLong(PyTuple_GET_ITEM(limits, n));
@@ -278,7 +276,7 @@ static PyObject *make_append(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
-    {"append", make_append, METH_VARARGS, "(pure, slots, BatchHeader, blank, limits)"},
+    {"append", make_append, METH_VARARGS, "(pure, slots, BatchHeader, limits)"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -289,7 +287,8 @@ static int start(PyObject *module) {
     release_name = PyUnicode_InternFromString("release");
     pwrite_name = PyUnicode_InternFromString("pwrite");
     extend_name = PyUnicode_InternFromString("extend");
-    return acquire_name && release_name && pwrite_name && extend_name ? 0 : -1;
+    lay_runway_name = PyUnicode_InternFromString("_lay_runway");
+    return acquire_name && release_name && pwrite_name && extend_name && lay_runway_name ? 0 : -1;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, start}, {0, NULL}};

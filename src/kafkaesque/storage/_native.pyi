@@ -9,7 +9,6 @@ def append(
     pure: F,
     slots: tuple[tuple[type, str], ...],
     header: type,
-    blank: Callable[[int], bytes],
     limits: tuple[int, ...],
     /,
 ) -> F: ...

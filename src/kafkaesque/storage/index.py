@@ -54,6 +54,10 @@ class SparseIndex:
         self._tail: array[int] | None = None
         """Three numbers for each entry that is not in the file yet."""
 
+    @property
+    def flushed_size_bytes(self) -> int:
+        return self.flushed_count * ENTRY_SIZE_BYTES
+
     def append(self, offset_delta: int, position: int, timestamp_before: int) -> None:
         tail = self._tail
         if tail is None:
@@ -64,6 +68,15 @@ class SparseIndex:
     def floor_offset(self, files: OpenFiles, offset_delta: int) -> Entry:
         """The last entry at or below `offset_delta`."""
         return self._last_below(files, _OFFSET_DELTA, offset_delta + 1)
+
+    def floor_offset_in_memory(self, offset_delta: int) -> Entry | None:
+        """The same, if it can be told without the file."""
+        tail = self._tail
+        if tail and tail[_OFFSET_DELTA] <= offset_delta:
+            numbers = range(_OFFSET_DELTA, len(tail), _NUMBERS)
+            at = (bisect_left(numbers, offset_delta + 1, key=tail.__getitem__) - 1) * _NUMBERS
+            return tail[at], tail[at + 1], tail[at + 2]
+        return None if self.flushed_count else (0, 0, -1)
 
     def floor_time(self, files: OpenFiles, timestamp: int) -> Entry:
         """The last entry that has nothing at or after `timestamp` before it."""

@@ -16,8 +16,9 @@ from kafkaesque.records.batch import BatchHeader
 from kafkaesque.storage.chain import ReadRange, ReadResult, SegmentChain
 from kafkaesque.storage.durability import Durability
 from kafkaesque.storage.epochs import EpochStart, LeaderEpochs
+from kafkaesque.storage.index import IndexDamaged
 from kafkaesque.storage.lookup import TimestampedOffset, find_first, find_latest
-from kafkaesque.storage.open_files import OpenFiles
+from kafkaesque.storage.open_files import FileRange, OpenFiles
 from kafkaesque.storage.scanning import ANY
 from kafkaesque.storage.segment import Segment, SegmentFacts
 
@@ -123,25 +124,34 @@ class LogReading:
                 raise self._unreadable(error) from error
         return ReadResult(memoryview(b""), offset)
 
-    def would_wait(self, offset: Offset, max_bytes: int) -> bool:
-        """Whether `read` would wait for the disk, as far as that can be told without waiting."""
-        chain = self._chain
+    def on_disk(self, offset: Offset, max_bytes: int) -> FileRange | None:
+        """What has to be loaded before `read` does not wait for the disk; None if nothing has to.
+
+        Told without waiting, as far as samples of the page cache tell. It may be the index first.
+        """
         with self._lock:
             if not self.log_start_offset <= offset < self.log_end_offset:
-                return False
-            segment, active = chain.segments[chain.number_of(offset)], chain.active
-            position = segment.remembered(offset)
-            if position is None:
-                if segment is not active:
-                    return True  # its index has to be read
-                _, position = chain.place_of(segment, offset)
-            size_bytes = segment.size_bytes - position
-        if segment is active and size_bytes <= _JUST_WRITTEN_BYTES:
-            return False
+                return None
+            segment = self._chain.segments[self._chain.number_of(offset)]
+            index = FileRange(segment.index.file, 0, segment.index.flushed_size_bytes)
+            position = segment.position_in_memory(offset)
         try:
-            return not self._files.is_in_memory(segment.file, min(size_bytes, max_bytes), position)
-        except OSError:
-            return False  # `read` tells why
+            if position is None:
+                if not self._is_in_memory(index):
+                    return index
+                with self._lock:
+                    _, position = segment.place_of(self._files, offset)
+            rest_bytes = segment.size_bytes - position
+            if segment is self._chain.active and rest_bytes <= _JUST_WRITTEN_BYTES:
+                return None
+            size_bytes = min(rest_bytes, max_bytes + self._chain.config.index_interval_bytes)
+            wanted = FileRange(segment.file, position, size_bytes)
+            return None if self._is_in_memory(wanted) else wanted
+        except (IndexDamaged, OSError):
+            return None  # `read` sees to it, or says so
+
+    def _is_in_memory(self, wanted: FileRange) -> bool:
+        return self._files.is_in_memory(wanted.file, wanted.size_bytes, wanted.position)
 
     def _read_from(self, segments: list[Segment], wanted: ReadRange) -> ReadResult:
         chain, offset = self._chain, wanted.offset

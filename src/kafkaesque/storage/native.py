@@ -16,7 +16,7 @@ from kafkaesque.storage.durability import Durability
 from kafkaesque.storage.epochs import LeaderEpochs
 from kafkaesque.storage.index import ENTRY_SIZE_BYTES, SparseIndex
 from kafkaesque.storage.open_files import OpenFiles
-from kafkaesque.storage.segment import OFFSET_DELTA_MAX, RECENT_MAX, Segment, blank
+from kafkaesque.storage.segment import OFFSET_DELTA_MAX, RECENT_MAX, Segment
 
 try:
     from kafkaesque.storage import _native
@@ -51,4 +51,4 @@ def compiled_append(log: type[Any]) -> Any:
     if _module is None:
         return log.append
     slots = tuple((cls or log, name) for cls, names in _SLOTS.items() for name in names)
-    return _module.append(log.append, slots, BatchHeader, blank, _LIMITS)
+    return _module.append(log.append, slots, BatchHeader, _LIMITS)

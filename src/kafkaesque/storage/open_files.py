@@ -16,7 +16,8 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from random import random
 from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import check
@@ -24,8 +25,7 @@ from kafkaesque.model.errors import check
 FILES_MIN: Final = 16
 FILES_MAX: Final = 4096
 _RETIRED_SUFFIX: Final = "#retired"
-_LOOK_EVERY_BYTES: Final = 1024 * 1024
-"""The page cache takes and gives back what lies together; to ask for every page costs too much."""
+_LOAD_BYTES: Final = 1024 * 1024
 _ONLY_FROM_MEMORY: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _ONE_BYTE: Final = (bytearray(1),)
 """Nobody looks at what is read into it."""
@@ -119,6 +119,23 @@ class OpenFile:
         self.is_leaving = False
 
 
+class FileRange(NamedTuple):
+    """Bytes of a file, whoever has it open."""
+
+    file: OpenFile
+    position: int
+    size_bytes: int
+
+    def load(self) -> None:
+        """Have the page cache hold them. By its name and a descriptor of its own: what they mean, and
+        what becomes of the file meanwhile, is no affair of the thread that waits for the disk."""
+        with suppress(OSError), open(self.file.path, "rb", buffering=0) as file:
+            file.seek(self.position)
+            left_bytes = self.size_bytes
+            while left_bytes > 0 and (data := file.read(min(left_bytes, _LOAD_BYTES))):
+                left_bytes -= len(data)
+
+
 class OpenFiles:
     """At most `files_max` descriptors, except while more than that many are in use at once."""
 
@@ -194,15 +211,18 @@ class OpenFiles:
                     self._close(file)
 
     def is_in_memory(self, file: OpenFile, size_bytes: int, position: int) -> bool:
-        """Whether `pread` of this would not wait for the disk, as far as samples tell."""
-        fd, is_in_memory = self.acquire(file), self.calls.is_in_memory
-        last = position + max(size_bytes - 1, 0)
+        """Whether `pread` of this would not wait for the disk, as far as three looks tell.
+
+        One of them at random: a look has the kernel load the few pages around it, so that whoever
+        looks next at the same places sees those.
+        """
+        fd, is_in_memory, last = self.acquire(file), self.calls.is_in_memory, max(size_bytes - 1, 0)
         try:
-            while is_in_memory(fd, position):
-                if position == last:
-                    return True
-                position = min(position + _LOOK_EVERY_BYTES, last)
-            return False
+            return (
+                is_in_memory(fd, position)
+                and is_in_memory(fd, position + last)
+                and is_in_memory(fd, position + int(random() * last))  # noqa: S311 - no secret
+            )
         finally:
             self.release(file)
 

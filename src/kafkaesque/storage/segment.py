@@ -28,7 +28,7 @@ OFFSET_DELTA_MAX: Final = 2**31 - 1
 _COPY_SIZE_BYTES: Final = 1024 * 1024
 RECENT_MAX: Final = 128
 """Remembered batch starts: enough for every consumer near the tail of one partition."""
-blank = lru_cache(maxsize=4)(bytes)
+_blank = lru_cache(maxsize=4)(bytes)
 """So many zeros."""
 
 
@@ -172,7 +172,7 @@ class Segment:
             return
         self._runway_end = start + size_bytes
         try:
-            files.pwrite(self.file, blank(size_bytes), start)
+            files.pwrite(self.file, _blank(size_bytes), start)
         except OSError:  # full: leave the room to the batches
             self.trim(files)
             self._runway_end = POSITION_MAX
@@ -216,9 +216,12 @@ class Segment:
             recent.clear()
         recent[offset] = position
 
-    def remembered(self, offset: int) -> int | None:
-        """Where the batch that begins at `offset` stands, if that is known without looking."""
-        return None if self._recent is None else self._recent.get(offset)
+    def position_in_memory(self, offset: int) -> int | None:
+        """Where a walk towards `offset` may begin, if that is known without reading the index."""
+        if self._recent is not None and offset in self._recent:
+            return self._recent[offset]
+        found = self.index.floor_offset_in_memory(max(0, offset - self.base_offset))
+        return None if found is None else found[1]
 
     def place_of(self, files: OpenFiles, offset: int) -> tuple[int, int]:
         """Where a walk towards `offset` may begin: the offset of a batch at or before it, and its

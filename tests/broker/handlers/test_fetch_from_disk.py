@@ -13,43 +13,43 @@ from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import REAL_CALLS, SystemCalls
+from kafkaesque.storage.open_files import FileRange
 
 from .test_fetch import fetch, request, rows
 
 
-class SlowDisk:
-    """Reads of any log wait until `gate` is set; remembers which threads waited."""
+class Disk:
+    """From which a log has to be loaded `loads` times before it is in memory."""
 
     def __init__(self) -> None:
+        self.loads = 1
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
-        self.waited: list[bool] = []
-        """For each read, whether it held up the event loop."""
+        self.loaded: list[FileRange] = []
+        self.threads: set[str] = set()
 
-    def pread(self, fd: int, size_bytes: int, position: int) -> bytes:
-        self.waited.append(threading.current_thread() is threading.main_thread())
-        if not self.waited[-1]:
-            self.entered.set()
-            assert self.gate.wait(30)
-        return SystemCalls.pread(fd, size_bytes, position)
+    def find(self, log: Log, offset: int, max_bytes: int) -> FileRange | None:
+        file = log._chain.active.file
+        count = sum(found.file is file for found in self.loaded)
+        if count >= self.loads or not log.log_start_offset <= offset < log.log_end_offset:
+            return None
+        return FileRange(file, 0, max_bytes)
+
+    def load(self, wanted: FileRange) -> None:
+        self.threads.add(threading.current_thread().name.partition("_")[0])
+        self.entered.set()
+        assert self.gate.wait(30)
+        self.loaded.append(wanted)
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
-    """From which all is to be read that is asked for the first time."""
-    slow, loaded = SlowDisk(), set[tuple[int, int]]()
-
-    def would_wait(log: Log, offset: int, max_bytes: int) -> bool:
-        is_known = (id(log), offset) in loaded
-        loaded.add((id(log), offset))
-        return not is_known and log.log_start_offset <= offset < log.log_end_offset
-
-    monkeypatch.setattr(Log, "would_wait", would_wait)
-    monkeypatch.setattr(REAL_CALLS, "pread", slow.pread, raising=False)
-    yield slow
-    slow.gate.set()
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    disk = Disk()
+    monkeypatch.setattr(Log, "on_disk", lambda log, *wanted: disk.find(log, *wanted))
+    monkeypatch.setattr(FileRange, "load", lambda wanted: disk.load(wanted))
+    yield disk
+    disk.gate.set()
 
 
 @pytest.fixture
@@ -62,18 +62,46 @@ def topic(broker: LocalBroker) -> LocalBroker:
     return broker
 
 
-def test_what_is_on_the_disk_is_loaded_by_a_thread_and_then_answered(
-    topic: LocalBroker, disk: SlowDisk
+@pytest.mark.parametrize("loads", [1, 2, 9])
+def test_what_is_on_the_disk_is_loaded_by_threads_and_then_answered(
+    topic: LocalBroker, disk: Disk, loads: int
 ) -> None:
+    disk.loads = loads
+    answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20)
+    first_only = loads > 2
+    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 0 if first_only else 1)]
+    assert [row.high_watermark for row in answer.responses[0].partitions] == [4, 1]
+    assert len(disk.loaded) == 2 * min(loads, 2)
+    assert disk.threads == {"load"}
+
+
+def test_what_is_in_memory_by_now_does_not_wait_for_the_rest(
+    topic: LocalBroker, disk: Disk
+) -> None:
+    topic.run(
+        topic.context.pages.load([FileRange(topic.partition("a").log._chain.active.file, 0, 1)])
+    )
+    disk.loads = 2
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0))
-    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 1)]
-    assert disk.waited == [False, False, True, True], "loaded, and then read from memory"
-    disk.waited.clear()
-    assert rows(fetch(topic, ("a", 0, 0))) == [("a", 0, 0, 2)]
-    assert disk.waited == [True]
+    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 0)]
+    (_, left_out) = [row for entry in answer.responses for row in entry.partitions]
+    assert left_out.high_watermark == 1
+    assert rows(fetch(topic, ("a", 1, 0))) == [("a", 1, 0, 1)]
 
 
-def test_slow_disk_holds_up_nobody_else(topic: LocalBroker, disk: SlowDisk) -> None:
+def test_no_more_is_loaded_than_an_answer_holds(topic: LocalBroker, disk: Disk) -> None:
+    answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=1000, partition_max_bytes=1000)
+    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 0)]
+    assert [found.size_bytes for found in disk.loaded] == [1000]
+    disk.loaded.clear()
+    assert rows(fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=0)) == [
+        ("a", 0, 0, 1),
+        ("a", 1, 0, 0),
+    ]
+    assert [found.size_bytes for found in disk.loaded] == [0]
+
+
+def test_slow_disk_holds_up_nobody_else(topic: LocalBroker, disk: Disk) -> None:
     async def story() -> None:
         disk.gate.clear()
         slow = asyncio.create_task(topic.answer(request(topic, ("a", 0, 0)), 12))
@@ -87,28 +115,40 @@ def test_slow_disk_holds_up_nobody_else(topic: LocalBroker, disk: SlowDisk) -> N
     topic.run(story())
 
 
-def test_loaded_partition_that_is_damaged_is_told_so(topic: LocalBroker, disk: SlowDisk) -> None:
+def test_loaded_partition_that_is_damaged_is_told_so(topic: LocalBroker, disk: Disk) -> None:
     log = topic.partition("a").log
-    segment = log._chain.active
-    log.files.pwrite(segment.file, b"\xff", 70)
-    answer = fetch(topic, ("a", 0, 0), ("a", 1, 0))
+    log.files.pwrite(log._chain.active.file, b"\xff", 70)
+    answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20)
     assert rows(answer) == [("a", 0, ErrorCode.CORRUPT_MESSAGE, 0), ("a", 1, 0, 1)]
 
 
-def test_too_little_from_the_disk_waits_for_more(topic: LocalBroker, disk: SlowDisk) -> None:
+def test_too_little_from_the_disk_waits_for_more(topic: LocalBroker, disk: Disk) -> None:
+    more = encode_batch([Record(Offset(0), TimestampMs(6), b"k", b"v")])
+
     async def story() -> None:
         asked = request(topic, ("a", 0, 3), max_wait_ms=60_000, min_bytes=100)
         waiting = asyncio.create_task(topic.answer(asked, 12))
         while not topic.partition("a")._watchers:
             await asyncio.sleep(0)
-        topic.partition("a").append_own(
-            encode_batch([Record(Offset(0), TimestampMs(6), b"k", b"v")])
-        )
+        topic.partition("a").append_own(more)
         assert rows(await waiting) == [("a", 0, 0, 2)]
 
     topic.run(story())
 
 
-def test_wait_for_too_little_ends_when_its_time_is_over(topic: LocalBroker, disk: SlowDisk) -> None:
+def test_wait_for_too_little_ends_when_its_time_is_over(topic: LocalBroker, disk: Disk) -> None:
     answer = fetch(topic, ("a", 0, 3), max_wait_ms=1, min_bytes=10**6)
     assert rows(answer) == [("a", 0, 0, 1)]
+
+
+def test_node_that_stops_waits_for_no_slow_disk(topic: LocalBroker, disk: Disk) -> None:
+    async def story() -> None:
+        disk.gate.clear()
+        waiting = asyncio.create_task(topic.answer(request(topic, ("a", 0, 0)), 12))
+        await asyncio.to_thread(disk.entered.wait, 30)
+        topic.context.pages.close()
+        waiting.cancel()
+
+    topic.run(story())
+    topic.stop()
+    assert disk.loaded == []

@@ -14,16 +14,14 @@ v18  high watermark of the follower
 
 A read is committed data only, in whole batches; the first partition with data answers at least one
 batch whatever its size. Too little data parks the request until enough bytes are committed or its
-time is over. What is not in memory is read by a thread first: a slow disk holds up whoever asked for
+time is over. What is not in memory is loaded by a thread first: a slow disk holds up whoever asked for
 it and nobody else.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Iterable
-from contextlib import suppress
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
 from kafkaesque.broker.context import Context
@@ -42,7 +40,7 @@ from kafkaesque.model.ids import NO_EPOCH, Offset, TopicId
 from kafkaesque.partitions.open_transactions import AbortedIndex
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.waiting import BytesAwaited
-from kafkaesque.storage.log import Log
+from kafkaesque.storage.open_files import FileRange
 from kafkaesque.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -58,6 +56,8 @@ from kafkaesque.wire.native import constructor
 IDS_SINCE = 13
 _HINTS_SINCE = 16
 READ_COMMITTED = 1
+LOADS = (False, True)
+"""An index, and what it points to. After the last one it is read wherever it is."""
 _EMPTY = memoryview(b"")
 
 # By position, because every request makes these three.
@@ -81,14 +81,6 @@ class Asked(Protocol):
     current_leader_epoch: int
 
 
-class OnDisk(NamedTuple):
-    """What is wanted of a log, and not in memory."""
-
-    log: Log
-    offset: Offset
-    max_bytes: int
-
-
 Wanted: TypeAlias = Iterable[tuple[PartitionKey, Asked]]
 Rows: TypeAlias = list[tuple[PartitionKey, PartitionData]]
 
@@ -101,7 +93,7 @@ def fetch(
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
     wanted: Wanted = _asked(request) if session is None else list(session.partitions.items())
-    on_disk: list[OnDisk] = []
+    on_disk: list[FileRange] = []
     rows, size_bytes, failed = _read_all(context, request, call, wanted, on_disk)
     if on_disk:
         return _load_and_read(context, request, call, session, incremental, wanted, on_disk)
@@ -119,22 +111,22 @@ async def _load_and_read(
     session: FetchSession | None,
     incremental: bool,
     wanted: Wanted,
-    on_disk: list[OnDisk],
+    on_disk: list[FileRange],
 ) -> FetchResponse:
-    await asyncio.to_thread(_load, on_disk)
-    rows, size_bytes, failed = _read_all(context, request, call, wanted)
+    """What is still not in memory is left out of an answer that has something else."""
+    for is_last in LOADS:
+        await context.pages.load(on_disk)
+        on_disk = []
+        rows, size_bytes, failed = _read_all(
+            context, request, call, wanted, on_disk, waits_for_one=is_last
+        )
+        if size_bytes > 0 or not on_disk:
+            break
     if failed:
         return _respond_with_hints(context, call, session, incremental, rows)
     if size_bytes >= request.min_bytes or request.max_wait_ms <= 0:
         return _respond(session, incremental, rows)
     return await _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
-
-
-def _load(on_disk: list[OnDisk]) -> None:
-    """Have the page cache hold it. What is wrong with it, the read that follows tells."""
-    for log, offset, max_bytes in on_disk:
-        with suppress(KafkaError):
-            log.read(offset, max_bytes, limit_offset=log.log_end_offset)
 
 
 async def _wait_and_read(
@@ -237,38 +229,45 @@ def _read_all(
     request: FetchRequest,
     call: Call,
     wanted: Wanted,
-    on_disk: list[OnDisk] | None = None,
+    on_disk: list[FileRange] | None = None,
+    *,
+    waits_for_one: bool = False,
 ) -> tuple[Rows, int, bool]:
-    """Rows in the order asked, their size, and whether an error forbids to wait. What would have to be
-    waited for is not read but put `on_disk`, if that is given."""
+    """Rows in the order asked, their size, and whether an error forbids to wait.
+
+    What would have to be waited for is not read but put `on_disk`, if that is given, as far as it fits
+    into an answer; but for the first, if the answer `waits_for_one`.
+    """
     room_bytes = min(request.max_bytes, context.config.fetch_max_bytes, context.unsent_room_bytes())
     rows: Rows = []
-    total_bytes = 0
+    total_bytes = on_disk_bytes = 0
     failed = False
     committed_only = request.isolation_level == READ_COMMITTED
     for key, asked in wanted:
-        max_bytes = min(asked.partition_max_bytes, room_bytes - total_bytes)
+        max_bytes = min(asked.partition_max_bytes, room_bytes - total_bytes - on_disk_bytes)
         row = _make_row(key[2], 0, -1, [] if committed_only else None, _EMPTY)
         rows.append((key, row))
         try:
             partition = _find(context, call, key)
             if asked.current_leader_epoch != NO_EPOCH:
                 partition.check_epoch(asked.current_leader_epoch)
-            if total_bytes == 0 or max_bytes > 0:
-                offset = Offset(asked.fetch_offset)
-                if on_disk is not None and partition.log.would_wait(offset, max(max_bytes, 0)):
-                    on_disk.append(OnDisk(partition.log, offset, max(max_bytes, 0)))
-                    continue
-                records, next_offset = partition.read(
-                    offset,
-                    max(max_bytes, 0),
-                    at_least_one=total_bytes == 0,
-                    stable_only=committed_only,
-                )
-                row.records = records
-                total_bytes += len(records)
-                if committed_only and len(aborted := partition.producers.transactions.aborted):
-                    row.aborted_transactions = _aborted(aborted, offset, next_offset)
+            if max_bytes > 0 or total_bytes + on_disk_bytes == 0:
+                offset, max_bytes = Offset(asked.fetch_offset), max(max_bytes, 0)
+                found = None if on_disk is None else partition.log.on_disk(offset, max_bytes)
+                if found is None or (waits_for_one and total_bytes == 0):
+                    records, next_offset = partition.read(
+                        offset,
+                        max_bytes,
+                        at_least_one=total_bytes == 0,
+                        stable_only=committed_only,
+                    )
+                    row.records = records
+                    total_bytes += len(records)
+                    if committed_only and len(aborted := partition.producers.transactions.aborted):
+                        row.aborted_transactions = _aborted(aborted, offset, next_offset)
+                elif on_disk is not None:
+                    on_disk.append(found)
+                    on_disk_bytes += max(max_bytes, 1)
             row.high_watermark = partition.high_watermark
             row.last_stable_offset = partition.stable_offset
             row.log_start_offset = partition.log_start_offset
