@@ -113,7 +113,8 @@ async def _load_and_read(
     wanted: Wanted,
     on_disk: list[FileRange],
 ) -> FetchResponse:
-    """What is still not in memory is left out of an answer that has something else."""
+    """What is still not in memory is left out of an answer that has something else, and nothing else
+    is waited for then."""
     for is_last in LOADS:
         await context.pages.load(on_disk)
         on_disk = []
@@ -124,7 +125,7 @@ async def _load_and_read(
             break
     if failed:
         return _respond_with_hints(context, call, session, incremental, rows)
-    if size_bytes >= request.min_bytes or request.max_wait_ms <= 0:
+    if size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or on_disk:
         return _respond(session, incremental, rows)
     return await _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
 
