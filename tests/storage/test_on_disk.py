@@ -95,23 +95,42 @@ def test_index_is_loaded_first_where_it_has_to_be_read(tmp_path: Path, segment_b
     calls = PageCache()
     long_log(tmp_path, calls, segment_bytes).close(clean=True)
     log = open_log(tmp_path, calls, segment_bytes)
-    calls.cold = {".log": 0, ".index": 0}
     calls.read.clear()
     index = log.on_disk(Offset(3), MIB)
     assert index is not None
     assert index.file.path.endswith(".index")
     assert index.size_bytes == os.path.getsize(index.file.path)
-    assert calls.read == [], "nothing is read to tell that"
-    calls.cold = {".log": 0}
-    batches = log.on_disk(Offset(3), MIB)
+    assert (calls.read, calls.asked) == ([], []), "not even opened to tell that"
+    batches = log.on_disk(Offset(3), MIB, {index.start})
     assert batches is not None
     assert batches.file.path.endswith(".log")
     assert set(calls.read) == {".index"}
+    assert log.on_disk(Offset(3), MIB, {index.start, batches.start}) is None, "tried is tried"
     log.read(Offset(2), BATCH_BYTES, limit_offset=log.log_end_offset)
+    assert log.on_disk(Offset(3), MIB) is None
     calls.cold = {".log": 0, ".index": 0}
     known = log.on_disk(Offset(3), MIB)
     assert known is not None
     assert known.file.path.endswith(".log"), "where the last read ended needs no index"
+    seek = log.on_disk(Offset(5), MIB)
+    assert seek is not None
+    assert seek.file.path.endswith(".index")
+
+
+def test_end_of_a_log_that_was_written_before_the_start_is_looked_after(tmp_path: Path) -> None:
+    calls = PageCache()
+    log = open_log(tmp_path, calls)
+    append(log, 1)
+    assert log.on_disk(Offset(0), MIB) is None
+    log.close(clean=True)
+    log = open_log(tmp_path, calls)
+    append(log, 1)
+    assert log.on_disk(Offset(1), MIB) is None
+    calls.cold = {".log": 0}
+    assert log.on_disk(Offset(0), MIB) is not None
+    log.truncate_to(Offset(0))
+    append(log, 1)
+    assert log.on_disk(Offset(0), MIB) is None
 
 
 def test_index_in_memory_needs_no_file(tmp_path: Path) -> None:
@@ -142,7 +161,10 @@ def test_what_is_wrong_with_the_files_is_left_to_the_read(tmp_path: Path, harm: 
             path.unlink()
         else:
             path.write_bytes(b"?" * path.stat().st_size)
-    assert log.on_disk(Offset(3), MIB) is None
+    index = log.on_disk(Offset(3), MIB)
+    assert index is not None
+    index.load()
+    assert log.on_disk(Offset(3), MIB, {index.start}) is None
     assert log.read(Offset(3), 1, limit_offset=log.log_end_offset).next_offset == 4
 
 

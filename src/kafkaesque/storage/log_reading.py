@@ -7,7 +7,7 @@ it open; whoever would have to open it again finds it retired (`OpenFiles.retire
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final, TypeVar
 
 from kafkaesque.model.errors import CorruptMessage, OffsetOutOfRange, StorageFailed
@@ -18,14 +18,14 @@ from kafkaesque.storage.durability import Durability
 from kafkaesque.storage.epochs import EpochStart, LeaderEpochs
 from kafkaesque.storage.index import IndexDamaged
 from kafkaesque.storage.lookup import TimestampedOffset, find_first, find_latest
-from kafkaesque.storage.open_files import FileRange, OpenFiles
+from kafkaesque.storage.open_files import FileRange, OpenFiles, Place
 from kafkaesque.storage.scanning import ANY
 from kafkaesque.storage.segment import Segment, SegmentFacts
 
 _LOOKS_MAX: Final = 5
 """A segment is replaced at most once in a cleaning; more misses than this are not that."""
 _JUST_WRITTEN_BYTES: Final = 1024 * 1024
-"""The end of a log is in memory, or soon will be: those who follow it are not asked about it."""
+"""What was written at the end of a log is in memory still: who follows it is not looked after."""
 Found = TypeVar("Found")
 _make_tuple = tuple.__new__
 """A NamedTuple without its own constructor, which is a function of Python."""
@@ -124,10 +124,13 @@ class LogReading:
                 raise self._unreadable(error) from error
         return ReadResult(memoryview(b""), offset)
 
-    def on_disk(self, offset: Offset, max_bytes: int) -> FileRange | None:
+    def on_disk(
+        self, offset: Offset, max_bytes: int, tried: Container[Place] = ()
+    ) -> FileRange | None:
         """What has to be loaded before `read` does not wait for the disk; None if nothing has to.
 
-        Told without waiting, as far as samples of the page cache tell. It may be the index first.
+        Told without waiting, as far as samples of the page cache tell. It may be the index first. Where
+        it was `tried` nothing is asked for again: whatever became of that, the read will tell.
         """
         with self._lock:
             if not self.log_start_offset <= offset < self.log_end_offset:
@@ -137,21 +140,24 @@ class LogReading:
             position = segment.position_in_memory(offset)
         try:
             if position is None:
-                if not self._is_in_memory(index):
+                if self._has_to_be_loaded(index, tried):
                     return index
                 with self._lock:
                     _, position = segment.place_of(self._files, offset)
             rest_bytes = segment.size_bytes - position
-            if segment is self._chain.active and rest_bytes <= _JUST_WRITTEN_BYTES:
+            if position >= segment.opened_size_bytes and rest_bytes <= _JUST_WRITTEN_BYTES:
                 return None
             size_bytes = min(rest_bytes, max_bytes + self._chain.config.index_interval_bytes)
-            wanted = FileRange(segment.file, position, size_bytes)
-            return None if self._is_in_memory(wanted) else wanted
+            batches = FileRange(segment.file, position, size_bytes)
+            return batches if self._has_to_be_loaded(batches, tried) else None
         except (IndexDamaged, OSError):
             return None  # `read` sees to it, or says so
 
-    def _is_in_memory(self, wanted: FileRange) -> bool:
-        return self._files.is_in_memory(wanted.file, wanted.size_bytes, wanted.position)
+    def _has_to_be_loaded(self, wanted: FileRange, tried: Container[Place]) -> bool:
+        if wanted.start in tried:
+            return False
+        # Even to open it may have to wait.
+        return wanted.file.fd < 0 or not self._files.is_in_memory(wanted)
 
     def _read_from(self, segments: list[Segment], wanted: ReadRange) -> ReadResult:
         chain, offset = self._chain, wanted.offset

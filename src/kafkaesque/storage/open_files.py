@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from random import random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kafkaesque.model.errors import check
 
@@ -55,6 +55,8 @@ class SystemCalls:
 
     def is_in_memory(self, fd: int, position: int) -> bool:
         """Whether a read there would not wait for the disk. Where nobody can tell, it is hoped so."""
+        if not _ONLY_FROM_MEMORY:  # not this system: the look would be what waits
+            return True
         try:
             os.preadv(fd, _ONE_BYTE, position, _ONLY_FROM_MEMORY)
         except BlockingIOError:
@@ -119,12 +121,20 @@ class OpenFile:
         self.is_leaving = False
 
 
+Place: TypeAlias = tuple[OpenFile, int]
+"""A file and a position in it."""
+
+
 class FileRange(NamedTuple):
     """Bytes of a file, whoever has it open."""
 
     file: OpenFile
     position: int
     size_bytes: int
+
+    @property
+    def start(self) -> Place:
+        return self.file, self.position
 
     def load(self) -> None:
         """Have the page cache hold them. By its name and a descriptor of its own: what they mean, and
@@ -210,12 +220,13 @@ class OpenFiles:
                 if file.is_leaving and file.users == 0:
                     self._close(file)
 
-    def is_in_memory(self, file: OpenFile, size_bytes: int, position: int) -> bool:
+    def is_in_memory(self, wanted: FileRange) -> bool:
         """Whether `pread` of this would not wait for the disk, as far as three looks tell.
 
         One of them at random: a look has the kernel load the few pages around it, so that whoever
         looks next at the same places sees those.
         """
+        file, position, size_bytes = wanted
         fd, is_in_memory, last = self.acquire(file), self.calls.is_in_memory, max(size_bytes - 1, 0)
         try:
             return (

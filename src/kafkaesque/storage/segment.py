@@ -62,12 +62,15 @@ class Segment:
         "is_synced",
         "max_timestamp",
         "max_timestamp_position",
+        "opened_size_bytes",
         "size_bytes",
     )
 
     def __init__(self, directory: str, facts: SegmentFacts) -> None:
         self.base_offset = facts.base_offset
         self.size_bytes = facts.size_bytes
+        self.opened_size_bytes = facts.size_bytes
+        """What lies behind this was written since."""
         self.first_timestamp = facts.first_timestamp
         self.max_timestamp = facts.max_timestamp
         self.max_timestamp_position = facts.max_timestamp_position
@@ -304,6 +307,7 @@ class Segment:
         files.truncate(self.file, position)
         self._runway_end = 0
         self.size_bytes = position
+        self.opened_size_bytes = min(self.opened_size_bytes, position)
         self._recent = None
         self._needs_repair = False
 

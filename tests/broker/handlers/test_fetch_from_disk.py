@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,28 +14,35 @@ from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import FileRange
+from kafkaesque.storage.open_files import FileRange, Place
 
 from .test_fetch import fetch, request, rows
 
 
 class Disk:
-    """From which a log has to be loaded `loads` times before it is in memory."""
+    """From which a log has to be loaded in `loads` steps before it is in memory, and stays there unless
+    it is `forgetful`."""
 
     def __init__(self) -> None:
         self.loads = 1
+        self.forgetful = False
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
         self.loaded: list[FileRange] = []
         self.threads: set[str] = set()
 
-    def find(self, log: Log, offset: int, max_bytes: int) -> FileRange | None:
-        file = log._chain.active.file
-        count = sum(found.file is file for found in self.loaded)
-        if count >= self.loads or not log.log_start_offset <= offset < log.log_end_offset:
+    def find(
+        self, log: Log, offset: int, max_bytes: int, tried: Container[Place]
+    ) -> FileRange | None:
+        if not log.log_start_offset <= offset < log.log_end_offset:
             return None
-        return FileRange(file, 0, max_bytes)
+        for step in range(self.loads):
+            found = FileRange(log._chain.active.file, step, max_bytes)
+            is_loaded = any(found.start == one.start for one in self.loaded)
+            if found.start not in tried and (self.forgetful or not is_loaded):
+                return found
+        return None
 
     def load(self, wanted: FileRange) -> None:
         self.threads.add(threading.current_thread().name.partition("_")[0])
@@ -62,25 +70,49 @@ def topic(broker: LocalBroker) -> LocalBroker:
     return broker
 
 
-@pytest.mark.parametrize("loads", [1, 2, 9])
+@pytest.mark.parametrize("loads", [1, 2, 5])
 def test_what_is_on_the_disk_is_loaded_by_threads_and_then_answered(
     topic: LocalBroker, disk: Disk, loads: int
 ) -> None:
     disk.loads = loads
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20)
-    first_only = loads > 2
-    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 0 if first_only else 1)]
+    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 1)]
     assert [row.high_watermark for row in answer.responses[0].partitions] == [4, 1]
-    assert len(disk.loaded) == 2 * min(loads, 2)
+    assert len(disk.loaded) == 2 * loads
     assert disk.threads == {"load"}
+
+
+def test_what_was_loaded_is_read_even_if_it_is_not_in_memory_any_more(
+    topic: LocalBroker, disk: Disk
+) -> None:
+    disk.forgetful = True
+    for _ in range(2):
+        answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20)
+        assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 1)]
+    assert len(disk.loaded) == 4
+
+
+def test_nothing_is_read_behind_what_has_to_be_loaded_first(
+    topic: LocalBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Log] = []
+    plain_read = Log.read
+
+    def noted(log: Log, *wanted: Any, **more: Any) -> Any:
+        read.append(log)
+        return plain_read(log, *wanted, **more)
+
+    monkeypatch.setattr(Log, "read", noted)
+    assert rows(fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20))[1][3] == 1
+    assert len(read) == 2
 
 
 def test_what_is_in_memory_by_now_does_not_wait_for_the_rest(
     topic: LocalBroker, disk: Disk
 ) -> None:
-    topic.run(
-        topic.context.pages.load([FileRange(topic.partition("a").log._chain.active.file, 0, 1)])
-    )
+    log = topic.partition("a").log
+    size_bytes = max(1 << 20, topic.partition("a").config.max_message_bytes)
+    disk.loaded.append(FileRange(log._chain.active.file, 0, size_bytes))
     disk.loads = 2
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0))
     assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 0)]
@@ -94,13 +126,14 @@ def test_what_is_in_memory_by_now_does_not_wait_for_the_rest(
 def test_no_more_is_loaded_than_an_answer_holds(topic: LocalBroker, disk: Disk) -> None:
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=1000, partition_max_bytes=1000)
     assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 0)]
-    assert [found.size_bytes for found in disk.loaded] == [1000]
+    largest_bytes = topic.partition("a").config.max_message_bytes
+    assert [found.size_bytes for found in disk.loaded] == [largest_bytes], "the first comes whole"
     disk.loaded.clear()
     assert rows(fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=0)) == [
         ("a", 0, 0, 1),
         ("a", 1, 0, 0),
     ]
-    assert [found.size_bytes for found in disk.loaded] == [0]
+    assert [found.size_bytes for found in disk.loaded] == [largest_bytes]
 
 
 def test_slow_disk_holds_up_nobody_else(topic: LocalBroker, disk: Disk) -> None:

@@ -40,7 +40,7 @@ from kafkaesque.model.ids import NO_EPOCH, Offset, TopicId
 from kafkaesque.partitions.open_transactions import AbortedIndex
 from kafkaesque.partitions.partition import Partition
 from kafkaesque.partitions.waiting import BytesAwaited
-from kafkaesque.storage.open_files import FileRange
+from kafkaesque.storage.open_files import FileRange, Place
 from kafkaesque.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -56,8 +56,6 @@ from kafkaesque.wire.native import constructor
 IDS_SINCE = 13
 _HINTS_SINCE = 16
 READ_COMMITTED = 1
-LOADS = (False, True)
-"""An index, and what it points to. After the last one it is read wherever it is."""
 _EMPTY = memoryview(b"")
 
 # By position, because every request makes these three.
@@ -81,6 +79,30 @@ class Asked(Protocol):
     current_leader_epoch: int
 
 
+class _Loading:
+    """What a request misses in memory, and what was loaded for it."""
+
+    __slots__ = ("lets_read", "missing", "tried")
+
+    def __init__(self) -> None:
+        self.missing: list[FileRange] = []
+        self.tried: set[Place] = set()
+        self.lets_read = True
+        """Whether the partition that was looked at last is to be read now."""
+
+    def look(self, partition: Partition, offset: Offset, max_bytes: int, at_least_one: bool) -> int:
+        """How many bytes have to be loaded before a read of it does not wait."""
+        if at_least_one:
+            max_bytes = max(max_bytes, partition.config.max_message_bytes)
+        found = partition.log.on_disk(offset, max_bytes, self.tried)
+        if found is None:
+            self.lets_read = bool(self.tried) or not self.missing
+            return 0
+        self.missing.append(found)
+        self.lets_read = False
+        return max(found.size_bytes, 1)
+
+
 Wanted: TypeAlias = Iterable[tuple[PartitionKey, Asked]]
 Rows: TypeAlias = list[tuple[PartitionKey, PartitionData]]
 
@@ -93,10 +115,10 @@ def fetch(
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
     wanted: Wanted = _asked(request) if session is None else list(session.partitions.items())
-    on_disk: list[FileRange] = []
-    rows, size_bytes, failed = _read_all(context, request, call, wanted, on_disk)
-    if on_disk:
-        return _load_and_read(context, request, call, session, incremental, wanted, on_disk)
+    loading = _Loading()
+    rows, size_bytes, failed = _read_all(context, request, call, wanted, loading)
+    if loading.missing:
+        return _load_and_read(context, request, call, session, incremental, wanted, loading)
     if failed:
         return _respond_with_hints(context, call, session, incremental, rows)
     if size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
@@ -111,21 +133,19 @@ async def _load_and_read(
     session: FetchSession | None,
     incremental: bool,
     wanted: Wanted,
-    on_disk: list[FileRange],
+    loading: _Loading,
 ) -> FetchResponse:
-    """What is still not in memory is left out of an answer that has something else, and nothing else
-    is waited for then."""
-    for is_last in LOADS:
-        await context.pages.load(on_disk)
-        on_disk = []
-        rows, size_bytes, failed = _read_all(
-            context, request, call, wanted, on_disk, waits_for_one=is_last
-        )
-        if size_bytes > 0 or not on_disk:
-            break
+    """Once there is something, what is still missing is left to the next request, and nothing is waited
+    for. It ends: of a partition its index is loaded, then what that points to, and no more."""
+    size_bytes = 0
+    while loading.missing and size_bytes == 0:
+        missing, loading.missing = loading.missing, []
+        await context.pages.load(missing)
+        loading.tried.update(found.start for found in missing)
+        rows, size_bytes, failed = _read_all(context, request, call, wanted, loading)
     if failed:
         return _respond_with_hints(context, call, session, incremental, rows)
-    if size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or on_disk:
+    if size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or loading.missing:
         return _respond(session, incremental, rows)
     return await _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
 
@@ -230,32 +250,31 @@ def _read_all(
     request: FetchRequest,
     call: Call,
     wanted: Wanted,
-    on_disk: list[FileRange] | None = None,
-    *,
-    waits_for_one: bool = False,
+    loading: _Loading | None = None,
 ) -> tuple[Rows, int, bool]:
     """Rows in the order asked, their size, and whether an error forbids to wait.
 
-    What would have to be waited for is not read but put `on_disk`, if that is given, as far as it fits
-    into an answer; but for the first, if the answer `waits_for_one`.
+    What would have to be waited for is not read but told to `loading`, if that is given, as far as it
+    fits into an answer. Before anything was loaded, nothing is read behind it: all is asked for again.
     """
     room_bytes = min(request.max_bytes, context.config.fetch_max_bytes, context.unsent_room_bytes())
     rows: Rows = []
-    total_bytes = on_disk_bytes = 0
+    total_bytes = missing_bytes = 0
     failed = False
     committed_only = request.isolation_level == READ_COMMITTED
     for key, asked in wanted:
-        max_bytes = min(asked.partition_max_bytes, room_bytes - total_bytes - on_disk_bytes)
+        max_bytes = min(asked.partition_max_bytes, room_bytes - total_bytes - missing_bytes)
         row = _make_row(key[2], 0, -1, [] if committed_only else None, _EMPTY)
         rows.append((key, row))
         try:
             partition = _find(context, call, key)
             if asked.current_leader_epoch != NO_EPOCH:
                 partition.check_epoch(asked.current_leader_epoch)
-            if max_bytes > 0 or total_bytes + on_disk_bytes == 0:
+            if max_bytes > 0 or total_bytes + missing_bytes == 0:
                 offset, max_bytes = Offset(asked.fetch_offset), max(max_bytes, 0)
-                found = None if on_disk is None else partition.log.on_disk(offset, max_bytes)
-                if found is None or (waits_for_one and total_bytes == 0):
+                if loading is not None:
+                    missing_bytes += loading.look(partition, offset, max_bytes, total_bytes == 0)
+                if loading is None or loading.lets_read:
                     records, next_offset = partition.read(
                         offset,
                         max_bytes,
@@ -266,9 +285,6 @@ def _read_all(
                     total_bytes += len(records)
                     if committed_only and len(aborted := partition.producers.transactions.aborted):
                         row.aborted_transactions = _aborted(aborted, offset, next_offset)
-                elif on_disk is not None:
-                    on_disk.append(found)
-                    on_disk_bytes += max(max_bytes, 1)
             row.high_watermark = partition.high_watermark
             row.last_stable_offset = partition.stable_offset
             row.log_start_offset = partition.log_start_offset
