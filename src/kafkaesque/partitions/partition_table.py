@@ -114,20 +114,22 @@ class PartitionTable:
         hosted = self._by_name.get(topic)
         if hosted is None:
             raise UnknownTopicOrPartition("This server does not host this topic-partition.")
-        partition = hosted.partitions.get(PartitionIndex(index))
+        # Not PartitionIndex(index): a NewType is a call, and every request comes this way.
+        partition = hosted.partitions.get(index)  # type: ignore[call-overload]
         if partition is None or not partition.replica.leads_alone or partition.closed is not None:
             return _leading(hosted, index, is_certain)
-        return partition
+        return partition  # type: ignore[no-any-return]
 
     def get_by_id(self, topic_id: TopicId, index: int, *, is_certain: bool = True) -> Partition:
         """As `get`."""
         hosted = self._by_id.get(topic_id)
         if hosted is None:
             raise UnknownTopicId("This server does not host this topic ID.")
-        partition = hosted.partitions.get(PartitionIndex(index))
+        # Not PartitionIndex(index): a NewType is a call, and every request comes this way.
+        partition = hosted.partitions.get(index)  # type: ignore[call-overload]
         if partition is None or not partition.replica.leads_alone or partition.closed is not None:
             return _leading(hosted, index, is_certain)
-        return partition
+        return partition  # type: ignore[no-any-return]
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The replica of this node, whoever leads."""
