@@ -77,6 +77,9 @@ def test_control_that_loses_nothing_fails_the_run() -> None:
     cannot_fail = report_of(random_clean(2), control=clean)
     assert not cannot_fail.passed
     assert cannot_fail.as_json()["complaints"] == ["the control lost nothing: this run cannot fail"]
+    stopped = report_of(random_clean(1))
+    stopped.complaints.append("it does not get well again: the brokers stopped")
+    assert report_of(random_clean(2), control=stopped).passed, "that shows the fault as well"
 
 
 def test_damaged_records_are_told() -> None:

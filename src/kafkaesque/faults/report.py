@@ -36,7 +36,9 @@ class Report:
 
     @property
     def all_complaints(self) -> list[str]:
-        if self.control is not None and self.control.verdict.lost == 0:
+        control = self.control
+        # A broker that stops because what it relied on is gone shows as well that the fault is one.
+        if control is not None and control.verdict.lost == 0 and not control.complaints:
             return [*self.complaints, "the control lost nothing: this run cannot fail"]
         return self.complaints
 
