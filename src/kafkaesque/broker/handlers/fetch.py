@@ -119,10 +119,8 @@ def fetch(
     rows, size_bytes, failed = _read_all(context, request, call, wanted, loading)
     if loading.missing:
         return _load_and_read(context, request, call, session, incremental, wanted, loading)
-    if failed:
-        return _respond_with_hints(context, call, session, incremental, rows)
-    if size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
-        return _respond(session, incremental, rows)
+    if failed or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
+        return _respond(context, call, session, incremental, rows, failed)
     return _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
 
 
@@ -143,10 +141,9 @@ async def _load_and_read(
         await context.pages.load(missing)
         loading.tried.update(found.start for found in missing)
         rows, size_bytes, failed = _read_all(context, request, call, wanted, loading)
-    if failed:
-        return _respond_with_hints(context, call, session, incremental, rows)
-    if size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or loading.missing:
-        return _respond(session, incremental, rows)
+    is_enough = size_bytes >= request.min_bytes or request.max_wait_ms <= 0
+    if failed or is_enough or loading.missing:
+        return _respond(context, call, session, incremental, rows, failed)
     return await _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
 
 
@@ -167,7 +164,7 @@ async def _wait_and_read(
     except KafkaError:
         # This task starts a moment after the first look: one of them was lost meanwhile.
         rows, _, _ = _read_all(context, request, call, wanted)
-        return _respond_with_hints(context, call, session, incremental, rows)
+        return _respond(context, call, session, incremental, rows, failed=True)
     for partition in watched:
         partition.watch(awaited)
     timer = context.loop.call_later(request.max_wait_ms / 1000, awaited.interrupt)
@@ -178,9 +175,7 @@ async def _wait_and_read(
         for partition in watched:
             partition.unwatch(awaited)
     rows, _, failed = _read_all(context, request, call, wanted)
-    if failed:
-        return _respond_with_hints(context, call, session, incremental, rows)
-    return _respond(session, incremental, rows)
+    return _respond(context, call, session, incremental, rows, failed)
 
 
 # -- sessions -----------------------------------------------------------------------------------
@@ -305,7 +300,21 @@ def _aborted(index: AbortedIndex, offset: Offset, end_offset: Offset) -> list[Ab
 # -- answering ----------------------------------------------------------------------------------
 
 
-def _respond(session: FetchSession | None, incremental: bool, rows: Rows) -> FetchResponse:
+def _respond(
+    context: Context,
+    call: Call,
+    session: FetchSession | None,
+    incremental: bool,
+    rows: Rows,
+    failed: bool,
+) -> FetchResponse:
+    response = _response_of(session, incremental, rows)
+    if failed and call.version >= _HINTS_SINCE:
+        _hint_leaders(context, response)
+    return response
+
+
+def _response_of(session: FetchSession | None, incremental: bool, rows: Rows) -> FetchResponse:
     session_id = NO_SESSION
     if session is not None:
         session_id = session.session_id
@@ -341,13 +350,8 @@ def _news_of(session: FetchSession, incremental: bool, rows: Rows) -> Rows:
     return told
 
 
-def _respond_with_hints(
-    context: Context, call: Call, session: FetchSession | None, incremental: bool, rows: Rows
-) -> FetchResponse:
+def _hint_leaders(context: Context, response: FetchResponse) -> None:
     """Where some of it failed: say who leads what this broker does not."""
-    response = _respond(session, incremental, rows)
-    if call.version < _HINTS_SINCE:
-        return response
     endpoints: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         for row in topic.partitions:
@@ -361,7 +365,6 @@ def _respond_with_hints(
                     node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
                 )
     response.node_endpoints = list(endpoints.values())
-    return response
 
 
 def _has_news(asked: FetchedPartition, row: PartitionData) -> bool:
