@@ -41,6 +41,14 @@ def story(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]
     return run
 
 
+async def behind_all_scheduled() -> None:
+    """When all has run that a replica has put into the loop."""
+    loop = asyncio.get_running_loop()
+    reached = loop.create_future()
+    loop.call_soon(reached.set_result, None)
+    await reached
+
+
 class Beside:
     """Two partitions: one is appended to by the compiled method, the other by the Python one."""
 
@@ -62,8 +70,8 @@ class Beside:
                 told = await told
         except (KafkaError, InvariantBroken) as error:
             told = type(error), str(error).replace(root, "")
-        for _ in range(2):  # what is to be done is found in a turn of the loop, and may be more
-            await asyncio.sleep(0)
+        for _ in range(2):  # what a sync brings may ask for another
+            await behind_all_scheduled()
             await rig.flusher.settled()
         offsets = (
             partition.log_start_offset,

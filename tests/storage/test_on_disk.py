@@ -175,7 +175,7 @@ def test_real_page_cache_tells_what_it_has_and_takes_what_is_loaded(tmp_path: Pa
     fd = log.files.acquire(log._chain.active.file)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     if SystemCalls().is_in_memory(fd, 0):
-        pytest.skip(f"the file system of {tmp_path} keeps its pages (tmpfs?): use --basetemp")
+        pytest.skip(f"{tmp_path} is not on a disk (tmpfs?): run pytest with --basetemp on one")
     found = log.on_disk(Offset(0), MIB)
     assert found is not None
     found.load()

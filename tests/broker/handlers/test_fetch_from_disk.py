@@ -12,6 +12,8 @@ import pytest
 from broker.local_broker import LocalBroker
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, TimestampMs
+from kafkaesque.partitions.partition import Partition
+from kafkaesque.partitions.waiting import BytesAwaited
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.storage.log import Log
 from kafkaesque.storage.open_files import FileRange, Place
@@ -157,14 +159,22 @@ def test_loaded_partition_that_is_damaged_is_told_so(topic: LocalBroker, disk: D
     assert rows(answer) == [("a", 0, ErrorCode.CORRUPT_MESSAGE, 0), ("a", 1, 0, 1)]
 
 
-def test_too_little_from_the_disk_waits_for_more(topic: LocalBroker, disk: Disk) -> None:
+def test_too_little_from_the_disk_waits_for_more(
+    topic: LocalBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     more = encode_batch([Record(Offset(0), TimestampMs(6), b"k", b"v")])
+    watch, watched = Partition.watch, asyncio.Event()
+
+    def noted(partition: Partition, watcher: BytesAwaited) -> None:
+        watch(partition, watcher)
+        watched.set()
+
+    monkeypatch.setattr(Partition, "watch", noted)
 
     async def story() -> None:
         asked = request(topic, ("a", 0, 3), max_wait_ms=60_000, min_bytes=100)
         waiting = asyncio.create_task(topic.answer(asked, 12))
-        while not topic.partition("a")._watchers:
-            await asyncio.sleep(0)
+        await watched.wait()
         topic.partition("a").append_own(more)
         assert rows(await waiting) == [("a", 0, 0, 2)]
 
