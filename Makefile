@@ -22,7 +22,7 @@ help: ## List the targets
 
 setup: $(STAMP) ## Make .venv with everything that `up` and `test` need (quick when done)
 
-$(STAMP): pyproject.toml requirements/dev.lock hatch_build.py $(wildcard src/kafkaesque/*/*.c src/kafkaesque/*/*.h)
+$(STAMP): pyproject.toml requirements/dev.lock hatch_build.py $(wildcard $(addprefix src/kafkaesque/,*/*.c */*.h broker/*/*.c broker/*/*.h))
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is needed: set PYTHON=..."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version): set PYTHON=..."; exit 1; }
@@ -58,7 +58,7 @@ imports: setup
 # Tests with brokers, clients, browsers, processes or many seeds of their own: `make test` runs them after
 # the quick ones, so that `make check` takes about a minute.
 REAL := $(addprefix tests/,stories cli conformance conformance_zookeeper pipeline sources client gateway \
-          chat tasks console testing sim faults)
+          chat tasks console testing lab/sim lab/faults)
 UNIT := tests $(REAL:%=--ignore=%)
 # A test module that no longer imports is told here, in seconds, not in the midst of the others.
 collect: setup
@@ -100,7 +100,7 @@ zookeeper: setup ## Run a real Apache ZooKeeper from Maven artefacts on PORT (12
 	$(BIN)/python -m kafkaesque.testing.zookeeper --port $(or $(PORT),12181)
 
 sim: setup ## Simulate clusters from SEEDS (20000) seeds, on all cores; then find every planted bug
-	$(BIN)/kafkaesque sim --seeds $(or $(SEEDS),20000) --jobs $$(nproc) --keep tests/sim/regression_seeds.txt
+	$(BIN)/kafkaesque sim --seeds $(or $(SEEDS),20000) --jobs $$(nproc) --keep tests/lab/sim/regression_seeds.txt
 	$(BIN)/kafkaesque sim --planted
 
 faults: setup ## Break real brokers in every way there is, under load

@@ -25,9 +25,9 @@ import click
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import CommitPoint, Record, Subscription, WriterOptions
 from kafkaesque.events.topics import TopicSpec
-from kafkaesque.faults.figures import percentile
-from kafkaesque.faults.runs.chat_load import LoadSettings
-from kafkaesque.faults.runs.chat_processes import LoadProcess, backend_process, gateway_process
+from kafkaesque.lab.faults.checks.figures import percentile
+from kafkaesque.lab.faults.runs.chat_load import LoadSettings
+from kafkaesque.lab.faults.runs.chat_processes import LoadProcess, backend_process, gateway_process
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.cluster_layout import ReservedPorts

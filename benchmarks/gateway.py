@@ -25,9 +25,9 @@ import click
 import jwt
 import psutil
 
-from kafkaesque.edge.codec import Encoding, encode_pair, encode_payload
-from kafkaesque.edge.frames import encode_frame
-from kafkaesque.edge.messages import OPCODES, Auth, Hello, Message, Resume
+from kafkaesque.edge.protocol.codec import Encoding, encode_pair, encode_payload
+from kafkaesque.edge.protocol.frames import encode_frame
+from kafkaesque.edge.protocol.messages import OPCODES, Auth, Hello, Message, Resume
 from kafkaesque.testing.broker_process import BrokerProcess
 
 SECRET = "a-secret-for-this-benchmark-only-0123456789"

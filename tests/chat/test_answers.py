@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.chat.world import World
 
-from kafkaesque.chat.names import MESSAGES_KEPT_MAX
+from kafkaesque.chat.rules.names import MESSAGES_KEPT_MAX
 
 
 @pytest.fixture

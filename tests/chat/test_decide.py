@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from tests.chat.world import World
 
-from kafkaesque.chat.names import COMMANDS_REMEMBERED_MAX, UNDELIVERED_MAX
+from kafkaesque.chat.rules.names import COMMANDS_REMEMBERED_MAX, UNDELIVERED_MAX
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def test_rule_that_fails_gives_an_internal_error_and_goes_on(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("kafkaesque.chat.decide._send", fails)
+        patch.setattr("kafkaesque.chat.rules.decide._send", fails)
         sent = world.send("ann", "message.send", to="bob", text="x")
         world.settle()
     assert world.result("ann", sent)["code"] == "internal-error"

@@ -5,9 +5,9 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from kafkaesque.chat.commands_typed import Keyboard, Typed, parse_line
+from kafkaesque.chat.rules.commands_typed import Keyboard, Typed, parse_line
+from kafkaesque.chat.rules.view import View
 from kafkaesque.chat.screen import Frame, draw
-from kafkaesque.chat.view import View
 
 NOW_MS = 1_790_000_000_000
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from tests.chat.world import World
 
-from kafkaesque.chat.facts import EntryUnreadable, decode_entry
 from kafkaesque.chat.restore import journal_mark, read_mark
-from kafkaesque.chat.snapshot import (
+from kafkaesque.chat.rules.facts import EntryUnreadable, decode_entry
+from kafkaesque.chat.rules.snapshot import (
     HEADER_KEY,
     VERSION,
     SnapshotUnreadable,

@@ -9,8 +9,8 @@ from tests.gateway.logs import records_of, with_log
 from tests.waiting import until
 
 from kafkaesque.chat.config import BackendConfig
+from kafkaesque.chat.rules.versions import to_home
 from kafkaesque.chat.translator import Translator
-from kafkaesque.chat.versions import to_home
 from kafkaesque.client.ports import Log, Record, WriterOptions
 from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaesque.chat.view import FRESH_MS, TYPING_MS, Say, View
+from kafkaesque.chat.rules.view import FRESH_MS, TYPING_MS, Say, View
 
 NOW_MS = 1_790_000_000_000
 

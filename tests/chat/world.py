@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from kafkaesque.chat.decide import Moment
-from kafkaesque.chat.facts import decode_entry
-from kafkaesque.chat.fold import fold_all
 from kafkaesque.chat.home import Counts, Home, Surroundings
-from kafkaesque.chat.snapshot import decode_snapshot, encode_snapshot
-from kafkaesque.chat.state import PartitionState
+from kafkaesque.chat.rules.decide import Moment
+from kafkaesque.chat.rules.facts import decode_entry
+from kafkaesque.chat.rules.fold import fold_all
+from kafkaesque.chat.rules.snapshot import decode_snapshot, encode_snapshot
+from kafkaesque.chat.rules.state import PartitionState
 from kafkaesque.chat.tables import NameList
 from kafkaesque.client.ports import Received, Record
 from kafkaesque.events.chat import CHAT_DIRECTORY, CHAT_EVENTS, CHAT_HANDOVER, CHAT_JOURNAL

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
+from tests.cli.conftest import Run
 
 from kafkaesque.cli.admin_types import NewTopic
 from kafkaesque.cli.compat_apis import APACHE_APIS, APACHE_TOPIC_SETTINGS
@@ -22,8 +23,6 @@ from kafkaesque.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-from .conftest import Run
 
 FAST = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4"}  # fmt: skip

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.clients import CLIENTS, Client, Unavailable, open_client
+from tests.conformance.raw import RawClient
+from tests.conformance.waiting import eventually
 
 from kafkaesque.testing.apache_kafka import ApacheKafka
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.cluster_processes import ClusterProcesses
-
-from .clients import CLIENTS, Client, Unavailable, open_client
-from .raw import RawClient
-from .waiting import eventually
 
 NOT_LEADER = 6
 SETTINGS = {

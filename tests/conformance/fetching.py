@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .raw import RawClient
+from tests.conformance.raw import RawClient
 
 
 def fetch(

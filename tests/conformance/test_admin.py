@@ -6,15 +6,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
-
-from .batches import Record, encode
-from .clients import Client, ClientFailure, Message, Unavailable, open_client
-from .clients.admin import ADMINS, Admin, Setting, open_admin
-from .clients.model import ConsumerOptions
-from .conftest import Topics
-from .fetching import produce
-from .raw import RawClient
-from .waiting import eventually
+from tests.conformance.batches import Record, encode
+from tests.conformance.clients import Client, ClientFailure, Message, Unavailable, open_client
+from tests.conformance.clients.admin import ADMINS, Admin, Setting, open_admin
+from tests.conformance.clients.model import ConsumerOptions
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import produce
+from tests.conformance.raw import RawClient
+from tests.conformance.waiting import eventually
 
 BASE = int(time.time() * 1000) - 100_000
 

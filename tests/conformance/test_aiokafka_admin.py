@@ -10,8 +10,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError
-
-from .conftest import Topics
+from tests.conformance.conftest import Topics
 
 
 async def administer(bootstrap: str, name: str) -> dict[str, Any]:

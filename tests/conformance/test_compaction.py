@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-
-from .conftest import Topics
-from .waiting import eventually
+from tests.conformance.conftest import Topics
+from tests.conformance.waiting import eventually
 
 PATIENCE_S = 120.0
 NOW_MS = int(time.time() * 1000) - 10_000_000

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from .batches import Record, encode
-from .conftest import Topics
-from .fetching import produce
-from .raw import RawClient
-from .waiting import eventually
+from tests.conformance.batches import Record, encode
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import produce
+from tests.conformance.raw import RawClient
+from tests.conformance.waiting import eventually
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3

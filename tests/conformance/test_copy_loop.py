@@ -6,11 +6,10 @@ import uuid
 from collections.abc import Mapping
 
 import pytest
-
-from .clients import Client, Message
-from .clients.java import JavaClient
-from .conftest import Topics
-from .transactional import finish
+from tests.conformance.clients import Client, Message
+from tests.conformance.clients.java import JavaClient
+from tests.conformance.conftest import Topics
+from tests.conformance.transactional import finish
 
 COUNT = 14
 """Inputs a partition: with seven in a transaction, enough for some that are committed between others."""

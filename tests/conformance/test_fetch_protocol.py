@@ -6,12 +6,11 @@ import uuid
 from typing import Any
 
 import pytest
-
-from . import batches
-from .batches import Record, encode
-from .conftest import Topics
-from .fetching import fetch, produce
-from .raw import RawClient
+from tests.conformance import batches
+from tests.conformance.batches import Record, encode
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import fetch, produce
+from tests.conformance.raw import RawClient
 
 
 def batch(count: int = 5, value: bytes = b"v" * 10) -> bytes:

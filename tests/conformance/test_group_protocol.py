@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from .conftest import Topics
-from .raw import RawClient
-from .waiting import eventually
+from tests.conformance.conftest import Topics
+from tests.conformance.raw import RawClient
+from tests.conformance.waiting import eventually
 
 SESSION_MS, REBALANCE_MS = 10_000, 10_000
 

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-from .clients import Client, ClientFailure, Message, Received
-from .clients.model import ConsumerOptions
-from .conftest import Topics
-from .raw import RawClient
-from .waiting import eventually
+from tests.conformance.clients import Client, ClientFailure, Message, Received
+from tests.conformance.clients.model import ConsumerOptions
+from tests.conformance.conftest import Topics
+from tests.conformance.raw import RawClient
+from tests.conformance.waiting import eventually
 
 PARTITIONS = 6
 

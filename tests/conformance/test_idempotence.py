@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-
-from . import batches
-from .clients import Client, Message
-from .conftest import Topics
-from .fetching import fetch, produce
-from .raw import RawClient
-from .relay import Relay
-from .waiting import eventually
+from tests.conformance import batches
+from tests.conformance.clients import Client, Message
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import fetch, produce
+from tests.conformance.raw import RawClient
+from tests.conformance.relay import Relay
+from tests.conformance.waiting import eventually
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ import subprocess
 from typing import Any
 
 import pytest
-
-from .clients import Client, Message, open_client
-from .conftest import Topics
+from tests.conformance.clients import Client, Message, open_client
+from tests.conformance.conftest import Topics
 
 pytestmark = pytest.mark.skipif(
     shutil.which("kcat") is None,

@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.conformance.waiting import eventually
 
 from kafkaesque.testing.java_server import JavaServerFailed, take_port
 from kafkaesque.testing.maven import JavaUnavailable, classpath, require_tool
-
-from .waiting import eventually
 
 ORPHANS = """
 import os, subprocess, sys

@@ -6,11 +6,10 @@ import time
 from typing import Any
 
 import pytest
-
-from .batches import Record, encode
-from .conftest import Topics
-from .fetching import fetch, list_offset, produce
-from .raw import RawClient
+from tests.conformance.batches import Record, encode
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import fetch, list_offset, produce
+from tests.conformance.raw import RawClient
 
 BASE = int(time.time() * 1000) - 100_000
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5

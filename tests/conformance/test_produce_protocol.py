@@ -8,12 +8,11 @@ import uuid
 
 import google_crc32c
 import pytest
-
-from . import batches
-from .batches import Record, encode
-from .conftest import Topics
-from .fetching import fetch, list_offset, produce
-from .raw import Disconnected, RawClient
+from tests.conformance import batches
+from tests.conformance.batches import Record, encode
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import fetch, list_offset, produce
+from tests.conformance.raw import Disconnected, RawClient
 
 NOW = int(time.time() * 1000)
 GOOD = encode([Record(b"k", b"%d" % index, NOW + index) for index in range(3)])

@@ -6,14 +6,13 @@ import contextlib
 import time
 
 import pytest
-
-from . import batches
-from .clients import Client, ClientFailure, Message
-from .clients.model import CREATE_TIME, LOG_APPEND_TIME, ConsumerOptions
-from .conftest import Topics
-from .fetching import fetch
-from .raw import RawClient
-from .waiting import eventually
+from tests.conformance import batches
+from tests.conformance.clients import Client, ClientFailure, Message
+from tests.conformance.clients.model import CREATE_TIME, LOG_APPEND_TIME, ConsumerOptions
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import fetch
+from tests.conformance.raw import RawClient
+from tests.conformance.waiting import eventually
 
 NOW = int(time.time() * 1000)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-
-from .clients import Client, Message
-from .clients.model import ConsumerOptions
-from .conftest import Topics
-from .fetching import list_offset
-from .raw import RawClient
+from tests.conformance.clients import Client, Message
+from tests.conformance.clients.model import ConsumerOptions
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import list_offset
+from tests.conformance.raw import RawClient
 
 BASE = int(time.time() * 1000) - 100_000
 

@@ -6,16 +6,15 @@ import os
 from collections.abc import Iterator
 
 import pytest
-
-from kafkaesque.testing import Cluster
-
-from .clients import Client
-from .conftest import SETTINGS
-from .test_transactions import (  # noqa: F401 - collected here once more
+from tests.conformance.clients import Client
+from tests.conformance.conftest import SETTINGS
+from tests.conformance.test_transactions import (  # noqa: F401 - collected here once more
     opened,
     test_committed_transactions_are_read_and_aborted_ones_are_not,
     test_consumed_offsets_are_committed_with_what_was_made_of_them,
 )
+
+from kafkaesque.testing import Cluster
 
 pytestmark = [
     pytest.mark.skipif(

@@ -6,12 +6,11 @@ import uuid
 from typing import Any
 
 import pytest
-
-from .batches import Record, encode
-from .conftest import Topics
-from .fetching import fetch, produce
-from .raw import RawClient
-from .waiting import eventually
+from tests.conformance.batches import Record, encode
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import fetch, produce
+from tests.conformance.raw import RawClient
+from tests.conformance.waiting import eventually
 
 
 def metadata(raw: RawClient, name: str, *, create: bool = False) -> dict[str, Any]:

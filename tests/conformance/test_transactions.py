@@ -6,13 +6,12 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-
-from .clients import Client, ClientFailure, Message
-from .clients.java import JavaClient
-from .conftest import Topics
-from .raw import RawClient
-from .transactional import CLIENTS, Transactional, finish, open_transactional
-from .waiting import eventually
+from tests.conformance.clients import Client, ClientFailure, Message
+from tests.conformance.clients.java import JavaClient
+from tests.conformance.conftest import Topics
+from tests.conformance.raw import RawClient
+from tests.conformance.transactional import CLIENTS, Transactional, finish, open_transactional
+from tests.conformance.waiting import eventually
 
 pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 Open = Callable[..., Transactional]

@@ -12,14 +12,13 @@ import uuid
 from typing import Any
 
 import pytest
+from tests.conformance import batches
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import fetch, produce
+from tests.conformance.raw import Disconnected, RawClient
+from tests.conformance.waiting import eventually
 
 from kafkaesque.records.codec import decode_batch
-
-from . import batches
-from .conftest import Topics
-from .fetching import fetch, produce
-from .raw import Disconnected, RawClient
-from .waiting import eventually
 
 TRANSACTIONAL = 0x10
 OLD, NEW = 1, 2

@@ -8,13 +8,12 @@ import subprocess
 from typing import Any
 
 import pytest
-
-from . import batches
-from .batches import Record, encode
-from .conftest import Topics
-from .fetching import fetch, list_offset, produce
-from .raw import Disconnected, RawClient, build, entity, request_bytes
-from .waiting import eventually
+from tests.conformance import batches
+from tests.conformance.batches import Record, encode
+from tests.conformance.conftest import Topics
+from tests.conformance.fetching import fetch, list_offset, produce
+from tests.conformance.raw import Disconnected, RawClient, build, entity, request_bytes
+from tests.conformance.waiting import eventually
 
 
 def ranges(raw: RawClient) -> dict[int, tuple[int, int]]:

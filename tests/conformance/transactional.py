@@ -12,12 +12,11 @@ from typing import Any
 import aiokafka
 import confluent_kafka as ck
 from aiokafka.errors import KafkaError as AioError
-
-from .clients import Client, ClientFailure, Message
-from .clients.aio import AioKafka
-from .clients.confluent import Confluent, failure
-from .clients.kafka_python import failure as python_failure
-from .clients.program import ProgramClient
+from tests.conformance.clients import Client, ClientFailure, Message
+from tests.conformance.clients.aio import AioKafka
+from tests.conformance.clients.confluent import Confluent, failure
+from tests.conformance.clients.kafka_python import failure as python_failure
+from tests.conformance.clients.program import ProgramClient
 
 TIMEOUT_S = 30
 CLIENTS = ("confluent-kafka", "aiokafka", "java-4.3.0", "java-3.9.0", "franz-go")

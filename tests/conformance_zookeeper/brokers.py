@@ -6,11 +6,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kafkaesque.faults.cluster_target import ClusterTarget
-from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
+from tests.conformance_zookeeper.raw import RawClient
+from tests.conformance_zookeeper.waiting import eventually
 
-from .raw import RawClient
-from .waiting import eventually
+from kafkaesque.lab.faults.cluster_target import ClusterTarget
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 VARIABLE = "KAFKAESQUE_COORDINATION_LISTENER"
 COUNT = 3

@@ -23,15 +23,14 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from tests.conformance_zookeeper.brokers import Brokers
+from tests.conformance_zookeeper.opened import opened
+from tests.conformance_zookeeper.raw import RawClient
+from tests.conformance_zookeeper.serving import ServerThread
 
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.cluster_layout import HOST
 from kafkaesque.testing.zookeeper import DEBIAN, DEFAULT_VERSION, ZooKeeper, srvr
-
-from .brokers import Brokers
-from .opened import opened
-from .raw import RawClient
-from .serving import ServerThread
 
 GIVEN = os.environ.get("ZOOKEEPER", "") or "broker"
 IS_BROKER = GIVEN in ("broker", "brokers")

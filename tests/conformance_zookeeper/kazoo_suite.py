@@ -30,10 +30,9 @@ sys.modules["objgraph"].count = lambda name: sum(  # type: ignore[attr-defined]
 )
 
 from kazoo.testing import harness  # noqa: E402
+from tests.conformance_zookeeper.serving import ServerThread  # noqa: E402
 
 from kafkaesque.broker.coordination.config import CoordinationConfig  # noqa: E402
-
-from .serving import ServerThread  # noqa: E402
 
 GIVEN = os.environ.get("ZOOKEEPER", "")
 

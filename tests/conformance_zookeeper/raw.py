@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple
 
-from kafkaesque.coordination.jute import JuteReader, JuteWriter
+from kafkaesque.broker.coordination.rules.jute import JuteReader, JuteWriter
 
 OPEN = ((31, "world", "anyone"),)
 

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.server import LocalServer
-from kafkaesque.broker.system_clock import SystemClock
+from kafkaesque.broker.server.system_clock import SystemClock
 
 CONFIG = CoordinationConfig(min_session_timeout_ms=400, tick_interval_ms=50, reap_interval_ms=200)
 

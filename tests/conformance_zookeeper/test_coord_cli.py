@@ -11,12 +11,11 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
+from tests.conformance_zookeeper.conftest import NewClient
+from tests.conformance_zookeeper.waiting import eventually
 
 from kafkaesque.cli import coord_sessions
 from kafkaesque.cli.coord import coord
-
-from .conftest import NewClient
-from .waiting import eventually
 
 Run = Callable[..., Result]
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-
-from .brokers import Brokers
-from .conftest import IS_BROKER
-from .opened import opened
-from .waiting import eventually
+from tests.conformance_zookeeper.brokers import Brokers
+from tests.conformance_zookeeper.conftest import IS_BROKER
+from tests.conformance_zookeeper.opened import opened
+from tests.conformance_zookeeper.waiting import eventually
 
 WITHIN_S = 60.0
 NODE = "/clusterx/master"

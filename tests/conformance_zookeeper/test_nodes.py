@@ -14,9 +14,8 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-
-from .conftest import NewClient
-from .waiting import eventually
+from tests.conformance_zookeeper.conftest import NewClient
+from tests.conformance_zookeeper.waiting import eventually
 
 
 def test_created_node_is_read_back_with_its_stat(client: KazooClient, path: str) -> None:

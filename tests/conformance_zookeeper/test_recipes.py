@@ -12,9 +12,8 @@ from kazoo.exceptions import ConnectionClosedError, SessionExpiredError
 from kazoo.protocol.states import EventType
 from kazoo.recipe.cache import TreeCache, TreeEvent
 from kazoo.recipe.partitioner import PartitionState
-
-from .conftest import NewClient
-from .waiting import Collected, eventually
+from tests.conformance_zookeeper.conftest import NewClient
+from tests.conformance_zookeeper.waiting import Collected, eventually
 
 
 def in_thread(target: object, *arguments: object) -> threading.Thread:

@@ -12,11 +12,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
-
-from .brokers import Brokers
-from .conftest import IS_BROKER
-from .opened import opened
-from .waiting import Collected, eventually
+from tests.conformance_zookeeper.brokers import Brokers
+from tests.conformance_zookeeper.conftest import IS_BROKER
+from tests.conformance_zookeeper.opened import opened
+from tests.conformance_zookeeper.waiting import Collected, eventually
 
 pytestmark = pytest.mark.skipif(
     not IS_BROKER, reason="about brokers of ours; run without ZOOKEEPER"

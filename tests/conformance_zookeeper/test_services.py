@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from tests import waiting
+from tests.conformance_zookeeper.conftest import IS_OURS, own_node
+from tests.conformance_zookeeper.opened import opened
 
 from kafkaesque.chat.live_gateways import LiveGateways
 from kafkaesque.client.memory import MemoryLog
@@ -29,9 +31,6 @@ from kafkaesque.tasks.timers.service import TimerService
 from kafkaesque.tasks.timers.sharing import share_of
 from kafkaesque.testing.maven import JavaUnavailable
 from kafkaesque.testing.zookeeper import ZooKeeper
-
-from .conftest import IS_OURS, own_node
-from .opened import opened
 
 pytestmark = pytest.mark.timeout(400)
 

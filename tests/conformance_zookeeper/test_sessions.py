@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-
-from .conftest import IS_BROKER
-from .raw import Closed, RawClient, body, create_body
-from .waiting import eventually
+from tests.conformance_zookeeper.conftest import IS_BROKER
+from tests.conformance_zookeeper.raw import Closed, RawClient, body, create_body
+from tests.conformance_zookeeper.waiting import eventually
 
 NewRaw = Callable[[], RawClient]
 

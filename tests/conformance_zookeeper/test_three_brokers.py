@@ -12,11 +12,10 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
-
-from .brokers import Brokers
-from .conftest import IS_BROKER
-from .raw import Closed, RawClient, body, create_body
-from .waiting import Collected, eventually
+from tests.conformance_zookeeper.brokers import Brokers
+from tests.conformance_zookeeper.conftest import IS_BROKER
+from tests.conformance_zookeeper.raw import Closed, RawClient, body, create_body
+from tests.conformance_zookeeper.waiting import Collected, eventually
 
 pytestmark = pytest.mark.skipif(
     not IS_BROKER, reason="about brokers of ours; run without ZOOKEEPER"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, WatchedEvent
-
-from .conftest import NewClient
-from .waiting import Collected
+from tests.conformance_zookeeper.conftest import NewClient
+from tests.conformance_zookeeper.waiting import Collected
 
 
 def types(collected: Collected[WatchedEvent]) -> list[tuple[str, str]]:

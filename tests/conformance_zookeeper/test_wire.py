@@ -7,11 +7,19 @@ import struct
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.conformance_zookeeper.raw import (
+    OPEN,
+    Closed,
+    Long,
+    RawClient,
+    Reply,
+    body,
+    create_body,
+    multi_body,
+)
+from tests.conformance_zookeeper.waiting import eventually
 
-from kafkaesque.coordination.jute import JuteReader
-
-from .raw import OPEN, Closed, Long, RawClient, Reply, body, create_body, multi_body
-from .waiting import eventually
+from kafkaesque.broker.coordination.rules.jute import JuteReader
 
 NewRaw = Callable[[], RawClient]
 

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.conformance.clients import node
+from tests.conformance.clients.model import Unavailable
+from tests.docs.snippets import GUIDES, ROOT, Snippet, only, snippets
 
-from conformance.clients import node
-from conformance.clients.model import Unavailable
 from kafkaesque.testing import Broker
 from kafkaesque.testing.maven import JavaUnavailable, classpath, require_tool
-
-from .snippets import GUIDES, ROOT, Snippet, only, snippets
 
 GUIDE = GUIDES / "clients.md"
 PYTHON = [snippet for snippet in snippets(GUIDE) if snippet.language == "python"]

@@ -16,11 +16,10 @@ import click
 import pytest
 import trustme
 from confluent_kafka import Consumer, Producer
+from tests.docs.snippets import ROOT
 
 from kafkaesque.cli import main
 from kafkaesque.model.settings import BROKER_SETTINGS
-
-from .snippets import ROOT
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))

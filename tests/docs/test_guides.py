@@ -10,11 +10,10 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.docs.snippets import GUIDES, ROOT, only, snippets
 
 from kafkaesque.cli import main
 from kafkaesque.testing import Broker
-
-from .snippets import GUIDES, ROOT, only, snippets
 
 BIN = Path(sys.executable).parent
 OUR_COMMAND = re.compile(r"^(?:\$ )?(kafkaesque [^#|\n]*)", re.MULTILINE)

@@ -12,8 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from .snippets import ROOT
+from tests.docs.snippets import ROOT
 
 
 def load_tool() -> ModuleType:

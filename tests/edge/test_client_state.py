@@ -7,7 +7,7 @@ from kafkaesque.edge.client_state import (
     Credentials,
     backoff_s,
 )
-from kafkaesque.edge.messages import Auth, Hello, Resume, Send, Sub
+from kafkaesque.edge.protocol.messages import Auth, Hello, Resume, Send, Sub
 
 
 def state(credentials: Credentials | None = None) -> ClientState:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.edge import messages
-from kafkaesque.edge.codec import (
+from kafkaesque.edge.protocol import messages
+from kafkaesque.edge.protocol.codec import (
     Encoding,
     body_from_json,
     body_to_json,
@@ -16,9 +16,9 @@ from kafkaesque.edge.codec import (
     encode_payload,
     sniff_encoding,
 )
-from kafkaesque.edge.codes import CloseCode, Violation
-from kafkaesque.edge.messages import MESSAGES, OPCODES
-from kafkaesque.edge.opcodes import Opcode, said_by_clients
+from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.messages import MESSAGES, OPCODES
+from kafkaesque.edge.protocol.opcodes import Opcode, said_by_clients
 
 BOTH = pytest.mark.parametrize("encoding", list(Encoding))
 SAID = [

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkaesque.edge.codes import CloseCode, ErrorCode
+from kafkaesque.edge.protocol.codes import CloseCode, ErrorCode
 
 
 def test_codes_say_by_their_number_whether_to_reconnect() -> None:

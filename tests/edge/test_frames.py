@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.edge.codes import CloseCode, Violation
-from kafkaesque.edge.frames import Frame, FrameParser, encode_frame
+from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.frames import Frame, FrameParser, encode_frame
 
 
 @given(st.lists(st.tuples(st.integers(0, 65_535), st.binary(max_size=50)), max_size=5), st.data())

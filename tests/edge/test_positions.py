@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.edge.codes import Violation
-from kafkaesque.edge.positions import Position, parse_position
+from kafkaesque.edge.protocol.codes import Violation
+from kafkaesque.edge.protocol.positions import Position, parse_position
 from kafkaesque.model.ids import Offset, PartitionIndex, TopicId
 
 TOPIC = TopicId(UUID("988d55d5-f0fd-4b3b-91ee-14aff4576aab"))

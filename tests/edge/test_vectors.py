@@ -8,17 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafkaesque.edge.codec import (
+from kafkaesque.edge.protocol.codec import (
     Encoding,
     decode_pair,
     decode_payload,
     encode_pair,
     encode_payload,
 )
-from kafkaesque.edge.codes import CloseCode, ErrorCode
-from kafkaesque.edge.frames import FrameParser, encode_frame
-from kafkaesque.edge.messages import MESSAGES
-from kafkaesque.edge.opcodes import Opcode, said_by_clients
+from kafkaesque.edge.protocol.codes import CloseCode, ErrorCode
+from kafkaesque.edge.protocol.frames import FrameParser, encode_frame
+from kafkaesque.edge.protocol.messages import MESSAGES
+from kafkaesque.edge.protocol.opcodes import Opcode, said_by_clients
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "GATEWAY.md").read_text()

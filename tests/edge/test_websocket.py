@@ -10,11 +10,11 @@ from websockets.frames import Frame as LibraryFrame
 from websockets.frames import Opcode as FrameOpcode
 from websockets.uri import parse_uri
 
-from kafkaesque.edge.codec import Encoding
-from kafkaesque.edge.codes import CloseCode, Violation
-from kafkaesque.edge.messages import Hello, Message, Ping
-from kafkaesque.edge.websocket import Handshake, OriginRule, WebSocketWire
-from kafkaesque.edge.wires import Control
+from kafkaesque.edge.protocol.codec import Encoding
+from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.messages import Hello, Message, Ping
+from kafkaesque.edge.protocol.websocket import Handshake, OriginRule, WebSocketWire
+from kafkaesque.edge.protocol.wires import Control
 
 
 def request(*headers: str, path: str = "/") -> bytes:

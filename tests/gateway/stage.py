@@ -16,7 +16,7 @@ import msgspec
 import uvloop
 from tests.gateway.logs import log_of_a_test
 
-from kafkaesque.broker.system_clock import SystemClock
+from kafkaesque.broker.server.system_clock import SystemClock
 from kafkaesque.client.ports import Log, LogError, Received, Record, Subscription
 from kafkaesque.edge.client import EdgeClient, Happening, SnapshotNeeded
 from kafkaesque.edge.client_state import Credentials

@@ -11,10 +11,10 @@ import pytest
 from tests.gateway.stage import Stage, run, take
 from tests.waiting import until
 
-from kafkaesque.edge.codec import Encoding, decode_payload, encode_payload
-from kafkaesque.edge.codes import CloseCode, Violation
-from kafkaesque.edge.frames import FrameParser, encode_frame
-from kafkaesque.edge.messages import OPCODES, Auth, Bye, Hello, Message, Send
+from kafkaesque.edge.protocol.codec import Encoding, decode_payload, encode_payload
+from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.frames import FrameParser, encode_frame
+from kafkaesque.edge.protocol.messages import OPCODES, Auth, Bye, Hello, Message, Send
 from kafkaesque.gateway.gateway import Gateway
 
 

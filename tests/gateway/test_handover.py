@@ -10,7 +10,7 @@ from tests.gateway.stage import Stage, run, take
 from tests.waiting import until
 
 from kafkaesque.edge.client import EdgeClient
-from kafkaesque.edge.codec import Encoding
+from kafkaesque.edge.protocol.codec import Encoding
 from kafkaesque.gateway.config import gateway_config
 from kafkaesque.gateway.gateway import Gateway
 from kafkaesque.gateway.handover import HandoverFailed, HandoverServer, take_over
@@ -88,9 +88,9 @@ def test_bytes_of_a_message_cut_in_two_by_the_handover_are_put_together() -> Non
     async def story(on: Stage) -> None:
         old = await on.gateway()
         reader, writer = await asyncio.open_connection(*old.address.split(":"))
-        from kafkaesque.edge.codec import encode_payload
-        from kafkaesque.edge.frames import encode_frame
-        from kafkaesque.edge.messages import OPCODES, Auth, Hello, Ping
+        from kafkaesque.edge.protocol.codec import encode_payload
+        from kafkaesque.edge.protocol.frames import encode_frame
+        from kafkaesque.edge.protocol.messages import OPCODES, Auth, Hello, Ping
 
         def frame(message: object) -> bytes:
             return encode_frame(

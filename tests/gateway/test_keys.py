@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kafkaesque.gateway.keys import Keys, load_key, load_secret
-from kafkaesque.gateway.tokens import TokenRefused, Tokens, Trust
+from kafkaesque.gateway.rules.tokens import TokenRefused, Tokens, Trust
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.ids import TimestampMs
 

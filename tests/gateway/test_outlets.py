@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.client.ports import Span
-from kafkaesque.edge.positions import Position
-from kafkaesque.gateway.outlets import Board, From, Mode, Outlet
+from kafkaesque.edge.protocol.positions import Position
+from kafkaesque.gateway.rules.outlets import Board, From, Mode, Outlet
 from kafkaesque.model.ids import Offset, PartitionIndex, TopicId
 
 TOPIC = TopicId(UUID(int=1))

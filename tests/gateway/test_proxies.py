@@ -14,8 +14,8 @@ from tests.waiting import until
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from kafkaesque.edge.codec import Encoding
 from kafkaesque.edge.links import LinkClosed, open_link
+from kafkaesque.edge.protocol.codec import Encoding
 from kafkaesque.gateway.gateway import Gateway
 from kafkaesque.gateway.status_page import StatusPage
 from kafkaesque.testing.reserved_ports import ReservedPorts
@@ -138,7 +138,7 @@ def test_without_the_header_a_trusted_proxy_is_refused() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(proxy_protocol="true")
         link = await open_link(gateway.address, Encoding.JSON)
-        from kafkaesque.edge.messages import Hello
+        from kafkaesque.edge.protocol.messages import Hello
 
         await link.send([Hello()])
         with pytest.raises(LinkClosed):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.edge.codes import Violation
-from kafkaesque.edge.wires import TcpWire
+from kafkaesque.edge.protocol.codes import Violation
+from kafkaesque.edge.protocol.wires import TcpWire
 from kafkaesque.gateway.opening import Opening, OpeningRules
-from kafkaesque.gateway.proxy_header import (
+from kafkaesque.gateway.rules.proxy_header import (
     SIGNATURE,
     Proxied,
     forwarded_address,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.edge.codes import CloseCode, Violation
-from kafkaesque.edge.messages import Ack, Hello, Resume, Send
+from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.messages import Ack, Hello, Resume, Send
 from kafkaesque.events.gateway import GatewayNode, Reply
 from kafkaesque.gateway.asks import Asks
-from kafkaesque.gateway.pacing import waves
-from kafkaesque.gateway.rates import Bucket
-from kafkaesque.gateway.routes import BadRoutes, Routes, parse_routes
-from kafkaesque.gateway.stages import SAYABLE, Stage, check_sayable
-from kafkaesque.gateway.targets import free_slot, targets_of
-from kafkaesque.gateway.users import Users
+from kafkaesque.gateway.rules.pacing import waves
+from kafkaesque.gateway.rules.rates import Bucket
+from kafkaesque.gateway.rules.routes import BadRoutes, Routes, parse_routes
+from kafkaesque.gateway.rules.stages import SAYABLE, Stage, check_sayable
+from kafkaesque.gateway.rules.targets import free_slot, targets_of
+from kafkaesque.gateway.rules.users import Users
 from kafkaesque.model.ids import TimestampMs
 
 

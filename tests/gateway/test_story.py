@@ -14,10 +14,10 @@ from kafkaesque.client.memory import MemoryLog
 from kafkaesque.client.ports import DeliveryFailed, Record
 from kafkaesque.edge.client import ClientClosed, EdgeClient, RequestFailed, SnapshotNeeded
 from kafkaesque.edge.client_state import Credentials
-from kafkaesque.edge.codec import Encoding
-from kafkaesque.edge.codes import CloseCode
 from kafkaesque.edge.links import open_link
-from kafkaesque.edge.messages import Auth, Hello, Resume
+from kafkaesque.edge.protocol.codec import Encoding
+from kafkaesque.edge.protocol.codes import CloseCode
+from kafkaesque.edge.protocol.messages import Auth, Hello, Resume
 from kafkaesque.events.gateway import (
     INBOX,
     PRESENCE,
@@ -27,7 +27,7 @@ from kafkaesque.events.gateway import (
     partition_of,
     raw,
 )
-from kafkaesque.gateway.routes import parse_routes
+from kafkaesque.gateway.rules.routes import parse_routes
 from kafkaesque.model.ids import Offset, TopicPartition
 
 

@@ -8,7 +8,14 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from kafkaesque.gateway.tokens import KeySet, KeyUnknown, TokenRefused, Tokens, Trust, usable_names
+from kafkaesque.gateway.rules.tokens import (
+    KeySet,
+    KeyUnknown,
+    TokenRefused,
+    Tokens,
+    Trust,
+    usable_names,
+)
 from kafkaesque.model.ids import TimestampMs
 
 NOW = TimestampMs(1_790_000_000_000)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkaesque.broker.storage.scanning import ANY, Cut, cut_batches
 from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
 from kafkaesque.model.limits import BATCH_SIZE_BYTES_MAX
 from kafkaesque.records.batch import (
@@ -27,7 +28,6 @@ from kafkaesque.records.batch import (
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.records.crc32c import crc32c
 from kafkaesque.records.native import pure
-from kafkaesque.storage.scanning import ANY, Cut, cut_batches
 
 compiled_only = pytest.mark.skipif(
     pure(crc32c) is crc32c,

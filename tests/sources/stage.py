@@ -15,17 +15,17 @@ from kafkaesque.client.ports import Log
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.events.social import POSTS, Post, PostDeleted
 from kafkaesque.events.topics import SOCIAL_POSTS
-from kafkaesque.sources import generator
 from kafkaesque.sources.config import source_config
 from kafkaesque.sources.drivers import Endpoint, new_session
-from kafkaesque.sources.generator import SyntheticPost
-from kafkaesque.sources.hashtags import distinct
-from kafkaesque.sources.intake import Identity
 from kafkaesque.sources.local.feed import Faults, Feed
 from kafkaesque.sources.local.server import LocalServer
 from kafkaesque.sources.local.timeline import Timeline
 from kafkaesque.sources.networks import NETWORKS
 from kafkaesque.sources.pump import Pump
+from kafkaesque.sources.rules import generator
+from kafkaesque.sources.rules.generator import SyntheticPost
+from kafkaesque.sources.rules.hashtags import distinct
+from kafkaesque.sources.rules.intake import Identity
 
 SEED = 7
 EPOCH_US = time.time_ns() // 1000

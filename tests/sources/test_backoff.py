@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.sources.backoff import SCHEDULES, Backoff, Trouble
+from kafkaesque.sources.rules.backoff import SCHEDULES, Backoff, Trouble
 
 
 def waits(network: str, trouble: Trouble, count: int) -> list[float]:

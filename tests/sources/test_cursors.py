@@ -4,8 +4,8 @@ import pytest
 
 from kafkaesque.events.social import SourceCursor
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources import cursors
-from kafkaesque.sources.cursors import Rewind, XPlan
+from kafkaesque.sources.rules import cursors
+from kafkaesque.sources.rules.cursors import Rewind, XPlan
 
 NOW = TimestampMs(1_790_000_000_000)
 MINUTE = 60_000

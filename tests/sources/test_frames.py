@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.sources.frames import (
+from kafkaesque.sources.rules.frames import (
     KEEPALIVE,
     MESSAGE,
     OVERSIZED,

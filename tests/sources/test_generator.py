@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.sources import generator
-from kafkaesque.sources.generator import TAGS, What, count_at, entries, offset_us, post, posts
-from kafkaesque.sources.hashtags import tags_in_text
+from kafkaesque.sources.rules import generator
+from kafkaesque.sources.rules.generator import TAGS, What, count_at, entries, offset_us, post, posts
+from kafkaesque.sources.rules.hashtags import tags_in_text
 
 
 def test_post_of_a_seed_is_the_same_for_ever() -> None:

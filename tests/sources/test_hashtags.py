@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.events.social import TAGS_MAX
-from kafkaesque.sources.hashtags import Following, distinct, normalise, tags_in_text
+from kafkaesque.sources.rules.hashtags import Following, distinct, normalise, tags_in_text
 
 
 @pytest.mark.parametrize(

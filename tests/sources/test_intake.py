@@ -9,11 +9,11 @@ import pytest
 from kafkaesque.events.social import CURSORS, POSTS, REJECTED, FrameRejected, SourceCursor
 from kafkaesque.events.topics import SOCIAL_POSTS, SOCIAL_REJECTED
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources import x
-from kafkaesque.sources.frames import KEEPALIVE, MESSAGE, OVERSIZED, Frame, frame
-from kafkaesque.sources.hashtags import Following
-from kafkaesque.sources.intake import REJECTED_PER_BATCH_MAX, Batch, Identity, Intake
-from kafkaesque.sources.window import Window
+from kafkaesque.sources.rules import x
+from kafkaesque.sources.rules.frames import KEEPALIVE, MESSAGE, OVERSIZED, Frame, frame
+from kafkaesque.sources.rules.hashtags import Following
+from kafkaesque.sources.rules.intake import REJECTED_PER_BATCH_MAX, Batch, Identity, Intake
+from kafkaesque.sources.rules.window import Window
 
 READ = TimestampMs(1_790_000_000_000)
 

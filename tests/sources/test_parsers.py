@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kafkaesque.events.social import Post, PostDeleted, PostEdited
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources import jetstream, mastodon, parsing, x
-from kafkaesque.sources.frames import MESSAGE, Frame, frame
-from kafkaesque.sources.parsing import FrameError, Parsed, Parser, StreamEnded
+from kafkaesque.sources.rules import jetstream, mastodon, parsing, x
+from kafkaesque.sources.rules.frames import MESSAGE, Frame, frame
+from kafkaesque.sources.rules.parsing import FrameError, Parsed, Parser, StreamEnded
 
 READ = TimestampMs(1_790_000_000_500)
 PARSERS: list[Parser] = [jetstream.parse, mastodon.parse, x.parse]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.sources import generator
-from kafkaesque.sources.generator import entries
 from kafkaesque.sources.local.feed import Feed, open_timeline
 from kafkaesque.sources.local.timeline import Timeline
+from kafkaesque.sources.rules import generator
+from kafkaesque.sources.rules.generator import entries
 
 EPOCH_US = 1_790_000_000_000_000
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.sources.samples import deletion, edit, post
 
 from kafkaesque.events.social import Post, PostDeleted, PostEvent
-from kafkaesque.sources.window import Verdict, Window
+from kafkaesque.sources.rules.window import Verdict, Window
 
 NEW, DUPLICATE, FOREIGN, WITHDRAWN = Verdict
 

@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ElectionType, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.stories.wire_client import WireClient
 
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.broker_process import BrokerNotReady, BrokerProcess
 from kafkaesque.testing.cluster_layout import poll_until
 from kafkaesque.testing.cluster_processes import ClusterProcesses
-
-from .wire_client import WireClient
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 QUIET = {"log_level": 0}

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stories.test_up import COMMAND, is_running
+from tests.stories.wire_client import WireClient
 from tests.waiting import eventually
-
-from .test_up import COMMAND, is_running
-from .wire_client import WireClient
 
 START = [*COMMAND, "cluster", "-n", "3", "--port", "0"]
 

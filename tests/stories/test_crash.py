@@ -6,12 +6,11 @@ import threading
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.stories.conftest import StartBroker
+from tests.stories.wire_client import WireClient
 
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.broker_process import BrokerProcess
-
-from .conftest import StartBroker
-from .wire_client import WireClient
 
 
 def test_acknowledged_records_survive_kill_9_in_the_middle_of_traffic(

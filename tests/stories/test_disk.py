@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.stories.conftest import StartBroker
+from tests.stories.test_crash import only_segment
+from tests.stories.wire_client import WireClient
 
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.records.batch import read_header
 from kafkaesque.testing.broker_process import BrokerNotReady, BrokerProcess
-
-from .conftest import StartBroker
-from .test_crash import only_segment
-from .wire_client import WireClient
 
 MIB = 1024 * 1024
 

@@ -10,14 +10,13 @@ import time
 from contextlib import ExitStack, suppress
 
 import pytest
+from tests.stories.conftest import StartBroker
+from tests.stories.wire_client import WireClient, fetch_request, produce_request
 
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.wire.codec import encode_request_frame
 from kafkaesque.wire.messages.api_versions import ApiVersionsRequest
-
-from .conftest import StartBroker
-from .wire_client import WireClient, fetch_request, produce_request
 
 MIB = 1024 * 1024
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stories.wire_client import WireClient
 from tests.waiting import eventually
 
 from kafkaesque.testing.broker_process import BrokerProcess
-
-from .wire_client import WireClient
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.stories.test_up import COMMAND, is_running, type_in
 from tests.waiting import eventually
 
 from kafkaesque.testing import Broker
-
-from .test_up import COMMAND, is_running, type_in
 
 START_SECONDS_MAX = 240
 PASSWORD = {"KAFKAESQUE_CHAT_PASSWORD": "metamorphosis"}

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from kafkaesque.client.ports import CommitPoint, Received
 from kafkaesque.events import tasks as words
 from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs, TopicPartition
-from kafkaesque.tasks.desk import Desk, DeskLimits
-from kafkaesque.tasks.gaps import WINDOW_OFFSETS_MAX
-from kafkaesque.tasks.holdings import Item, Share
+from kafkaesque.tasks.rules.desk import Desk, DeskLimits
+from kafkaesque.tasks.rules.gaps import WINDOW_OFFSETS_MAX
+from kafkaesque.tasks.rules.holdings import Item, Share
 
 NOW_MS = 1_800_000_000_000
 PLACE = TopicPartition("tasks.q", PartitionIndex(0))

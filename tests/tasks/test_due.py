@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkaesque.tasks.due import DueHeap
+from kafkaesque.tasks.rules.due import DueHeap
 
 
 def test_what_is_due_comes_by_time_and_equals_in_order_of_arrival() -> None:

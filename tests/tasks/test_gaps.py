@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.model.limits import OFFSET_METADATA_LENGTH_MAX
-from kafkaesque.tasks.gaps import (
+from kafkaesque.tasks.rules.gaps import (
     KEYS_MAX,
     SINGLES_BYTES_MAX,
     WINDOW_OFFSETS_MAX,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.tasks.keyed import KeyedQueue
+from kafkaesque.tasks.rules.keyed import KeyedQueue
 
 Item = tuple[bytes | None, int]
 

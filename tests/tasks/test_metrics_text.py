@@ -9,10 +9,10 @@ from kafkaesque.events import tasks as words
 from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.counts import Counts
-from kafkaesque.tasks.desk import Desk, DeskLimits
-from kafkaesque.tasks.holdings import Holdings
 from kafkaesque.tasks.metrics_text import timer_metrics, worker_metrics
-from kafkaesque.tasks.outcome import Again, Dead, Done, Failure
+from kafkaesque.tasks.rules.desk import Desk, DeskLimits
+from kafkaesque.tasks.rules.holdings import Holdings
+from kafkaesque.tasks.rules.outcome import Again, Dead, Done, Failure
 from kafkaesque.tasks.tester import VirtualClock
 from kafkaesque.tasks.timers.election import Alone
 from kafkaesque.tasks.timers.service import TimerService

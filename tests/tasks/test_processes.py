@@ -18,7 +18,7 @@ from kafkaesque.cli.main import cli
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
 from kafkaesque.client.reading import read_stretch
-from kafkaesque.faults.runs.service_process import ServiceProcess, kafkaesque
+from kafkaesque.lab.faults.runs.service_process import ServiceProcess, kafkaesque
 from kafkaesque.tasks import probe
 from kafkaesque.testing.broker_process import BrokerProcess
 

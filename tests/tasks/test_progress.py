@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from kafkaesque.client.ports import CommitPoint
 from kafkaesque.model.ids import Offset
-from kafkaesque.tasks.gaps import KEYS_MAX, WINDOW_OFFSETS_MAX, Gaps, pack_gaps, unpack_gaps
-from kafkaesque.tasks.progress import Progress
+from kafkaesque.tasks.rules.gaps import KEYS_MAX, WINDOW_OFFSETS_MAX, Gaps, pack_gaps, unpack_gaps
+from kafkaesque.tasks.rules.progress import Progress
 
 
 def point(progress: Progress) -> CommitPoint:

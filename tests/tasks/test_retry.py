@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.tasks.retry import Retry, tier_for, waits_until_ms
+from kafkaesque.tasks.rules.retry import Retry, tier_for, waits_until_ms
 
 
 def test_delays_grow_by_the_factor_up_to_the_most() -> None:

@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.testing import leftovers
+from tests.testing.leftovers import QUESTIONS
 
 from kafkaesque.model.errors import InvalidConfig, TopicAlreadyExists
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.testing import Broker, BrokerFailed, Received
 from kafkaesque.testing.client import Client
-
-from . import leftovers
-from .leftovers import QUESTIONS
 
 
 def produce(broker: Broker, topic: str, *values: str) -> list[Received]:

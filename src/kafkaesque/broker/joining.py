@@ -7,17 +7,22 @@ import logging
 from collections.abc import Sequence
 from math import inf
 
-from kafkaesque.broker.addresses import parse_address
-from kafkaesque.cluster.cluster import CALL_SECONDS, OPERATE
-from kafkaesque.cluster.operations import Registered, RegisterMe, decode_reply, encode_operation
+from kafkaesque.broker.cluster.cluster import CALL_SECONDS, OPERATE
+from kafkaesque.broker.cluster.rules.operations import (
+    Registered,
+    RegisterMe,
+    decode_reply,
+    encode_operation,
+)
+from kafkaesque.broker.raft.messages import Message
+from kafkaesque.broker.replication.dialling import PeerAddress
+from kafkaesque.broker.replication.links import Links
+from kafkaesque.broker.replication.peer_calls import PeerError
+from kafkaesque.broker.replication.rules.peer_hello import Identity
+from kafkaesque.broker.server.addresses import parse_address
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import NotController
 from kafkaesque.model.ids import GroupId, NodeId
-from kafkaesque.raft.messages import Message
-from kafkaesque.replication.dialling import PeerAddress
-from kafkaesque.replication.links import Links
-from kafkaesque.replication.peer_calls import PeerError
-from kafkaesque.replication.peer_hello import Identity
 
 logger = logging.getLogger(__name__)
 

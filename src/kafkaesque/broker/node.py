@@ -14,52 +14,58 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from kafkaesque.broker.addresses import Address, advertised_address, listen_address, parse_address
-from kafkaesque.broker.context import Context, Identity
-from kafkaesque.broker.dispatch import Dispatcher, api_ranges
-from kafkaesque.broker.fetch_sessions import FetchSessions
-from kafkaesque.broker.handler import Handler
-from kafkaesque.broker.handlers import load_handlers
-from kafkaesque.broker.http import HttpListener, Page, text
+from kafkaesque.broker.cluster.cluster import Cluster
+from kafkaesque.broker.cluster.journal import Journal
+from kafkaesque.broker.cluster.rules.operations import RegisterMe
+from kafkaesque.broker.cluster.state_file import StateFile
 from kafkaesque.broker.joining import Seeds, introduce_broker
-from kafkaesque.broker.listener import Listener
-from kafkaesque.broker.page_loader import PageLoader
-from kafkaesque.broker.peer_inbox import PeerInbox
-from kafkaesque.broker.readiness import readiness
-from kafkaesque.broker.side_services import SideServices
-from kafkaesque.broker.stats import BrokerStats
-from kafkaesque.broker.system_clock import SystemClock
-from kafkaesque.broker.transaction_calls import (
+from kafkaesque.broker.partitions.changes import Changes
+from kafkaesque.broker.partitions.cleaning import LogCleaner
+from kafkaesque.broker.partitions.environment import Environment
+from kafkaesque.broker.partitions.group_hosts import GroupHosts, new_registry
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.replication.flusher import Flusher
+from kafkaesque.broker.replication.link import LinkConfig
+from kafkaesque.broker.replication.links import Links
+from kafkaesque.broker.replication.opening import batch_payload, open_replica
+from kafkaesque.broker.replication.raft_journal import RaftJournal
+from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, TICK_SECONDS, ReplicaSet
+from kafkaesque.broker.replication.rules.peer_hello import Identity as PeerIdentity
+from kafkaesque.broker.replication.sync_journal import SyncJournal
+from kafkaesque.broker.server.addresses import (
+    Address,
+    advertised_address,
+    listen_address,
+    parse_address,
+)
+from kafkaesque.broker.server.context import Context, Identity
+from kafkaesque.broker.server.dispatch import Dispatcher, api_ranges
+from kafkaesque.broker.server.handler import Handler
+from kafkaesque.broker.server.handlers import load_handlers
+from kafkaesque.broker.server.http import HttpListener, Page, text
+from kafkaesque.broker.server.listener import Listener
+from kafkaesque.broker.server.page_loader import PageLoader
+from kafkaesque.broker.server.peer_inbox import PeerInbox
+from kafkaesque.broker.server.readiness import readiness
+from kafkaesque.broker.server.rules.fetch_sessions import FetchSessions
+from kafkaesque.broker.server.stats import BrokerStats
+from kafkaesque.broker.server.system_clock import SystemClock
+from kafkaesque.broker.server.transaction_calls import (
     REQUEST_KINDS,
     TransactionCalls,
     open_transactions,
 )
-from kafkaesque.cluster.cluster import Cluster
-from kafkaesque.cluster.journal import Journal
-from kafkaesque.cluster.operations import RegisterMe
-from kafkaesque.cluster.state_file import StateFile
+from kafkaesque.broker.side_services import SideServices
+from kafkaesque.broker.storage.config import LogConfig
+from kafkaesque.broker.storage.directory import DataDirectory, Meta
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId, member_id
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.settings import BrokerConfig
-from kafkaesque.partitions.changes import Changes
-from kafkaesque.partitions.cleaning import LogCleaner
-from kafkaesque.partitions.group_hosts import GroupHosts, new_registry
-from kafkaesque.partitions.partition import Environment, Partition
-from kafkaesque.partitions.partition_table import PartitionTable
-from kafkaesque.replication.flusher import Flusher
-from kafkaesque.replication.link import LinkConfig
-from kafkaesque.replication.links import Links
-from kafkaesque.replication.opening import batch_payload, open_replica
-from kafkaesque.replication.peer_hello import Identity as PeerIdentity
-from kafkaesque.replication.raft_journal import RaftJournal
-from kafkaesque.replication.replica_set import CONTROLLER_CONFIG, TICK_SECONDS, ReplicaSet
-from kafkaesque.replication.sync_journal import SyncJournal
-from kafkaesque.storage.config import LogConfig
-from kafkaesque.storage.directory import DataDirectory, Meta
-from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles
 
 logger = logging.getLogger(__name__)
 
@@ -341,7 +347,7 @@ class Node:
 
     async def _metrics(self) -> Page:
         # Imported when first asked for: a broker that nobody watches starts faster without it.
-        from kafkaesque.broker.metrics import CONTENT_TYPE, metrics_text
+        from kafkaesque.broker.server.metrics import CONTENT_TYPE, metrics_text
         from kafkaesque.broker.side_metrics import SideCollector
 
         sources = self.context, self._listener, self._flusher, self._raft

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkaesque.broker.addresses import Address, guarded_address
+from kafkaesque.broker.cluster.cluster import Cluster
 from kafkaesque.broker.coordination.service import CoordinationService
-from kafkaesque.broker.peer_inbox import PeerService
+from kafkaesque.broker.replication.replica_set import ReplicaSet
+from kafkaesque.broker.server.addresses import Address, guarded_address
+from kafkaesque.broker.server.peer_inbox import PeerService
+from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.broker.text.server import Serve, TextServer
-from kafkaesque.cluster.cluster import Cluster
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import MemberId
 from kafkaesque.model.settings import BrokerConfig
-from kafkaesque.replication.replica_set import ReplicaSet
-from kafkaesque.storage.open_files import OpenFiles
 
 COORDINATION_KINDS = range(16, 24)
 TEXT_KINDS = range(24, 32)

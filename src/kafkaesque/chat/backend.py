@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkaesque.chat.config import BackendConfig
-from kafkaesque.chat.decide import Moment
 from kafkaesque.chat.home import Counts, Home, Surroundings
 from kafkaesque.chat.live_gateways import LiveGateways
 from kafkaesque.chat.restore import journal_mark
+from kafkaesque.chat.rules.decide import Moment
+from kafkaesque.chat.rules.snapshot import encode_snapshot
+from kafkaesque.chat.rules.versions import HOME_VERSION
 from kafkaesque.chat.seats import Seats
-from kafkaesque.chat.snapshot import encode_snapshot
 from kafkaesque.chat.tables import Tables
-from kafkaesque.chat.versions import HOME_VERSION
 from kafkaesque.client.ports import (
     CommitPoint,
     Log,

@@ -11,15 +11,15 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kafkaesque.chat.answers import Directory, answer
-from kafkaesque.chat.commands import BadCommand, parse_command
-from kafkaesque.chat.decide import Moment, decide, refuse_bad
-from kafkaesque.chat.fold import fold_all
-from kafkaesque.chat.handovers import HandoverUnreadable, decode_handover
-from kafkaesque.chat.outputs import Outputs
-from kafkaesque.chat.receive import receive
 from kafkaesque.chat.records import journal_record, other_records
-from kafkaesque.chat.state import PartitionState
+from kafkaesque.chat.rules.answers import Directory, answer
+from kafkaesque.chat.rules.commands import BadCommand, parse_command
+from kafkaesque.chat.rules.decide import Moment, decide, refuse_bad
+from kafkaesque.chat.rules.fold import fold_all
+from kafkaesque.chat.rules.handovers import HandoverUnreadable, decode_handover
+from kafkaesque.chat.rules.outputs import Outputs
+from kafkaesque.chat.rules.receive import receive
+from kafkaesque.chat.rules.state import PartitionState
 from kafkaesque.client.ports import Received, Record
 from kafkaesque.events.chat import CHAT_HANDOVER
 from kafkaesque.model.errors import InvariantBroken

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kafkaesque.chat.facts import encode_entry
-from kafkaesque.chat.handovers import encode_handover
-from kafkaesque.chat.outputs import InboxEvent, Outputs, Reply, RoomEvent
+from kafkaesque.chat.rules.facts import encode_entry
+from kafkaesque.chat.rules.handovers import encode_handover
+from kafkaesque.chat.rules.outputs import InboxEvent, Outputs, Reply, RoomEvent
 from kafkaesque.client.ports import Record
 from kafkaesque.events.chat import (
     CHAT_DIRECTORY,

@@ -10,11 +10,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from kafkaesque.chat.facts import decode_entry
-from kafkaesque.chat.fold import fold_all
 from kafkaesque.chat.home import Home
-from kafkaesque.chat.snapshot import SnapshotUnreadable, decode_snapshot
-from kafkaesque.chat.state import PartitionState
+from kafkaesque.chat.rules.facts import decode_entry
+from kafkaesque.chat.rules.fold import fold_all
+from kafkaesque.chat.rules.snapshot import SnapshotUnreadable, decode_snapshot
+from kafkaesque.chat.rules.state import PartitionState
 from kafkaesque.client.ports import CommitPoint, Log, Span
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.events.chat import CHAT_JOURNAL, CHAT_SNAPSHOT

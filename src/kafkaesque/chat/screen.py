@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from kafkaesque.chat.view import Line, Thread, View
+from kafkaesque.chat.rules.view import Line, Thread, View
 
 LIST_WIDTH_MAX: Final = 22
 WIDTH_MIN: Final = 40

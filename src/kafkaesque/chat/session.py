@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kafkaesque.chat.view import Say, View
+from kafkaesque.chat.rules.view import Say, View
 from kafkaesque.edge.client import (
     ClientClosed,
     EdgeClient,

@@ -15,8 +15,8 @@ from kafkaesque.chat.backend import RETRY_SECONDS, RETRY_SECONDS_MAX, State
 from kafkaesque.chat.config import BackendConfig
 from kafkaesque.chat.home import Counts
 from kafkaesque.chat.live_gateways import LiveGateways
+from kafkaesque.chat.rules.versions import HOME_VERSION, to_home
 from kafkaesque.chat.tables import Tables
-from kafkaesque.chat.versions import HOME_VERSION, to_home
 from kafkaesque.client.ports import (
     Log,
     LogError,

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 
-from kafkaesque.bench.catalog import CATALOG, run
-from kafkaesque.bench.lanes import LoadFailed
-from kafkaesque.bench.peers import PeerFailed
-from kafkaesque.bench.processes import raise_open_file_limit
-from kafkaesque.bench.report import Report
-from kafkaesque.bench.turns import RunOptions
 from kafkaesque.cli.failures import Failure
+from kafkaesque.lab.bench.catalog import CATALOG, run
+from kafkaesque.lab.bench.lanes import LoadFailed
+from kafkaesque.lab.bench.peers import PeerFailed
+from kafkaesque.lab.bench.processes import raise_open_file_limit
+from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.turns import RunOptions
 
 ROUNDS_DEFAULT = 3
 RESULTS = Path("benchmarks/results")
@@ -141,7 +141,7 @@ def _show(report: Report, as_json: bool) -> None:
     """Tables for people: on the terminal, out of the way of JSON."""
     from rich.console import Console
 
-    from kafkaesque.bench.render import to_console
+    from kafkaesque.lab.bench.render import to_console
 
     console = Console(stderr=as_json)
     if not console.is_terminal:
@@ -151,7 +151,7 @@ def _show(report: Report, as_json: bool) -> None:
 
 
 def _save(report: Report, directory: Path) -> None:
-    from kafkaesque.bench.render import to_markdown
+    from kafkaesque.lab.bench.render import to_markdown
 
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{report.name}.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")

@@ -18,12 +18,12 @@ import click
 if TYPE_CHECKING:
     from kafkaesque.broker.node import Node
 
-from kafkaesque.broker.event_loop import new_event_loop
+from kafkaesque.broker.server.event_loop import new_event_loop
+from kafkaesque.broker.storage.directory import DataDirectoryInvalid
 from kafkaesque.cli.logs import set_up_logs
 from kafkaesque.cli.server_settings import read_broker_settings
 from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig, KafkaError
 from kafkaesque.model.settings import BrokerConfig, broker_config
-from kafkaesque.storage.directory import DataDirectoryInvalid
 
 Facts = Mapping[str, str | int | None]
 """Addresses and more of a broker that serves; None for what is off."""

@@ -14,10 +14,10 @@ import click
 
 from kafkaesque.chat.backend import Backend, TopicsDiffer
 from kafkaesque.chat.config import BackendConfig
-from kafkaesque.chat.facts import EntryUnreadable
+from kafkaesque.chat.rules.facts import EntryUnreadable
+from kafkaesque.chat.rules.versions import HOME_VERSION
 from kafkaesque.chat.status_page import StatusPage
 from kafkaesque.chat.translator import Translator
-from kafkaesque.chat.versions import HOME_VERSION
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import Failure
 from kafkaesque.cli.render import Screen

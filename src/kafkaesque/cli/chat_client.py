@@ -1,4 +1,4 @@
-"""`kafkaesque chat client`: the terminal client's driver. Rules are chat/view.py, looks chat/screen.py."""
+"""`kafkaesque chat client`: the terminal client's driver. Rules are chat/rules/view.py, looks chat/screen.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import click
 
-from kafkaesque.chat.commands_typed import VERBS, Keyboard, Typed, parse_line
+from kafkaesque.chat.rules.commands_typed import VERBS, Keyboard, Typed, parse_line
 from kafkaesque.chat.screen import HELP, Frame, draw, printable
 from kafkaesque.chat.session import ChatSession, now_ms
 from kafkaesque.cli.failures import CannotConnect, Failure

@@ -14,15 +14,15 @@ import click
 from kafkaesque.cli.failures import ExitCode, Failure
 from kafkaesque.cli.options import examples
 from kafkaesque.cli.render import Column, plain_table
-from kafkaesque.faults.catalog import NAMES, load_run
-from kafkaesque.faults.checker import check_history
-from kafkaesque.faults.history import HistoryUnusable
-from kafkaesque.faults.namespaces import NetworkFailed
-from kafkaesque.faults.performance import NotPossible, load_history, run_by_name
-from kafkaesque.faults.report import Report
-from kafkaesque.faults.shims import ShimFailed
-from kafkaesque.faults.stage import RunOptions
-from kafkaesque.faults.workload import WorkloadFailed
+from kafkaesque.lab.faults.catalog import NAMES, load_run
+from kafkaesque.lab.faults.checks.checker import check_history
+from kafkaesque.lab.faults.checks.history import HistoryUnusable
+from kafkaesque.lab.faults.namespaces import NetworkFailed
+from kafkaesque.lab.faults.performance import NotPossible, load_history, run_by_name
+from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.shims import ShimFailed
+from kafkaesque.lab.faults.stage import RunOptions
+from kafkaesque.lab.faults.workload import WorkloadFailed
 from kafkaesque.testing.broker_process import BrokerNotReady
 
 ALL = "all"

@@ -12,9 +12,9 @@ import click
 
 from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import examples
-from kafkaesque.sim.catalog import PLANTED
-from kafkaesque.sim.planted import Found, Planted, find
-from kafkaesque.sim.runner import Outcome, replay_command, run_seeds, show_seed
+from kafkaesque.lab.sim.catalog import PLANTED
+from kafkaesque.lab.sim.planted import Found, Planted, find
+from kafkaesque.lab.sim.runner import Outcome, replay_command, run_seeds, show_seed
 
 PROGRESS_EVERY_S = 10.0
 FAILURES_FILE = ".kafkaesque-sim-failures.txt"
@@ -25,7 +25,7 @@ BUGS = {bug.name: bug for bug in PLANTED}
     epilog=examples(
         "kafkaesque sim --seeds 1000 --jobs 2",
         "kafkaesque sim --seed 4711 --trace",
-        "kafkaesque sim --seeds 20000 --jobs 2 --keep tests/sim/regression_seeds.txt",
+        "kafkaesque sim --seeds 20000 --jobs 2 --keep tests/lab/sim/regression_seeds.txt",
         "kafkaesque sim --planted",
         "kafkaesque sim --planted --bug journal_is_not_synced",
     )
@@ -121,7 +121,7 @@ def _tell(outcome: Outcome, keep: Path, as_json: bool) -> None:
 
 
 def _keep(path: Path, seed: int, violation: str) -> bool:
-    """Append a line as tests/sim/regression_seeds.txt has them: the seed, from which everything
+    """Append a line as tests/lab/sim/regression_seeds.txt has them: the seed, from which everything
     else follows, and what it found. False if the seed is there already."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     if any(line.split()[:1] == [str(seed)] for line in lines):

@@ -171,8 +171,8 @@ def read_config(assignments: tuple[str, ...], defaults: dict[str, str]) -> Sourc
 
 
 def _tags(network: Network, given: tuple[str, ...], local: bool) -> tuple[str, ...]:
-    from kafkaesque.sources.generator import TAGS
-    from kafkaesque.sources.hashtags import distinct, normalise
+    from kafkaesque.sources.rules.generator import TAGS
+    from kafkaesque.sources.rules.hashtags import distinct, normalise
 
     for tag in given:
         if not normalise(tag):

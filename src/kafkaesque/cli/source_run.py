@@ -30,11 +30,11 @@ from kafkaesque.cli.service_process import (
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.sources.config import SourceConfig
 from kafkaesque.sources.drivers import Endpoint, new_session
-from kafkaesque.sources.intake import Identity
 from kafkaesque.sources.local.feed import Faults, Feed, open_timeline
 from kafkaesque.sources.local.server import LocalServer
 from kafkaesque.sources.networks import Network
 from kafkaesque.sources.pump import Pump
+from kafkaesque.sources.rules.intake import Identity
 from kafkaesque.sources.status_page import StatusPage
 
 

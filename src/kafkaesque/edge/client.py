@@ -26,10 +26,10 @@ from typing import Any, Self
 import msgspec
 
 from kafkaesque.edge.client_state import Addresses, ClientState, Credentials, backoff_s
-from kafkaesque.edge.codec import Encoding
-from kafkaesque.edge.codes import CloseCode
 from kafkaesque.edge.links import Link, LinkClosed, closed_by, open_link
-from kafkaesque.edge.messages import (
+from kafkaesque.edge.protocol.codec import Encoding
+from kafkaesque.edge.protocol.codes import CloseCode
+from kafkaesque.edge.protocol.messages import (
     Ack,
     Answer,
     Ask,

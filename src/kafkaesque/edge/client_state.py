@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kafkaesque.edge.messages import Ask, Auth, Hello, Message, Resume, Send, Sub, Unsub
+from kafkaesque.edge.protocol.messages import Ask, Auth, Hello, Message, Resume, Send, Sub, Unsub
 
 BACKOFF_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 10.0

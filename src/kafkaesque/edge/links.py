@@ -15,16 +15,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.typing import Subprotocol
 
-from kafkaesque.edge.codec import (
+from kafkaesque.edge.protocol.codec import (
     Encoding,
     decode_pair,
     decode_payload,
     encode_pair,
     encode_payload,
 )
-from kafkaesque.edge.codes import CloseCode, Violation
-from kafkaesque.edge.frames import FrameParser, encode_frame
-from kafkaesque.edge.messages import OPCODES, Bye, Message
+from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.frames import FrameParser, encode_frame
+from kafkaesque.edge.protocol.messages import OPCODES, Bye, Message
 
 READ_SIZE_BYTES = 64 * 1024
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Protocol, cast
 
-from kafkaesque.edge.codes import CloseCode, Violation
-from kafkaesque.edge.messages import Message
-from kafkaesque.edge.wires import Control, Wire
+from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.messages import Message
+from kafkaesque.edge.protocol.wires import Control, Wire
 from kafkaesque.gateway.opening import Opening, OpeningRules
-from kafkaesque.gateway.outgoing import Outgoing
-from kafkaesque.gateway.session import Session
-from kafkaesque.gateway.stages import Stage, check_sayable
+from kafkaesque.gateway.rules.outgoing import Outgoing
+from kafkaesque.gateway.rules.session import Session
+from kafkaesque.gateway.rules.stages import Stage, check_sayable
 
 WAITING_MESSAGES_MAX = 32
 """Said while an earlier one is being seen to; beyond, the client is not read from."""

@@ -26,8 +26,8 @@ from kafkaesque.events.gateway import (
     decode_node,
     encode_value,
 )
-from kafkaesque.gateway.routes import BadRoutes, Routes, parse_routes
-from kafkaesque.gateway.targets import free_slot, targets_of
+from kafkaesque.gateway.rules.routes import BadRoutes, Routes, parse_routes
+from kafkaesque.gateway.rules.targets import free_slot, targets_of
 from kafkaesque.model.ids import PartitionIndex
 
 logger = logging.getLogger(__name__)

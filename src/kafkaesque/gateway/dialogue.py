@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from kafkaesque.client.ports import LogError, Record
-from kafkaesque.edge.codec import body_from_json, body_to_json
-from kafkaesque.edge.codes import CloseCode, ErrorCode, Violation
-from kafkaesque.edge.messages import (
+from kafkaesque.edge.protocol.codec import body_from_json, body_to_json
+from kafkaesque.edge.protocol.codes import CloseCode, ErrorCode, Violation
+from kafkaesque.edge.protocol.messages import (
     Ack,
     Answer,
     Ask,
@@ -30,7 +30,7 @@ from kafkaesque.edge.messages import (
     Unsub,
     Welcome,
 )
-from kafkaesque.edge.positions import EARLIEST, Position, parse_position
+from kafkaesque.edge.protocol.positions import EARLIEST, Position, parse_position
 from kafkaesque.events.envelope import MalformedEvent
 from kafkaesque.events.gateway import (
     ANONYMOUS_OPS,
@@ -47,13 +47,13 @@ from kafkaesque.gateway.connection import Connection
 from kafkaesque.gateway.feed import Feed
 from kafkaesque.gateway.handed import HandedConnection, wanted_of
 from kafkaesque.gateway.login import LoggedIn, Login, LoginFailed
-from kafkaesque.gateway.outgoing import Outgoing
-from kafkaesque.gateway.outlets import From, Outlet
 from kafkaesque.gateway.questions import Questions
+from kafkaesque.gateway.rules.outgoing import Outgoing
+from kafkaesque.gateway.rules.outlets import From, Outlet
+from kafkaesque.gateway.rules.stages import Stage
+from kafkaesque.gateway.rules.tokens import Identity, usable_names
+from kafkaesque.gateway.rules.users import User
 from kafkaesque.gateway.services import Services
-from kafkaesque.gateway.stages import Stage
-from kafkaesque.gateway.tokens import Identity, usable_names
-from kafkaesque.gateway.users import User
 
 LOGIN_ATTEMPTS_MAX = 5
 CREDIT_MAX = 1_000_000

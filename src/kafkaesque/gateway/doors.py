@@ -10,14 +10,14 @@ import socket
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
-from kafkaesque.edge.codes import CloseCode
-from kafkaesque.edge.messages import Message
+from kafkaesque.edge.protocol.codes import CloseCode
+from kafkaesque.edge.protocol.messages import Message
 from kafkaesque.gateway.connection import Connection
 from kafkaesque.gateway.dialogue import Dialogue
 from kafkaesque.gateway.handed import HandedConnection, session_of, wire_of
 from kafkaesque.gateway.opening import OpeningRules
+from kafkaesque.gateway.rules.session import Deadline, Session
 from kafkaesque.gateway.services import Services
-from kafkaesque.gateway.session import Deadline, Session
 
 logger = logging.getLogger(__name__)
 

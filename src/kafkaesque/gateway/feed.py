@@ -22,10 +22,10 @@ from kafkaesque.client.ports import (
     Received,
     Span,
 )
-from kafkaesque.edge.positions import Position, prefix_of
+from kafkaesque.edge.protocol.positions import Position, prefix_of
 from kafkaesque.events.envelope import MalformedEvent
-from kafkaesque.gateway.outgoing import Outgoing
-from kafkaesque.gateway.outlets import Board, Outlet
+from kafkaesque.gateway.rules.outgoing import Outgoing
+from kafkaesque.gateway.rules.outlets import Board, Outlet
 from kafkaesque.model.ids import Offset, PartitionIndex, TopicPartition
 
 logger = logging.getLogger(__name__)

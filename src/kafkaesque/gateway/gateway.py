@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkaesque.client.ports import Log, LogError
-from kafkaesque.edge.codes import CloseCode
-from kafkaesque.edge.messages import GoAway
+from kafkaesque.edge.protocol.codes import CloseCode
+from kafkaesque.edge.protocol.messages import GoAway
 from kafkaesque.events.gateway import (
     GATEWAY_TOPICS,
     Presence,
@@ -35,13 +35,13 @@ from kafkaesque.gateway.feed import Feed
 from kafkaesque.gateway.handed import HandedConnection
 from kafkaesque.gateway.keys import Keys, load_key, load_secret
 from kafkaesque.gateway.mail import MailReader
-from kafkaesque.gateway.pacing import waves
 from kafkaesque.gateway.passwords import Passwords
 from kafkaesque.gateway.presence import PresenceWriter
+from kafkaesque.gateway.rules.pacing import waves
+from kafkaesque.gateway.rules.stages import Stage
+from kafkaesque.gateway.rules.tokens import Tokens, Trust
+from kafkaesque.gateway.rules.users import Users
 from kafkaesque.gateway.services import Services
-from kafkaesque.gateway.stages import Stage
-from kafkaesque.gateway.tokens import Tokens, Trust
-from kafkaesque.gateway.users import Users
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import InvalidConfig, check
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from kafkaesque.edge.codec import Encoding
-from kafkaesque.edge.positions import Position, parse_position
-from kafkaesque.edge.websocket import WebSocketWire
-from kafkaesque.edge.wires import TcpWire, Wire
+from kafkaesque.edge.protocol.codec import Encoding
+from kafkaesque.edge.protocol.positions import Position, parse_position
+from kafkaesque.edge.protocol.websocket import WebSocketWire
+from kafkaesque.edge.protocol.wires import TcpWire, Wire
 from kafkaesque.gateway.connection import Connection
-from kafkaesque.gateway.outgoing import Outgoing
-from kafkaesque.gateway.outlets import Board, From, Outlet
-from kafkaesque.gateway.session import Session
-from kafkaesque.gateway.stages import Stage
-from kafkaesque.gateway.tokens import Identity
+from kafkaesque.gateway.rules.outgoing import Outgoing
+from kafkaesque.gateway.rules.outlets import Board, From, Outlet
+from kafkaesque.gateway.rules.session import Session
+from kafkaesque.gateway.rules.stages import Stage
+from kafkaesque.gateway.rules.tokens import Identity
 from kafkaesque.model.ids import TimestampMs
 
 FORMAT = 1

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import msgspec
 
-from kafkaesque.edge.codes import CloseCode
+from kafkaesque.edge.protocol.codes import CloseCode
 from kafkaesque.gateway.connection import Connection
 from kafkaesque.gateway.gateway import Gateway
 from kafkaesque.gateway.handed import FORMAT, HandedConnection, describe

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from kafkaesque.gateway.tokens import (
+from kafkaesque.gateway.rules.tokens import (
     Identity,
     KeySet,
     KeyUnknown,

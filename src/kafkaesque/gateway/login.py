@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kafkaesque.edge.codes import CloseCode, ErrorCode, Violation
-from kafkaesque.edge.messages import Auth
+from kafkaesque.edge.protocol.codes import CloseCode, ErrorCode, Violation
+from kafkaesque.edge.protocol.messages import Auth
 from kafkaesque.events.gateway import Reply
 from kafkaesque.gateway.passwords import PASSWORD_LENGTH_MAX, TooBusy
 from kafkaesque.gateway.questions import Questions
+from kafkaesque.gateway.rules.tokens import Identity, TokenRefused, usable_names
 from kafkaesque.gateway.services import Services
-from kafkaesque.gateway.tokens import Identity, TokenRefused, usable_names
 
 logger = logging.getLogger(__name__)
 

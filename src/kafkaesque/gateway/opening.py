@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
-from kafkaesque.edge.codes import CloseCode, Violation
-from kafkaesque.edge.opcodes import PROTOCOL_VERSION
-from kafkaesque.edge.websocket import Handshake, OriginRule, WebSocketWire
-from kafkaesque.edge.wires import TcpWire, Wire
-from kafkaesque.gateway.proxy_header import forwarded_address, parse_proxy_header
+from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.opcodes import PROTOCOL_VERSION
+from kafkaesque.edge.protocol.websocket import Handshake, OriginRule, WebSocketWire
+from kafkaesque.edge.protocol.wires import TcpWire, Wire
+from kafkaesque.gateway.rules.proxy_header import forwarded_address, parse_proxy_header
 from kafkaesque.model.errors import InvalidConfig
 
 

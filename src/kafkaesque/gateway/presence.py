@@ -13,7 +13,7 @@ from collections.abc import Container
 from kafkaesque.client.ports import LogError, Record
 from kafkaesque.events.gateway import PRESENCE, Presence, encode_value
 from kafkaesque.gateway.commands import CommandWriter
-from kafkaesque.gateway.users import Users
+from kafkaesque.gateway.rules.users import Users
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from kafkaesque.gateway.counters import Counters
 from kafkaesque.gateway.feed import Feed
 from kafkaesque.gateway.keys import Keys
 from kafkaesque.gateway.passwords import Passwords
-from kafkaesque.gateway.routes import Routes
-from kafkaesque.gateway.tokens import Tokens
-from kafkaesque.gateway.users import Users
+from kafkaesque.gateway.rules.routes import Routes
+from kafkaesque.gateway.rules.tokens import Tokens
+from kafkaesque.gateway.rules.users import Users
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import PartitionIndex
 

@@ -14,12 +14,12 @@ import msgspec
 from yarl import URL
 
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources import cursors, jetstream, mastodon
-from kafkaesque.sources.backoff import Trouble
 from kafkaesque.sources.config import SourceConfig
-from kafkaesque.sources.frames import MESSAGE, EventSplitter, Frame, LineSplitter, frame
-from kafkaesque.sources.intake import Progress
-from kafkaesque.sources.parsing import FrameError
+from kafkaesque.sources.rules import cursors, jetstream, mastodon
+from kafkaesque.sources.rules.backoff import Trouble
+from kafkaesque.sources.rules.frames import MESSAGE, EventSplitter, Frame, LineSplitter, frame
+from kafkaesque.sources.rules.intake import Progress
+from kafkaesque.sources.rules.parsing import FrameError
 from kafkaesque.sources.streams import (
     WEBSOCKET_SIZE_BYTES_MAX,
     ConnectionTrouble,

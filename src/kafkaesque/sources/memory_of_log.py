@@ -16,9 +16,9 @@ from kafkaesque.events.social import (
     SourceCursor,
 )
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_POSTS
-from kafkaesque.sources.cursors import key_of, position
-from kafkaesque.sources.intake import Progress
-from kafkaesque.sources.window import Window
+from kafkaesque.sources.rules.cursors import key_of, position
+from kafkaesque.sources.rules.intake import Progress
+from kafkaesque.sources.rules.window import Window
 
 logger = logging.getLogger(__name__)
 

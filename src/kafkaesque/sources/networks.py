@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkaesque.sources import jetstream, mastodon, x
 from kafkaesque.sources.drivers import Endpoint, JetstreamStream, MastodonStream
-from kafkaesque.sources.parsing import Parser
+from kafkaesque.sources.rules import jetstream, mastodon, x
+from kafkaesque.sources.rules.parsing import Parser
 from kafkaesque.sources.streams import Stream
 from kafkaesque.sources.x_drivers import XDeletions, XStream
 

@@ -28,15 +28,15 @@ from kafkaesque.client.ports import (
     WriterOptions,
 )
 from kafkaesque.events.topics import SOCIAL_TOPICS
-from kafkaesque.sources.backoff import Backoff
-from kafkaesque.sources.cursors import Rewind
 from kafkaesque.sources.drivers import Endpoint
-from kafkaesque.sources.hashtags import Following
-from kafkaesque.sources.intake import Batch, Counts, Identity, Intake, Progress
 from kafkaesque.sources.memory_of_log import fill_window, load_progress
 from kafkaesque.sources.networks import Network
+from kafkaesque.sources.rules.backoff import Backoff
+from kafkaesque.sources.rules.cursors import Rewind
+from kafkaesque.sources.rules.hashtags import Following
+from kafkaesque.sources.rules.intake import Batch, Counts, Identity, Intake, Progress
+from kafkaesque.sources.rules.window import Window
 from kafkaesque.sources.streams import STEADY_SECONDS, Delivery, Follower
-from kafkaesque.sources.window import Window
 
 logger = logging.getLogger(__name__)
 

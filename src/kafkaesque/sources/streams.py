@@ -18,10 +18,10 @@ from typing import Protocol
 import aiohttp
 
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.backoff import Backoff, Trouble
-from kafkaesque.sources.cursors import Rewind
-from kafkaesque.sources.frames import KEEPALIVE, OVERSIZED, Frame, frame
-from kafkaesque.sources.intake import Progress
+from kafkaesque.sources.rules.backoff import Backoff, Trouble
+from kafkaesque.sources.rules.cursors import Rewind
+from kafkaesque.sources.rules.frames import KEEPALIVE, OVERSIZED, Frame, frame
+from kafkaesque.sources.rules.intake import Progress
 
 logger = logging.getLogger(__name__)
 

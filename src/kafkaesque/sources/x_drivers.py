@@ -17,8 +17,6 @@ import msgspec
 from yarl import URL
 
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources import cursors, x
-from kafkaesque.sources.backoff import Trouble
 from kafkaesque.sources.drivers import (
     PAGE_SIZE_BYTES_MAX,
     PAGES_MAX,
@@ -27,9 +25,11 @@ from kafkaesque.sources.drivers import (
     split,
     warn_of_loss,
 )
-from kafkaesque.sources.frames import MESSAGE, Frame, LineSplitter, frame
-from kafkaesque.sources.intake import Progress
-from kafkaesque.sources.parsing import FrameError
+from kafkaesque.sources.rules import cursors, x
+from kafkaesque.sources.rules.backoff import Trouble
+from kafkaesque.sources.rules.frames import MESSAGE, Frame, LineSplitter, frame
+from kafkaesque.sources.rules.intake import Progress
+from kafkaesque.sources.rules.parsing import FrameError
 from kafkaesque.sources.streams import ConnectionTrouble, check_status
 
 logger = logging.getLogger(__name__)

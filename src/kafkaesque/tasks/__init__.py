@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkaesque.tasks.app import App, Sent, Task
     from kafkaesque.tasks.errors import Reject, RetryLater, TaskFailed, TaskRefused
-    from kafkaesque.tasks.retry import NO_RETRY, Retry
+    from kafkaesque.tasks.rules.retry import NO_RETRY, Retry
     from kafkaesque.tasks.running import Running, current
     from kafkaesque.tasks.tester import TaskTester
 
@@ -48,8 +48,8 @@ _HOMES = {
     "RetryLater": "errors",
     "TaskFailed": "errors",
     "TaskRefused": "errors",
-    "NO_RETRY": "retry",
-    "Retry": "retry",
+    "NO_RETRY": "rules.retry",
+    "Retry": "rules.retry",
     "TaskTester": "tester",
 }
 

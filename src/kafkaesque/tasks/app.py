@@ -26,7 +26,7 @@ from kafkaesque.tasks.composing import (
 from kafkaesque.tasks.errors import TaskError, TaskRefused
 from kafkaesque.tasks.listening import Listener
 from kafkaesque.tasks.results import ResultReader
-from kafkaesque.tasks.retry import Retry
+from kafkaesque.tasks.rules.retry import Retry
 from kafkaesque.tasks.running import current
 from kafkaesque.tasks.task import Declared, Policy, Upgrade
 from kafkaesque.tasks.timers.cron import CronEntry, check_rule

@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 
 from kafkaesque.model.clock import Clock
-from kafkaesque.tasks import outcome as reasons
-from kafkaesque.tasks.call import Call
 from kafkaesque.tasks.errors import Reject, RetryLater
-from kafkaesque.tasks.outcome import Again, Dead, Done, Failure, Outcome
+from kafkaesque.tasks.rules import outcome as reasons
+from kafkaesque.tasks.rules.call import Call
+from kafkaesque.tasks.rules.outcome import Again, Dead, Done, Failure, Outcome
 from kafkaesque.tasks.running import Running, enter
 from kafkaesque.tasks.task import Declared
 from kafkaesque.tasks.threads import Threads

@@ -8,11 +8,11 @@ from kafkaesque.client.ports import Record
 from kafkaesque.events import tasks as words
 from kafkaesque.events.tasks import TimerMessage, encode_message
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.tasks.call import Call, dead_letter, next_attempt_headers
-from kafkaesque.tasks.holdings import Item
-from kafkaesque.tasks.outcome import Again, Dead, Done, Outcome
 from kafkaesque.tasks.results import result_record
-from kafkaesque.tasks.retry import tier_for
+from kafkaesque.tasks.rules.call import Call, dead_letter, next_attempt_headers
+from kafkaesque.tasks.rules.holdings import Item
+from kafkaesque.tasks.rules.outcome import Again, Dead, Done, Outcome
+from kafkaesque.tasks.rules.retry import tier_for
 from kafkaesque.tasks.task import Declared
 
 

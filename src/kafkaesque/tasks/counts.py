@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from kafkaesque.model.clock import Clock
-from kafkaesque.tasks.holdings import UNKNOWN, Holdings, State
-from kafkaesque.tasks.outcome import Again, Dead, Outcome
+from kafkaesque.tasks.rules.holdings import UNKNOWN, Holdings, State
+from kafkaesque.tasks.rules.outcome import Again, Dead, Outcome
 
 BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
              300.0)  # fmt: skip

@@ -18,7 +18,7 @@ from kafkaesque.events import tasks as words
 from kafkaesque.events.tasks import MalformedTask
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.tasks.errors import TaskRefused
-from kafkaesque.tasks.holdings import UNKNOWN
+from kafkaesque.tasks.rules.holdings import UNKNOWN
 
 BATCH_LETTERS = 500
 COUNTED_LETTERS_MAX = 100_000

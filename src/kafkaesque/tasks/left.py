@@ -6,8 +6,8 @@ import logging
 
 from kafkaesque.client.ports import Assignment, Log, LogReader
 from kafkaesque.model.ids import Offset, TopicPartition
-from kafkaesque.tasks.desk import Desk
-from kafkaesque.tasks.progress import Progress
+from kafkaesque.tasks.rules.desk import Desk
+from kafkaesque.tasks.rules.progress import Progress
 
 logger = logging.getLogger(__name__)
 

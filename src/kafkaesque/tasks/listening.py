@@ -25,9 +25,9 @@ from kafkaesque.client.ports import (
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.tasks import outcome as reasons
-from kafkaesque.tasks.call import dead_letter
-from kafkaesque.tasks.outcome import Dead, Failure
+from kafkaesque.tasks.rules import outcome as reasons
+from kafkaesque.tasks.rules.call import dead_letter
+from kafkaesque.tasks.rules.outcome import Dead, Failure
 
 logger = logging.getLogger(__name__)
 

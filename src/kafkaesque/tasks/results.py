@@ -12,9 +12,9 @@ from kafkaesque.client.ports import Assignment, Log, LogError, LogReader, Record
 from kafkaesque.events.tasks import MalformedTask, ResultMessage, decode_result, encode_message
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.tasks.call import Call
 from kafkaesque.tasks.errors import ResultUnknown, TaskFailed
-from kafkaesque.tasks.outcome import Dead, Done
+from kafkaesque.tasks.rules.call import Call
+from kafkaesque.tasks.rules.outcome import Dead, Done
 
 WAITING_MAX = 100_000
 READ_SECONDS = 0.5

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from kafkaesque.client.ports import Record
-from kafkaesque.tasks.call import Call
+from kafkaesque.tasks.rules.call import Call
 from kafkaesque.tasks.task import Declared
 from kafkaesque.tasks.trace import Span
 

@@ -23,17 +23,17 @@ from kafkaesque.client.ports import (
 )
 from kafkaesque.events import tasks as words
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.tasks import outcome as reasons
 from kafkaesque.tasks import system
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.chain import Judge, read_arguments
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.consequences import consequences
 from kafkaesque.tasks.counts import Counts
-from kafkaesque.tasks.desk import Desk, DeskLimits
-from kafkaesque.tasks.holdings import Holdings, Item
 from kafkaesque.tasks.left import LeftReader
-from kafkaesque.tasks.outcome import Again, Dead, Failure, Outcome
+from kafkaesque.tasks.rules import outcome as reasons
+from kafkaesque.tasks.rules.desk import Desk, DeskLimits
+from kafkaesque.tasks.rules.holdings import Holdings, Item
+from kafkaesque.tasks.rules.outcome import Again, Dead, Failure, Outcome
 from kafkaesque.tasks.running import Running
 from kafkaesque.tasks.trace import child_of
 

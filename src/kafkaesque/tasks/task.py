@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import msgspec
 
 from kafkaesque.tasks.errors import TaskRefused
-from kafkaesque.tasks.retry import Retry
+from kafkaesque.tasks.rules.retry import Retry
 
 P = ParamSpec("P")
 R = TypeVar("R")

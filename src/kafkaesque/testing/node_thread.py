@@ -176,8 +176,8 @@ class NodeThread:
 
     def _run(self) -> None:
         try:
-            from kafkaesque.broker.event_loop import new_event_loop
             from kafkaesque.broker.node import Node
+            from kafkaesque.broker.server.event_loop import new_event_loop
             from kafkaesque.model.settings import broker_config
 
             node = Node(broker_config(self._settings), self._clock)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
     from kafkaesque.broker.node import Node
-    from kafkaesque.cluster.controller import Controller, Outcome
 
 
 def setting_texts(
@@ -28,7 +28,7 @@ def _text(value: bool | int | float | str | Sequence[str]) -> str:
 async def create_topic(
     node: Node, name: str, partition_count: int, configs: Mapping[str, str]
 ) -> None:
-    from kafkaesque.cluster.controller import NewTopic
+    from kafkaesque.broker.cluster.rules.controller import NewTopic
 
     wanted = NewTopic(name, partition_count, configs=configs)
     await node.context.cluster.submit(lambda controller: controller.create_topic(wanted))
@@ -47,7 +47,7 @@ async def have_topic(
 ) -> None:
     """By way of the controller, wherever it is. `counts`: partitions and replicas, -1 for the
     default."""
-    from kafkaesque.cluster.operations import WantedTopic
+    from kafkaesque.broker.cluster.rules.operations import WantedTopic
 
     partition_count, replication_factor = counts
     wanted = WantedTopic(name, partition_count, replication_factor, dict(configs))

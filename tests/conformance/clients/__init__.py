@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from .model import Client, ClientFailure, Consumer, Message, Received, Unavailable
-from .registry import CLIENTS, open_client
+from tests.conformance.clients.model import (
+    Client,
+    ClientFailure,
+    Consumer,
+    Message,
+    Received,
+    Unavailable,
+)
+from tests.conformance.clients.registry import CLIENTS, open_client
 
 __all__ = [
     "CLIENTS",

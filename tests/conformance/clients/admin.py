@@ -10,17 +10,16 @@ from typing import Any, ClassVar
 
 import confluent_kafka as ck
 from confluent_kafka import admin as cka
-
-from .confluent import failure as confluent_failure
-from .java import Java39, Java43, JavaClient
-from .kafka_python import (
+from tests.conformance.clients.confluent import failure as confluent_failure
+from tests.conformance.clients.java import Java39, Java43, JavaClient
+from tests.conformance.clients.kafka_python import (
     KafkaError,
     TopicPartition,
     kafka_admin,
     kafka_errors,
     kafka_structs,
 )
-from .kafka_python import failure as kafka_python_failure
+from tests.conformance.clients.kafka_python import failure as kafka_python_failure
 
 TIMEOUT_S = 30
 

@@ -11,9 +11,8 @@ import aiokafka
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
-
-from .kafka_python import failure
-from .model import Client, Consumer, ConsumerOptions, Message, Received
+from tests.conformance.clients.kafka_python import failure
+from tests.conformance.clients.model import Client, Consumer, ConsumerOptions, Message, Received
 
 T = TypeVar("T")
 

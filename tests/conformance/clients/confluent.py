@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import confluent_kafka as ck
-
-from .model import Client, ClientFailure, Consumer, ConsumerOptions, Message, Received
+from tests.conformance.clients.model import (
+    Client,
+    ClientFailure,
+    Consumer,
+    ConsumerOptions,
+    Message,
+    Received,
+)
 
 
 class ConfluentConsumer(Consumer):

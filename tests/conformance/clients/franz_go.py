@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kafkaesque.testing.maven import cache_directory
+from tests.conformance.clients.model import ConsumerOptions, Unavailable
+from tests.conformance.clients.program import ProgramClient
 
-from .model import ConsumerOptions, Unavailable
-from .program import ProgramClient
+from kafkaesque.testing.maven import cache_directory
 
 SOURCES = Path(__file__).parent.parent / "go"
 

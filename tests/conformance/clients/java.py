@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from kafkaesque.testing.maven import JavaUnavailable, cache_directory, classpath, require_tool
+from tests.conformance.clients.model import ConsumerOptions, Unavailable
+from tests.conformance.clients.program import ProgramClient
 
-from .model import ConsumerOptions, Unavailable
-from .program import ProgramClient
+from kafkaesque.testing.maven import JavaUnavailable, cache_directory, classpath, require_tool
 
 SOURCES = Path(__file__).parent.parent / "java"
 

@@ -17,7 +17,14 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from kafka.errors import KafkaError
 
-from .model import Client, ClientFailure, Consumer, ConsumerOptions, Message, Received
+from tests.conformance.clients.model import (
+    Client,
+    ClientFailure,
+    Consumer,
+    ConsumerOptions,
+    Message,
+    Received,
+)
 
 __all__ = [
     "KafkaError",

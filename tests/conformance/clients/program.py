@@ -16,7 +16,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
-from .model import Client, ClientFailure, Consumer, ConsumerOptions, Message, Received
+from tests.conformance.clients.model import (
+    Client,
+    ClientFailure,
+    Consumer,
+    ConsumerOptions,
+    Message,
+    Received,
+)
 
 CALL_TIMEOUT_S = 60
 

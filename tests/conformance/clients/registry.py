@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .aio import AioKafka
-from .confluent import Confluent
-from .franz_go import FranzGo
-from .java import Java39, Java43
-from .kafka_python import KafkaPython
-from .model import Client
-from .node import KafkaJs
+from tests.conformance.clients.aio import AioKafka
+from tests.conformance.clients.confluent import Confluent
+from tests.conformance.clients.franz_go import FranzGo
+from tests.conformance.clients.java import Java39, Java43
+from tests.conformance.clients.kafka_python import KafkaPython
+from tests.conformance.clients.model import Client
+from tests.conformance.clients.node import KafkaJs
 
 _KINDS: tuple[type[Client], ...] = (
     Confluent,

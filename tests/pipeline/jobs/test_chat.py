@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from kafkaesque.pipeline.jobs import chat
+from tests.pipeline.jobs.conftest import MINUTE_MS, NOON_MS, at
 
-from .conftest import MINUTE_MS, NOON_MS, at
+from kafkaesque.pipeline.jobs import chat
 
 HOUR_MS = 60 * MINUTE_MS
 

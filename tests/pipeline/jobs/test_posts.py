@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from tests.pipeline.jobs.conftest import NOON_MS, at
+
 from kafkaesque.events.envelope import encode
 from kafkaesque.events.social import Post, PostDeleted, PostEdited, post_envelope
 from kafkaesque.pipeline.jobs.envelopes import VALUE_SIZE_BYTES_MAX, dead_letters
@@ -11,8 +13,6 @@ from kafkaesque.pipeline.jobs.posts import (
     open_posts,
     without_deleted,
 )
-
-from .conftest import NOON_MS, at
 
 
 def post(number: int, text: str = "hello", seen_ms: int = NOON_MS, **more) -> bytes:

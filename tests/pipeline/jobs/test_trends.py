@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.pipeline.jobs.conftest import MINUTE_MS, NOON_MS, at
 
 from kafkaesque.pipeline.jobs.trends import (
     TrendSettings,
@@ -10,8 +11,6 @@ from kafkaesque.pipeline.jobs.trends import (
     top_trends,
     trend_records,
 )
-
-from .conftest import MINUTE_MS, NOON_MS, at
 
 SETTINGS = TrendSettings(window_s=180, slide_s=60, late_s=60, top=2)
 

@@ -10,10 +10,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
+from tests.pipeline.operate.stage import (
+    MINUTE_MS,
+    NOON_MS,
+    deletion,
+    ids,
+    post,
+    table,
+    transactions,
+)
 
 from kafkaesque.pipeline.errors import CheckpointInUse, CheckpointLost
-
-from .stage import MINUTE_MS, NOON_MS, deletion, ids, post, table, transactions
 
 
 def test_posts_arrive_once_repeats_and_deletions_and_rubbish_included(

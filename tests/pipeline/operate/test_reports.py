@@ -15,8 +15,7 @@ pytest.importorskip(
 )
 
 from deltalake import DeltaTable
-
-from .stage import NOON_MS, post, table, transactions
+from tests.pipeline.operate.stage import NOON_MS, post, table, transactions
 
 NOW = datetime.fromtimestamp(NOON_MS / 1000, tz=UTC)
 

@@ -10,10 +10,10 @@ pytest.importorskip(
     "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
+from tests.pipeline.operate.stage import MINUTE_MS, NOON_MS, post, table
+
 from kafkaesque.pipeline.operate.context import Knobs
 from kafkaesque.pipeline.operate.upkeep import is_due
-
-from .stage import MINUTE_MS, NOON_MS, post, table
 
 
 @pytest.mark.parametrize(("every", "due"), [(0, []), (1, [0, 1, 2, 3, 4, 5]), (3, [2, 5])])

@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from tests.pipeline.operate.stage import MINUTE_MS, NOON_MS, deletion, ids, post, table
 
 from kafkaesque.pipeline.errors import InvalidOption
-
-from .stage import MINUTE_MS, NOON_MS, deletion, ids, post, table
 
 
 def windows(bench: Any) -> set[tuple[int, str, int]]:

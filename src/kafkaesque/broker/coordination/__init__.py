@@ -1,5 +1,5 @@
 """The coordination service on its socket: ZooKeeper's protocol over whatever replicates commands.
 
-No rule of znodes or sessions lives here; those are in `kafkaesque.coordination`. `server.py` is the
+No rule of znodes or sessions lives here; those are in `kafkaesque.broker.coordination.rules`. `server.py` is the
 way in, `replicated.py` the seam to consensus.
 """

@@ -13,24 +13,24 @@ import time
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
+from kafkaesque.broker.cluster.cluster import Cluster
 from kafkaesque.broker.coordination.coordinator import Coordinator
 from kafkaesque.broker.coordination.gathering import Gathering
 from kafkaesque.broker.coordination.group_survey import GROUPS, GroupSurvey
-from kafkaesque.cluster.cluster import Cluster
-from kafkaesque.coordination.consumers import (
+from kafkaesque.broker.coordination.rules.consumers import (
     OWNER_MARK,
     GroupRow,
     MemberRow,
     consumer_leaves,
     json_leaf,
 )
-from kafkaesque.coordination.registry import Leaf, is_registry, touches_registry
-from kafkaesque.groups.subscription import subscribed_topics
+from kafkaesque.broker.coordination.rules.registry import Leaf, is_registry, touches_registry
+from kafkaesque.broker.groups.consumer_protocol import Assignment, decode_assignment
+from kafkaesque.broker.groups.subscription import subscribed_topics
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ProtocolError
-from kafkaesque.textprotocol.group_protocol import Assignment, decode_assignment
 
-logger = logging.getLogger("kafkaesque.coordination")
+logger = logging.getLogger("kafkaesque.broker.coordination.rules")
 
 GROUPS_SECONDS: Final = 1.0
 """How often groups are looked at while somebody watches them."""

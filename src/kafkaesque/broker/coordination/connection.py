@@ -19,10 +19,9 @@ from kafkaesque.broker.coordination.frames import FrameReader
 from kafkaesque.broker.coordination.host import Host
 from kafkaesque.broker.coordination.outbox import Outbox
 from kafkaesque.broker.coordination.replicated import NotCommitted
-from kafkaesque.broker.coordination.words import WORDS, ClientView
-from kafkaesque.coordination import acl, queries, replies
-from kafkaesque.coordination.acl import Identity
-from kafkaesque.coordination.commands import (
+from kafkaesque.broker.coordination.rules import acl, queries, replies
+from kafkaesque.broker.coordination.rules.acl import Identity
+from kafkaesque.broker.coordination.rules.commands import (
     AttachSession,
     CloseSession,
     Multi,
@@ -31,10 +30,10 @@ from kafkaesque.coordination.commands import (
     Write,
     encode_command,
 )
-from kafkaesque.coordination.jute import JuteReader
-from kafkaesque.coordination.machine import Outcome
-from kafkaesque.coordination.operations import NodeEvent
-from kafkaesque.coordination.requests import (
+from kafkaesque.broker.coordination.rules.jute import JuteReader
+from kafkaesque.broker.coordination.rules.machine import Outcome
+from kafkaesque.broker.coordination.rules.operations import NodeEvent
+from kafkaesque.broker.coordination.rules.requests import (
     Auth,
     CloseRequest,
     ConnectRequest,
@@ -46,16 +45,17 @@ from kafkaesque.coordination.requests import (
     read_connect,
     read_request,
 )
-from kafkaesque.coordination.vocabulary import (
+from kafkaesque.broker.coordination.rules.vocabulary import (
     XID_PING,
     Code,
     CoordinationError,
     OpCode,
     Permission,
 )
+from kafkaesque.broker.coordination.words import WORDS, ClientView
 from kafkaesque.model.errors import ProtocolError
 
-logger = logging.getLogger("kafkaesque.coordination")
+logger = logging.getLogger("kafkaesque.broker.coordination.rules")
 
 CONNECT_FRAME_BYTES_MAX = 4096
 """A ConnectRequest has 49 bytes; a stranger cannot make us keep much more."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from kafkaesque.coordination.machine import Machine, Outcome
-from kafkaesque.coordination.operations import NodeEvent
-from kafkaesque.coordination.registry import Leaf, Registry
-from kafkaesque.coordination.sessions import ExpiryClock
-from kafkaesque.coordination.watches import WatchTable
+from kafkaesque.broker.coordination.rules.machine import Machine, Outcome
+from kafkaesque.broker.coordination.rules.operations import NodeEvent
+from kafkaesque.broker.coordination.rules.registry import Leaf, Registry
+from kafkaesque.broker.coordination.rules.sessions import ExpiryClock
+from kafkaesque.broker.coordination.rules.watches import WatchTable
 from kafkaesque.model.clock import Clock
 
 

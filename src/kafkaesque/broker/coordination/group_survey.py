@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from kafkaesque.coordination.consumers import GroupRow, LastAnswers
+from kafkaesque.broker.coordination.rules.consumers import GroupRow, LastAnswers
+from kafkaesque.broker.replication.peer_calls import PeerError
 from kafkaesque.model.ids import NodeId
-from kafkaesque.replication.peer_calls import PeerError
 
-logger = logging.getLogger("kafkaesque.coordination")
+logger = logging.getLogger("kafkaesque.broker.coordination.rules")
 
 GROUPS: Final = 18
 """Kind of call between brokers: the consumer groups that you coordinate."""

@@ -14,15 +14,15 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from kafkaesque.broker.coordination.replicated import Applied, NotCommitted
-from kafkaesque.coordination.machine import Outcome
+from kafkaesque.broker.coordination.rules.machine import Outcome
+from kafkaesque.broker.storage.config import LogConfig
+from kafkaesque.broker.storage.log import Log
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import StorageFailed, check
 from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.model.limits import MIB
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
-from kafkaesque.storage.config import LogConfig
-from kafkaesque.storage.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import logging
 
 from kafkaesque.broker.coordination.words import ServerCounts
 
-logger = logging.getLogger("kafkaesque.coordination")
+logger = logging.getLogger("kafkaesque.broker.coordination.rules")
 
 
 class Outbox:

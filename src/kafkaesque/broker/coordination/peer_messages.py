@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from kafkaesque.broker.raft.types import LogIndex, Term
 from kafkaesque.model.errors import ProtocolError
-from kafkaesque.raft.types import LogIndex, Term
 
 PROPOSE, READ = 16, 17
 """Kinds of calls: commands for the log; the index that a read has to wait for."""

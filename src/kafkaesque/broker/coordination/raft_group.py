@@ -16,11 +16,16 @@ from collections.abc import Awaitable, Callable, Collection
 from itertools import islice
 from typing import Final
 
+from kafkaesque.broker.cluster.replicated_machine import ReplicatedMachine, States
 from kafkaesque.broker.coordination import peer_messages
 from kafkaesque.broker.coordination.peer_messages import PROPOSE, READ, TOUCH, Entry, Taken
 from kafkaesque.broker.coordination.replicated import Applied, NotCommitted
-from kafkaesque.cluster.replicated_machine import ReplicatedMachine, States
-from kafkaesque.coordination.machine import Outcome
+from kafkaesque.broker.coordination.rules.machine import Outcome
+from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.types import LogIndex, Refused, Snapshot, Term
+from kafkaesque.broker.replication.links import Links
+from kafkaesque.broker.replication.peer_calls import PeerBusy, PeerError, PeerUnreachable
+from kafkaesque.broker.replication.replica_set import ReplicaSet
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     KafkaError,
@@ -32,13 +37,8 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import LeaderEpoch, NodeId, node_of
 from kafkaesque.model.limits import MIB
-from kafkaesque.raft.ready import Standing
-from kafkaesque.raft.types import LogIndex, Refused, Snapshot, Term
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
-from kafkaesque.replication.links import Links
-from kafkaesque.replication.peer_calls import PeerBusy, PeerError, PeerUnreachable
-from kafkaesque.replication.replica_set import ReplicaSet
 
 CALL_SECONDS: Final = 3.0
 WAIT_SECONDS: Final = 5.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Collection
 from typing import Protocol
 
-from kafkaesque.coordination.machine import Outcome
+from kafkaesque.broker.coordination.rules.machine import Outcome
 
 
 class NotCommitted(Exception):

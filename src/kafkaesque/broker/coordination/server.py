@@ -21,17 +21,17 @@ from kafkaesque.broker.coordination.coordinator import Coordinator
 from kafkaesque.broker.coordination.host import NoRegistries, Registries, Served
 from kafkaesque.broker.coordination.local_journal import JOURNAL_CONFIG, LocalJournal
 from kafkaesque.broker.coordination.replicated import NotCommitted, Replicated
+from kafkaesque.broker.coordination.rules.commands import CloseSession, Command, encode_command
+from kafkaesque.broker.coordination.rules.machine import Machine
+from kafkaesque.broker.coordination.rules.reaping import find_reapable
+from kafkaesque.broker.coordination.rules.sessions import PASSWORD_BYTES
 from kafkaesque.broker.coordination.words import ServerCounts, ServerView, answer_word
-from kafkaesque.coordination.commands import CloseSession, Command, encode_command
-from kafkaesque.coordination.machine import Machine
-from kafkaesque.coordination.reaping import find_reapable
-from kafkaesque.coordination.sessions import PASSWORD_BYTES
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import check
-from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles
 
-logger = logging.getLogger("kafkaesque.coordination")
+logger = logging.getLogger("kafkaesque.broker.coordination.rules")
 
 STALL_S = 1.0
 """A tick that comes later than this tells that the process stood still (paused, swapped): clients

@@ -10,24 +10,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kafkaesque.broker.cluster.cluster import Cluster
+from kafkaesque.broker.cluster.state_file import StateFile
 from kafkaesque.broker.coordination.cluster_registries import ClusterRegistries
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.coordinator import Coordinator
 from kafkaesque.broker.coordination.group_survey import GROUPS
 from kafkaesque.broker.coordination.raft_group import RaftGroup
 from kafkaesque.broker.coordination.replicated import NotCommitted
-from kafkaesque.cluster.cluster import Cluster
-from kafkaesque.cluster.state_file import StateFile
-from kafkaesque.coordination.machine import Machine
-from kafkaesque.coordination.tree import TreeLimits
+from kafkaesque.broker.coordination.rules.machine import Machine
+from kafkaesque.broker.coordination.rules.tree import TreeLimits
+from kafkaesque.broker.replication.opening import open_replica
+from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
+from kafkaesque.broker.storage.config import LogConfig
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import COORDINATION_GROUP, MemberId, NodeId
 from kafkaesque.model.limits import MIB
-from kafkaesque.replication.opening import open_replica
-from kafkaesque.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
-from kafkaesque.storage.config import LogConfig
-from kafkaesque.storage.log import Log
-from kafkaesque.storage.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from kafkaesque.broker.coordination.server import CoordinationServer

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import NamedTuple
 
-from kafkaesque.coordination.machine import Machine
-from kafkaesque.coordination.watches import WatchCounts
+from kafkaesque.broker.coordination.rules.machine import Machine
+from kafkaesque.broker.coordination.rules.watches import WatchCounts
 
 WORDS = frozenset(
     ("conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "lead", "mntr", "ruok",

@@ -7,14 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from kafkaesque.broker.cluster.rules.operations import WantedTopic
 from kafkaesque.broker.text.membership import Membership
 from kafkaesque.broker.text.reading import Subscription
 from kafkaesque.broker.text.requests import Asked, Requests
-from kafkaesque.cluster.operations import WantedTopic
-from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import KafkaError
-from kafkaesque.textprotocol import replies
-from kafkaesque.textprotocol.commands import (
+from kafkaesque.broker.text.rules import replies
+from kafkaesque.broker.text.rules.commands import (
     HELP,
     BadCommand,
     Command,
@@ -29,9 +27,11 @@ from kafkaesque.textprotocol.commands import (
     matches,
     parse,
 )
-from kafkaesque.textprotocol.messages import read_message
-from kafkaesque.textprotocol.pace import Pace
-from kafkaesque.textprotocol.partitioning import Turns, partition_of_key
+from kafkaesque.broker.text.rules.messages import read_message
+from kafkaesque.broker.text.rules.pace import Pace
+from kafkaesque.broker.text.rules.partitioning import Turns, partition_of_key
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import KafkaError
 
 logger = logging.getLogger("kafkaesque.text")
 

@@ -12,11 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from kafkaesque.broker.text.requests import Asked, Requests
-from kafkaesque.groups.subscription import subscribed_topics
-from kafkaesque.model.errors import ErrorCode, ProtocolError
-from kafkaesque.textprotocol.commands import Subscribe, matches
-from kafkaesque.textprotocol.group_protocol import (
+from kafkaesque.broker.groups.consumer_protocol import (
     ASSIGNOR,
     PROTOCOL_TYPE,
     Assignment,
@@ -25,6 +21,10 @@ from kafkaesque.textprotocol.group_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from kafkaesque.broker.groups.subscription import subscribed_topics
+from kafkaesque.broker.text.requests import Asked, Requests
+from kafkaesque.broker.text.rules.commands import Subscribe, matches
+from kafkaesque.model.errors import ErrorCode, ProtocolError
 from kafkaesque.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkaesque.wire.messages.join_group import (
     JoinGroupRequest,

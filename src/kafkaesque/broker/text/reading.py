@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from kafkaesque.broker.groups.consumer_protocol import Assignment
 from kafkaesque.broker.text.membership import Membership
 from kafkaesque.broker.text.requests import Asked, Requests
+from kafkaesque.broker.text.rules.commands import Consume, matches
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.records.codec import Record
-from kafkaesque.textprotocol.commands import Consume, matches
-from kafkaesque.textprotocol.group_protocol import Assignment
 
 MESSAGES_MAX: Final = 100
 """That one CONS shows."""

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from kafkaesque.broker.handler import CloseConnection
-from kafkaesque.cluster.cluster import Cluster
+from kafkaesque.broker.cluster.cluster import Cluster
+from kafkaesque.broker.replication.peer_calls import PeerError
+from kafkaesque.broker.server.call import CloseConnection
+from kafkaesque.broker.text.rules.messages import Message
 from kafkaesque.model.errors import ErrorCode, KafkaError, ProtocolError
 from kafkaesque.model.ids import NodeId, Offset, TimestampMs
 from kafkaesque.records.batch import read_header
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
-from kafkaesque.replication.peer_calls import PeerError
-from kafkaesque.textprotocol.messages import Message
 from kafkaesque.wire.codec import decode_response, encode_request_frame
 from kafkaesque.wire.messages.fetch import (
     FetchPartition,

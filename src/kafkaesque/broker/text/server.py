@@ -7,15 +7,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from kafkaesque.broker.cluster.cluster import Cluster
 from kafkaesque.broker.text.connection import Sleep, TextConnection
 from kafkaesque.broker.text.requests import SERVE, Requests
-from kafkaesque.cluster.cluster import Cluster
+from kafkaesque.broker.text.rules.commands import LINE_BYTES_MAX
+from kafkaesque.broker.text.rules.partitioning import Turns
+from kafkaesque.broker.text.rules.replies import error
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ProtocolError, check
 from kafkaesque.model.ids import NodeId
-from kafkaesque.textprotocol.commands import LINE_BYTES_MAX
-from kafkaesque.textprotocol.partitioning import Turns
-from kafkaesque.textprotocol.replies import error
 
 logger = logging.getLogger("kafkaesque.text")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 
 from aiohttp import web
 
-from kafkaesque.sources.generator import Entry, What
-from kafkaesque.sources.hashtags import distinct
 from kafkaesque.sources.local import wires
 from kafkaesque.sources.local.timeline import Timeline
-from kafkaesque.sources.x import Rule
+from kafkaesque.sources.rules.generator import Entry, What
+from kafkaesque.sources.rules.hashtags import distinct
+from kafkaesque.sources.rules.x import Rule
 
 
 class _Socket:

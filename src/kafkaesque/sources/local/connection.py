@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from kafkaesque.sources.generator import Entry
 from kafkaesque.sources.local.feed import Counts, Faults, Feed
+from kafkaesque.sources.rules.generator import Entry
 
 
 class Wire(Protocol):

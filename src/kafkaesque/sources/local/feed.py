@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from kafkaesque.sources import generator
-from kafkaesque.sources.generator import Entry
 from kafkaesque.sources.local.timeline import Timeline
+from kafkaesque.sources.rules import generator
+from kafkaesque.sources.rules.generator import Entry
 
 BEAT_SECONDS = 0.01
 """Entries that are due within a beat leave together."""

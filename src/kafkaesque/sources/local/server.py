@@ -23,8 +23,6 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from kafkaesque.model.ids import NO_TIMESTAMP
-from kafkaesque.sources import generator, x
-from kafkaesque.sources.hashtags import distinct, normalise
 from kafkaesque.sources.local import wires
 from kafkaesque.sources.local.client_wires import (
     ComplianceWire,
@@ -35,7 +33,9 @@ from kafkaesque.sources.local.client_wires import (
 )
 from kafkaesque.sources.local.connection import Connection, Wire
 from kafkaesque.sources.local.feed import Counts, Faults, Feed
-from kafkaesque.sources.parsing import time_ms
+from kafkaesque.sources.rules import generator, x
+from kafkaesque.sources.rules.hashtags import distinct, normalise
+from kafkaesque.sources.rules.parsing import time_ms
 
 PAGE_LIMIT_MAX = 40
 SEARCH_LIMIT_MAX = 100

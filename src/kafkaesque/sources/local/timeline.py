@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafkaesque.sources import generator
-from kafkaesque.sources.generator import NOMINAL_RATE, Entry, SyntheticPost
+from kafkaesque.sources.rules import generator
+from kafkaesque.sources.rules.generator import NOMINAL_RATE, Entry, SyntheticPost
 
 _SCALE_MIN = 0.02
 """Event times are never packed closer: every entry has a microsecond of its own. A timeline faster

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from kafkaesque.sources.generator import Entry, SyntheticPost, What
 from kafkaesque.sources.local.timeline import Timeline
+from kafkaesque.sources.rules.generator import Entry, SyntheticPost, What
 
 HOST = "social.local"
 _encode = msgspec.json.encode

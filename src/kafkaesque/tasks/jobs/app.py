@@ -38,7 +38,7 @@ from kafkaesque.tasks.jobs.mail import Mailer, Unread
 from kafkaesque.tasks.jobs.presence import Connected, LiveGateways
 from kafkaesque.tasks.jobs.reads import ReadMarks
 from kafkaesque.tasks.listening import Listener
-from kafkaesque.tasks.retry import Retry
+from kafkaesque.tasks.rules.retry import Retry
 
 NAME = "chat-jobs"
 WEBHOOK_SECONDS_MAX = 10.0

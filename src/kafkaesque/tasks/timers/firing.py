@@ -12,9 +12,9 @@ from kafkaesque.client.ports import Headers, Record
 from kafkaesque.events import tasks as words
 from kafkaesque.events.tasks import MalformedTask, TimerMessage
 from kafkaesque.model.ids import PartitionIndex, TimestampMs
-from kafkaesque.tasks import outcome as reasons
-from kafkaesque.tasks.call import dead_letter
-from kafkaesque.tasks.outcome import Dead, Failure
+from kafkaesque.tasks.rules import outcome as reasons
+from kafkaesque.tasks.rules.call import dead_letter
+from kafkaesque.tasks.rules.outcome import Dead, Failure
 from kafkaesque.tasks.timers.cron import due_times, next_ms
 from kafkaesque.tasks.timers.store import Pending, Refused
 

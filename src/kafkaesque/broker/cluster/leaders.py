@@ -1,0 +1,90 @@
+"""Tells the other brokers what this one leads, and keeps what they tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+
+from kafkaesque.broker.cluster.rules.leader_table import (
+    Announcement,
+    LeaderTable,
+    decode_announcements,
+    encode_announcements,
+)
+from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.model.ids import GroupId, LeaderEpoch, NodeId, node_of
+
+Post = Callable[[NodeId, bytes], None]
+
+
+class Leaders:
+    """`post` sends an announcement to a broker, best effort: a new link gets them all again."""
+
+    __slots__ = ("_changed", "_node_id", "_post", "_table", "revision")
+
+    def __init__(self, node_id: NodeId, is_deleted: Callable[[GroupId], bool], post: Post) -> None:
+        self._node_id = node_id
+        self._post = post
+        self._table = LeaderTable(is_deleted)
+        self._changed: set[asyncio.Future[None]] = set()
+        self.revision = 0
+        """Rises with everything that is news."""
+
+    def of(self, group: GroupId) -> Announcement | None:
+        return self._table.get(group)
+
+    def announce(self, replicas: Iterable[Replica], peers: Collection[NodeId]) -> None:
+        """Tell everyone of those that this node leads, as far as that is news."""
+        news = []
+        for replica in replicas:
+            if replica.is_leader:
+                in_sync = [node_of(member) for member in replica.in_sync()]
+                epoch = LeaderEpoch(replica.standing.term)
+                told = self._table.lead(replica.group, epoch, self._node_id, in_sync)
+                if told is not None:
+                    news.append(told)
+        if news:
+            self._wake()
+            body = encode_announcements(news)
+            for peer in peers:
+                self._post(peer, body)
+
+    def greet(self, peer: NodeId) -> None:
+        """A link has come up: the other side may have missed anything."""
+        led = self._table.announce_all(self._node_id)
+        if led:
+            self._post(peer, encode_announcements(led))
+
+    def heard(self, body: bytes) -> None:
+        if self._table.merge(decode_announcements(body)):
+            self._wake()
+
+    def forget(self, groups: Iterable[GroupId]) -> None:
+        self._table.forget(groups)
+
+    async def elected(self, groups: Collection[GroupId], timeout_seconds: float) -> None:
+        """Wait until every one of `groups` has a leader, or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                while any(self._table.get(group) is None for group in groups):
+                    await self._change()
+
+    async def leads(self, group: GroupId, node_id: NodeId) -> None:
+        """Wait until `node_id` leads `group`."""
+        while (told := self._table.get(group)) is None or told.node_id != node_id:
+            await self._change()
+
+    async def _change(self) -> None:
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changed.add(change)
+        try:
+            await change
+        finally:
+            self._changed.discard(change)
+
+    def _wake(self) -> None:
+        self.revision += 1
+        for future in tuple(self._changed):
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,140 @@
+"""Makes this node's partitions match the tables: opens, closes, deletes, sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from kafkaesque.broker.cluster.journal import Change
+from kafkaesque.broker.cluster.rules import commands
+from kafkaesque.broker.cluster.rules.controller import Controller
+from kafkaesque.broker.cluster.rules.tables import Tables
+from kafkaesque.broker.cluster.rules.topology import Assignment, Topic
+from kafkaesque.broker.partitions.group_hosts import GroupHosts
+from kafkaesque.broker.partitions.partition_table import PartitionTable, Placement
+from kafkaesque.model.ids import MemberId, NodeId, PartitionIndex, TopicId, node_of
+from kafkaesque.model.setting import SettingValue
+from kafkaesque.model.settings import (
+    BROKER_SETTINGS,
+    BrokerConfig,
+    TopicConfig,
+    broker_config_attribute,
+    topic_config,
+)
+
+
+class Reconciler:
+    """`static` are the settings the process was started with; `config` those now in force."""
+
+    __slots__ = ("_controller", "_groups", "_member", "_partitions", "config", "static")
+
+    def __init__(
+        self,
+        member: MemberId,
+        controller: Controller,
+        partitions: PartitionTable,
+        groups: GroupHosts,
+        static: BrokerConfig,
+    ) -> None:
+        self._member = member
+        self._controller = controller
+        self._partitions = partitions
+        self._groups = groups
+        self.static = static
+        self.config = static
+
+    @property
+    def _tables(self) -> Tables:
+        return self._controller.tables
+
+    async def carry_out(self, change: Change) -> None:
+        """One entry of the controller's log has been applied."""
+        if change.commands is None:
+            await self.match_all()
+            return
+        for command in change.commands:
+            await self._carry_out_one(command)
+
+    async def match_all(self) -> None:
+        """The tables are others than they were: find out what there is to do."""
+        self.take_broker_configs()
+        alive = self._tables.by_id
+        for topic_id in self._partitions.topic_ids():
+            if topic_id not in alive:
+                await self._delete(topic_id)
+        for topic in tuple(alive.values()):
+            await self._match(topic)
+            self._partitions.set_config(topic.topic_id, self.topic_config(topic))
+
+    async def _carry_out_one(self, command: commands.Command) -> None:
+        match command:
+            case (
+                commands.CreateTopic(topic_id=topic_id)
+                | commands.AddPartitions(topic_id=topic_id)
+                | commands.CompleteReassignment(topic_id=topic_id)
+            ):
+                await self._match_if_there(topic_id)
+            case commands.SetReassignments(changes=changes):
+                for change in changes:
+                    await self._match_if_there(change.topic_id)
+            case commands.DeleteTopic(topic_id=topic_id):
+                await self._delete(TopicId(topic_id))
+            case commands.SetTopicConfigs(topic_id=topic_id):
+                self._set_config(topic_id)
+            case commands.SetBrokerConfigs():
+                self.take_broker_configs()
+                for topic_id in tuple(self._tables.by_id):
+                    self._set_config(topic_id)
+
+    def _set_config(self, topic_id: UUID) -> None:
+        topic = self._tables.by_id.get(TopicId(topic_id))
+        if topic is not None:
+            self._partitions.set_config(topic.topic_id, self.topic_config(topic))
+
+    async def _match_if_there(self, topic_id: UUID) -> None:
+        """A later command, already in the tables, may have deleted it."""
+        topic = self._tables.by_id.get(TopicId(topic_id))
+        if topic is not None:
+            await self._match(topic)
+
+    async def _match(self, topic: Topic) -> None:
+        partitions = self._partitions
+        config = self.topic_config(topic)
+        partitions.know(topic.name, topic.topic_id, topic.partition_count, config)
+        mine = self._placements(topic)
+        await partitions.open(topic.topic_id, mine)
+        wanted = {place.index for place in mine}
+        for index in partitions.hosted(topic.topic_id):
+            if index not in wanted:
+                await partitions.close_partition(topic.topic_id, index)
+
+    def _placements(self, topic: Topic) -> list[Placement]:
+        """The partitions of `topic` that are to be on this node."""
+        return [
+            _placement(PartitionIndex(index), assignment, self._member)
+            for index, assignment in enumerate(topic.partitions)
+            if node_of(self._member) in assignment.all_replicas
+        ]
+
+    async def _delete(self, topic_id: TopicId) -> None:
+        name = await self._partitions.delete(topic_id)
+        if name is not None:
+            self._groups.topics_deleted([name])
+
+    def topic_config(self, topic: Topic) -> TopicConfig:
+        return topic_config(topic.configs, self.config)
+
+    def take_broker_configs(self) -> None:
+        """Kafka's order: this broker's own dynamic value, the cluster's, the file's."""
+        values: dict[str, SettingValue] = {}
+        for node_id in (None, NodeId(self.static.node_id)):
+            for name, text in self._tables.broker_configs.get(node_id, {}).items():
+                values[broker_config_attribute(name)] = BROKER_SETTINGS[name].parse(text)
+        self.config = replace(self.static, **values)  # type: ignore[arg-type]
+        self._controller.config = self.config
+
+
+def _placement(index: PartitionIndex, assignment: Assignment, member: MemberId) -> Placement:
+    """A member that was there when the group was made begins it; any other joins."""
+    first = assignment.initial_members
+    return Placement(index, assignment.group_id, first if member in first else ())

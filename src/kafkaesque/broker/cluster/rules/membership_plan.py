@@ -1,0 +1,191 @@
+"""From the members that a Raft group has to those it should have: the next single step. Pure.
+
+Asked again and again by the driver of a group's leader, which proposes what comes out. Every answer
+is made from the present alone, so nothing is lost when the leader changes half-way.
+
+The steps, in the order of preference:
+
+1.  remove members whose disk is gone, and learners that nobody wants: no majority gets smaller by it
+2.  promote a wanted learner that has caught up
+3.  add a wanted member as a learner
+4.  only when all wanted voters vote: demote or remove another voter, a dead one first
+5.  hand leadership over if the leader itself has to go, which its successor then sees to
+
+Steps 1 to 3 never make a majority of live voters into less: whoever is added to the voters is live,
+whoever is taken away is dead. Step 4 is not taken unless the rest has its majority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kafkaesque.broker.raft.membership import ChangeKind, MembershipChange
+from kafkaesque.broker.raft.quorum import majority
+from kafkaesque.broker.raft.ready import Status
+from kafkaesque.broker.raft.types import Membership
+from kafkaesque.model.ids import MemberId, generation_of, node_of
+
+CONTROLLER_VOTERS_MAX: Final = 5
+"""Of a larger cluster the rest follow the controller's log: two may fail, and more voters would
+only make every commit wait for more disks."""
+
+
+class MemberProgress(NamedTuple):
+    """A member other than the leader, as the leader sees it."""
+
+    is_active: bool
+    lag_entries: int
+
+
+class TransferLeadership(NamedTuple):
+    to: MemberId
+
+
+Step = MembershipChange | TransferLeadership
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group as its leader sees it."""
+
+    membership: Membership
+    leader: MemberId
+    progress: Mapping[MemberId, MemberProgress]
+    lag_entries_max: int
+    """As `RaftConfig.promotion_lag_entries_max`: who lacks no more has caught up."""
+
+    def is_live(self, member: MemberId) -> bool:
+        found = self.progress.get(member)
+        return member == self.leader or (found is not None and found.is_active)
+
+    def has_caught_up(self, member: MemberId) -> bool:
+        if member == self.leader:
+            return True
+        found = self.progress.get(member)
+        return found is not None and found.is_active and found.lag_entries <= self.lag_entries_max
+
+
+def group_of(status: Status, lag_entries_max: int) -> Group:
+    """From what Raft says of a group that we lead."""
+    progress = {
+        member: MemberProgress(peer.is_active, status.last_index - peer.match_index)
+        for member, peer in status.peers.items()
+    }
+    return Group(status.membership, status.node_id, progress, lag_entries_max)
+
+
+def next_step(group: Group, voters: Sequence[MemberId]) -> Step | None:
+    """Towards a group of exactly these `voters`, the preferred leader first. None when that is so,
+    and as long as there is nothing to do but wait."""
+    return _next_step(group, voters, ())
+
+
+def is_reached(membership: Membership, voters: Iterable[MemberId]) -> bool:
+    """A reassignment to `voters` is complete."""
+    return not membership.learners and set(membership.voters) == set(voters)
+
+
+def next_controller_step(group: Group, registered: Sequence[MemberId]) -> Step | None:
+    """For the controller's group: all `registered` brokers are members, at most five of them vote.
+
+    Who votes goes on voting as long as it is registered: one that is down may be back in a moment,
+    and one that is lost for good is unregistered. A free seat goes to who has caught up first.
+    """
+    return _next_step(group, *controller_members(group, registered))
+
+
+def controller_members(
+    group: Group, registered: Sequence[MemberId]
+) -> tuple[list[MemberId], list[MemberId]]:
+    """Voters and learners of the controller's group as they should be."""
+
+    def claim(member: MemberId) -> tuple[bool, bool, bool, bool, MemberId]:
+        return (
+            member not in group.membership.voters,
+            member != group.leader,
+            not group.has_caught_up(member),
+            not group.is_live(member),
+            member,
+        )
+
+    ordered = sorted(registered, key=claim)
+    return ordered[:CONTROLLER_VOTERS_MAX], ordered[CONTROLLER_VOTERS_MAX:]
+
+
+def preferred_leader_step(group: Group, preferred: MemberId) -> TransferLeadership | None:
+    """Back to the preferred leader, if another leads and it could take over at once."""
+    if group.leader == preferred or preferred not in group.membership.voters:
+        return None
+    return TransferLeadership(preferred) if group.has_caught_up(preferred) else None
+
+
+def _next_step(
+    group: Group, voters: Sequence[MemberId], learners: Sequence[MemberId]
+) -> Step | None:
+    wanted = [*voters, *learners]
+    return (
+        _remove_at_no_cost(group, wanted)
+        or _promote(group, voters)
+        or _add(group, wanted)
+        or _take_vote(group, voters, learners)
+    )
+
+
+def _remove_at_no_cost(group: Group, wanted: Sequence[MemberId]) -> Step | None:
+    newest = {node_of(member): generation_of(member) for member in wanted}
+    for member in group.membership.nodes:
+        if member in wanted or member == group.leader:
+            continue
+        # The node is back with another disk: this member will never answer again, whatever the
+        # leader last heard. Its successor can wait, being no voter before it has caught up.
+        is_former = generation_of(member) < newest.get(node_of(member), 0)
+        if is_former or member in group.membership.learners:
+            return MembershipChange(ChangeKind.REMOVE, member)
+    return None
+
+
+def _promote(group: Group, voters: Sequence[MemberId]) -> Step | None:
+    for member in voters:
+        if member in group.membership.learners and group.has_caught_up(member):
+            return MembershipChange(ChangeKind.PROMOTE, member)
+    return None
+
+
+def _add(group: Group, wanted: Sequence[MemberId]) -> Step | None:
+    for member in wanted:
+        if member not in group.membership:
+            return MembershipChange(ChangeKind.ADD_LEARNER, member)
+    return None
+
+
+def _take_vote(
+    group: Group, voters: Sequence[MemberId], learners: Sequence[MemberId]
+) -> Step | None:
+    """From a voter that should not vote, once all who should do."""
+    current = group.membership.voters
+    if not voters or not set(voters) <= set(current):
+        return None
+    extra = sorted(set(current) - set(voters), key=lambda member: (group.is_live(member), member))
+    for member in extra:
+        if member == group.leader:
+            continue
+        rest = [voter for voter in current if voter != member]
+        if sum(group.is_live(voter) for voter in rest) >= majority(len(rest)):
+            kind = ChangeKind.DEMOTE if member in learners else ChangeKind.REMOVE
+            return MembershipChange(kind, member)
+    if extra == [group.leader]:
+        return _hand_over(group, voters)
+    return None
+
+
+def _hand_over(group: Group, voters: Sequence[MemberId]) -> Step | None:
+    """To the first who could lead at once and whose group would have a majority without us."""
+    live_count = sum(group.is_live(member) for member in voters)
+    if live_count < majority(len(voters)):
+        return None
+    for member in voters:
+        if group.has_caught_up(member):
+            return TransferLeadership(member)
+    return None

@@ -1,0 +1,257 @@
+"""The state of the cluster as of the applied log. Changed by `apply` and by nothing else, but for
+`restore`, which stands for all commands up to a snapshot.
+
+Whatever is counted here (group ids, generations, registrations) is counted at replay, so that every
+node of the cluster counts alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from kafkaesque.broker.cluster.rules import commands
+from kafkaesque.broker.cluster.rules.tables_snapshot import (
+    TablesSnapshot,
+    decode_snapshot,
+    encode_snapshot,
+)
+from kafkaesque.broker.cluster.rules.topology import (
+    INTERNAL_TOPICS,
+    Assignment,
+    Broker,
+    Disk,
+    Place,
+    Topic,
+    folded_name,
+)
+from kafkaesque.model.errors import check
+from kafkaesque.model.ids import (
+    FIRST_PARTITION_GROUP,
+    GroupId,
+    MemberId,
+    NodeId,
+    PartitionIndex,
+    ProducerId,
+    TopicId,
+    member_id,
+)
+
+__all__ = ["INTERNAL_TOPICS", "Assignment", "Broker", "Place", "Tables", "Topic", "folded_name"]
+
+
+@dataclass(slots=True)
+class Tables:
+    """All tables of the control plane.
+
+    `by_name`, `by_id` and `by_folded_name` hold the same topics, `by_group` their partitions;
+    `partition_count` is the sum over them.
+    """
+
+    by_name: dict[str, Topic] = field(default_factory=dict)
+    by_id: dict[TopicId, Topic] = field(default_factory=dict)
+    by_folded_name: dict[str, Topic] = field(default_factory=dict)
+    by_group: dict[GroupId, Place] = field(default_factory=dict)
+    deleted_ids: set[TopicId] = field(default_factory=set)
+    """Topics that this log has seen deleted: their files may go, whatever else lies there may not."""
+    partition_count: int = 0
+    broker_configs: dict[NodeId | None, Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: ProducerId = field(default=ProducerId(0))
+    next_group_id: GroupId = field(default=FIRST_PARTITION_GROUP)
+    """Greater than that of any group there ever was."""
+    brokers: dict[NodeId, Broker] = field(default_factory=dict)
+    disks: dict[NodeId, Disk] = field(default_factory=dict)
+    """Of every node that was ever registered."""
+    registration_count: int = 0
+
+    def apply(self, command: commands.Command) -> None:
+        """Replay one committed command."""
+        match command:
+            case commands.CreateTopic():
+                _create_topic(self, command)
+            case commands.DeleteTopic():
+                _delete_topic(self, command)
+            case commands.AddPartitions():
+                _add_partitions(self, command)
+            case commands.SetTopicConfigs():
+                _set_topic_configs(self, command)
+            case commands.SetBrokerConfigs():
+                _set_broker_configs(self, command)
+            case commands.ReserveProducerIds():
+                _reserve_producer_ids(self, command)
+            case commands.RegisterBroker():
+                _register_broker(self, command)
+            case commands.UnregisterBroker():
+                _unregister_broker(self, command)
+            case commands.SetReassignments():
+                _set_reassignments(self, command)
+            case commands.CompleteReassignment():
+                _complete_reassignment(self, command)
+
+    def draft(self) -> Tables:
+        """A copy to try new topics on. Topics that are there are shared: it must not change them."""
+        return replace(
+            self,
+            by_name=dict(self.by_name),
+            by_id=dict(self.by_id),
+            by_folded_name=dict(self.by_folded_name),
+            by_group=dict(self.by_group),
+        )
+
+    def assignment_of(self, group_id: GroupId) -> Assignment | None:
+        """Of the partition that is this group; None if it was deleted or is not known yet."""
+        place = self.by_group.get(group_id)
+        return None if place is None else self.by_id[place.topic_id].partitions[place.partition]
+
+    def was_deleted(self, group_id: GroupId) -> bool:
+        """The group was a partition once. Its number never comes back."""
+        is_past = FIRST_PARTITION_GROUP <= group_id < self.next_group_id
+        return is_past and group_id not in self.by_group
+
+    def members(self, nodes: Iterable[NodeId]) -> tuple[MemberId, ...]:
+        """What those nodes are to Raft with the disks that they have now. A node that was never
+        registered, as in the log of a broker that stood alone, has its first."""
+        disks = self.disks
+        return tuple(
+            member_id(node, disks[node].generation if node in disks else 0) for node in nodes
+        )
+
+    def snapshot(self) -> bytes:
+        """All of this, for whoever lacks the commands that led here."""
+        return encode_snapshot(
+            TablesSnapshot(
+                topics=list(self.by_name.values()),
+                deleted_ids=sorted(self.deleted_ids),
+                broker_configs=list(self.broker_configs.items()),
+                next_producer_id=self.next_producer_id,
+                next_group_id=self.next_group_id,
+                brokers=list(self.brokers.values()),
+                disks=list(self.disks.items()),
+                registration_count=self.registration_count,
+            )
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Become what `snapshot` told of, whatever was here before. CorruptMessage if it tells of
+        nothing that we understand; then all is as it was."""
+        saved = decode_snapshot(data)
+        self.by_name = {topic.name: topic for topic in saved.topics}
+        self.by_id = {topic.topic_id: topic for topic in saved.topics}
+        self.by_folded_name = {folded_name(topic.name): topic for topic in saved.topics}
+        self.by_group = {
+            assignment.group_id: Place(topic.topic_id, PartitionIndex(index))
+            for topic in saved.topics
+            for index, assignment in enumerate(topic.partitions)
+        }
+        self.partition_count = len(self.by_group)
+        self.deleted_ids = set(saved.deleted_ids)
+        self.broker_configs = dict(saved.broker_configs)
+        self.next_producer_id = saved.next_producer_id
+        self.next_group_id = saved.next_group_id
+        self.brokers = {broker.node_id: broker for broker in saved.brokers}
+        self.disks = dict(saved.disks)
+        self.registration_count = saved.registration_count
+
+
+def _create_topic(tables: Tables, command: commands.CreateTopic) -> None:
+    check(command.name not in tables.by_name, f"topic {command.name} created twice")
+    topic = Topic(
+        name=command.name,
+        topic_id=TopicId(command.topic_id),
+        partitions=[],
+        configs=command.configs,
+    )
+    tables.by_name[topic.name] = topic
+    tables.by_id[topic.topic_id] = topic
+    tables.by_folded_name[folded_name(topic.name)] = topic
+    _append_partitions(tables, topic, command.replicas)
+
+
+def _append_partitions(tables: Tables, topic: Topic, replicas: tuple[tuple[int, ...], ...]) -> None:
+    for given in replicas:
+        nodes = _nodes(given)
+        group_id = tables.next_group_id
+        tables.by_group[group_id] = Place(topic.topic_id, PartitionIndex(topic.partition_count))
+        topic.partitions.append(Assignment(group_id, nodes, tables.members(nodes)))
+        tables.next_group_id = GroupId(group_id + 1)
+    tables.partition_count += len(replicas)
+
+
+def _delete_topic(tables: Tables, command: commands.DeleteTopic) -> None:
+    topic = tables.by_id.pop(TopicId(command.topic_id))
+    tables.deleted_ids.add(topic.topic_id)
+    del tables.by_name[topic.name]
+    del tables.by_folded_name[folded_name(topic.name)]
+    for assignment in topic.partitions:
+        del tables.by_group[assignment.group_id]
+    tables.partition_count -= topic.partition_count
+
+
+def _add_partitions(tables: Tables, command: commands.AddPartitions) -> None:
+    _append_partitions(tables, tables.by_id[TopicId(command.topic_id)], command.replicas)
+
+
+def _set_topic_configs(tables: Tables, command: commands.SetTopicConfigs) -> None:
+    tables.by_id[TopicId(command.topic_id)].configs = command.configs
+
+
+def _set_broker_configs(tables: Tables, command: commands.SetBrokerConfigs) -> None:
+    node_id = None if command.node_id is None else NodeId(command.node_id)
+    tables.broker_configs[node_id] = command.configs
+
+
+def _reserve_producer_ids(tables: Tables, command: commands.ReserveProducerIds) -> None:
+    check(command.next_producer_id > tables.next_producer_id, "producer ids went back")
+    tables.next_producer_id = ProducerId(command.next_producer_id)
+
+
+def _register_broker(tables: Tables, command: commands.RegisterBroker) -> None:
+    node_id = NodeId(command.node_id)
+    disk = tables.disks.get(node_id)
+    if disk is None:
+        disk = Disk(command.directory_id, 0)
+    elif disk.directory_id != command.directory_id:
+        disk = Disk(command.directory_id, disk.generation + 1)
+    tables.disks[node_id] = disk
+    tables.registration_count += 1
+    tables.brokers[node_id] = Broker(
+        node_id=node_id,
+        directory_id=disk.directory_id,
+        generation=disk.generation,
+        host=command.host,
+        port=command.port,
+        rack=command.rack,
+        incarnation=command.incarnation,
+        epoch=tables.registration_count,
+    )
+
+
+def _unregister_broker(tables: Tables, command: commands.UnregisterBroker) -> None:
+    del tables.brokers[NodeId(command.node_id)]
+
+
+def _set_reassignments(tables: Tables, command: commands.SetReassignments) -> None:
+    for change in command.changes:
+        partitions = tables.by_id[TopicId(change.topic_id)].partitions
+        old = partitions[change.partition]
+        if change.replicas is None:
+            new = replace(old, target=None)
+        elif sorted(change.replicas) == sorted(old.replicas):
+            # Another order alone moves nothing: as in Kafka it holds at once.
+            new = replace(old, replicas=_nodes(change.replicas), target=None)
+        else:
+            # From here on whoever opens a replica anew joins a group at work: one that left and
+            # comes back has nothing of what it promised as a first member.
+            new = replace(old, target=_nodes(change.replicas), initial_members=())
+        partitions[change.partition] = new
+
+
+def _complete_reassignment(tables: Tables, command: commands.CompleteReassignment) -> None:
+    partitions = tables.by_id[TopicId(command.topic_id)].partitions
+    old = partitions[command.partition]
+    check(old.target == command.replicas, "completed another reassignment than is under way")
+    partitions[command.partition] = replace(old, replicas=_nodes(command.replicas), target=None)
+
+
+def _nodes(numbers: tuple[int, ...]) -> tuple[NodeId, ...]:
+    return tuple(NodeId(number) for number in numbers)

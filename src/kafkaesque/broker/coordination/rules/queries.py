@@ -1,0 +1,266 @@
+"""What a read answers, and the watch that it leaves: on this server's state, at once.
+
+Source: FinalRequestProcessor and DataTree (3.9). As there, the empty path reads the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+from kafkaesque.broker.coordination.rules import acl, replies
+from kafkaesque.broker.coordination.rules.acl import Identity
+from kafkaesque.broker.coordination.rules.machine import Machine
+from kafkaesque.broker.coordination.rules.operations import NodeEvent
+from kafkaesque.broker.coordination.rules.paths import ROOT
+from kafkaesque.broker.coordination.rules.registry import Registry, is_registry
+from kafkaesque.broker.coordination.rules.requests import (
+    AddWatch,
+    CheckWatches,
+    Exists,
+    GetAcl,
+    GetAllChildrenNumber,
+    GetChildren,
+    GetData,
+    GetEphemerals,
+    MultiRead,
+    Query,
+    RemoveWatches,
+    SetWatches,
+    WhoAmI,
+)
+from kafkaesque.broker.coordination.rules.tree import Node, Stat
+from kafkaesque.broker.coordination.rules.vocabulary import (
+    AddWatchMode,
+    Code,
+    CoordinationError,
+    EventType,
+    OpCode,
+    Permission,
+    WatcherType,
+)
+from kafkaesque.broker.coordination.rules.watches import WatchTable
+
+WATCHES_PER_CLIENT_MAX = 500_000
+"""Room for a TreeCache of the largest tree that one client could want; beyond it QUOTA_EXCEEDED."""
+
+W = TypeVar("W", bound=Hashable)
+
+
+class Reader(NamedTuple, Generic[W]):
+    """Who reads, and from what."""
+
+    machine: Machine
+    watches: WatchTable[W]
+    watcher: W
+    session_id: int
+    identities: tuple[Identity, ...]
+    registry: Registry | None = None
+
+    def find(self, path: str) -> Node | None:
+        if self.registry is not None and is_registry(path):
+            return self.registry.tree.get(path)
+        return self.machine.tree.get(path or ROOT)
+
+    def children(self, path: str, node: Node) -> list[str]:
+        """The root has the registries too."""
+        children = list(node.children)
+        if self.registry is not None and path in ("", ROOT):
+            children += self.registry.tree.require(ROOT).children
+        return children
+
+    def stat(self, path: str, node: Node) -> Stat:
+        stat = node.stat()
+        if self.registry is not None and path in ("", ROOT):
+            return stat._replace(num_children=len(self.children(path, node)))
+        return stat
+
+    def descendant_count(self, path: str) -> int:
+        if self.registry is not None and is_registry(path):
+            return self.registry.tree.descendant_count(path)
+        count = self.machine.tree.descendant_count(path or ROOT)
+        if self.registry is not None and path in ("", ROOT):
+            count += self.registry.tree.descendant_count(ROOT)
+        return count
+
+
+class Answer(NamedTuple):
+    """A reply's body, and events of the past that the reader must see before it."""
+
+    body: bytes
+    missed: tuple[NodeEvent, ...] = ()
+
+
+def answer(reader: Reader[W], query: Query) -> Answer:
+    """CoordinationError where ZooKeeper answers with one; then no watch is left."""
+    match query:
+        case Exists():
+            return Answer(_exists(reader, query))
+        case GetData():
+            return Answer(_get_data(reader, query))
+        case GetChildren():
+            return Answer(_get_children(reader, query))
+        case GetAcl():
+            return Answer(_get_acl(reader, query))
+        case GetEphemerals(prefix):
+            owned = reader.machine.tree.ephemerals_of(reader.session_id)
+            return Answer(replies.strings_body([p for p in owned if p.startswith(prefix)]))
+        case GetAllChildrenNumber(path):
+            _readable(reader, path)
+            return Answer(replies.int_body(reader.descendant_count(path)))
+        case MultiRead():
+            return Answer(_multi_read(reader, query))
+        case SetWatches():
+            return Answer(b"", _set_watches(reader, query))
+        case AddWatch(path, mode):
+            _check_room(reader)
+            reader.watches.add(path, reader.watcher, _enum(AddWatchMode, mode))
+            return Answer(replies.int_body(Code.OK))
+        case RemoveWatches(path, kind):
+            if not reader.watches.remove(path, reader.watcher, _enum(WatcherType, kind)):
+                raise CoordinationError(Code.NO_WATCHER, path)
+            return Answer(b"")
+        case CheckWatches(path, kind):
+            if not reader.watches.has(path, reader.watcher, _enum(WatcherType, kind)):
+                raise CoordinationError(Code.NO_WATCHER, path)
+            return Answer(b"")
+        case WhoAmI():
+            return Answer(replies.identities_body(reader.identities))
+
+
+E = TypeVar("E", AddWatchMode, WatcherType)
+
+
+def _enum(kind: type[E], value: int) -> E:
+    try:
+        return kind(value)
+    except ValueError:
+        # ZooKeeper fails inside while it decodes such a number.
+        raise CoordinationError(Code.MARSHALLING_ERROR, f"{kind.__name__} {value}") from None
+
+
+def _check_room(reader: Reader[W], wanted: int = 1) -> None:
+    if reader.watches.count_of(reader.watcher) + wanted > WATCHES_PER_CLIENT_MAX:
+        raise CoordinationError(Code.QUOTA_EXCEEDED, "too many watches")
+
+
+def _readable(reader: Reader[W], path: str, permission: Permission = Permission.READ) -> Node:
+    node = reader.find(path)
+    if node is None:
+        raise CoordinationError(Code.NO_NODE, path)
+    acl.require(node.acl, permission, reader.identities)
+    return node
+
+
+def _exists(reader: Reader[W], query: Exists) -> bytes:
+    if "\x00" in query.path:
+        raise CoordinationError(Code.BAD_ARGUMENTS, "a null character")
+    node = reader.find(query.path)
+    if node is not None:
+        acl.require(node.acl, Permission.READ, reader.identities)
+    if query.watch:
+        _check_room(reader)
+        # Also where there is no node: that is how a client waits for one.
+        reader.watches.watch_data(query.path, reader.watcher)
+    if node is None:
+        raise CoordinationError(Code.NO_NODE, query.path)
+    return replies.stat_body(reader.stat(query.path, node))
+
+
+def _get_data(reader: Reader[W], query: GetData) -> bytes:
+    node = _readable(reader, query.path)
+    if query.watch:
+        _check_room(reader)
+        reader.watches.watch_data(query.path, reader.watcher)
+    return replies.data_body(node.data, reader.stat(query.path, node))
+
+
+def _get_children(reader: Reader[W], query: GetChildren) -> bytes:
+    node = _readable(reader, query.path)
+    if query.watch:
+        _check_room(reader)
+        reader.watches.watch_children(query.path, reader.watcher)
+    return replies.strings_body(
+        reader.children(query.path, node),
+        reader.stat(query.path, node) if query.with_stat else None,
+    )
+
+
+def _get_acl(reader: Reader[W], query: GetAcl) -> bytes:
+    node = _readable(reader, query.path, Permission.READ | Permission.ADMIN)
+    shown = node.acl
+    if not acl.allows(node.acl, Permission.ADMIN, reader.identities):
+        shown = acl.redact(node.acl)
+    return replies.acl_body(shown, reader.stat(query.path, node))
+
+
+def _multi_read(reader: Reader[W], query: MultiRead) -> bytes:
+    parts: list[replies.Part] = []
+    for part in query.parts:
+        try:
+            if isinstance(part, GetData):
+                parts.append((OpCode.GET_DATA, _get_data(reader, part)))
+            else:
+                parts.append((OpCode.GET_CHILDREN, _get_children(reader, part)))
+        except CoordinationError as error:
+            parts.append(error)
+    return replies.parts_body(parts)
+
+
+def _set_watches(reader: Reader[W], query: SetWatches) -> tuple[NodeEvent, ...]:
+    """Set again what a broken connection had; what happened in between is told at once."""
+    _check_room(reader, sum(map(len, query[1:])))
+    watches, watcher, since = reader.watches, reader.watcher, query.relative_zxid
+    missed: list[NodeEvent] = []
+
+    def tell(event: EventType, path: str, node: Node | None) -> None:
+        missed.append(NodeEvent(event, path, reader.machine.zxid, node.acl if node else ()))
+
+    for path in query.data:
+        node = reader.find(path)
+        if node is None:
+            tell(EventType.NODE_DELETED, path, None)
+        elif node.mzxid > since or _is_of_unknown_age(reader, path):
+            tell(EventType.NODE_DATA_CHANGED, path, node)
+        else:
+            watches.watch_data(path, watcher)
+    for path in query.exist:
+        node = reader.find(path)
+        if node is not None:
+            tell(EventType.NODE_CREATED, path, node)
+        else:
+            watches.watch_data(path, watcher)
+    for path in query.child:
+        node = reader.find(path)
+        if node is None:
+            tell(EventType.NODE_DELETED, path, None)
+        elif node.pzxid > since or _is_of_unknown_age(reader, path):
+            tell(EventType.NODE_CHILDREN_CHANGED, path, node)
+        else:
+            watches.watch_children(path, watcher)
+    for path in query.persistent:
+        watches.add(path, watcher, AddWatchMode.PERSISTENT)
+    for path in query.recursive:
+        watches.add(path, watcher, AddWatchMode.PERSISTENT_RECURSIVE)
+    return tuple(missed)
+
+
+def _is_of_unknown_age(reader: Reader[W], path: str) -> bool:
+    """Each server gives the nodes of registries zxids of its own: whether one changed since the
+    client was on another server cannot be told, and an event too many does no harm."""
+    return reader.registry is not None and is_registry(path)
+
+
+def paths_of(query: Query) -> tuple[str, ...]:
+    """What a query asks about."""
+    match query:
+        case Exists(path) | GetData(path) | GetAcl(path) | GetAllChildrenNumber(path):
+            return (path,)
+        case GetChildren(path) | AddWatch(path):
+            return (path,)
+        case MultiRead(parts):
+            return tuple(part.path for part in parts)
+        case SetWatches():
+            return (*query.data, *query.exist, *query.child)
+        case _:
+            return ()

@@ -1,0 +1,118 @@
+"""A snapshot's bytes: every node and session of the machine at one zxid.
+
+MessagePack arrays, nodes parents first and in the order in which children are listed, so that what
+is restored lists them alike. The first field is the format's version.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from kafkaesque.broker.coordination.rules.acl import OPEN, Acl
+from kafkaesque.broker.coordination.rules.sessions import Session
+from kafkaesque.broker.coordination.rules.tree import Node, Tree, TreeLimits
+from kafkaesque.model.errors import check
+
+FORMAT = 1
+
+
+class Image(NamedTuple):
+    """The state of a machine."""
+
+    zxid: int
+    tree: Tree
+    sessions: dict[int, Session]
+
+
+class _NodeRecord(NamedTuple):
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+    """Empty for the open one, which nearly every node has."""
+    owner: int
+    czxid: int
+    mzxid: int
+    pzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    aversion: int
+    child_creates: int
+
+
+class _SessionRecord(NamedTuple):
+    session_id: int
+    password: bytes
+    timeout_ms: int
+    owner: int
+    next_sequence: int
+
+
+class _Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    format: int
+    zxid: int
+    nodes: list[_NodeRecord]
+    sessions: list[_SessionRecord]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Snapshot)
+
+
+def encode_image(image: Image) -> bytes:
+    return _encoder.encode(
+        _Snapshot(
+            FORMAT,
+            image.zxid,
+            [_node_record(path, node) for path, node in image.tree.nodes.items()],
+            [
+                _SessionRecord(s.session_id, s.password, s.timeout_ms, s.owner, s.next_sequence)
+                for s in image.sessions.values()
+            ],
+        )
+    )
+
+
+def decode_image(data: bytes, limits: TreeLimits) -> Image:
+    """The state that `encode_image` wrote; raises msgspec.DecodeError for anything else."""
+    snapshot = _decoder.decode(data)
+    check(snapshot.format == FORMAT, f"a snapshot of format {snapshot.format}")
+    tree = Tree(limits, is_empty=True)
+    for record in snapshot.nodes:
+        tree.put(record.path, _node(record))
+    sessions: dict[int, Session] = {}
+    for session_id, password, timeout_ms, owner, next_sequence in snapshot.sessions:
+        session = Session(session_id, password, timeout_ms, owner)
+        session.next_sequence = next_sequence
+        sessions[session_id] = session
+    return Image(snapshot.zxid, tree, sessions)
+
+
+def _node_record(path: str, node: Node) -> _NodeRecord:
+    return _NodeRecord(
+        path,
+        node.data,
+        () if node.acl is OPEN else node.acl,
+        node.owner,
+        node.czxid,
+        node.mzxid,
+        node.pzxid,
+        node.ctime_ms,
+        node.mtime_ms,
+        node.version,
+        node.aversion,
+        node.child_creates,
+    )
+
+
+def _node(record: _NodeRecord) -> Node:
+    node = Node(record.data, record.acl or OPEN, record.owner, record.czxid, record.ctime_ms)
+    node.mzxid = record.mzxid
+    node.pzxid = record.pzxid
+    node.mtime_ms = record.mtime_ms
+    node.version = record.version
+    node.aversion = record.aversion
+    node.child_creates = record.child_creates
+    return node

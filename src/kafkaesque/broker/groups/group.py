@@ -1,0 +1,213 @@
+"""The state of one classic group and what can be told from it. How it changes is in `rebalance`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaesque.broker.groups.log_format import GroupKey, GroupValue, MemberValue, encode_group
+from kafkaesque.broker.groups.member import Member
+from kafkaesque.broker.groups.roster import Roster
+from kafkaesque.broker.groups.subscription import subscribed_topics
+from kafkaesque.broker.groups.transitions import GroupEvent, GroupState, next_state
+from kafkaesque.broker.groups.types import (
+    CONSUMER_PROTOCOL_TYPE,
+    JoinAnswer,
+    JoinedMember,
+    LogRecord,
+    Protocol,
+)
+from kafkaesque.model.errors import CorruptMessage, check
+from kafkaesque.model.ids import NO_TIMESTAMP, TimestampMs
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """How much longer an empty group that someone joined waits for others."""
+
+    delay_ms: int
+    remaining_ms: int
+    new_member_added: bool = False
+
+
+class Group:
+    """Invariants: generation_id never falls; a Stable group has a protocol and members, each with
+    its assignment (which may be empty bytes); pending_syncs are members."""
+
+    __slots__ = (
+        "generation_id",
+        "group_id",
+        "initial_delay",
+        "pending_syncs",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "roster",
+        "state",
+        "state_since_ms",
+        "subscribed",
+    )
+
+    def __init__(self, group_id: str, state_since_ms: TimestampMs | None = None) -> None:
+        self.group_id = group_id
+        self.roster = Roster()
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.state_since_ms = state_since_ms
+        """None for a group known only from its offsets, or from a record older than version 2."""
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        """None for a simple group: offsets without members."""
+        self.protocol_name: str | None = None
+        self.pending_syncs: set[str] = set()
+        """Members of this generation that have not asked for their assignment yet."""
+        self.subscribed: frozenset[str] | None = None
+        """None when it cannot be told: no consumer group, or metadata that we cannot read."""
+        self.initial_delay: InitialDelay | None = None
+
+    @classmethod
+    def from_record(cls, key: GroupKey, value: GroupValue) -> Group:
+        """The group as it was when the record was written: Stable, or Empty without members."""
+        since_ms = None if value.state_since_ms == NO_TIMESTAMP else value.state_since_ms
+        group = cls(key.group_id, since_ms)
+        group.generation_id = value.generation_id
+        group.protocol_type = value.protocol_type or None
+        group.protocol_name = value.protocol_name
+        _check_restorable(key, value)
+        for member in value.members:
+            timeout_ms = member.rebalance_timeout_ms
+            group.roster.add(
+                Member(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    session_timeout_ms=member.session_timeout_ms,
+                    rebalance_timeout_ms=member.session_timeout_ms
+                    if timeout_ms == -1
+                    else timeout_ms,
+                    protocols=(Protocol(value.protocol_name or "", member.subscription),),
+                    assignment=member.assignment,
+                )
+            )
+        if value.members:
+            group.state = GroupState.STABLE
+            if value.leader_id is not None and value.leader_id in group.roster:
+                group.roster.leader_id = value.leader_id
+        group.update_subscribed()
+        return group
+
+    @property
+    def is_consumer_group(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def is_initial_rebalance(self) -> bool:
+        return (
+            self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
+        )
+
+    def move(self, event: GroupEvent, now_ms: TimestampMs) -> None:
+        """The only place where a group changes its state."""
+        state = next_state(self.state, event)
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = now_ms
+
+    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Whether a joiner has a protocol in common with everybody here."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        if self.protocol_type != protocol_type:
+            return False
+        return self.roster.knows_any([protocol.name for protocol in protocols])
+
+    def begin_generation(self, now_ms: TimestampMs) -> None:
+        """The join phase is over: fix the protocol of those who are here."""
+        self.generation_id += 1
+        self.initial_delay = None
+        self.pending_syncs.clear()
+        if len(self.roster):
+            self.protocol_name = self.roster.select_protocol()
+            self.move(GroupEvent.JOIN_PHASE_ENDED, now_ms)
+        else:
+            self.protocol_name = None
+            self.move(GroupEvent.LAST_MEMBER_GONE, now_ms)
+        self.update_subscribed()
+
+    def update_subscribed(self) -> None:
+        """Learn the subscribed topics of all members (OffsetDelete and expiry ask for them)."""
+        self.subscribed = None
+        if not self.is_consumer_group:
+            return
+        topics: frozenset[str] = frozenset()
+        if len(self.roster):
+            if self.protocol_name is None:
+                return
+            for member in self.roster:
+                of_member = subscribed_topics(member.metadata(self.protocol_name))
+                if of_member is None:
+                    return
+                topics |= of_member
+        self.subscribed = topics
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Where the topics cannot be read, a consumer group must be taken to want them all."""
+        if self.subscribed is None:
+            return self.is_consumer_group
+        return topic in self.subscribed
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """What the leader is told: everybody with the metadata of the chosen protocol."""
+        name = self.protocol_name
+        check(name is not None, "members are listed only once a protocol is chosen")
+        return tuple(
+            JoinedMember(member.member_id, member.group_instance_id, member.metadata(name or ""))
+            for member in self.roster
+        )
+
+    def join_answer(self, member_id: str) -> JoinAnswer:
+        """The current generation as `member_id` is told of it."""
+        is_leader = self.roster.leader_id == member_id
+        return JoinAnswer(
+            generation_id=self.generation_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            leader=self.roster.leader_id or "",
+            member_id=member_id,
+            members=self.joined_members() if is_leader else (),
+        )
+
+    def as_record(self) -> LogRecord:
+        """The record that restores this group: Empty, or Stable with each member's assignment."""
+        name = self.protocol_name
+        check(name is not None or not len(self.roster), "members without a protocol")
+        value = GroupValue(
+            protocol_type=self.protocol_type or "",
+            generation_id=self.generation_id,
+            protocol_name=name,
+            leader_id=self.roster.leader_id,
+            state_since_ms=NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
+            members=tuple(
+                MemberValue(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    subscription=member.metadata(name or ""),
+                    assignment=member.assignment,
+                )
+                for member in self.roster
+            ),
+        )
+        return encode_group(GroupKey(self.group_id), value)
+
+
+def _check_restorable(key: GroupKey, value: GroupValue) -> None:
+    """What the record's layout cannot promise, but the rest of the rules rely on."""
+    if value.members and not (value.protocol_type and value.protocol_name):
+        raise CorruptMessage(f"the record of group {key.group_id} has members but no protocol")
+    ids = [member.member_id for member in value.members]
+    names = [m.group_instance_id for m in value.members if m.group_instance_id is not None]
+    if len(set(ids)) < len(ids) or len(set(names)) < len(names):
+        raise CorruptMessage(f"the record of group {key.group_id} has a member twice")

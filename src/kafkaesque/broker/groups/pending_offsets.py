@@ -1,0 +1,97 @@
+"""Offsets that a transaction will commit: they count when it does, and never if it aborts (KIP-447).
+
+What counts is the order in which they were written, not that in which transactions end: an offset
+that was committed after one was written here, by anybody, is the newer one and stays (Kafka's
+OffsetMetadataManager.replayEndTransactionMarker).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple, TypeVar
+
+from kafkaesque.broker.groups.log_format import OffsetKey, OffsetValue
+from kafkaesque.model.ids import ProducerId
+
+_KeyT = TypeVar("_KeyT")
+
+
+class _Pending(NamedTuple):
+    ordinal: int
+    """Its place among all that was ever written here."""
+    value: OffsetValue
+    is_outdated: bool = False
+    """Something newer was committed since; whoever asks for stable offsets still waits for the end."""
+
+
+class PendingOffsets:
+    """By producer, in the order of the log; a producer has one transaction at a time."""
+
+    __slots__ = ("_by_producer", "_counts", "_group_counts", "_ordinal")
+
+    def __init__(self) -> None:
+        self._by_producer: dict[ProducerId, dict[OffsetKey, _Pending]] = {}
+        self._ordinal = 0
+        self._counts: Counter[OffsetKey] = Counter()
+        """How many producers have each key."""
+        self._group_counts: Counter[str] = Counter()
+
+    def __contains__(self, key: OffsetKey) -> bool:
+        return key in self._counts
+
+    def has_group(self, group_id: str) -> bool:
+        return group_id in self._group_counts
+
+    def keys(self) -> list[OffsetKey]:
+        return list(self._counts)
+
+    def add(self, producer_id: ProducerId, key: OffsetKey, value: OffsetValue) -> None:
+        offsets = self._by_producer.setdefault(producer_id, {})
+        if key not in offsets:
+            self._counts[key] += 1
+            self._group_counts[key.group_id] += 1
+        self._ordinal += 1
+        offsets[key] = _Pending(self._ordinal, value)
+
+    def committed(self, key: OffsetKey) -> None:
+        """An offset was committed without a transaction: all that wait were written before it."""
+        if key in self._counts:
+            self._outdate(key, self._ordinal)
+
+    def end(self, producer_id: ProducerId, *, is_commit: bool) -> dict[OffsetKey, OffsetValue]:
+        """The transaction is over; the offsets that count from now on."""
+        offsets = self._by_producer.pop(producer_id, {})
+        counting = {}
+        for key, pending in offsets.items():
+            self._forget(key)
+            if is_commit and not pending.is_outdated:
+                counting[key] = pending.value
+                if key in self._counts:
+                    self._outdate(key, pending.ordinal)
+        return counting
+
+    def _outdate(self, key: OffsetKey, up_to: int) -> None:
+        for offsets in self._by_producer.values():
+            pending = offsets.get(key)
+            if pending is not None and pending.ordinal <= up_to:
+                offsets[key] = pending._replace(is_outdated=True)
+
+    def remove(self, key: OffsetKey) -> None:
+        """The topic or the group is gone: nobody commits `key` any more."""
+        if key not in self._counts:
+            return
+        for producer_id, offsets in tuple(self._by_producer.items()):
+            if offsets.pop(key, None) is not None:
+                self._forget(key)
+                if not offsets:
+                    del self._by_producer[producer_id]
+
+    def _forget(self, key: OffsetKey) -> None:
+        _decrement(self._counts, key)
+        _decrement(self._group_counts, key.group_id)
+
+
+def _decrement(counter: Counter[_KeyT], key: _KeyT) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

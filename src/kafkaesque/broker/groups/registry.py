@@ -1,0 +1,376 @@
+"""All groups of one coordinator partition: the entry to the group rules.
+
+Life: make it, `replay` every record of the log, call `loaded`, then serve requests. Whoever drives
+it follows the docstring of `types.Effects`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from kafkaesque.broker.groups import expiry, offsets, rebalance, views
+from kafkaesque.broker.groups.config import GroupConfig
+from kafkaesque.broker.groups.group import Group
+from kafkaesque.broker.groups.join import join
+from kafkaesque.broker.groups.leave import leave, left_no_group
+from kafkaesque.broker.groups.log_format import (
+    GroupKey,
+    OffsetKey,
+    OffsetValue,
+    decode_group,
+    decode_key,
+    decode_offset,
+    group_tombstone,
+    offset_tombstone,
+)
+from kafkaesque.broker.groups.step import GroupTimers, Step, TimerKey, TimerKind, Waiting
+from kafkaesque.broker.groups.sync import heartbeat, sync
+from kafkaesque.broker.groups.timers import Timers
+from kafkaesque.broker.groups.transitions import GroupEvent, GroupState
+from kafkaesque.broker.groups.types import (
+    NO_MEMBER_ID,
+    CommitRequest,
+    DeletedGroup,
+    DeleteGroupsAnswer,
+    DeleteOffsetsAnswer,
+    DeleteOffsetsRequest,
+    DescribedGroup,
+    Effects,
+    FetchedTopic,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveRequest,
+    ListedGroup,
+    Moment,
+    SyncAnswer,
+    SyncRequest,
+    TopicToFetch,
+)
+from kafkaesque.model.errors import ErrorCode, check
+from kafkaesque.model.ids import PartitionIndex, ProducerId, TimestampMs
+from kafkaesque.model.limits import GROUP_ID_LENGTH_MAX
+
+_STRING_BYTES_MAX = 32_767
+"""A string of the log has a length of 16 bits."""
+
+
+class GroupRegistry:
+    """Requests in, effects out; `new_id` gives the random part of a member id."""
+
+    def __init__(self, config: GroupConfig, new_id: Callable[[], str]) -> None:
+        self._config = config
+        self._new_id = new_id
+        self._groups: dict[str, Group] = {}
+        self._offsets = offsets.OffsetTable()
+        self._timers: GroupTimers = Timers()
+        self._waiting: Waiting = set()
+        self._is_loaded = False
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Take in a committed record, while loading and later after each append of our own.
+
+        Records of kinds that belong to other protocols are passed over. CorruptMessage if the
+        bytes are not what the kind promises.
+        """
+        decoded = decode_key(key)
+        if isinstance(decoded, OffsetKey):
+            self._replay_offset(decoded, None if value is None else decode_offset(value))
+        elif decoded is not None:
+            self._replay_group(decoded, value)
+
+    def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes | None) -> None:
+        """Take in a committed record of a transaction: it counts if the transaction commits."""
+        decoded = decode_key(key)
+        if isinstance(decoded, OffsetKey) and value is not None:
+            self._offsets.replay_pending(producer_id, decoded, decode_offset(value))
+
+    def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
+        """The transaction of `producer_id` has ended, and the marker is committed."""
+        for key in self._offsets.replay_marker(producer_id, is_commit=is_commit):
+            if key.group_id not in self._groups:
+                self._groups[key.group_id] = Group(key.group_id)
+
+    def loaded(self, now: Moment) -> None:
+        """The log has been replayed: sessions of restored members begin anew."""
+        check(not self._is_loaded, "a registry is loaded once")
+        self._is_loaded = True
+        step = self._step(now)
+        for group in self._groups.values():
+            for member in group.roster:
+                step.start_session(group, member)
+            if len(group.roster) > self._config.group_size_max:
+                # The setting was lowered: the next rebalance turns the last comers away.
+                rebalance.begin(group, step)
+
+    def _replay_offset(self, key: OffsetKey, value: OffsetValue | None) -> None:
+        if value is not None and key.group_id not in self._groups:
+            self._groups[key.group_id] = Group(key.group_id)
+        self._offsets.replay(key, value)
+
+    def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
+        group_id = key.group_id
+        if self._is_loaded:
+            # Our own record: the group has moved already. Only a commit that was on its way when
+            # the group was deleted may have brought back an empty shell.
+            if value is None and self._is_shell(group_id):
+                del self._groups[group_id]
+        elif value is None:
+            self._groups.pop(group_id, None)
+        else:
+            self._groups[group_id] = Group.from_record(key, decode_group(value))
+
+    def _is_shell(self, group_id: str) -> bool:
+        group = self._groups.get(group_id)
+        return (
+            group is not None
+            and group.protocol_type is None
+            and not group.roster.pending_ids
+            and not self._offsets.of_group(group_id)
+            and not self._offsets.has_in_flight(group_id)
+        )
+
+    # -- membership ---------------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, token: int, now: Moment) -> Effects:
+        step = self._step(now)
+        error = self._join_error(request)
+        if error is not ErrorCode.NONE:
+            step.answer(token, JoinAnswer(error=error, member_id=request.member_id))
+            return step.effects()
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            join(group, request, token, self._new_id, step)
+            return step.effects()
+        group = Group(request.group_id, now.wall_ms)
+        step.append(group.as_record())
+        self._groups[request.group_id] = group
+        join(group, request, token, self._new_id, step)
+        return step.effects()
+
+    def sync(self, request: SyncRequest, token: int, now: Moment) -> Effects:
+        step = self._step(now)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            step.answer(token, SyncAnswer(error=_unknown_member_in(request.group_id)))
+        else:
+            sync(group, request, token, step)
+        return step.effects()
+
+    def heartbeat(self, request: HeartbeatRequest, token: int, now: Moment) -> Effects:
+        step = self._step(now)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            step.answer(token, HeartbeatAnswer(error=_unknown_member_in(request.group_id)))
+        else:
+            heartbeat(group, request, token, step)
+        return step.effects()
+
+    def leave(self, request: LeaveRequest, token: int, now: Moment) -> Effects:
+        step = self._step(now)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            step.answer(token, left_no_group(request))
+        else:
+            leave(group, request, token, step)
+        return step.effects()
+
+    def cancel(self, token: int) -> None:
+        """Whoever waits for `token` is gone; its member stays until its session ends."""
+        self._waiting.discard(token)
+
+    def _join_error(self, request: JoinRequest) -> ErrorCode:
+        """What can be told from the request alone, and whether a new group may be made for it."""
+        if not 0 < len(request.group_id.encode()) <= GROUP_ID_LENGTH_MAX:
+            return ErrorCode.INVALID_GROUP_ID
+        config = self._config
+        timeout_ms = request.session_timeout_ms
+        if not config.session_timeout_ms_min <= timeout_ms <= config.session_timeout_ms_max:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        texts = [request.protocol_type, request.client_id, request.client_host]
+        texts += [protocol.name for protocol in request.protocols]
+        texts.append(request.group_instance_id or "")
+        if any(len(text.encode()) > _STRING_BYTES_MAX for text in texts):
+            return ErrorCode.INVALID_REQUEST
+        if request.group_id in self._groups:
+            return ErrorCode.NONE
+        if request.member_id != NO_MEMBER_ID:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not request.protocol_type or not request.protocols:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self._is_full:
+            return ErrorCode.POLICY_VIOLATION
+        return ErrorCode.NONE
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._groups) >= self._config.groups_max
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """When `tick` has something to do, in monotonic seconds; None for never."""
+        return self._timers.next_deadline()
+
+    def tick(self, now: Moment) -> Effects:
+        """Let everything happen whose time has come."""
+        step = self._step(now)
+        while (key := self._timers.pop_due(now.monotonic)) is not None:
+            group = self._groups.get(key.group_id)
+            if group is not None:
+                _on_timer(group, key, step)
+        return step.effects()
+
+    # -- offsets ------------------------------------------------------------------------------
+
+    def commit_offsets(self, request: CommitRequest, token: int, now: Moment) -> Effects:
+        """Records and an answer; the offsets become visible when the records are replayed."""
+        step = self._step(now)
+        group = self._groups.get(request.group_id)
+        if len(request.group_id.encode()) > GROUP_ID_LENGTH_MAX:
+            step.answer(token, offsets.commit_refused(request, ErrorCode.INVALID_GROUP_ID))
+        elif group is None and self._is_full and request.generation_id < 0:
+            step.answer(token, offsets.commit_refused(request, ErrorCode.POLICY_VIOLATION))
+        else:
+            offsets.commit(self._offsets, group, request, token, step)
+        effects = step.effects()
+        return effects if request.producer is None else replace(effects, producer=request.producer)
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: tuple[TopicToFetch, ...] | None,
+        *,
+        require_stable: bool = False,
+    ) -> list[FetchedTopic]:
+        """Committed offsets of `topics`, or of all topics that the group has offsets for."""
+        if topics is None:
+            return offsets.fetch_all(self._offsets, group_id, require_stable=require_stable)
+        return offsets.fetch(self._offsets, group_id, topics, require_stable=require_stable)
+
+    def delete_offsets(self, request: DeleteOffsetsRequest, token: int, now: Moment) -> Effects:
+        step = self._step(now)
+        group = self._groups.get(request.group_id)
+        error = offsets.delete_error(group) if request.group_id else ErrorCode.INVALID_GROUP_ID
+        if group is None or error is not ErrorCode.NONE:
+            step.answer(token, DeleteOffsetsAnswer(error=error))
+        else:
+            topics = offsets.delete(self._offsets, group, request, step)
+            step.answer(token, DeleteOffsetsAnswer(topics=topics))
+        return step.effects()
+
+    def expire_offsets(self, now_ms: TimestampMs) -> Effects:
+        """Tombstones for offsets past their retention and for groups that have nothing left."""
+        records = []
+        retention_ms = self._config.offsets_retention_ms
+        for group in tuple(self._groups.values()):
+            tombstones, is_bare = expiry.expired_offsets(self._offsets, group, retention_ms, now_ms)
+            records += tombstones
+            if is_bare and self._is_deletable(group):
+                self._drop(group, now_ms)
+                records.append(group_tombstone(GroupKey(group.group_id)))
+        return Effects(tuple(records))
+
+    def topics_deleted(self, names: Iterable[str]) -> Effects:
+        """Offsets go with their topic."""
+        keys = self._offsets.keys_of_topics(frozenset(names))
+        return Effects(tuple(offset_tombstone(key) for key in keys))
+
+    # -- groups -------------------------------------------------------------------------------
+
+    def delete_groups(self, group_ids: tuple[str, ...], token: int, now: Moment) -> Effects:
+        step = self._step(now)
+        results = tuple(
+            DeletedGroup(group_id, self._delete_group(group_id, step)) for group_id in group_ids
+        )
+        step.answer(token, DeleteGroupsAnswer(groups=results))
+        return step.effects()
+
+    def describe_groups(self, group_ids: Iterable[str], api_version: int) -> list[DescribedGroup]:
+        """One entry for each id that was asked for."""
+        return [
+            views.describe(self._groups[group_id])
+            if group_id in self._groups
+            else views.describe_unknown(group_id, api_version)
+            for group_id in group_ids
+        ]
+
+    def list_groups(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[ListedGroup]:
+        return views.list_groups(self._groups.values(), states, types)
+
+    def _delete_group(self, group_id: str, step: Step) -> ErrorCode:
+        group = self._groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        for key in self._offsets.keys_of_group(group_id):
+            step.append(offset_tombstone(key))
+        step.append(group_tombstone(GroupKey(group_id)))
+        self._drop(group, step.now.wall_ms)
+        return ErrorCode.NONE
+
+    def _is_deletable(self, group: Group) -> bool:
+        """Nobody is in the group, on the way into it, or committing to it."""
+        return (
+            group.state is GroupState.EMPTY
+            and not group.roster.pending_ids
+            and not self._offsets.has_in_flight(group.group_id)
+        )
+
+    def _drop(self, group: Group, now_ms: TimestampMs) -> None:
+        for member_id in group.roster.pending_ids:
+            self._timers.cancel(TimerKey(group.group_id, TimerKind.SESSION, member_id))
+        group.move(GroupEvent.REMOVED, now_ms)
+        del self._groups[group.group_id]
+
+    # -- figures ------------------------------------------------------------------------------
+
+    def group_ids(self) -> Iterator[str]:
+        return iter(tuple(self._groups))
+
+    def groups_by_state(self) -> dict[GroupState, int]:
+        """Every state with its number of groups; Dead is always 0."""
+        counts = Counter(group.state for group in self._groups.values())
+        return {state: counts[state] for state in GroupState}
+
+    def member_count(self) -> int:
+        return sum(len(group.roster) for group in self._groups.values())
+
+    def offset_count(self) -> int:
+        return len(self._offsets)
+
+    def waiting_count(self) -> int:
+        """Joins and syncs whose answer is still owed."""
+        return len(self._waiting)
+
+    def committed_offsets(
+        self, group_id: str
+    ) -> Mapping[str, Mapping[PartitionIndex, OffsetValue]]:
+        """By topic and partition, without copying: for lag."""
+        return self._offsets.of_group(group_id)
+
+    def _step(self, now: Moment) -> Step:
+        return Step(self._config, now, self._timers, self._waiting)
+
+
+def _on_timer(group: Group, key: TimerKey, step: Step) -> None:
+    match key.kind:
+        case TimerKind.SESSION:
+            rebalance.on_session_timer(group, key.member_id, step)
+        case TimerKind.JOIN:
+            rebalance.on_join_timer(group, step)
+        case TimerKind.SYNC:
+            rebalance.on_sync_timer(group, step)
+
+
+def _unknown_member_in(group_id: str) -> ErrorCode:
+    """A group that is not here has no members."""
+    return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID

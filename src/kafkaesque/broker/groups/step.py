@@ -1,0 +1,82 @@
+"""One call into the rules: the moment it happens at, and the effects that it gathers.
+
+`Waiting` outlives the calls: it holds the tokens whose answer is still owed.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from kafkaesque.broker.groups.config import GroupConfig
+from kafkaesque.broker.groups.group import Group
+from kafkaesque.broker.groups.member import Member
+from kafkaesque.broker.groups.timers import Timers
+from kafkaesque.broker.groups.types import NOTHING, Answer, AnswerValue, Effects, LogRecord, Moment
+
+
+class TimerKind(Enum):
+    SESSION = "a member, or the owner of a promised id, must be heard of"
+    JOIN = "the join phase must end"
+    SYNC = "every member must have asked for its assignment"
+
+
+class TimerKey(NamedTuple):
+    group_id: str
+    kind: TimerKind
+    member_id: str = ""
+
+
+GroupTimers: TypeAlias = Timers[TimerKey]
+Waiting: TypeAlias = set[int]
+
+
+class Step:
+    """Made at the start of a call, turned into Effects at its end."""
+
+    __slots__ = ("_answers", "_records", "_timers", "_waiting", "config", "now")
+
+    def __init__(
+        self, config: GroupConfig, now: Moment, timers: GroupTimers, waiting: Waiting
+    ) -> None:
+        self.config = config
+        self.now = now
+        self._timers = timers
+        self._waiting = waiting
+        self._records: list[LogRecord] = []
+        self._answers: list[Answer] = []
+
+    def append(self, record: LogRecord) -> None:
+        self._records.append(record)
+
+    def answer(self, token: int, value: AnswerValue) -> None:
+        """Answer the request of this very call."""
+        self._answers.append(Answer(token, value))
+
+    def park(self, token: int) -> None:
+        """Owe `token` an answer."""
+        self._waiting.add(token)
+
+    def answer_parked(self, token: int | None, value: AnswerValue) -> None:
+        """Pay what is owed; nothing for a token that was cancelled."""
+        if token is not None and token in self._waiting:
+            self._waiting.remove(token)
+            self._answers.append(Answer(token, value))
+
+    def start_session(self, group: Group, member: Member) -> None:
+        """From now on the member has its session timeout to be heard of again."""
+        self.start_timer(group, TimerKind.SESSION, member.session_timeout_ms, member.member_id)
+
+    def start_timer(
+        self, group: Group, kind: TimerKind, timeout_ms: int, member_id: str = ""
+    ) -> None:
+        deadline = self.now.monotonic + timeout_ms / 1000
+        self._timers.start(TimerKey(group.group_id, kind, member_id), deadline)
+
+    def cancel_timer(self, group: Group, kind: TimerKind, member_id: str = "") -> None:
+        self._timers.cancel(TimerKey(group.group_id, kind, member_id))
+
+    def effects(self) -> Effects:
+        if not self._records and not self._answers:
+            return NOTHING
+        return Effects(tuple(self._records), tuple(self._answers))

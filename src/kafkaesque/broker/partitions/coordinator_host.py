@@ -1,0 +1,330 @@
+"""Drives the rules of a coordinator on one partition of its internal topic.
+
+A registry decides; this file appends what it decided, waits for the commit, and only then lets the
+answers out, in the order of the decisions. Everything runs on the event loop, except reading the
+log on load. What is particular to groups and to transactions is in `group_host` and
+`transaction_host`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import (
+    CoordinatorLoading,
+    KafkaError,
+    NotCoordinator,
+    NotLeaderOrFollower,
+)
+from kafkaesque.model.ids import LeaderEpoch, Offset
+from kafkaesque.model.limits import KIB
+from kafkaesque.records.batch import BatchHeader, read_header
+from kafkaesque.records.codec import Record, decode_batch
+
+logger = logging.getLogger(__name__)
+
+A = TypeVar("A")
+RecordT = TypeVar("RecordT", bound=tuple[bytes, bytes | None])
+
+_READ_BYTES = 1 << 20
+BATCH_BYTES_MAX = 512 * KIB
+RECORD_OVERHEAD_BYTES = 32
+"""More than the lengths, deltas and counts of a record ever take."""
+
+
+class Registry(Protocol):
+    """What the rules of a coordinator offer its driver."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None: ...
+
+    def cancel(self, token: int) -> None: ...
+
+    def next_deadline(self) -> float | None: ...
+
+
+class Effects(Protocol):
+    """What a decision asks for; each package of rules has its own."""
+
+    @property
+    def records(self) -> Sequence[tuple[bytes, bytes | None]]: ...
+
+    @property
+    def answers(self) -> Sequence[tuple[int, Any]]: ...
+
+
+RegistryT = TypeVar("RegistryT", bound=Registry)
+EffectsT = TypeVar("EffectsT", bound=Effects)
+MomentT = TypeVar("MomentT")
+
+
+def parts_of(records: Sequence[RecordT]) -> Iterator[Sequence[RecordT]]:
+    """`records` cut so that no part makes a batch larger than an internal topic takes."""
+    start = size_bytes = 0
+    for index, (key, value) in enumerate(records):
+        size_bytes += len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+        if size_bytes > BATCH_BYTES_MAX and index > start:
+            yield records[start:index]
+            start, size_bytes = index, len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+    yield records[start:]
+
+
+class _Unfinished(NamedTuple, Generic[RegistryT]):
+    """What is done once `commit` is; None where nothing was appended."""
+
+    finish: Callable[[RegistryT], None]
+    commit: asyncio.Future[None] | None
+
+
+class CoordinatorHost(ABC, Generic[RegistryT, MomentT, EffectsT]):
+    """One coordinator partition and what lives on it."""
+
+    __slots__ = (
+        "_answers",
+        "_clock",
+        "_loading",
+        "_loop",
+        "_new_registry",
+        "_next_token",
+        "_partition",
+        "_timer",
+        "_timer_due",
+        "_unfinished",
+        "began_at",
+        "epoch",
+        "registry",
+    )
+
+    def __init__(
+        self,
+        partition: Partition,
+        new_registry: Callable[[], RegistryT],
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        epoch: LeaderEpoch,
+    ) -> None:
+        self._partition = partition
+        self.epoch = epoch
+        """Of the leadership that this coordination rests on."""
+        self.began_at = monotonic()
+        """On the clock of connections, which is always the machine's: for nothing else."""
+        self._new_registry = new_registry
+        self._clock = clock
+        self._loop = loop
+        self.registry: RegistryT | None = None
+        """None while the log is being loaded."""
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._next_token = 0
+        self._unfinished: deque[_Unfinished[RegistryT]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._loading: asyncio.Task[None] | None = None
+        self._begin_loading()
+
+    # -- what is particular -----------------------------------------------------------------------
+
+    @abstractmethod
+    def _now(self) -> MomentT: ...
+
+    @abstractmethod
+    def _loaded(self, registry: RegistryT) -> None:
+        """The log has been replayed."""
+
+    @abstractmethod
+    def _encode(self, effects: EffectsT) -> Iterator[bytearray]:
+        """The batches that hold the records of `effects`."""
+
+    @abstractmethod
+    def _finish(self, registry: RegistryT, effects: EffectsT) -> None:
+        """The records are committed: replay them. Answers are given by the caller."""
+
+    @abstractmethod
+    def _replay_batch(
+        self, registry: RegistryT, header: BatchHeader, records: Sequence[Record]
+    ) -> None:
+        """Take in a batch of the log while loading."""
+
+    @abstractmethod
+    def _tick(self) -> None:
+        """Let the registry do what is due; `_timer_rang` first."""
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def reading(self) -> RegistryT:
+        """The registry for a read; CoordinatorLoading while there is none."""
+        if self.registry is None:
+            raise CoordinatorLoading("The coordinator is loading and hence can't process requests.")
+        return self.registry
+
+    async def ask(
+        self, decide: Callable[[RegistryT, int, MomentT], EffectsT], answer: type[A]
+    ) -> A:
+        """Run a request and wait for its answer; KafkaError if the coordinator failed it."""
+        registry = self.reading()
+        token = self._next_token
+        self._next_token += 1
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._answers[token] = future
+        try:
+            self._carry_out(decide(registry, token, self._now()))
+            value = await future
+        finally:
+            if self._answers.pop(token, None) is not None and self.registry is registry:
+                registry.cancel(token)
+        if not isinstance(value, answer):
+            raise TypeError(f"{answer.__name__} expected, not {type(value).__name__}")
+        return value
+
+    def carry_out(self, decide: Callable[[RegistryT, MomentT], EffectsT]) -> None:
+        """Effects that no request waits for: ticks, expiry, deleted topics."""
+        if self.registry is not None:
+            self._carry_out(decide(self.registry, self._now()))
+
+    def close(self, reason: KafkaError) -> None:
+        """Stop timers and let go of everyone who waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+        self._drop(reason)
+
+    # -- effects --------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: EffectsT) -> None:
+        try:
+            commit = self._append(effects) if effects.records else None
+        except KafkaError as error:
+            self._reload(error)
+            return
+
+        def finish(registry: RegistryT) -> None:
+            self._finish(registry, effects)
+            for token, answer in effects.answers:
+                future = self._answers.pop(token, None)
+                if future is not None and not future.done():
+                    future.set_result(answer)
+
+        self._after(commit, finish)
+        self._set_timer()
+
+    def _append(self, effects: EffectsT) -> asyncio.Future[None] | None:
+        """Append in batches that the topic takes; what to wait for is the last one's commit."""
+        for batch in self._encode(effects):
+            appended = self._partition.append_own(batch)
+        return self._partition.commit(appended, all_replicas=True)
+
+    def _after(
+        self, commit: asyncio.Future[None] | None, finish: Callable[[RegistryT], None]
+    ) -> None:
+        """Call `finish` when `commit` is done, and everything that was decided before."""
+        self._unfinished.append(_Unfinished(finish, commit))
+        if commit is not None:
+            commit.add_done_callback(lambda _: self._finish_ready())
+        self._finish_ready()
+
+    def _finish_ready(self) -> None:
+        """Finish effects from the oldest on, as far as their commits are done."""
+        while self._unfinished and self.registry is not None:
+            oldest = self._unfinished[0]
+            if oldest.commit is not None:
+                if not oldest.commit.done():
+                    return
+                if (error := oldest.commit.exception()) is not None:
+                    self._reload(error)
+                    return
+            self._unfinished.popleft()
+            oldest.finish(self.registry)
+
+    def _set_timer(self) -> None:
+        """Tick at the next deadline. A timer that is early is left: its tick finds nothing to do and
+        sets the right one, which is cheaper than a new timer for every heartbeat."""
+        deadline = None if self.registry is None else self.registry.next_deadline()
+        if deadline is None:
+            return
+        due = self._loop.time() + max(0.0, deadline - self._clock.monotonic())
+        if self._timer is not None:
+            # The time is kept here: uvloop's handle does not tell it when it is already due.
+            if self._timer_due <= due:
+                return
+            self._timer.cancel()
+        self._timer, self._timer_due = self._loop.call_at(due, self._ring), due
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._tick()
+
+    # -- loading --------------------------------------------------------------------------------
+
+    def _begin_loading(self) -> None:
+        if self._partition.replica.next_offset == self._partition.log_start_offset:
+            self._take(self._new_registry())
+        else:
+            self._loading = self._loop.create_task(self._load())
+            self._loading.add_done_callback(self._load_ended)
+
+    async def _load(self) -> None:
+        held_to = self._partition.replica.next_offset
+        if held_to > self._partition.log_end_offset:
+            # Decided, proposed, and not in the log for want of room: it must be read, or it would
+            # come true behind our back.
+            await self._partition.committed_to(held_to)
+        registry, end_offset = await asyncio.to_thread(self._load_blocking)
+        if end_offset > self._partition.high_watermark:
+            # Whoever begins anew may have decided what is in the log and not yet committed. Nobody
+            # may hear of that: another leader would know nothing of it.
+            await self._partition.committed_to(end_offset)
+        self._take(registry)
+
+    def _load_blocking(self) -> tuple[RegistryT, Offset]:
+        """What the log says, and where it ended."""
+        registry = self._new_registry()
+        log = self._partition.log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            records = log.read(offset, _READ_BYTES, limit_offset=log.log_end_offset).records
+            position = 0
+            while position < len(records):
+                header = read_header(records, position)
+                self._replay_batch(registry, header, decode_batch(records, position))
+                position += header.size_bytes
+                offset = header.next_offset
+        return registry, offset
+
+    def _take(self, registry: RegistryT) -> None:
+        self.registry = registry
+        self._loaded(registry)
+        self._set_timer()
+
+    def _load_ended(self, task: asyncio.Task[None]) -> None:
+        self._loading = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, NotLeaderOrFollower):
+            # (If leadership went, another one loads.) Requests keep getting CoordinatorLoading:
+            # better no answer than a wrong one.
+            logger.error("the state of %s cannot be loaded", self._partition.name, exc_info=error)
+
+    def _reload(self, error: BaseException) -> None:
+        """What was decided is not in the log: forget it and begin anew from what is."""
+        if not self._partition.leads:
+            self.close(NotCoordinator("The coordinator has moved."))
+            return
+        logger.error("the state of %s is read anew from the log: %s", self._partition.name, error)
+        # Ask again here, that means: librdkafka looks for another coordinator once only, and then
+        # tells the application. A leader that hands over would be found twice.
+        self._drop(CoordinatorLoading(str(error)))
+        self._begin_loading()
+
+    def _drop(self, error: KafkaError) -> None:
+        self.registry = None
+        self._unfinished.clear()
+        waiting, self._answers = self._answers, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(error)

@@ -1,0 +1,35 @@
+"""Everything that is coordinated on internal topics: consumer groups and transactions."""
+
+from __future__ import annotations
+
+from kafkaesque.broker.partitions.group_hosts import GroupHosts
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.transaction_hosts import TransactionHosts
+
+
+class Coordinators:
+    """`transactions` is set by the composition root, before anything is led."""
+
+    __slots__ = ("groups", "transactions")
+
+    transactions: TransactionHosts
+
+    def __init__(self, groups: GroupHosts) -> None:
+        self.groups = groups
+
+    def standing_changed(self, partition: Partition) -> None:
+        """This node began or ceased to lead a partition, perhaps of an internal topic."""
+        topic = partition.name.topic
+        if topic == self.groups.topic:
+            self.groups.standing_changed(partition)
+        elif topic == self.transactions.topic:
+            self.transactions.standing_changed(partition)
+
+    def expire(self) -> None:
+        """Forget offsets and transactional ids that nobody uses any more."""
+        self.groups.expire_offsets()
+        self.transactions.expire_ids()
+
+    def close(self) -> None:
+        self.groups.close()
+        self.transactions.close()

@@ -1,0 +1,119 @@
+"""From a topic's settings and a log on disk to what a partition needs of both. Blocking."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from kafkaesque.broker.partitions.rules.markers import Marker, decode_marker
+from kafkaesque.broker.partitions.rules.producers import ProducerTable
+from kafkaesque.broker.raft.types import LogIndex
+from kafkaesque.broker.replication.entry_log import EntryLog
+from kafkaesque.broker.storage.config import LogConfig
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.model.errors import CorruptMessage, KafkaError
+from kafkaesque.model.ids import Offset
+from kafkaesque.model.settings import TopicConfig
+from kafkaesque.records.batch import BatchHeader, read_header
+
+logger = logging.getLogger(__name__)
+
+_STEP_BYTES: Final = 1024 * 1024
+
+
+def log_config(config: TopicConfig) -> LogConfig:
+    """A topic's settings as its logs want them. A compacted topic discards nothing by age or size,
+    and closes a segment before its records have waited too long for the cleaner."""
+    lag_ms = config.max_compaction_lag_ms if config.is_compacted else config.segment_ms
+    return LogConfig(
+        segment_bytes=config.segment_bytes,
+        segment_ms=min(config.segment_ms, lag_ms),
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        retention_ms=config.retention_ms if config.deletes_old else -1,
+        retention_bytes=config.retention_bytes if config.deletes_old else -1,
+    )
+
+
+def load_producers(entries: EntryLog) -> ProducerTable:
+    """The producers of a log, from its newest snapshot and the headers behind it. Blocking.
+
+    One damaged header must not keep the rest of the node from starting: it is left out. A producer
+    that wrote nothing behind it is taken as new, and its retries as new too.
+    """
+    table = _saved_producers(entries.log)
+    damaged_offset = _take_headers(table, entries)
+    if damaged_offset is not None:
+        for batch in _sound_batches(entries, damaged_offset):
+            header = read_header(batch)
+            table.apply(header, decode_marker(batch) if header.is_control else None)
+    return table
+
+
+def read_producers(entries: EntryLog) -> ProducerTable:
+    """As `load_producers`, while the log may be written to. CorruptMessage at damage."""
+    table = _saved_producers(entries.log)
+    damaged_offset = _take_headers(table, entries)
+    if damaged_offset is not None:
+        raise CorruptMessage(f"{entries.log.directory} is damaged at offset {damaged_offset}")
+    return table
+
+
+def _saved_producers(log: Log) -> ProducerTable:
+    """Of the newest snapshot. It is only a short cut: without it the headers tell the same, but for
+    what was deleted."""
+    limit = log.log_end_offset
+    while (saved := log.latest_snapshot(limit)) is not None:
+        with suppress(msgspec.DecodeError):
+            table = ProducerTable.restore(saved[1], saved[0], log.log_start_offset)
+            if table is not None:
+                return table
+        limit = Offset(saved[0] - 1)
+    return ProducerTable(log.log_start_offset)
+
+
+def _take_headers(table: ProducerTable, entries: EntryLog) -> Offset | None:
+    """Fold the headers; the offset of the first damaged one, if any.
+
+    No checksum covers the offset of a batch, so it is compared with what it has to be.
+    """
+    log, whole_from, end_offset = entries.log, entries.folded_offset, entries.log.log_end_offset
+    start = offset = max(table.saved_offset, log.log_start_offset)
+    try:
+        for header in log.headers_from(start):
+            is_begun = header.base_offset < offset == start  # a log may start within a batch
+            if header.base_offset != offset >= whole_from and not is_begun:
+                break
+            table.apply(header, read_marker(log, header) if header.is_control else None)
+            offset = header.next_offset
+    except CorruptMessage as error:
+        logger.error("%s", error)
+        return offset
+    if not whole_from <= offset < end_offset:
+        return None
+    logger.error("%s has no sound header at offset %d", log.directory, offset)
+    return offset
+
+
+def _sound_batches(entries: EntryLog, offset: Offset) -> Iterator[bytes | bytearray | memoryview]:
+    """The batches from the one with `offset` on that are as they were written."""
+    try:
+        index = entries.index_at(max(offset, entries.folded_offset))
+        while index <= entries.last_index:
+            for entry in entries.entries_between(index, entries.last_index, _STEP_BYTES):
+                index = LogIndex(entry.index + 1)
+                with suppress(CorruptMessage):
+                    yield from (blob for blob in entries.load([entry]) if blob is not None)
+    except KafkaError as error:
+        logger.error("what is known of producers ends there: %s", error)
+
+
+def read_marker(log: Log, header: BatchHeader) -> Marker | None:
+    """What a control batch of `log` says, which its header does not tell."""
+    limit_offset = header.next_offset
+    batch = log.read(header.base_offset, header.size_bytes, limit_offset=limit_offset).records
+    return decode_marker(batch) if batch else None

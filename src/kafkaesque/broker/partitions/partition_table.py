@@ -1,0 +1,386 @@
+"""The partitions that live on this node: opened, found, kept in shape and closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkaesque.broker.partitions.environment import Environment
+from kafkaesque.broker.partitions.loading import load_producers, log_config
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.rules.producers import ProducerTable
+from kafkaesque.broker.replication.entry_log import EntryLog
+from kafkaesque.broker.replication.opening import first_start, new_replica, sync_found
+from kafkaesque.broker.replication.replica_set import RAFT_CONFIG
+from kafkaesque.broker.replication.staging import finish
+from kafkaesque.broker.storage.directory import DataDirectory
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.broker.storage.open_files import OpenFiles
+from kafkaesque.model.errors import (
+    KafkaError,
+    NotLeaderOrFollower,
+    StorageFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from kafkaesque.model.ids import (
+    GroupId,
+    MemberId,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+from kafkaesque.model.settings import TopicConfig
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_SNAPSHOT_RECORDS = 100_000
+"""A producer snapshot is written when the log grew by this many records since the last one, so
+that a start after a crash reads few headers."""
+
+CLOSE_THREADS = 8
+"""Closing a log that has unsynced records is a sync each; they share the disk's commits."""
+
+REOPEN_SECONDS = 1.0
+"""After the disk refused a partition, how long until it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A partition that this node is to have."""
+
+    index: PartitionIndex
+    group: GroupId
+    first_members: tuple[MemberId, ...]
+    """With which the group began, the preferred leader first; none for a replica that joins a
+    group which is already at work, and learns from its leader who belongs to it."""
+
+
+@dataclass(slots=True)
+class HostedTopic:
+    """What this node has of a topic; `partition_count` is that of the whole cluster."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    config: TopicConfig
+    partitions: dict[PartitionIndex, Partition] = field(default_factory=dict)
+    refused: dict[PartitionIndex, KafkaError] = field(default_factory=dict)
+    """Partitions of this node whose files could not be opened, and why. They are left as they are:
+    what is in them may be all there is."""
+
+
+class _Opened(NamedTuple):
+    """What a worker thread found on the disk."""
+
+    placement: Placement
+    entries: EntryLog
+    producers: ProducerTable
+
+
+class PartitionTable:
+    """All topics of the cluster, by name and by id, with the partitions that are on this node."""
+
+    __slots__ = ("_by_id", "_by_name", "_clean", "_data", "_env", "_files", "_reopening")
+
+    def __init__(
+        self, data: DataDirectory, files: OpenFiles, env: Environment[Partition], *, clean: bool
+    ) -> None:
+        self._data = data
+        self._files = files
+        self._env = env
+        self._clean = clean
+        self._by_name: dict[str, HostedTopic] = {}
+        self._by_id: dict[TopicId, HostedTopic] = {}
+        self._reopening: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Partition]:
+        for topic in tuple(self._by_name.values()):
+            yield from tuple(topic.partitions.values())
+
+    def __len__(self) -> int:
+        return sum(len(topic.partitions) for topic in self._by_name.values())
+
+    def get(self, topic: str, index: int, *, is_certain: bool = True) -> Partition:
+        """The partition, which this node leads. Raises what tells a client to look elsewhere.
+
+        `is_certain`: nobody else can have been elected since. Whoever waits for a majority anyway
+        learns it from that, and need not be refused by a leader that is merely busy.
+        """
+        hosted = self._by_name.get(topic)
+        if hosted is None:
+            raise UnknownTopicOrPartition("This server does not host this topic-partition.")
+        # Not PartitionIndex(index): a NewType is a call, and every request comes this way.
+        partition = hosted.partitions.get(index)  # type: ignore[call-overload]
+        if partition is None or not partition.replica.leads_alone or partition.closed is not None:
+            return _leading(hosted, index, is_certain)
+        return partition  # type: ignore[no-any-return]
+
+    def get_by_id(self, topic_id: TopicId, index: int, *, is_certain: bool = True) -> Partition:
+        """As `get`."""
+        hosted = self._by_id.get(topic_id)
+        if hosted is None:
+            raise UnknownTopicId("This server does not host this topic ID.")
+        # Not PartitionIndex(index): a NewType is a call, and every request comes this way.
+        partition = hosted.partitions.get(index)  # type: ignore[call-overload]
+        if partition is None or not partition.replica.leads_alone or partition.closed is not None:
+            return _leading(hosted, index, is_certain)
+        return partition  # type: ignore[no-any-return]
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The replica of this node, whoever leads."""
+        hosted = self._by_name.get(topic)
+        return None if hosted is None else hosted.partitions.get(PartitionIndex(index))
+
+    def of_topic(self, topic: str) -> Collection[Partition]:
+        """The replicas that this node has."""
+        hosted = self._by_name.get(topic)
+        return () if hosted is None else tuple(hosted.partitions.values())
+
+    def partition_count(self, topic: str) -> int:
+        """In the whole cluster; 0 for a topic that does not exist."""
+        hosted = self._by_name.get(topic)
+        return 0 if hosted is None else hosted.partition_count
+
+    # -- make actual match desired ----------------------------------------------------------------
+
+    def know(self, name: str, topic_id: TopicId, partition_count: int, config: TopicConfig) -> None:
+        """There is such a topic; whether any of it is here, `open` says."""
+        hosted = self._by_id.get(topic_id)
+        if hosted is None:
+            hosted = HostedTopic(name, topic_id, partition_count, config)
+            self._by_name[name] = self._by_id[topic_id] = hosted
+        hosted.partition_count = partition_count
+
+    def topic_ids(self) -> Collection[TopicId]:
+        return tuple(self._by_id)
+
+    def hosted(self, topic_id: TopicId) -> Collection[PartitionIndex]:
+        hosted = self._by_id.get(topic_id)
+        return () if hosted is None else tuple(hosted.partitions)
+
+    async def open(self, topic_id: TopicId, placements: Sequence[Placement]) -> None:
+        """Open partitions without stopping the event loop; those that are open stay so."""
+        hosted = self._by_id[topic_id]
+        missing = [
+            place
+            for place in placements
+            if place.index not in hosted.partitions and place.index not in hosted.refused
+        ]
+        new = {place.group for place in missing if self._create(place)}
+        opened = await asyncio.to_thread(self._open_blocking, hosted, missing, new)
+        for found in opened:
+            self._serve(hosted, found, is_new=found.placement.group in new)
+
+    def _create(self, place: Placement) -> bool:
+        """Begin the group on this node, if it is new here."""
+        journal = self._env.replicas.journal
+        if journal.facts(place.group) is not None:
+            return False
+        journal.create(place.group, first_start(place.first_members))
+        return True
+
+    def _open_blocking(
+        self, hosted: HostedTopic, placements: Iterable[Placement], new: Collection[GroupId]
+    ) -> list[_Opened]:
+        opened = []
+        for place in placements:
+            try:
+                is_clean = self._clean or place.group in new
+                opened.append(self._open_one(hosted, place, is_clean=is_clean))
+            except KafkaError as error:
+                # One damaged partition must not keep the rest of the node from working.
+                logger.error("%s-%d cannot be served: %s", hosted.name, place.index, error)
+                hosted.refused[place.index] = error
+        return opened
+
+    def _open_one(self, hosted: HostedTopic, place: Placement, *, is_clean: bool) -> _Opened:
+        directory = self._data.log_path(hosted.topic_id, place.index)
+        journal = self._env.replicas.journal
+        facts = journal.facts(place.group)
+        if facts is not None and facts.is_resetting and self._env.replicas.batch_journal:
+            # The disk refused to replace it: nothing of the old log may come back in the new one.
+            self._env.replicas.batch_journal.void(place.group)
+        finish(str(directory), facts, self._files.calls)
+        log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
+        self._env.replicas.attach(place.group, log)
+        entries = EntryLog.open(place.group, log, journal, is_clean=is_clean)
+        sync_found(entries, journal)
+        return _Opened(place, entries, load_producers(entries))
+
+    def _serve(self, hosted: HostedTopic, found: _Opened, *, is_new: bool) -> Partition:
+        """Take part in the group from now on."""
+        place, entries, producers = found
+        env = self._env
+        restart = entries.restart()
+        name = TopicPartition(hosted.name, place.index)
+        high_watermark = entries.end_offset_of(max(restart.commit_index, restart.applied_index))
+        partition = Partition(name, hosted.topic_id, producers, hosted.config, high_watermark, env)
+        partition.replica = replica = new_replica(
+            place.group,
+            entries,
+            env.replicas,
+            partition,
+            RAFT_CONFIG,
+            flush_messages=env.flush_messages(hosted.config),
+        )
+        hosted.partitions[place.index] = partition
+        env.replicas.add(replica)
+        is_preferred = is_new and place.first_members[:1] == (env.replicas.member,)
+        if is_preferred or replica.membership.voters == (env.replicas.member,):
+            replica.campaign()
+        return partition
+
+    async def close_partition(self, topic_id: TopicId, index: PartitionIndex) -> None:
+        """This node is no member any more: remove the replica and its files."""
+        hosted = self._by_id[topic_id]
+        partition = hosted.partitions.pop(index)
+        partition.close(NotLeaderOrFollower(f"{partition.name} has moved to other nodes"))
+        self._env.replicas.remove(partition.replica.group)
+        self._env.replicas.journal.forget(partition.replica.group)
+        await asyncio.to_thread(partition.log.delete)
+
+    async def delete(self, topic_id: TopicId) -> str | None:
+        """Stop serving a topic, then remove its files. Returns its name, if it was known."""
+        hosted = self._by_id.pop(topic_id, None)
+        if hosted is None:
+            return None
+        del self._by_name[hosted.name]
+        for partition in hosted.partitions.values():
+            partition.close()
+            self._env.replicas.remove(partition.replica.group)
+            self._env.replicas.journal.forget(partition.replica.group)
+        await asyncio.to_thread(_delete_logs, tuple(hosted.partitions.values()))
+        await asyncio.to_thread(self._data.delete_topic, topic_id)
+        return hosted.name
+
+    def remove_leftovers(self, deleted: Collection[TopicId], alive: Collection[TopicId]) -> None:
+        """Finish deletions that a crash cut short. What nobody deleted is never touched."""
+        for topic_id in self._data.topic_ids():
+            if topic_id in deleted:
+                self._data.delete_topic(topic_id)
+            elif topic_id not in alive:
+                logger.warning("%s belongs to no known topic and is left alone", topic_id)
+
+    def set_config(self, topic_id: TopicId, config: TopicConfig) -> None:
+        hosted = self._by_id[topic_id]
+        hosted.config = config
+        for partition in hosted.partitions.values():
+            partition.set_config(config)
+
+    # -- a disk that refused ----------------------------------------------------------------------
+
+    def reopen_later(self, partition: Partition) -> None:
+        """The disk refused: what it holds is found out anew, and what was never acknowledged may
+        go. Tried until it works."""
+        task = self._env.loop.create_task(self._reopen(partition))
+        self._reopening.add(task)
+        task.add_done_callback(self._reopening.discard)
+
+    async def _reopen(self, partition: Partition) -> None:
+        hosted = self._by_id.get(partition.topic_id)
+        index, group = partition.name.partition, partition.replica.group
+        self._env.replicas.remove(group)
+        place = Placement(index, group, ())
+        while hosted is not None and hosted.partitions.get(index) is partition:
+            await asyncio.sleep(REOPEN_SECONDS)
+            try:
+                found = await asyncio.to_thread(self._reopen_blocking, hosted, partition, place)
+            except KafkaError as error:
+                logger.error("%s cannot be opened yet: %s", partition.name, error)
+                continue
+            if hosted.partitions.get(index) is partition:
+                self._serve(hosted, found, is_new=False)
+                logger.warning("%s was opened again", partition.name)
+
+    def _reopen_blocking(
+        self, hosted: HostedTopic, partition: Partition, place: Placement
+    ) -> _Opened:
+        """What a failed sync left in the page cache looks sound and may never reach the disk: only
+        what was synced before counts. It is all that this replica ever acknowledged."""
+        # Of the log's own files; what a journal has of it beyond that is taken from there.
+        synced_offset, failure = partition.log.file_synced_offset, partition.log.failure
+        partition.log.close(clean=False)
+        if failure is not None:
+            directory = self._data.log_path(hosted.topic_id, place.index)
+            log = Log.open(directory, log_config(hosted.config), self._files, clean=False)
+            log.truncate_to(max(synced_offset, log.log_start_offset))
+            self._env.replicas.restore(place.group, log)
+            log.close(clean=False)
+        # However clean the last stop was: the small files may know less than was acknowledged.
+        return self._open_one(hosted, place, is_clean=False)
+
+    # -- keep in shape ------------------------------------------------------------------------
+
+    async def maintain(self, producer_id_expiration_ms: int) -> None:
+        """Drop what retention lets go, forget silent producers, save producer snapshots."""
+        now_ms = self._env.clock.wall_ms()
+        monotonic_ms = int(self._env.clock.monotonic() * 1000)
+        for partition in self:
+            if partition.closed is not None:
+                continue
+            try:
+                await partition.expire(now_ms)
+            except KafkaError as error:
+                logger.error("retention of %s is tried again later: %s", partition.name, error)
+            partition.producers.expire(monotonic_ms, producer_id_expiration_ms)
+            grown = partition.log_end_offset - partition.producers.saved_offset
+            if grown >= PRODUCER_SNAPSHOT_RECORDS and len(partition.producers):
+                with suppress(StorageFailed):  # only a short cut for the next start
+                    partition.save_producers()
+
+    def flush_due(self) -> None:
+        """Sync what `flush=never` left unsynced for long enough."""
+        if not self._env.flush_always:
+            for partition in self:
+                partition.flush_if_due()
+
+    def stop(self) -> None:
+        """Serve nobody any more. Event loop only; `close_all` then needs no event loop."""
+        for task in self._reopening:
+            task.cancel()
+        for partition in self:
+            partition.close(NotLeaderOrFollower("the broker is shutting down"))
+            self._env.replicas.remove(partition.replica.group)
+
+    def close_all(self) -> bool:
+        """Sync and close every log. True if all of them are now clean. Blocking."""
+        with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as executor:
+            return all(executor.map(_close_cleanly, tuple(self)))
+
+
+def _leading(hosted: HostedTopic, index: int, is_certain: bool) -> Partition:
+    partition = hosted.partitions.get(PartitionIndex(index))
+    if partition is not None:
+        if is_certain:
+            partition.check_serves()
+        else:
+            partition.check_leads()
+        return partition
+    if index in hosted.refused:
+        raise hosted.refused[PartitionIndex(index)]
+    if 0 <= index < hosted.partition_count:
+        raise NotLeaderOrFollower("This server does not lead this topic-partition.")
+    raise UnknownTopicOrPartition("This server does not host this topic-partition.")
+
+
+def _close_cleanly(partition: Partition) -> bool:
+    try:
+        if len(partition.producers):
+            partition.save_producers()
+        partition.replica.entries.close()
+        partition.log.close(clean=True)
+    except KafkaError as error:
+        logger.error("%s was not closed cleanly: %s", partition.name, error)
+        return False
+    return partition.log.failure is None
+
+
+def _delete_logs(partitions: Sequence[Partition]) -> None:
+    for partition in partitions:
+        partition.log.delete()

@@ -1,0 +1,357 @@
+"""Idempotent producers of one partition: who they are and what they wrote last.
+
+The state is a fold of batch headers and nothing else, so it is rebuilt from the log: a new leader
+or a restarted broker knows exactly what a producer may retry. Rules: KIP-98, KIP-360 and Kafka's
+ProducerStateManager / ProducerAppendInfo. Their transactions are in `open_transactions`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from kafkaesque.broker.partitions.rules.markers import Marker
+from kafkaesque.broker.partitions.rules.open_transactions import Guard, OpenTransactions, Snapshot
+from kafkaesque.broker.partitions.rules.refusals import TransactionCoordinatorFenced
+from kafkaesque.model.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+)
+from kafkaesque.model.ids import NO_PRODUCER, Offset, ProducerEpoch, ProducerId, TimestampMs
+from kafkaesque.records.batch import SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeader
+
+NO_COORDINATOR = -1
+
+BATCHES_REMEMBERED = 5
+"""A producer may have this many batches in flight, so it may retry any of the last five
+(max.in.flight.requests.per.connection <= 5 is what idempotent clients enforce)."""
+
+PIPELINE_SECONDS = 30.0
+"""So long after a batch was refused, those that its producer had sent behind it may still come in."""
+
+
+class WrittenBatch(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: Offset
+    timestamp: TimestampMs
+
+    @property
+    def end_offset(self) -> Offset:
+        count = ((self.last_sequence - self.first_sequence) & SEQUENCE_MAX) + 1
+        return Offset(self.base_offset + count)
+
+
+@dataclass(slots=True)
+class Producer:
+    """`batches` holds the newest batches of the current epoch, oldest first."""
+
+    epoch: ProducerEpoch
+    last_seen_ms: TimestampMs
+    coordinator_epoch: int = NO_COORDINATOR
+    """Of the coordinator that ended its last transaction: an older one is not heard any more."""
+    batches: deque[WrittenBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+
+class _Idle(NamedTuple):
+    """How a producer looked, and since when by our own clock it looks like that."""
+
+    looks: tuple[int, int, int]
+    since_ms: int
+
+
+class _Snapshot(msgspec.Struct, array_like=True):
+    """(producer id, epoch, last seen, [(first sequence, last sequence, base offset, timestamp)])."""
+
+    producers: list[tuple[int, int, int, list[tuple[int, int, int, int]]]]
+    coordinator_epochs: dict[int, int] = {}
+    transactions: Snapshot = msgspec.field(default_factory=Snapshot)
+    is_of_start: bool = False
+    """It tells what the log does not tell if it begins there, and nothing else."""
+
+
+class ProducerTable:
+    """All idempotent producers that one partition remembers.
+
+    `saved_offset` is the offset of the newest snapshot: a restart folds the headers behind it.
+    """
+
+    __slots__ = ("_idle", "_producers", "saved_offset", "sent_away_s", "transactions")
+
+    def __init__(self, saved_offset: Offset) -> None:
+        self._producers: dict[ProducerId, Producer] = {}
+        self._idle: dict[ProducerId, _Idle] = {}
+        self.saved_offset = saved_offset
+        self.sent_away_s = 0.0
+        """When a batch was last refused that its producer will send again; 0 if never. Monotonic."""
+        self.transactions = OpenTransactions()
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def items(self) -> Iterator[tuple[ProducerId, Producer]]:
+        yield from self._producers.items()
+
+    def get(self, producer_id: ProducerId) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def last_offset(self, producer_id: ProducerId) -> Offset | None:
+        """Where the last batch of a producer begins; None if none is known."""
+        known = self._producers.get(producer_id)
+        return None if known is None or not known.batches else known.batches[-1].base_offset
+
+    def judge(self, header: BatchHeader, guard: Guard | None = None) -> WrittenBatch | None:
+        """None if the batch may be appended; the earlier batch if it is a retry of one.
+
+        Raises InvalidProducerEpoch for a fenced producer, OutOfOrderSequence for a gap, and
+        InvalidTransactionState for a batch that would begin a transaction and is not `guard`ed.
+        """
+        if header.producer_id == NO_PRODUCER:
+            return None
+        earlier = self._judge_sequence(header)
+        if earlier is None and (header.attributes & TRANSACTIONAL_BIT or len(self.transactions)):
+            self._judge_transaction(header, guard)
+        return earlier
+
+    def is_repeated(self, header: BatchHeader) -> bool:
+        """Whether the batch lies before the one that is expected next: it is a retry, or too late."""
+        known = self._producers.get(header.producer_id)
+        if known is None or known.epoch != header.producer_epoch or not known.batches:
+            return False
+        ahead = (header.base_sequence - known.last_sequence - 1) & SEQUENCE_MAX
+        return ahead > SEQUENCE_MAX // 2
+
+    def overtakes(self, header: BatchHeader, now_s: float) -> bool:
+        """Whether a producer that nobody knows begins behind a first batch that was sent away."""
+        is_late = header.base_sequence != 0 and header.producer_id not in self._producers
+        return is_late and self.was_sent_away(now_s)
+
+    def was_sent_away(self, now_s: float) -> bool:
+        """Whether a batch was refused so lately that what was sent behind it may still come in.
+
+        That is no gap. Told of one, a client takes a new epoch and sends all anew, also what was
+        appended and not acknowledged; sent elsewhere, it goes back to what failed first. (librdkafka:
+        found by `fault run rolling-restart`, where a leader that hands over refuses for a moment.)
+        """
+        return self.sent_away_s > 0 and now_s - self.sent_away_s < PIPELINE_SECONDS
+
+    def needs_guard(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
+        """Whether a transactional batch would be the first of a transaction in this partition."""
+        known = self._producers.get(producer_id)
+        return (
+            known is None
+            or known.epoch != epoch
+            or self.transactions.first_offset(producer_id) is None
+        )
+
+    def check_writer(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, guard: Guard | None
+    ) -> None:
+        """May a coordinator write here in the transaction of a producer? Raises as `judge` does."""
+        known = self._producers.get(producer_id)
+        if known is not None and epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"Epoch {epoch} of producer {producer_id} is smaller than the last seen epoch "
+                f"{known.epoch}"
+            )
+        if self.needs_guard(producer_id, epoch):
+            self._check_guard(producer_id, guard)
+
+    def _check_guard(self, producer_id: ProducerId, guard: Guard | None) -> Guard:
+        if guard is None or not self.transactions.holds(producer_id, guard):
+            raise InvalidTransactionState("Record was not part of an ongoing transaction")
+        return guard
+
+    def _judge_transaction(self, header: BatchHeader, guard: Guard | None) -> None:
+        producer_id = header.producer_id
+        if not header.is_transactional:
+            if self.transactions.first_offset(producer_id) is not None:
+                raise InvalidTransactionState(
+                    f"Producer {producer_id} has a transaction open and wrote outside of it"
+                )
+            return
+        if not self.needs_guard(producer_id, header.producer_epoch):
+            return
+        held = self._check_guard(producer_id, guard)
+        if header.base_sequence > held.lowest_sequence:
+            raise OutOfOrderSequence(
+                f"Producer {producer_id} sent sequence {header.base_sequence} to a partition that "
+                f"still waits for {held.lowest_sequence}"
+            )
+
+    def judge_marker(
+        self,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        coordinator_epoch: int,
+        *,
+        is_epoch_new: bool,
+    ) -> bool:
+        """Whether the end of a transaction is to be appended; False if it is there already.
+
+        `is_epoch_new`: the marker's epoch is one that no record of its transaction has (KIP-890), so
+        an open transaction of that epoch is the next one. Raises InvalidProducerEpoch for a marker
+        that is too late, TransactionCoordinatorFenced for one of a coordinator that was replaced.
+        """
+        known = self._producers.get(producer_id)
+        if known is None:
+            return True
+        if coordinator_epoch < known.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"Coordinator epoch {coordinator_epoch} is older than {known.coordinator_epoch}"
+            )
+        is_same = is_epoch_new and epoch == known.epoch
+        if is_same and self.transactions.first_offset(producer_id) is None:
+            return False
+        if is_same or epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"A marker with epoch {epoch} of producer {producer_id} is too late: the partition "
+                f"is at epoch {known.epoch}"
+            )
+        return True
+
+    def _judge_sequence(self, header: BatchHeader) -> WrittenBatch | None:
+        known = self._producers.get(header.producer_id)
+        if known is None:
+            # The producer's history may have expired with its segments: any sequence is taken.
+            return None
+        if header.producer_epoch < known.epoch:
+            raise InvalidProducerEpoch(
+                f"Epoch {header.producer_epoch} of producer {header.producer_id} is smaller than the "
+                f"last seen epoch {known.epoch}"
+            )
+        if header.producer_epoch > known.epoch:
+            if header.base_sequence != 0:
+                raise OutOfOrderSequence(
+                    f"Producer {header.producer_id} starts its new epoch {header.producer_epoch} with "
+                    f"sequence {header.base_sequence}, not 0"
+                )
+            return None
+        for batch in known.batches:
+            if (
+                batch.first_sequence == header.base_sequence
+                and batch.last_sequence == header.last_sequence
+            ):
+                return batch
+        expected = (known.last_sequence + 1) & SEQUENCE_MAX
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"Producer {header.producer_id} sent sequence {header.base_sequence} to a partition "
+                f"that expects {expected}"
+            )
+        return None
+
+    def apply(self, header: BatchHeader, marker: Marker | None = None) -> None:
+        """Remember an appended batch; `marker` is what a control batch says."""
+        if header.producer_id == NO_PRODUCER:
+            return
+        known = self._producers.get(header.producer_id)
+        if known is None or known.epoch != header.producer_epoch:
+            coordinator_epoch = NO_COORDINATOR if known is None else known.coordinator_epoch
+            known = Producer(header.producer_epoch, header.max_timestamp, coordinator_epoch)
+            self._producers[header.producer_id] = known
+        known.last_seen_ms = header.max_timestamp
+        if not header.is_control:
+            known.batches.append(
+                WrittenBatch(
+                    header.base_sequence,
+                    header.last_sequence,
+                    header.base_offset,
+                    header.max_timestamp,
+                )
+            )
+            if header.attributes & TRANSACTIONAL_BIT:
+                self.transactions.wrote(header.producer_id, header.base_offset)
+        elif marker is not None:
+            known.coordinator_epoch = marker.coordinator_epoch
+            self.transactions.ended(
+                header.producer_id, header.base_offset, is_commit=marker.is_commit
+            )
+
+    def expire(self, monotonic_ms: int, expiration_ms: int) -> None:
+        """Forget producers that were silent for longer than `expiration_ms`, and have nothing open.
+
+        Called from time to time. What counts is how long they have not changed by our own monotonic
+        clock: the timestamps of records are the client's, and may be of last year; the clock of the
+        wall may jump to next year.
+        """
+        idle: dict[ProducerId, _Idle] = {}
+        for producer_id, known in tuple(self._producers.items()):
+            if self.transactions.first_offset(producer_id) is not None:
+                continue
+            looks = (known.epoch, known.last_sequence, known.last_seen_ms)
+            before = self._idle.get(producer_id)
+            if before is None or before.looks != looks:
+                before = _Idle(looks, monotonic_ms)
+            if monotonic_ms - before.since_ms > expiration_ms:
+                del self._producers[producer_id]
+            else:
+                idle[producer_id] = before
+        self._idle = idle
+
+    def before(self, offset: Offset) -> ProducerTable:
+        """What the records before `offset` tell, as far as it matters once they are gone; whatever
+        was written since is folded again. (Which of them were aborted does not matter any more.)"""
+        table = ProducerTable(offset)
+        for producer_id, known in self._producers.items():
+            earlier = [batch for batch in known.batches if batch.end_offset <= offset]
+            if earlier or not known.batches:
+                kept = Producer(known.epoch, known.last_seen_ms, known.coordinator_epoch)
+                kept.batches.extend(earlier)
+                table._producers[producer_id] = kept
+        table.transactions = self.transactions.before(offset)
+        return table
+
+    def snapshot(self, *, is_of_start: bool = False) -> bytes:
+        """The table as bytes, so that a restart reads only the headers behind it. `is_of_start`: it
+        was made by `before`, and is of no use to a log that begins earlier."""
+        rows = [
+            (
+                int(producer_id),
+                int(known.epoch),
+                int(known.last_seen_ms),
+                [
+                    (b.first_sequence, b.last_sequence, int(b.base_offset), int(b.timestamp))
+                    for b in known.batches
+                ],
+            )
+            for producer_id, known in self._producers.items()
+        ]
+        coordinator_epochs = {
+            int(producer_id): known.coordinator_epoch
+            for producer_id, known in self._producers.items()
+            if known.coordinator_epoch != NO_COORDINATOR
+        }
+        return msgspec.msgpack.encode(
+            _Snapshot(rows, coordinator_epochs, self.transactions.snapshot(), is_of_start)
+        )
+
+    @classmethod
+    def restore(
+        cls, data: bytes, saved_offset: Offset, start_offset: Offset
+    ) -> ProducerTable | None:
+        """The table of `snapshot`, None if it is of no use to a log that starts at `start_offset`;
+        msgspec.DecodeError if the bytes are not one."""
+        table = cls(saved_offset)
+        saved = msgspec.msgpack.decode(data, type=_Snapshot)
+        if saved.is_of_start and start_offset < saved_offset:
+            return None
+        table.transactions = OpenTransactions.restore(saved.transactions)
+        for producer_id, epoch, last_seen_ms, batches in saved.producers:
+            coordinator_epoch = saved.coordinator_epochs.get(producer_id, NO_COORDINATOR)
+            producer = Producer(ProducerEpoch(epoch), TimestampMs(last_seen_ms), coordinator_epoch)
+            for first, last, base_offset, timestamp in batches:
+                producer.batches.append(
+                    WrittenBatch(first, last, Offset(base_offset), TimestampMs(timestamp))
+                )
+            table._producers[ProducerId(producer_id)] = producer
+        return table

@@ -1,0 +1,406 @@
+"""`Raft`: one node of one group, as its driver sees it. Calls go in, a `Ready` comes out.
+
+Terms and roles are in `transitions`, the rules in the files of the roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkaesque.broker.raft.clock import Jitter
+from kafkaesque.broker.raft.config import RaftConfig
+from kafkaesque.broker.raft.follower import Follower
+from kafkaesque.broker.raft.leader import Leader
+from kafkaesque.broker.raft.membership import MembershipChange
+from kafkaesque.broker.raft.messages import Message, PreVote, RequestVote
+from kafkaesque.broker.raft.promises import Promises
+from kafkaesque.broker.raft.ready import Committed, Ready, Standing, Status
+from kafkaesque.broker.raft.state import Become, State
+from kafkaesque.broker.raft.transitions import Transitions
+from kafkaesque.broker.raft.types import (
+    NO_INDEX,
+    HardState,
+    LogIndex,
+    Membership,
+    Proposal,
+    RaftLog,
+    Refusal,
+    Refused,
+    Restart,
+    Role,
+    SyncToken,
+    Term,
+)
+from kafkaesque.model.errors import check
+from kafkaesque.model.ids import MemberId
+
+
+class Raft:
+    """Not thread-safe: one caller at a time. After any call there may be a `ready()`."""
+
+    __slots__ = (
+        "_applied_index",
+        "_handed_committed",
+        "_handed_hard_state",
+        "_handed_standing",
+        "_is_mute",
+        "_promises",
+        "_state",
+        "_transitions",
+    )
+
+    def __init__(
+        self,
+        node_id: MemberId,
+        config: RaftConfig,
+        log: RaftLog,
+        jitter: Jitter,
+        restart: Restart | None = None,
+    ) -> None:
+        found = restart or Restart()
+        self._state = State(node_id, config, log, found, jitter)
+        self._promises = Promises(self._state)
+        self._transitions = Transitions(self._state, self._promises)
+        self._handed_hard_state = found.hard_state
+        self._applied_index = max(found.applied_index, LogIndex(log.first_index - 1))
+        """_applied_index <= _handed_committed"""
+        self._handed_committed = self._applied_index
+        """The driver was told to apply up to here. <= commit_index, and <= durable_index unless a
+        snapshot is being installed"""
+        self._handed_standing: Standing | None = None
+        self._is_mute = False
+        """The disk failed: this object does nothing any more."""
+        check(self._applied_index <= log.last_index, "applied beyond the log")
+        self._state.commit_to(self._applied_index)
+
+    # What the driver asks for
+
+    def tick(self) -> bool:
+        """A tick of the driver's monotonic clock. A driver may leave out sleeping groups. False if
+        nothing came of it: then there is no more to do than there was before."""
+        if self._state.is_quiesced or self._is_mute:
+            return False
+        become = self._transitions.role.tick()
+        self._transitions.follow(become)
+        leader = self._transitions.leader
+        is_flush_due = leader is not None and leader.is_flush_due
+        return become is not None or is_flush_due or bool(self._state.outbox)
+
+    def step(self, message: Message) -> None:
+        """A message from a peer, in whatever order and as often as the network likes."""
+        if self._is_mute or message.to != self._state.node_id:
+            return
+        if self._state.is_quiesced and self._transitions.wakes(message):
+            self._wake()
+            if isinstance(message, PreVote | RequestVote):
+                # Of somebody who does not hear the leader; if we soon did not either, we would vote.
+                self._transitions.rouse_leader(message.sender)
+        self._transitions.step(message)
+
+    def propose(self, proposals: Sequence[Proposal]) -> LogIndex:
+        """Append DATA entries; the index of the first. Raises Refused. Accepted means proposed: it
+        is committed when a Ready says so, and may be lost if leadership is lost before."""
+        check(bool(proposals), "nothing was proposed")
+        return self._value(self._leader().propose(proposals))
+
+    def refusal(self, size_bytes: int) -> Refusal | None:
+        """Why a proposal of `size_bytes` would not be taken now: for a driver that writes a batch
+        to its log before it proposes it, so that a full disk is known in time to say so."""
+        leader = self._transitions.leader
+        if leader is None or self._is_mute:
+            return Refusal.NOT_LEADER
+        return leader.refusal(size_bytes)
+
+    @property
+    def may_append_alone(self) -> bool:
+        """Whether `append_alone` may be called now."""
+        role = self._transitions.role
+        return isinstance(role, Leader) and not self._is_mute and role.may_append_alone
+
+    def append_alone(self, last_index: LogIndex) -> None:
+        """DATA entries of a sole voter up to `last_index`, which the driver has written already and
+        need not sync: they are committed and applied, and no Ready will tell of them."""
+        check(self.may_append_alone, "a node that is not alone appended as if it were")
+        self._leader().append_alone(last_index)
+        self._handed_committed = last_index
+        self.applied(last_index)
+
+    def propose_membership(self, change: MembershipChange) -> LogIndex:
+        """Append a MEMBERSHIP entry; its index. Raises Refused."""
+        return self._value(self._leader().propose_membership(change))
+
+    def read_index(self, context: object, *, ticks_owed: int = 0) -> None:
+        """Ask for a linearizable read; a Ready answers with `context` and the index to wait for.
+        Raises Refused. Lost with the leadership: the driver fails it when the standing changes.
+
+        `ticks_owed`: how many ticks are due by the clock and not delivered, as after a pause of
+        the process: a lease must not look younger than it is.
+        """
+        self._refuse(self._leader().read(context, ticks_owed))
+
+    def transfer_leadership(self, target: MemberId) -> None:
+        """Hand over to `target` as soon as it has all; proposals are refused meanwhile. Given up
+        after an election timeout. Raises Refused."""
+        self._refuse(self._leader().transfer_to(target))
+
+    def campaign(self) -> None:
+        """Ask for an election now, with the same courtesies as after a timeout. With lease reads
+        not while a leader is heard: it counts on our silence."""
+        state = self._state
+        is_bound = state.config.lease_reads and state.hears_leader
+        can_campaign = state.can_campaign and self._transitions.leader is None
+        if can_campaign and not is_bound and not self._is_mute:
+            self._transitions.follow(Become(Role.PRE_CANDIDATE))
+
+    def resign(self) -> None:
+        """Give up leadership in favour of whoever lacks least; remain a member."""
+        leader = self._transitions.leader
+        if leader is not None:
+            self._wake()
+            leader.flush()
+            leader.hand_over()
+            self._transitions.follow(Become(Role.FOLLOWER))
+
+    def storage_failed(self) -> None:
+        """A write or a sync failed, so what the disk holds is unknown: resign and be silent for
+        good. One more Ready carries the farewell and asks for no write."""
+        self.resign()
+        self._is_mute = True
+
+    def wake(self) -> None:
+        """Let the clocks of a sleeping group run again. Drivers do this for every sleeping group
+        from time to time, so that no error in anyone's reasoning can make one sleep for ever.
+
+        A follower says so to its leader, which sleeps, relies on our silence and does not know that
+        our clock runs again: before it runs out the leader must have spoken.
+        """
+        if self._state.is_quiesced:
+            self._wake()
+            self._transitions.rouse_leader()
+
+    def _wake(self) -> None:
+        if self._state.is_quiesced:
+            self._state.is_quiesced = False
+            self._transitions.role.wake()
+
+    def peer_unreachable(self, node: MemberId) -> None:
+        """The link to a node broke or its process is gone: what was sent may be lost."""
+        role = self._transitions.role
+        if isinstance(role, Leader):
+            role.lost_contact(node)
+            if node in self._state.membership:
+                self._wake()
+        elif isinstance(role, Follower) and node == self._state.leader_id:
+            self._wake()
+            role.lost_leader()
+
+    def peer_reachable(self, node: MemberId) -> None:
+        """The link is up again: a sleeping leader must see to it that the node has everything, and
+        one about to sleep must hear of it first."""
+        leader = self._transitions.leader
+        if leader is not None and node in self._state.membership:
+            self._wake()
+            leader.stay_awake()
+
+    def snapshot_failed(self, node: MemberId) -> None:
+        """An InstallSnapshot did not arrive, or the node could not use it."""
+        leader = self._transitions.leader
+        if leader is not None:
+            leader.lost_contact(node)
+
+    def append_was_not_sent(self) -> None:
+        """The driver could not load the entries of an Append. Followers must hear of this leader all
+        the same: its driver may count on their silence."""
+        leader = self._transitions.leader
+        if leader is not None:
+            leader.beat_soon()
+
+    # What the driver has done
+
+    def synced(self, token: SyncToken) -> None:
+        """Everything in the Readies up to `token` is durable."""
+        if self._is_mute:
+            return
+        self._state.confirm(token)
+        self._promises.release()
+        self._transitions.follow(self._transitions.role.on_durable())
+
+    def applied(self, index: LogIndex) -> None:
+        """The state machine has applied all up to `index`."""
+        check(index <= self._handed_committed, f"applied {index} before it was committed")
+        self._applied_index = max(self._applied_index, index)
+        self._state.members.forget_before(LogIndex(self._state.log.first_index - 1))
+
+    def advance(self, ready: Ready) -> None:
+        """All of `ready` is done, in its order, by a driver that waits for its disk."""
+        if ready.token is not None:
+            self.synced(ready.token)
+        if ready.committed is not None:
+            self.applied(ready.committed.last)
+
+    # What comes out
+
+    def ready(self) -> Ready | None:
+        """What there is to do since the last one; None when there is nothing."""
+        if self._is_mute:
+            return self._farewell()
+        state = self._state
+        self._transitions.role.flush()
+        hard_state = self._take_hard_state()
+        snapshot = state.log.take_snapshot()
+        truncate_from = state.log.take_truncation()
+        entries = state.log.take_entries()
+        token = None
+        if hard_state is not None or snapshot is not None or entries or truncate_from is not None:
+            snapshot_index = snapshot.index if snapshot is not None else NO_INDEX
+            token = state.durability.begin(hard_state, snapshot_index, state.log.last_index)
+        if snapshot is not None:
+            self._applied_index = self._handed_committed = snapshot.index
+        committed = self._take_committed()
+        standing = self._take_standing()
+        has_effect = token is not None or committed is not None or standing is not None
+        if not has_effect and not state.outbox and not state.reads:
+            return None
+        messages, state.outbox = tuple(state.outbox), []
+        reads, state.reads = tuple(state.reads), []
+        return Ready(
+            token=token,
+            hard_state=hard_state,
+            snapshot=snapshot,
+            truncate_from=truncate_from,
+            entries=entries,
+            messages=messages,
+            committed=committed,
+            commit_index=state.commit_index,
+            reads=reads,
+            standing=standing,
+        )
+
+    def _farewell(self) -> Ready | None:
+        messages, self._state.outbox = tuple(self._state.outbox), []
+        standing = self._take_standing()
+        if not messages and standing is None:
+            return None
+        return Ready(messages=messages, standing=standing, commit_index=self._state.commit_index)
+
+    def _take_hard_state(self) -> HardState | None:
+        term, vote = self._handed_hard_state
+        if self._state.term == term and self._state.vote == vote:
+            return None
+        self._handed_hard_state = self._state.hard_state
+        return self._handed_hard_state
+
+    def _take_committed(self) -> Committed | None:
+        """Only what is on our own disk: a state machine never runs ahead of its log."""
+        last = min(self._state.commit_index, self._state.log.durable_index)
+        if last <= self._handed_committed:
+            return None
+        first = LogIndex(self._handed_committed + 1)
+        self._handed_committed = last
+        return Committed(first, last)
+
+    def _take_standing(self) -> Standing | None:
+        state, told = self._state, self._handed_standing
+        if (
+            told is not None
+            and told.term == state.term
+            and told.leader_id == state.leader_id
+            and told.is_confirmed == state.is_term_confirmed
+            and told.role is self._transitions.role.role
+        ):
+            return None
+        self._handed_standing = self.standing
+        return self._handed_standing
+
+    @property
+    def standing(self) -> Standing:
+        state = self._state
+        role = self._transitions.role.role
+        return Standing(role, state.term, state.leader_id, state.is_term_confirmed)
+
+    @property
+    def last_index(self) -> LogIndex:
+        return self._state.log.last_index
+
+    @property
+    def commit_index(self) -> LogIndex:
+        return self._state.commit_index
+
+    @property
+    def membership(self) -> Membership:
+        return self._state.membership
+
+    @property
+    def has_handed_over(self) -> bool:
+        """Leader, and a successor was told to stand: no promise of its silence holds any more."""
+        leader = self._transitions.leader
+        return leader is not None and leader.has_handed_over
+
+    def has_answer_of(self, node: MemberId) -> bool:
+        """Leader, and `node` has answered in our term and was not lost since. One that was lost, or
+        was never there, may follow another leader by now, whatever its node says to ours."""
+        leader = self._transitions.leader
+        progress = None if leader is None else leader.followers.progress.get(node)
+        return progress is not None and progress.has_answered
+
+    @property
+    def is_transferring(self) -> bool:
+        leader = self._transitions.leader
+        return leader is not None and leader.transfer_target is not None
+
+    @property
+    def is_quiesced(self) -> bool:
+        """No tick is needed until the next other call."""
+        return self._state.is_quiesced
+
+    def term_at(self, index: LogIndex) -> Term | None:
+        """Of an entry that is in the log, on disk or not; None if it is not."""
+        return self._state.log.term_at(index)
+
+    def membership_at(self, index: LogIndex) -> Membership:
+        """As of the entry at `index`, which the log must still hold: what a snapshot there says."""
+        return self._state.members.at(index)
+
+    def status(self) -> Status:
+        state, leader = self._state, self._transitions.leader
+        return Status(
+            node_id=state.node_id,
+            standing=self.standing,
+            vote=state.vote,
+            membership=state.membership,
+            commit_index=state.commit_index,
+            applied_index=self._applied_index,
+            durable_index=state.log.durable_index,
+            last_index=state.log.last_index,
+            majority_index=NO_INDEX if leader is None else leader.followers.majority_index(),
+            is_quiesced=state.is_quiesced,
+            has_lease=leader is not None and leader.has_lease(),
+            transfer_target=None if leader is None else leader.transfer_target,
+            peers={} if leader is None else leader.followers.status(),
+        )
+
+    def validate(self) -> None:
+        """Check everything that can be checked. Costly: for tests and simulation."""
+        self._state.validate()
+        self._promises.validate()
+        self._transitions.role.validate()
+        check(self._applied_index <= self._handed_committed, "applied before it was committed")
+        check(self._handed_committed <= self._state.commit_index, "handed before it was committed")
+
+    # Shared
+
+    def _leader(self) -> Leader:
+        leader = self._transitions.leader
+        if leader is None or self._is_mute:
+            raise Refused(Refusal.NOT_LEADER, self._state.leader_id)
+        self._wake()
+        return leader
+
+    def _value(self, result: LogIndex | Refusal) -> LogIndex:
+        if isinstance(result, Refusal):
+            raise Refused(result, self._state.leader_id)
+        return result
+
+    def _refuse(self, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            raise Refused(refusal, self._state.leader_id)

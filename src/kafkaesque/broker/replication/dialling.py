@@ -1,0 +1,110 @@
+"""Dialling a peer until there is a link to it, again and again, without haste or herd."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from kafkaesque.broker.replication.link import Link, LinkConfig
+from kafkaesque.broker.replication.rules.peer_hello import HelloAnswer, Refusal
+
+
+class PeerAddress(NamedTuple):
+    host: str
+    port: int
+
+
+class Backoff:
+    """Seconds to wait before each attempt: doubling, with chance so that two brokers that refuse
+    each other do not do so for ever."""
+
+    __slots__ = ("_failures", "_max", "_min", "_random")
+
+    def __init__(self, seconds_min: float, seconds_max: float, random: Random) -> None:
+        self._min = seconds_min
+        self._max = seconds_max
+        self._random = random
+        self._failures = 0
+
+    def reset(self) -> None:
+        self._failures = 0
+
+    def failed(self) -> float:
+        """How long to wait after one more failure."""
+        longest = min(self._max, self._min * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        return longest * self._random.uniform(0.5, 1.0)
+
+
+async def greet(
+    link: Link, loop: asyncio.AbstractEventLoop, address: PeerAddress, seconds_max: float
+) -> HelloAnswer:
+    """Connect and exchange hellos. OSError (TimeoutError is one) if that does not succeed; the
+    link is ended then."""
+    try:
+        async with asyncio.timeout(seconds_max):
+            await loop.create_connection(lambda: link, address.host, address.port)
+            answer = await asyncio.shield(link.greeted)
+    except BaseException:
+        # Cancelled too: the caller has no link to end, and is told by the error that goes on.
+        link.end("was not answered")
+        raise
+    if answer is None:
+        raise ConnectionAbortedError("the connection went before the hello was answered")
+    return answer
+
+
+class Dialler:
+    """Keeps one peer linked. A task of its own, which sleeps while there is a link."""
+
+    __slots__ = ("_backoff", "_config", "_head_start_seconds", "_loop", "_make", "_task", "_wanted")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: LinkConfig,
+        random: Random,
+        make: Callable[[], tuple[Link, PeerAddress]],
+        *,
+        is_lower: bool,
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._make = make
+        self._backoff = Backoff(config.redial_seconds_min, config.redial_seconds_max, random)
+        # The connection of the lower node id would win anyway: let it be first.
+        self._head_start_seconds = 0.0 if is_lower else config.redial_seconds_min
+        self._wanted = asyncio.Event()
+        self._wanted.set()
+        self._task = loop.create_task(self._run(), name="peer dialler")
+
+    def linked(self) -> None:
+        self._backoff.reset()
+        self._wanted.clear()
+
+    def unlinked(self) -> None:
+        self._wanted.set()
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def stopped(self) -> None:
+        await asyncio.wait((self._task,))
+
+    async def _run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            await asyncio.sleep(self._head_start_seconds)
+            while self._wanted.is_set():
+                if not await self._is_greeted():
+                    await asyncio.sleep(self._backoff.failed())
+
+    async def _is_greeted(self) -> bool:
+        link, address = self._make()
+        try:
+            answer = await greet(link, self._loop, address, self._config.dial_seconds_max)
+        except OSError:
+            return False
+        return answer.refusal is Refusal.ACCEPTED and not self._wanted.is_set()

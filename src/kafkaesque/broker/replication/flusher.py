@@ -1,0 +1,153 @@
+"""Group commit: syncs logs off the event loop, as many waiting appends as possible at once.
+
+While one round of syncs runs, further appends gather; the next round takes all of them. So the
+number of syncs follows the disk's speed and not the number of producers.
+
+Many logs that have a little each share one sync of the node's journal (`sync_rounds`, `sync_journal`);
+its files are removed behind the rounds' back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from kafkaesque.broker.replication.sync_journal import LogLost, SyncJournal
+from kafkaesque.broker.replication.sync_rounds import Shared, Syncable, plan_round, report_shared
+from kafkaesque.model.errors import StorageFailed
+from kafkaesque.model.ids import Offset
+
+logger = logging.getLogger(__name__)
+
+SYNC_THREADS = 4
+"""Parallel fdatasync calls share the file system's journal commits; more threads than this gained
+nothing on the machines measured and cost context switches."""
+
+
+class Flusher:
+    """Rounds of syncs over whatever asked for one since the last round."""
+
+    __slots__ = (
+        "_asked",
+        "_executor",
+        "_is_closed",
+        "_loop",
+        "_retirement",
+        "_rounds",
+        "journal",
+        "logs_lost",
+        "syncs_total",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, journal: SyncJournal | None = None) -> None:
+        self._loop = loop
+        # One thread more than a round takes, for what goes on behind it.
+        self._executor = ThreadPoolExecutor(SYNC_THREADS + 1, thread_name_prefix="sync")
+        self.journal = journal
+        self._asked: dict[Syncable, None] = {}
+        self._rounds: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._retirement: asyncio.Task[None] | None = None
+        self.logs_lost: Callable[[Sequence[LogLost]], None] = _report_nobody
+        self.syncs_total = 0
+
+    def ask(self, log: Syncable) -> None:
+        """Sync `log` soon; it is told by `synced` or `sync_failed`, unless this is closed by now."""
+        if self._is_closed:
+            return
+        self._asked[log] = None
+        if not self._rounds:
+            self._start_round()
+
+    def _start_round(self) -> None:
+        logs, self._asked = list(self._asked), {}
+        task = self._loop.create_task(self._round(logs))
+        self._rounds.add(task)
+        task.add_done_callback(self._round_ended)
+
+    def _round_ended(self, task: asyncio.Task[None]) -> None:
+        self._rounds.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, RuntimeError) and "cannot schedule new futures" in str(error):
+                # A broker in a thread of a process that ends: nothing is synced or acknowledged.
+                return
+            raise error
+        if self._asked:
+            self._start_round()
+
+    async def _round(self, logs: Sequence[Syncable]) -> None:
+        by_file, by_journal = plan_round(logs, self.journal)
+        if by_journal:
+            files = self._loop.create_task(self._sync_files(by_file)) if by_file else None
+            await self._sync_journal(by_journal)
+            if files is not None:
+                await files
+        else:
+            await self._sync_files(by_file)
+        journal = self.journal
+        if journal is not None and journal.has_closed_files and self._retirement is None:
+            self._retirement = self._loop.create_task(self._retire(journal))
+
+    async def _sync_files(self, logs: Sequence[Syncable]) -> None:
+        shares = [logs[start::SYNC_THREADS] for start in range(min(SYNC_THREADS, len(logs)))]
+        jobs = [self._loop.run_in_executor(self._executor, _sync_all, share) for share in shares]
+        for share, job in zip(shares, jobs, strict=True):
+            for log, outcome in zip(share, await job, strict=True):
+                self.syncs_total += 1
+                if isinstance(outcome, StorageFailed):
+                    log.sync_failed(outcome)
+                else:
+                    log.synced(outcome)
+
+    async def _sync_journal(self, shared: Sequence[Shared]) -> None:
+        journal = self.journal
+        if journal is None:
+            return
+        shares = [share for _, share in shared]
+        if await self._loop.run_in_executor(self._executor, journal.write, shares):
+            self.syncs_total += 1
+            report_shared(shared)
+        else:
+            await self._sync_files([log for log, _ in shared])
+
+    async def _retire(self, journal: SyncJournal) -> None:
+        before = journal.log_syncs_total
+        try:
+            self.logs_lost(await self._loop.run_in_executor(self._executor, journal.retire))
+        finally:
+            self.syncs_total += journal.log_syncs_total - before
+            self._retirement = None
+
+    async def settled(self) -> None:
+        """Wait until nothing is asked for any more."""
+        while self._rounds:
+            await asyncio.gather(*self._rounds)
+            # The next round, if any, is started by the callback of the last.
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Finish what was asked for, then stop the threads."""
+        await self.settled()
+        self._is_closed = True
+        if self.journal is not None:
+            self.journal.stop_retiring()
+        if self._retirement is not None:
+            await self._retirement
+        self._executor.shutdown()
+
+
+def _report_nobody(lost: Sequence[LogLost]) -> None:
+    for group, _, error in lost:
+        logger.error("group %d: %s", group, error)
+
+
+def _sync_all(logs: Sequence[Syncable]) -> list[Offset | StorageFailed]:
+    outcomes: list[Offset | StorageFailed] = []
+    for log in logs:
+        try:
+            outcomes.append(log.sync())
+        except StorageFailed as error:
+            outcomes.append(error)
+    return outcomes

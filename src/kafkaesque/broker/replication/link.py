@@ -1,0 +1,370 @@
+"""One connection between two brokers: frames in, handed to whoever they are for; frames out.
+
+Who dials whom, which of two connections stays and what becomes of a broker that is gone is decided
+in `links`. A link belongs to one life of either process and ends with it: no message of an earlier
+life can come out of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from kafkaesque.broker.raft.messages import Message
+from kafkaesque.broker.replication.link_writer import LinkWriter
+from kafkaesque.broker.replication.peer_calls import CallServer, OutstandingCalls
+from kafkaesque.broker.replication.rules.liveness import Liveness
+from kafkaesque.broker.replication.rules.peer_codec import decode_frame
+from kafkaesque.broker.replication.rules.peer_hello import (
+    Hello,
+    HelloAnswer,
+    Identity,
+    Purpose,
+    decode_hello_answer,
+    encode_hello,
+)
+from kafkaesque.broker.replication.rules.peer_parts import (
+    FRAME_BYTES_MAX,
+    Answer,
+    BatchReader,
+    Call,
+    GroupMessage,
+    Outcome,
+    Part,
+    Ping,
+    Pong,
+)
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import ProtocolError
+from kafkaesque.model.ids import GroupId, MemberId, NodeId
+from kafkaesque.model.limits import MIB
+from kafkaesque.wire.frames import BufferPool, FrameReader
+
+logger = logging.getLogger("kafkaesque.links")
+
+
+class LinkConfig(NamedTuple):
+    pulse_seconds: float = 0.1
+    """How often each side pings, and looks who is silent and which calls are overdue."""
+    silence_seconds: float = 1.0
+    """Who says nothing for so long is unreachable; each side tells the other, for its leases."""
+    lease_margin_seconds: float = 0.05
+    """By how much a lease is shorter than the silence that it rests on: clocks of different rate."""
+    speech_seconds: float = 0.35
+    """How long ago every group may last have spoken for a ping to count in full: three ticks and a
+    little. What is later is taken off the lease."""
+    dial_seconds_max: float = 1.0
+    """For a connection, the hello and its answer."""
+    redial_seconds_min: float = 0.05
+    redial_seconds_max: float = 1.0
+    queued_bytes_max: int = 32 * MIB
+    """Waiting to be sent to one peer; what comes then is dropped, and Raft sends it again."""
+    calls_max: int = 1024
+    """Under way to, and from, one peer."""
+    introductions_max: int = 64
+    """Connections of brokers that are not peers, at the same time."""
+
+    @property
+    def silence_ms(self) -> int:
+        """As told to the other side: rounded down, and less is promised."""
+        return int(self.silence_seconds * 1000)
+
+
+class Inbox(Protocol):
+    """Whoever the messages are for. All of it is called from the event loop, between its turns;
+    an exception out of any but `call` stops the node."""
+
+    def raft_message(self, group: GroupId, message: Message) -> None: ...
+
+    def call(self, node: NodeId, kind: int, body: bytes) -> bytes | Awaitable[bytes]:
+        """A request from a broker, which need not be a peer yet. An exception is told to it."""
+        ...
+
+    def post(self, node: NodeId, kind: int, body: bytes) -> None: ...
+
+    def reachable(self, node: NodeId) -> None: ...
+
+    def unreachable(self, node: NodeId) -> None:
+        """The link is gone: what was sent may be lost."""
+        ...
+
+    def dropped(self, node: NodeId) -> None:
+        """The link is up and full: Raft messages to the node were dropped in this turn. No reason
+        to think that a leader there is gone."""
+        ...
+
+    def spoke_at(self) -> float:
+        """Since when, by the link's clock, every group that is led here has spoken to its members."""
+        ...
+
+
+class LinkHost(Protocol):
+    """What a link needs of the links."""
+
+    me: Identity
+    config: LinkConfig
+    clock: Clock
+    inbox: Inbox
+    pool: BufferPool
+    read_batch: BatchReader
+
+    def may_greet(self, link: Link) -> bool:
+        """A connection that we dialled stands. Is it still wanted?"""
+        ...
+
+    def answered(self, link: Link, answer: HelloAnswer) -> None: ...
+
+    def lost(self, link: Link, reason: str) -> None:
+        """Called once, whichever side ended it."""
+        ...
+
+    def dropped(self, node: NodeId) -> None: ...
+
+    def fail(self, error: BaseException) -> None:
+        """The node cannot go on."""
+        ...
+
+
+class Origin(NamedTuple):
+    """How a link came to be."""
+
+    is_mine: bool
+    """Dialled by us."""
+    purpose: Purpose
+    attempt: int
+    node_id: NodeId | None
+    """The node on the other side; None if that is not known before its answer."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """Dialled: given to the transport, greets, waits for the answer. Accepted: see `adopt`."""
+
+    __slots__ = (
+        "_frames",
+        "_host",
+        "_is_ended",
+        "_server",
+        "_transport",
+        "calls",
+        "closed",
+        "greeted",
+        "is_deaf",
+        "liveness",
+        "origin",
+        "peer",
+        "received_bytes",
+        "strayed_count",
+        "writer",
+    )
+
+    def __init__(self, host: LinkHost, loop: asyncio.AbstractEventLoop, origin: Origin) -> None:
+        config = host.config
+        self._host = host
+        self.origin = origin
+        self._frames = FrameReader(FRAME_BYTES_MAX, host.pool, frame_bytes_min=1)
+        self._transport: asyncio.Transport | None = None
+        self._is_ended = False
+        self.peer: Identity | None = None
+        """Known from its hello, or its answer to ours."""
+        self.greeted: asyncio.Future[HelloAnswer | None] = loop.create_future()
+        """The answer to our hello; None if the connection went before it came."""
+        self.liveness = Liveness(
+            host.clock.monotonic(),
+            config.silence_seconds,
+            config.pulse_seconds,
+            config.lease_margin_seconds,
+            config.speech_seconds,
+        )
+        self.writer = LinkWriter(loop, config.queued_bytes_max, self._stamp, self._dropped)
+        self.calls = OutstandingCalls(loop, config.calls_max)
+        self._server = CallServer(config.calls_max, self._answer_call, host.fail)
+        self.closed = asyncio.Event()
+        """The connection is no more."""
+        self.is_deaf = False
+        """Nothing arrives, as if the network had lost it. For tests."""
+        self.received_bytes = 0
+        self.strayed_count = 0
+        """Messages from or for another life of either broker; they go no further."""
+
+    # -- called by the transport ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Of a connection that we dialled."""
+        self._attach(transport)  # type: ignore[arg-type]
+        if self._is_ended or not self._host.may_greet(self):
+            self.end("not wanted any more")
+            return
+        silence_ms = self._host.config.silence_ms
+        hello = Hello(self._host.me, self.origin.purpose, self.origin.attempt, silence_ms)
+        transport.write(encode_hello(hello))  # type: ignore[attr-defined]
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_ended:
+            return
+        self.received_bytes += nbytes
+        try:
+            frames = self._frames.buffer_updated(nbytes)
+            if self.is_deaf:
+                return
+            self.liveness.heard(self._host.clock.monotonic())
+            for frame in frames:
+                if not self._receive(frame):
+                    return
+        except ProtocolError as error:
+            logger.warning("closing the link to %s: %s", self, error)
+            self.end(str(error))
+        except Exception as error:  # noqa: BLE001 - supervisor: a rule was broken, the node stops
+            self.end("failed")
+            self._host.fail(error)
+
+    def pause_writing(self) -> None:
+        self.writer.pause()
+
+    def resume_writing(self) -> None:
+        self.writer.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(f"connection lost: {exc}" if exc else "closed by the other side")
+        self._transport = None
+        self.closed.set()
+
+    # -- called by the links ----------------------------------------------------------------------
+
+    def adopt(self, transport: asyncio.Transport, peer: Identity, answer: bytes) -> None:
+        """Take over a connection whose hello was accepted."""
+        self.peer = peer
+        transport.set_protocol(self)
+        self._attach(transport)
+        transport.write(answer)
+        if not transport.is_reading():
+            transport.resume_reading()
+
+    def open(self, silence_ms: int) -> None:
+        """Both sides know each other: begin. `silence_ms` is what the other side promised."""
+        self.liveness.promised(silence_ms / 1000)
+        self.liveness.heard(self._host.clock.monotonic())
+        if self._transport is not None:
+            self.writer.open(self._transport)
+        self.writer.ping()
+
+    def feed(self, data: bytes) -> None:
+        """Bytes that came right behind the hello."""
+        rest = memoryview(data)
+        while rest and not self._is_ended:
+            buffer = self._frames.get_buffer()
+            size_bytes = min(len(buffer), len(rest))
+            buffer[:size_bytes] = rest[:size_bytes]
+            rest = rest[size_bytes:]
+            self.buffer_updated(size_bytes)
+
+    def pulse(self, now: float) -> None:
+        self.calls.expire(now)
+        if self.liveness.pulse(now):
+            self.end(f"silent for {self._host.config.silence_seconds} s")
+        else:
+            self.writer.ping()
+
+    def end(self, reason: str, *, flush: bool = False) -> None:
+        """No message comes out of this link, or leaves by it, after this. With `flush`, what was
+        said before is still sent: the other side closes when it has read it. (Were we to close
+        before we have read what it says, the reset would take that away from it.)"""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if flush:
+            self.writer.flush_all()
+        self.writer.close()
+        if self._transport is not None:
+            if flush:
+                self._say_goodbye(self._transport)
+            else:
+                self._transport.abort()
+        if not self.greeted.done():
+            self.greeted.set_result(None)
+        self.calls.fail()
+        self._server.cancel()
+        self._host.lost(self, reason)
+
+    def _say_goodbye(self, transport: asyncio.Transport) -> None:
+        try:
+            if not transport.is_closing():
+                transport.write_eof()
+        except OSError:  # the other side was quicker
+            transport.abort()
+
+    def abort(self) -> None:
+        """Do not wait any longer for what was flushed."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def member(self) -> MemberId | None:
+        return self.peer.member if self.peer is not None else None
+
+    def __repr__(self) -> str:
+        node = self.peer.node_id if self.peer is not None else self.origin.node_id
+        return f"node {'?' if node is None else node}"
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _attach(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        connection: socket.socket | None = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def _receive(self, frame: memoryview) -> bool:
+        """False when the link has ended."""
+        if self.peer is None:
+            answer = decode_hello_answer(frame)
+            if not self.greeted.done():
+                self.greeted.set_result(answer)
+            self._host.answered(self, answer)
+            return not self._is_ended
+        member, me = self.peer.member, self._host.me.member
+        raft_message = self._host.inbox.raft_message
+        is_link = self.origin.purpose is Purpose.LINK
+        for part in decode_frame(frame, self._host.read_batch):
+            if type(part) is not GroupMessage:
+                self._receive_other(part, self.peer.node_id)
+            elif is_link and part.message.sender == member and part.message.to == me:
+                raft_message(part.group, part.message)
+            else:
+                self.strayed_count += 1
+            if self._is_ended:
+                return False
+        return True
+
+    def _receive_other(self, part: Part, node: NodeId) -> None:
+        inbox = self._host.inbox
+        if isinstance(part, Ping):
+            self.writer.pong(part.stamp)
+        elif isinstance(part, Pong):
+            self.liveness.pong(part.stamp, self._host.clock.monotonic())
+        elif isinstance(part, Answer):
+            self.calls.answered(part)
+        elif isinstance(part, Call):
+            self._server.serve(part, partial(inbox.call, node, part.kind, part.body))
+        elif not isinstance(part, GroupMessage):
+            inbox.post(node, part.kind, part.body)
+
+    def _answer_call(self, answer: Answer) -> None:
+        if not self._is_ended and not self.writer.add(answer):
+            text = b"its answer is too large, or too much waits to be sent"
+            self.writer.add(Answer(answer.number, Outcome.FAILED, text))
+
+    def _stamp(self) -> int:
+        return self.liveness.ping(self._host.clock.monotonic(), self._host.inbox.spoke_at())
+
+    def _dropped(self) -> None:
+        self.liveness.dropped(self._host.clock.monotonic(), self._host.inbox.spoke_at())
+        if self.peer is not None and not self._is_ended:
+            self._host.dropped(self.peer.node_id)

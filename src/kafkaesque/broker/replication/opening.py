@@ -1,0 +1,68 @@
+"""From a log on disk to a replica that can take part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkaesque.broker.raft.config import RaftConfig
+from kafkaesque.broker.raft.core import Raft
+from kafkaesque.broker.raft.types import NO_INDEX, NO_TERM, Membership
+from kafkaesque.broker.replication.entry_log import BatchPayload, EntryLog
+from kafkaesque.broker.replication.raft_journal import LogStart, RaftJournal
+from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.broker.replication.replica_set import ReplicaSet
+from kafkaesque.broker.replication.rules.owner import Owner
+from kafkaesque.broker.replication.turns import Turns
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.model.ids import GroupId, MemberId, Offset
+from kafkaesque.records.batch import read_header
+
+
+def batch_payload(data: memoryview) -> BatchPayload:
+    """What a peer's bytes become."""
+    return BatchPayload(data, read_header(data))
+
+
+def first_start(members: Sequence[MemberId]) -> LogStart:
+    """Of a group's log before its first entry; without members, of one who is yet to be told."""
+    return LogStart(NO_INDEX, NO_TERM, Offset(0), Membership(tuple(sorted(members))))
+
+
+def open_replica(
+    group: GroupId,
+    log: Log,
+    first_members: Sequence[MemberId],
+    replicas: ReplicaSet,
+    owner: Owner,
+    config: RaftConfig,
+    *,
+    is_clean: bool,
+    flush_messages: int = 1,
+) -> Replica:
+    """Blocking. A group that this node has no facts of begins with `first_members`."""
+    if replicas.journal.facts(group) is None:
+        replicas.journal.create(group, first_start(first_members))
+    entries = EntryLog.open(group, log, replicas.journal, is_clean=is_clean)
+    sync_found(entries, replicas.journal)
+    return new_replica(group, entries, replicas, owner, config, flush_messages=flush_messages)
+
+
+def sync_found(entries: EntryLog, journal: RaftJournal) -> None:
+    """What is in the page cache only must not be acknowledged again. Blocking."""
+    entries.log.sync()
+    if journal.needs_sync:
+        journal.sync()
+
+
+def new_replica(
+    group: GroupId,
+    entries: EntryLog,
+    replicas: ReplicaSet,
+    owner: Owner,
+    config: RaftConfig,
+    *,
+    flush_messages: int,
+) -> Replica:
+    turns = Turns(replicas.member, group)
+    raft = turns.raft = Raft(replicas.member, config, entries, turns, entries.restart())
+    return Replica(group, raft, entries, replicas, owner, flush_messages=flush_messages)

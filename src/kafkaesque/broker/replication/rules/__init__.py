@@ -1,0 +1,1 @@
+"""Formats and rules of replication, without I/O: peer messages, journal records, liveness."""

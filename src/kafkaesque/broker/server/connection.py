@@ -1,0 +1,382 @@
+"""One client's connection: frames in, answers out in the order of the requests.
+
+Requests of a connection begin one after the other; only those whose handler `overlaps` begin while
+an earlier one of the same kind still waits. A slow request therefore holds back its own connection
+and no other. When answers are not read, or too much is under way, the socket is no longer read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Protocol
+
+from kafkaesque.broker.replication.rules.peer_hello import is_peer_hello
+from kafkaesque.broker.server.call import ClientHost, CloseConnection
+from kafkaesque.broker.server.dispatch import Begun, Dispatcher
+from kafkaesque.broker.server.handler import Answer, Forwarded
+from kafkaesque.model import limits
+from kafkaesque.model.errors import InvariantBroken, ProtocolError
+from kafkaesque.wire.codec import Buffers
+from kafkaesque.wire.frames import BufferPool, FrameReader
+
+logger = logging.getLogger("kafkaesque.connection")
+
+WRITE_BUFFER_BYTES = 256 * limits.KIB
+"""Above this many unsent bytes no further request of the connection is begun."""
+
+OUTBOX_BYTES_MAX = 64 * limits.KIB
+"""Answers to pipelined requests leave in one write, which is a system call each, up to this size."""
+
+JOINED_BYTES_MAX = 4 * limits.KIB
+"""Up to here the pieces of a write are joined: that costs less than to hand over several."""
+
+
+class Host(Protocol):
+    """What a connection needs of the listener that accepted it."""
+
+    request_size_bytes_max: int
+    requests_in_flight_max: int
+    dispatcher: Dispatcher
+    pool: BufferPool
+
+    def accept(self, connection: Connection, address: str) -> str | None:
+        """None to serve the connection, or why it is refused."""
+        ...
+
+    def lost(self, connection: Connection, address: str) -> None: ...
+
+    def buffered(self, difference_bytes: int) -> None:
+        """More, or fewer, bytes of requests are held in memory."""
+        ...
+
+    def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
+        """So much is held of a request that has not come in whole, 0 if of none; `is_new` if of
+        another one than at the last time."""
+        ...
+
+    def unsent(self, difference_bytes: int) -> None:
+        """More, or fewer, bytes of answers wait for their reader."""
+        ...
+
+    def protocol_error(self) -> None: ...
+
+    def adopt(self, transport: asyncio.Transport, hello: bytes) -> None:
+        """A peer wants to talk over what was a client's connection."""
+
+    def stop_node(self, error: BaseException) -> None: ...
+
+
+class _Exchange:
+    """A request that was begun; `output` is its answer's bytes once it has one."""
+
+    __slots__ = ("frame_size_bytes", "later", "output", "output_bytes", "overlaps", "started")
+
+    def __init__(self, started: float, overlaps: bool) -> None:
+        self.started = started
+        self.overlaps = overlaps
+        self.frame_size_bytes = 0
+        """What a request that waits holds in memory."""
+        self.later: asyncio.Future[Answer | Forwarded] | None = None
+        self.output: Buffers | None = None
+        self.output_bytes = 0
+
+
+class Connection(asyncio.BufferedProtocol):
+    """See the module's text."""
+
+    __slots__ = (
+        "_address",
+        "_begun",
+        "_frames",
+        "_held",
+        "_host",
+        "_is_incomplete",
+        "_outbox",
+        "_outbox_bytes",
+        "_paused_reading",
+        "_paused_writing",
+        "_transport",
+        "_unsent_bytes",
+        "_waiting",
+        "get_buffer",
+        "last_heard",
+    )
+
+    get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]  # called by position
+    """Of the frames' reader: nothing needs to stand in between."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        first_limit = limits.REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER
+        self._frames = FrameReader(min(first_limit, host.request_size_bytes_max), host.pool)
+        self.get_buffer = self._frames.get_buffer
+        self._transport: asyncio.Transport | None = None
+        self._address = "?"
+        self._waiting: deque[memoryview] = deque()
+        self._begun: deque[_Exchange] = deque()
+        self._outbox: Buffers = []
+        self._outbox_bytes = 0
+        self._held = False
+        self._paused_reading = False
+        self._paused_writing = False
+        self._unsent_bytes = 0
+        self._is_incomplete = False
+        """A request has come in, but not all of it."""
+        self.last_heard = monotonic()
+
+    # -- called by the transport ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)  # type: ignore[attr-defined]
+        peer = transport.get_extra_info("peername")
+        self._address = ClientHost.at(peer[0] if peer else "?", self.last_heard)
+        refusal = self._host.accept(self, self._address)
+        if refusal is not None:
+            logger.warning("refused connection from %s: %s", self._address, refusal)
+            transport.abort()  # type: ignore[attr-defined]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_heard = monotonic()
+        try:
+            frames = self._frames.buffer_updated(nbytes)
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        if frames and not self._take(frames):
+            return
+        held_bytes = self._frames.held_bytes
+        if held_bytes or self._is_incomplete:
+            self._is_incomplete = held_bytes > 0
+            if self._transport is not None:
+                self._host.incomplete(self, held_bytes, is_new=bool(frames))
+
+    def pause_writing(self) -> None:
+        self._paused_writing = True
+        self._count_unsent()
+
+    def resume_writing(self) -> None:
+        self._paused_writing = False
+        self._count_unsent()
+        self._begin_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        for exchange in self._begun:
+            if exchange.later is not None:
+                exchange.later.cancel()
+        held = sum(map(len, self._waiting)) + sum(e.frame_size_bytes for e in self._begun)
+        self._waiting.clear()
+        self._begun.clear()
+        self._host.buffered(-held)
+        self._host.unsent(-self._unsent_bytes)
+        self._unsent_bytes = 0
+        self._host.lost(self, self._address)
+
+    # -- called by the listener -----------------------------------------------------------------
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def evict(self, reason: str) -> None:
+        """Close at once for what all connections together hold."""
+        logger.warning("closing connection from %s: %s", self._address, reason)
+        self.abort()
+
+    def close(self) -> None:
+        """Close once what was written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._begun and not self._waiting
+
+    def hold(self, held: bool) -> None:
+        """While held, leave further bytes with the sender: all connections together have too much."""
+        self._held = held
+        self._read_or_pause()
+
+    def _read_or_pause(self) -> None:
+        under_way = len(self._waiting) + len(self._begun)
+        pause = self._held or under_way >= self._host.requests_in_flight_max
+        if self._transport is None or pause is self._paused_reading:
+            return
+        self._paused_reading = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def _take(self, frames: list[memoryview]) -> bool:
+        """Begin what has come in, or let it wait for its turn. False if the connection is over."""
+        if not (self._begun or self._waiting or self._paused_writing):
+            count = self._begin_plainly(frames)
+            if count < 0:
+                return False
+            frames = frames[count:]
+        for frame in frames:
+            if self._begun or self._waiting or self._paused_writing:
+                self._host.buffered(len(frame))
+                self._waiting.append(frame)
+            elif not self._begin(frame):
+                return False
+        if self._outbox:
+            self._send()
+        if self._waiting:
+            self._begin_waiting()
+        return True
+
+    def _begin_plainly(self, frames: list[memoryview]) -> int:
+        """Serve those in front that take the short way. How many; -1 if the connection is over."""
+        if self._transport is None:
+            return -1
+        try:
+            count, size_bytes, begun = self._host.dispatcher.serve_plainly(
+                frames, self.last_heard, self._outbox, OUTBOX_BYTES_MAX
+            )
+        except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
+            self._failed(error)
+            return -1
+        self._outbox_bytes += size_bytes
+        if begun is not None:
+            self._await(begun, len(frames[count - 1]))
+        return count
+
+    def _begin_waiting(self) -> None:
+        while self._waiting and self._may_begin():
+            frame = self._waiting.popleft()
+            self._host.buffered(-len(frame))
+            if not self._begin(frame):
+                return
+        if self._outbox:
+            self._send()
+        self._read_or_pause()
+
+    def _may_begin(self) -> bool:
+        if self._paused_writing:
+            return False
+        if not self._begun:
+            return True
+        return (
+            self._begun[-1].overlaps
+            and len(self._begun) < self._host.requests_in_flight_max
+            and self._host.dispatcher.overlaps(self._waiting[0])
+        )
+
+    def _begin(self, frame: memoryview) -> bool:
+        """Start a request, and answer it if it is done at once. False if the connection is over."""
+        if self._transport is None:
+            return False
+        try:
+            output, size_bytes, begun = self._host.dispatcher.serve(
+                frame, self._address, self.last_heard
+            )
+        except ProtocolError as error:
+            if is_peer_hello(frame):
+                self._hand_over(frame)
+            else:
+                self._refuse(error)
+            return False
+        except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
+            self._failed(error)
+            return False
+        if begun is not None:
+            self._await(begun, len(frame))
+        elif self._begun:
+            # Only one that overlaps begins behind others.
+            exchange = _Exchange(self.last_heard, overlaps=True)
+            exchange.output, exchange.output_bytes = output, size_bytes
+            self._begun.append(exchange)
+        else:
+            self._outbox += output
+            self._outbox_bytes += size_bytes
+            if self._outbox_bytes > OUTBOX_BYTES_MAX:
+                self._send()
+        return True
+
+    def _await(self, begun: Begun, frame_size_bytes: int) -> None:
+        exchange = _Exchange(self.last_heard, begun.overlaps)
+        exchange.frame_size_bytes = frame_size_bytes
+        self._begun.append(exchange)
+        self._host.buffered(frame_size_bytes)
+        exchange.later = asyncio.ensure_future(begun.later)
+        exchange.later.add_done_callback(partial(self._answered, exchange, begun))
+
+    def _hand_over(self, hello: memoryview) -> None:
+        """A broker, not a client: from here on the connection is a link."""
+        transport = self._transport
+        self.connection_lost(None)
+        if transport is not None:
+            self._host.adopt(transport, bytes(hello))
+
+    def _answered(
+        self, exchange: _Exchange, begun: Begun, task: asyncio.Future[Answer | Forwarded]
+    ) -> None:
+        if task.cancelled() or self._transport is None:
+            return
+        error = task.exception()
+        if error is not None:
+            self._failed(error)
+            return
+        try:
+            exchange.output, exchange.output_bytes = self._host.dispatcher.finish(
+                begun, task.result(), exchange.frame_size_bytes, exchange.started
+            )
+        except Exception as failure:  # noqa: BLE001 - supervisor, as above
+            self._failed(failure)
+            return
+        while self._begun and self._begun[0].output is not None:
+            ready = self._begun.popleft()
+            self._host.buffered(-ready.frame_size_bytes)
+            self._outbox += ready.output or []
+            self._outbox_bytes += ready.output_bytes
+            if self._outbox_bytes > OUTBOX_BYTES_MAX:
+                self._send()
+        self._begin_waiting()
+
+    def _send(self) -> None:
+        """Hand what was answered to the socket."""
+        outbox, size_bytes = self._outbox, self._outbox_bytes
+        self._outbox, self._outbox_bytes = [], 0
+        if outbox and self._transport is not None:
+            if size_bytes <= JOINED_BYTES_MAX:
+                self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+            else:
+                self._transport.writelines(outbox)
+            self._frames.limit_bytes = self._host.request_size_bytes_max
+
+    def _count_unsent(self) -> None:
+        if self._transport is not None:
+            now_bytes = self._transport.get_write_buffer_size()
+            self._host.unsent(now_bytes - self._unsent_bytes)
+            self._unsent_bytes = now_bytes
+
+    # -- failures -------------------------------------------------------------------------------
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._host.protocol_error()
+        logger.warning("closing connection from %s: %s", self._address, error)
+        self._send()
+        self.abort()
+
+    def _failed(self, error: BaseException) -> None:
+        """A handler broke: the client learns by the closed connection, the node goes on unless
+        an invariant is broken."""
+        self._send()
+        if isinstance(error, CloseConnection):
+            logger.info("closing connection from %s: %s", self._address, error)
+            self.close()
+            return
+        logger.error("closing connection from %s: request failed", self._address, exc_info=error)
+        self.abort()
+        if isinstance(error, InvariantBroken):
+            self._host.stop_node(error)

@@ -1,0 +1,275 @@
+"""From a frame to its handler and from the answer to bytes. The one table of APIs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, NamedTuple
+
+from kafkaesque.broker.cluster.rules.refusals import ControllerMoved
+from kafkaesque.broker.server.call import Call, CloseConnection
+from kafkaesque.broker.server.context import Context
+from kafkaesque.broker.server.handler import NOT_PLAIN, Answer, Forwarded, Handler, Later, Plain
+from kafkaesque.broker.server.handlers import load_handlers
+from kafkaesque.broker.server.handlers.api_versions import unsupported_version
+from kafkaesque.broker.server.native import compiled_serve_plainly
+from kafkaesque.broker.server.stats import ApiStats
+from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
+from kafkaesque.wire.api import (
+    REQUEST_HEADER_BYTES_MIN,
+    ApiKey,
+    RequestHeader,
+    UnsupportedVersion,
+    decode_request_header,
+)
+from kafkaesque.wire.codec import (
+    UNREADABLE,
+    Buffers,
+    encode_response_frame,
+    explain_unreadable,
+    message_reader,
+    response_framer,
+)
+from kafkaesque.wire.flat import flat_frame_writer, flat_reader
+from kafkaesque.wire.table import Response
+
+FORWARDED_FROM = "another broker"
+
+_api_key = struct.Struct(">h").unpack_from
+_key_and_version = struct.Struct(">i").unpack_from
+_make_tuple = tuple.__new__
+
+
+Framer = Callable[[Any, int], tuple[Buffers, int]]
+"""From an answer and its correlation id to a frame and its size."""
+
+
+class Route:
+    """One API in one version: all that its requests need on their way, found once."""
+
+    __slots__ = ("_version", "framers", "handler", "read", "stats")
+
+    def __init__(self, handler: Handler[Any], version: int, stats: ApiStats) -> None:
+        self._version = version
+        self.handler = handler
+        self.read = message_reader(handler.request, version)
+        self.stats = stats
+        self.framers: dict[type[Response], Framer] = {}
+        """Those found so far, by the class of the answer."""
+
+    def find_framer(self, response: type[Response]) -> Framer:
+        framer = self.framers[response] = response_framer(response, self._version)
+        return framer
+
+
+class Begun(NamedTuple):
+    """A request that is under way."""
+
+    header: RequestHeader
+    overlaps: bool
+    later: Later
+
+
+Served = tuple[Buffers, int, Begun | None]
+"""The bytes of an answer, none for a request that has no answer, and their number; or, if it is not
+there yet, what it was begun as."""
+
+
+class PlainRoute:
+    """The short way of one API in one version (`handler.Plain`)."""
+
+    __slots__ = ("_handle", "_overlaps", "_read", "_stats", "_version", "_write")
+
+    def __init__(self, handler: Handler[Any], plain: Plain, version: int, stats: ApiStats) -> None:
+        self._handle = plain.handle
+        self._overlaps = handler.overlaps
+        self._read = flat_reader(handler.request, version)
+        self._write = flat_frame_writer(plain.response, version, plain.leaves)
+        self._version = version
+        self._stats = stats
+
+    def serve(self, context: Context, frame: memoryview, started: float) -> Served | None:
+        """As the dispatcher's; None if the request is for the ordinary way."""
+        read = self._read(frame)
+        if read is None:
+            return None
+        correlation_id, values = read
+        answer = self._handle(context, values, self._version)
+        if type(answer) is not tuple:
+            return self._otherwise(answer, correlation_id, frame, started)
+        written = self._write(correlation_id, answer)
+        self._stats.answered(len(frame), len(written), monotonic() - started)
+        return [written], len(written), None
+
+    def _otherwise(
+        self, answer: Any, correlation_id: int, frame: memoryview, started: float
+    ) -> Served | None:
+        if answer is NOT_PLAIN:
+            return None
+        if not isinstance(answer, Response):
+            return [], 0, Begun(decode_request_header(frame), self._overlaps, answer)
+        output, size_bytes = encode_response_frame(answer, self._version, correlation_id)
+        self._stats.answered(len(frame), size_bytes, monotonic() - started)
+        return output, size_bytes, None
+
+
+class Dispatcher:
+    """Finds the handler of each request."""
+
+    __slots__ = ("_context", "_handlers", "_overlapping", "_plain", "_routes")
+
+    def __init__(self, context: Context, handlers: Mapping[int, Handler[Any]]) -> None:
+        self._context = context
+        self._handlers = handlers
+        self._overlapping = frozenset(key for key, found in handlers.items() if found.overlaps)
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._plain = {
+            key << 16 | version: PlainRoute(found, found.plain, version, context.stats.api(key))
+            for key, found in handlers.items()
+            if found.plain is not None
+            for version in range(found.versions[0], found.versions[1] + 1)
+        }
+
+    def overlaps(self, frame: memoryview) -> bool:
+        """Whether the request in `frame` may begin while one of its kind still waits."""
+        return _api_key(frame)[0] in self._overlapping
+
+    def serve_plainly(
+        self, frames: list[memoryview], started: float, outbox: Buffers, size_bytes_max: int
+    ) -> tuple[int, int, Begun | None]:
+        """Serve requests from the front of `frames` on as long as they take the short way and are
+        answered at once, until there are more than `size_bytes_max` of answers.
+
+        How many were served, how many bytes `outbox` got, and as what the last of them was begun if
+        its answer is not there yet. As `serve` otherwise.
+        """
+        count = size_bytes = 0
+        begun = None
+        while count < len(frames) and begun is None and size_bytes <= size_bytes_max:
+            frame = frames[count]
+            plain = self._plain.get(_key_and_version(frame)[0])
+            served = None if plain is None else plain.serve(self._context, frame, started)
+            if served is None:
+                break
+            output, answer_bytes, begun = served
+            outbox += output
+            size_bytes += answer_bytes
+            count += 1
+        return count, size_bytes, begun
+
+    def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
+        """Decode a request, start it, and answer it if that can be done at once.
+
+        A frame has REQUEST_HEADER_BYTES_MIN or more. ProtocolError where the connection must be
+        closed. `started` is on the clock `time.monotonic`. (uvloop's own time stands still while a
+        request is answered.)
+        """
+        plain = self._plain.get(_key_and_version(frame)[0])
+        if plain is not None and (served := plain.serve(self._context, frame, started)) is not None:
+            return served
+        try:
+            header = decode_request_header(frame)
+        except UnsupportedVersion as error:
+            return self._tell_versions(error, len(frame), started)
+        key, version, correlation_id, client_id, body_position = header
+        route = self._routes.get((key, version)) or self._find(key, version)
+        handler = route.handler
+        try:
+            request = route.read(frame, body_position)
+        except UNREADABLE as error:
+            raise explain_unreadable(handler.request, version, error) from error
+        call = _make_tuple(Call, (version, client_id, client_host))
+        answer: Answer | Later
+        if handler.at_controller and client_host != FORWARDED_FROM:
+            answer = self._at_controller(handler, request, call, bytes(frame))
+        else:
+            answer = handler.handle(self._context, request, call)
+        if isinstance(answer, Response):
+            made = type(answer)
+            framer = route.framers.get(made) or route.find_framer(made)
+            output, size_bytes = framer(answer, correlation_id)
+        elif answer is None:
+            output, size_bytes = [], 0
+        else:
+            return [], 0, Begun(header, handler.overlaps, answer)
+        route.stats.answered(len(frame), size_bytes, monotonic() - started)
+        return output, size_bytes, None
+
+    def _find(self, key: int, version: int) -> Route:
+        found = self._handlers.get(key)
+        if found is None or not found.versions[0] <= version <= found.versions[1]:
+            raise ProtocolError(f"API {key} v{version} is not served here")
+        route = self._routes[key, version] = Route(found, version, self._context.stats.api(key))
+        return route
+
+    def _tell_versions(
+        self, error: UnsupportedVersion, frame_size_bytes: int, started: float
+    ) -> Served:
+        """KIP-511: the one request whose version a client cannot know yet."""
+        if error.api_key != ApiKey.API_VERSIONS:
+            raise error
+        answer = unsupported_version(self._context)
+        output, size_bytes = encode_response_frame(answer, 0, error.correlation_id)
+        stats = self._context.stats.api(error.api_key)
+        stats.answered(frame_size_bytes, size_bytes, monotonic() - started)
+        return output, size_bytes, None
+
+    def finish(
+        self, begun: Begun, answer: Answer | Forwarded, frame_size_bytes: int, started: float
+    ) -> tuple[Buffers, int]:
+        """The answer that a request which was begun has now got, as `serve` gives it."""
+        output: Buffers = []
+        size_bytes = 0
+        header = begun.header
+        if isinstance(answer, Forwarded):
+            output, size_bytes = [answer.frame], len(answer.frame)
+        elif answer is not None:
+            output, size_bytes = encode_response_frame(
+                answer, header.api_version, header.correlation_id
+            )
+        stats = self._context.stats.api(header.api_key)
+        stats.answered(frame_size_bytes, size_bytes, monotonic() - started)
+        return output, size_bytes
+
+    async def _at_controller(
+        self, handler: Handler[Any], request: Any, call: Call, frame: bytes
+    ) -> Answer | Forwarded:
+        """The answer of this node if it is the controller, and of the next one if that moves before
+        anything is done. CloseConnection if there is none: the client asks again."""
+        try:
+            if self._context.cluster.leads:
+                answer = handler.handle(self._context, request, call)
+                return answer if answer is None or isinstance(answer, Response) else await answer
+        except ControllerMoved:
+            pass
+        try:
+            return Forwarded(await self._context.cluster.forward(frame))
+        except KafkaError as error:
+            raise CloseConnection(f"no controller answers: {error}") from error
+
+    async def serve_forwarded(self, frame: bytes) -> bytes:
+        """The response frame to a request that another broker passed on."""
+        started = monotonic()
+        if len(frame) < REQUEST_HEADER_BYTES_MIN:
+            raise ProtocolError("request header is cut short")
+        # A copy of our own: Produce stamps its batches where they lie.
+        output, _, begun = self.serve(memoryview(bytearray(frame)), FORWARDED_FROM, started)
+        if begun is not None:
+            try:
+                answer = await begun.later
+            except ControllerMoved as moved:
+                raise NotController(str(moved)) from None  # whoever passed it on asks the next one
+            output, _ = self.finish(begun, answer, len(frame), started)
+        return b"".join(output)
+
+
+Dispatcher.serve_plainly = compiled_serve_plainly(Dispatcher, PlainRoute)  # type: ignore[method-assign]
+
+
+def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:
+    """(key, lowest, highest version) of every API, as ApiVersions tells it."""
+    return [(key, found.advertised_from, found.versions[1]) for key, found in handlers.items()]
+
+
+__all__ = ["Dispatcher", "api_ranges", "load_handlers"]

@@ -1,0 +1,98 @@
+"""What a handler is: one API, the versions it answers, and a function from request to response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from kafkaesque.broker.server.call import Call
+from kafkaesque.broker.server.context import Context
+from kafkaesque.wire.flat import Values
+from kafkaesque.wire.table import Request, Response
+
+R = TypeVar("R", bound=Request)
+
+
+class NotPlain(Enum):
+    """See `Plain`."""
+
+    NOT_PLAIN = 0
+
+
+NOT_PLAIN = NotPlain.NOT_PLAIN
+
+
+class Forwarded(NamedTuple):
+    """An answer that the controller gave, with length and header, as it goes to the client."""
+
+    frame: bytes
+
+
+Answer = Response | None
+"""None where the protocol has no answer: a Produce with acks=0."""
+
+Later = Coroutine[Any, Any, Answer | Forwarded] | asyncio.Future[Answer]
+"""An answer that is not there yet. A future costs less where something else will resolve it."""
+
+Handle = Callable[[Context, R, Call], Answer | Later]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A short way for the requests of an API that have the commonest shape (`wire.flat`).
+
+    `handle` gets the values of a request and its version. It returns those of `leaves` of a
+    `response`; or, where the answer is another one or not there yet, what any handler returns; or
+    NOT_PLAIN if the request is for the ordinary way, and then nothing has happened.
+    """
+
+    handle: Callable[[Context, Values, int], Values | Response | Later | NotPlain]
+    response: type[Response]
+    leaves: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Generic[R]):
+    """`versions` are those answered; from `advertised_from` on they are told to clients.
+
+    `overlaps`: requests of this API may be begun while an earlier one of the same connection and
+    API still waits. All others run strictly one after the other, as in Kafka.
+
+    `at_controller`: only the leader of the controller's group can answer; elsewhere the request is
+    passed on to it.
+
+    `plain` is tried first where there is one, and never together with `at_controller`.
+    """
+
+    request: type[R]
+    versions: tuple[int, int]
+    handle: Handle[R]
+    advertised_from: int
+    overlaps: bool
+    at_controller: bool = False
+    plain: Plain | None = None
+
+    @property
+    def key(self) -> int:
+        return self.request.API_KEY
+
+
+def handler(
+    request: type[R],
+    versions: tuple[int, int],
+    *,
+    advertised_from: int | None = None,
+    overlaps: bool = False,
+    at_controller: bool = False,
+    plain: Plain | None = None,
+) -> Callable[[Handle[R]], Handler[R]]:
+    """Make a function the handler of `request`; its module names it HANDLER."""
+
+    def register(handle: Handle[R]) -> Handler[R]:
+        lowest = versions[0] if advertised_from is None else advertised_from
+        return Handler(request, versions, handle, lowest, overlaps, at_controller, plain)
+
+    return register

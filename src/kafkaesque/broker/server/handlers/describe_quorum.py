@@ -1,0 +1,120 @@
+"""DescribeQuorum, API key 55: the controller's Raft group (KIP-595).
+
+v1  when each replica was last heard and last had all (KIP-836)
+v2  messages, where the voters are, which disk each replica has (KIP-853)
+
+Kafka's name for the controller's log stands for our group 0; a question for anything else, or for
+more, is answered as if all of it were unknown, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+from kafkaesque.broker.cluster.rules.controller import CLUSTER_METADATA_TOPIC
+from kafkaesque.broker.cluster.rules.quorum_info import QuorumInfo, QuorumReplica
+from kafkaesque.broker.server.call import Call
+from kafkaesque.broker.server.context import Context
+from kafkaesque.broker.server.handler import handler
+from kafkaesque.model.errors import ErrorCode, KafkaError
+from kafkaesque.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    ReplicaState,
+    ResponsePartitionData,
+    ResponseTopicData,
+    TopicData,
+)
+
+LISTENER_NAME: Final = "CONTROLLER"
+"""Kafka's usual one. Ours has no port of its own: the controller speaks where the broker does."""
+
+
+class Quorum(Protocol):
+    """What this asks of the cluster."""
+
+    def describe_quorum(self) -> QuorumInfo:
+        """As the leader of the controller's group sees it; NotController where that is another."""
+
+
+def describe_quorum(
+    context: Context, request: DescribeQuorumRequest, call: Call
+) -> DescribeQuorumResponse:
+    if not _asks_for_the_controller(request.topics):
+        return _unknown(request.topics)
+    try:
+        quorum = cast(Quorum, context.cluster).describe_quorum()
+    except KafkaError as error:
+        return DescribeQuorumResponse(error_code=error.code, error_message=str(error), topics=[])
+    return quorum_response(quorum)
+
+
+def quorum_response(quorum: QuorumInfo) -> DescribeQuorumResponse:
+    partition = ResponsePartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=[_replica(replica) for replica in quorum.voters],
+        observers=[_replica(replica) for replica in quorum.observers],
+    )
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        topics=[ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
+        nodes=[
+            Node(
+                node_id=node.node_id,
+                listeners=[Listener(name=LISTENER_NAME, host=node.host, port=node.port)],
+            )
+            for node in quorum.nodes
+        ],
+    )
+
+
+def _asks_for_the_controller(topics: Sequence[TopicData]) -> bool:
+    asked = [
+        (topic.topic_name, item.partition_index) for topic in topics for item in topic.partitions
+    ]
+    return len(topics) == 1 and asked == [(CLUSTER_METADATA_TOPIC, 0)]
+
+
+def _replica(replica: QuorumReplica) -> ReplicaState:
+    return ReplicaState(
+        replica_id=replica.node_id,
+        replica_directory_id=replica.directory_id,
+        log_end_offset=replica.log_end_offset,
+        last_fetch_timestamp=replica.last_fetch_ms,
+        last_caught_up_timestamp=replica.last_caught_up_ms,
+    )
+
+
+def _unknown(topics: Sequence[TopicData]) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(
+        error_code=ErrorCode.NONE,
+        topics=[
+            ResponseTopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    ResponsePartitionData(
+                        partition_index=item.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message="This server does not host this topic-partition.",
+                        leader_id=0,
+                        leader_epoch=0,
+                        high_watermark=0,
+                        current_voters=[],
+                        observers=[],
+                    )
+                    for item in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )
+
+
+HANDLER = handler(DescribeQuorumRequest, versions=(0, 2), at_controller=True)(describe_quorum)

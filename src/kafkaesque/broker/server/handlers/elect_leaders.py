@@ -1,0 +1,141 @@
+"""ElectLeaders, API key 43: give partitions back to their preferred leaders (KIP-183).
+
+v1  unclean elections (KIP-460)
+v2  flexible
+
+Raft never elects a leader that lacks what was committed, so an unclean election does nothing that
+the group would not do by itself: it is not needed, or nobody is eligible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Protocol, cast
+
+from kafkaesque.broker.cluster.rules.refusals import ElectionNotNeeded
+from kafkaesque.broker.cluster.rules.tables import Tables
+from kafkaesque.broker.server.call import Call
+from kafkaesque.broker.server.context import Context
+from kafkaesque.broker.server.handler import handler
+from kafkaesque.model.errors import (
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+    LeaderNotAvailable,
+    UnknownTopicOrPartition,
+)
+from kafkaesque.model.ids import PartitionIndex, TopicPartition
+from kafkaesque.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+    TopicPartitions,
+)
+
+Results = Mapping[TopicPartition, KafkaError | None]
+
+
+class ElectionType(IntEnum):
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class LeaderElections(Protocol):
+    """What this asks of the cluster."""
+
+    async def elect_leaders(
+        self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
+    ) -> Results:
+        """Try to give each of the partitions (of all, for None) to its preferred leader, or to any
+        at all if not `preferred`; None for each that got it."""
+
+
+async def elect_leaders(
+    context: Context, request: ElectLeadersRequest, call: Call
+) -> ElectLeadersResponse:
+    asked, tables = request.topic_partitions, context.cluster.tables
+    try:
+        election = ElectionType(request.election_type)
+    except ValueError:
+        return _refused(asked, InvalidRequest(f"Unknown election type {request.election_type}"))
+    known = None if asked is None else _known(tables, asked)
+    cluster = cast(LeaderElections, context.cluster)
+    try:
+        results = await cluster.elect_leaders(known, preferred=election is ElectionType.PREFERRED)
+    except KafkaError as error:
+        return _refused(asked, error)
+    rows = _all_rows(tables, results) if asked is None else _rows(tables, asked, results)
+    return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=rows)
+
+
+def _known(tables: Tables, asked: Sequence[TopicPartitions]) -> list[TopicPartition]:
+    """Those that are there, each once."""
+    named = (
+        TopicPartition(topic.topic, PartitionIndex(index))
+        for topic in asked
+        for index in topic.partitions
+    )
+    return [name for name in dict.fromkeys(named) if _missing(tables, name) is None]
+
+
+def _missing(tables: Tables, name: TopicPartition) -> KafkaError | None:
+    topic = tables.by_name.get(name.topic)
+    if topic is None:
+        return UnknownTopicOrPartition(f"No such topic as {name.topic}")
+    if not 0 <= name.partition < topic.partition_count:
+        return UnknownTopicOrPartition(f"No such partition as {name}")
+    return None
+
+
+def _rows(
+    tables: Tables, asked: Sequence[TopicPartitions], results: Results
+) -> list[ReplicaElectionResult]:
+    """A row for each that was asked for, in that order, however often it was."""
+    rows = []
+    for topic in asked:
+        names = [TopicPartition(topic.topic, PartitionIndex(index)) for index in topic.partitions]
+        found = [
+            # What is neither missing nor answered was made in between.
+            _missing(tables, name) or results.get(name, LeaderNotAvailable(""))
+            for name in names
+        ]
+        rows.append(_row(topic.topic, list(zip(topic.partitions, found, strict=True))))
+    return rows
+
+
+def _all_rows(tables: Tables, results: Results) -> list[ReplicaElectionResult]:
+    """As Kafka does: a row for every topic, without the partitions that had their leader."""
+    found: dict[str, list[tuple[int, KafkaError | None]]] = {name: [] for name in tables.by_name}
+    for name, error in results.items():
+        if not isinstance(error, ElectionNotNeeded):
+            found.setdefault(name.topic, []).append((name.partition, error))
+    return [_row(name, partitions) for name, partitions in found.items()]
+
+
+def _row(topic: str, partitions: Sequence[tuple[int, KafkaError | None]]) -> ReplicaElectionResult:
+    return ReplicaElectionResult(
+        topic=topic,
+        partition_result=[
+            PartitionResult(
+                partition_id=index,
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else str(error) or None,
+            )
+            for index, error in partitions
+        ],
+    )
+
+
+def _refused(asked: Sequence[TopicPartitions] | None, error: KafkaError) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            _row(topic.topic, [(index, error) for index in topic.partitions])
+            for topic in asked or []
+        ],
+    )
+
+
+HANDLER = handler(ElectLeadersRequest, versions=(0, 2))(elect_leaders)

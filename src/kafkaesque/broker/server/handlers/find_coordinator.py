@@ -1,0 +1,130 @@
+"""FindCoordinator, API key 10.
+
+v1  key types, error message
+v3  flexible
+v4  several keys in one request (KIP-699)
+v5  a newer error code for transactions
+v6  key type of share groups (KIP-932), which we do not have
+
+The first search for a coordinator creates the topic that its keys live in. While a new leader of the
+partition is being elected the answer waits for it: Apache Kafka always names somebody, the old leader
+or the new one, and librdkafka gives up asking after a few refusals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kafkaesque.broker.cluster.rules.operations import WantedTopic
+from kafkaesque.broker.partitions.coordinator_hosts import CoordinatorHosts
+from kafkaesque.broker.partitions.group_hosts import GROUP_TOPIC
+from kafkaesque.broker.server.call import Call
+from kafkaesque.broker.server.context import Context
+from kafkaesque.broker.server.handler import handler
+from kafkaesque.broker.server.settled_coordinator import ELECTION_SECONDS
+from kafkaesque.model.errors import (
+    CoordinatorNotAvailable,
+    ErrorCode,
+    InvalidRequest,
+    KafkaError,
+)
+from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+GROUP_KEY = 0
+TRANSACTION_KEY = 1
+_KEYS_SINCE = 4
+_LOOK_SECONDS: Final = 0.02
+
+
+async def find_coordinator(
+    context: Context, request: FindCoordinatorRequest, call: Call
+) -> FindCoordinatorResponse:
+    keys = request.coordinator_keys if call.version >= _KEYS_SINCE else [request.key]
+    try:
+        hosts = _hosts(context, request.key_type)
+        await _ensure_topic(context, hosts.topic)
+    except KafkaError as error:
+        found = [_refused(key, error) for key in keys]
+    else:
+        found = await _find_all(context, hosts, keys)
+    if call.version >= _KEYS_SINCE:
+        return FindCoordinatorResponse(coordinators=found)
+    (only,) = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message or ErrorCode.NONE.name,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _hosts(context: Context, key_type: int) -> CoordinatorHosts[Any]:
+    if key_type == GROUP_KEY:
+        return context.groups
+    if key_type == TRANSACTION_KEY:
+        return context.transactions.hosts
+    raise InvalidRequest(f"This broker has no coordinators of type {key_type}")
+
+
+async def _find_all(
+    context: Context, hosts: CoordinatorHosts[Any], keys: Sequence[str]
+) -> list[Coordinator]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + ELECTION_SECONDS
+    while True:
+        found = [_find(context, hosts, key) for key in keys]
+        if all(one.error_code == ErrorCode.NONE for one in found) or loop.time() > deadline:
+            return found
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _find(context: Context, hosts: CoordinatorHosts[Any], key: str) -> Coordinator:
+    broker = context.cluster.leader_of(hosts.topic, hosts.partition_of(key))
+    if broker is None:
+        return _refused(key, CoordinatorNotAvailable("The coordinator is not available."))
+    return Coordinator(
+        key=key,
+        node_id=broker.node_id,
+        host=broker.host,
+        port=broker.port,
+        error_code=ErrorCode.NONE,
+        error_message="",
+    )
+
+
+def _refused(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=str(error)
+    )
+
+
+async def _ensure_topic(context: Context, topic: str) -> None:
+    if context.partitions.partition_count(topic):
+        return
+    broker_count = max(1, len(context.cluster.tables.brokers))
+    wanted = _wanted(context.config, topic, broker_count)
+    for error in (await context.cluster.create_topics([wanted])).values():
+        raise error
+
+
+def _wanted(config: BrokerConfig, topic: str, broker_count: int) -> WantedTopic:
+    settings = {"cleanup.policy": "compact", "compression.type": "producer"}
+    if topic == GROUP_TOPIC:
+        settings["segment.bytes"] = str(config.offsets_topic_segment_bytes)
+        replicas = min(config.offsets_topic_replication_factor, broker_count)
+        return WantedTopic(topic, config.offsets_topic_num_partitions, replicas, settings)
+    replicas = min(config.transaction_state_log_replication_factor, broker_count)
+    settings["segment.bytes"] = str(config.transaction_state_log_segment_bytes)
+    settings["min.insync.replicas"] = str(min(config.transaction_state_log_min_isr, replicas))
+    return WantedTopic(topic, config.transaction_state_log_num_partitions, replicas, settings)
+
+
+HANDLER = handler(FindCoordinatorRequest, versions=(0, 6))(find_coordinator)

@@ -1,0 +1,204 @@
+"""The Kafka socket: accepts connections within limits, and keeps account of what they hold."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from time import monotonic
+
+from kafkaesque.broker.server.connection import Connection
+from kafkaesque.broker.server.dispatch import Dispatcher
+from kafkaesque.broker.server.incomplete import IncompleteRequests
+from kafkaesque.broker.server.stats import BrokerStats
+from kafkaesque.model import limits
+from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.wire.frames import BufferPool
+
+logger = logging.getLogger(__name__)
+
+UNSENT_BYTES_MAX = 256 * limits.MIB
+"""Answers that wait for slow readers, over all connections; beyond it a Fetch answer shrinks to its
+first batch."""
+
+BACKLOG = 4096
+
+
+Adopt = Callable[[asyncio.Transport, bytes, bytes], None]
+
+
+class Listener:
+    """Implements `connection.Host` for every connection that it accepts."""
+
+    __slots__ = (
+        "_adopt",
+        "_by_address",
+        "_config",
+        "_connections",
+        "_reading",
+        "_server",
+        "_stats",
+        "_stop_node",
+        "dispatcher",
+        "incomplete_requests",
+        "pool",
+        "queued_bytes",
+        "request_size_bytes_max",
+        "requests_in_flight_max",
+        "unsent_bytes",
+    )
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        stats: BrokerStats,
+        stop_node: Callable[[BaseException], None],
+    ) -> None:
+        self._config: Callable[[], BrokerConfig] = lambda: config
+        self._stats = stats
+        self._stop_node = stop_node
+        self._server: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self._by_address: Counter[str] = Counter()
+        self._reading = True
+        self.request_size_bytes_max = config.socket_request_max_bytes
+        self.requests_in_flight_max = config.max_requests_in_flight_per_connection
+        self.pool = BufferPool()
+        self.incomplete_requests: IncompleteRequests[Connection] = IncompleteRequests()
+        self.queued_bytes = 0
+        self.unsent_bytes = 0
+
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address, without serving yet. Returns the real one."""
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(self), host, port, backlog=BACKLOG, start_serving=False
+        )
+        address = self._server.sockets[0].getsockname()
+        return address[0], address[1]
+
+    async def serve(
+        self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig], adopt: Adopt
+    ) -> None:
+        """Begin. `config` gives the settings in force at any time; `adopt` takes a connection over
+        whose first request is the hello of another broker."""
+        self.dispatcher = dispatcher
+        self._config = config
+        self._adopt = adopt
+        if self._server is not None:
+            await self._server.start_serving()
+
+    async def close(self, patience_seconds: float) -> None:
+        """Accept nobody else, let what is under way finish for a while, then close."""
+        self._stop_accepting()
+        deadline = monotonic() + patience_seconds
+        # What is under way is finished, but no further request is read: a consumer would only
+        # park its next long poll.
+        self._set_reading(False)
+        for connection in tuple(self._connections):
+            if connection.is_idle:
+                connection.close()
+        while self._connections and monotonic() < deadline:
+            await asyncio.sleep(0.01)
+            for connection in tuple(self._connections):
+                if connection.is_idle:
+                    connection.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)
+
+    def abort(self) -> None:
+        """Be gone at once, like a process that was killed."""
+        self._stop_accepting()
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    def _stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def close_idle(self) -> None:
+        """Close connections that were silent for longer than connections.max.idle.ms."""
+        limit = monotonic() - self._config().connections_max_idle_ms / 1000
+        for connection in tuple(self._connections):
+            if connection.last_heard < limit and connection.is_idle:
+                connection.close()
+            elif connection.last_heard < limit:
+                # Not idle yet silent: a long poll that must have ended long ago, or a reader that
+                # takes nothing. Both are gone.
+                connection.abort()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def unsent_room_bytes(self) -> int:
+        return max(0, UNSENT_BYTES_MAX - self.unsent_bytes)
+
+    # -- connection.Host ------------------------------------------------------------------------
+
+    def accept(self, connection: Connection, address: str) -> str | None:
+        config = self._config()
+        if len(self._connections) >= config.max_connections:
+            self._stats.connections_refused_total += 1
+            return f"max.connections={config.max_connections} reached"
+        if self._by_address[address] >= config.max_connections_per_ip:
+            self._stats.connections_refused_total += 1
+            return f"max.connections.per.ip={config.max_connections_per_ip} reached"
+        self._stats.connections_accepted_total += 1
+        self._by_address[address] += 1
+        self._connections.add(connection)
+        if not self._reading:
+            connection.hold(True)
+        return None
+
+    def lost(self, connection: Connection, address: str) -> None:
+        self.incomplete_requests.forget(connection)
+        if connection not in self._connections:
+            return
+        self._connections.discard(connection)
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def buffered(self, difference_bytes: int) -> None:
+        self.queued_bytes += difference_bytes
+        limit = self._config().queued_max_request_bytes
+        if self._reading and self.queued_bytes > limit:
+            self._set_reading(False)
+        elif not self._reading and self._server is not None and self.queued_bytes <= limit // 2:
+            self._set_reading(True)
+
+    def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
+        requests, now = self.incomplete_requests, connection.last_heard
+        if not size_bytes:
+            requests.forget(connection)
+            return
+        requests.note(connection, size_bytes, now, is_new=is_new)
+        # One of the largest that are allowed always has room.
+        limit_bytes = max(self._config().queued_max_request_bytes, self.request_size_bytes_max)
+        if requests.size_bytes > limit_bytes:
+            for costly, held_bytes, seconds in requests.take_costliest(limit_bytes, now):
+                self._stats.connections_refused_total += 1
+                costly.evict(
+                    f"incomplete requests hold more than {limit_bytes} bytes "
+                    f"(queued.max.request.bytes), its own {held_bytes} since {seconds:.1f} s"
+                )
+
+    def _set_reading(self, enabled: bool) -> None:
+        self._reading = enabled
+        for connection in self._connections:
+            connection.hold(not enabled)
+
+    def unsent(self, difference_bytes: int) -> None:
+        self.unsent_bytes += difference_bytes
+
+    def protocol_error(self) -> None:
+        self._stats.protocol_errors_total += 1
+
+    def adopt(self, transport: asyncio.Transport, hello: bytes) -> None:
+        self._adopt(transport, hello, b"")
+
+    def stop_node(self, error: BaseException) -> None:
+        self._stop_node(error)

@@ -1,0 +1,1 @@
+"""State of the Kafka listener that needs no I/O."""

@@ -1,0 +1,97 @@
+"""A message as it is typed and shown, and the record that it becomes.
+
+Document 001: {"Header": "header", "Key": "124", "Body": "Hello World!"}, with Header and Key
+optional. Text that is not such an object is a body as it stands.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkaesque.broker.text.rules.commands import BadCommand
+
+HEADER_NAME = "Header"
+"""Under which a header that is one text is kept in the record."""
+_FIELDS = frozenset((HEADER_NAME, "Key", "Body"))
+
+RecordHeaders = tuple[tuple[str, bytes | None], ...]
+
+
+class Message(NamedTuple):
+    key: bytes | None
+    body: bytes
+    headers: RecordHeaders
+
+
+def read_message(text: str) -> Message:
+    """BadCommand for an object of ours with something in it that cannot be."""
+    found = _our_object(text)
+    if found is None:
+        return Message(None, text.encode(), ())
+    key = found.get("Key")
+    if isinstance(key, bool) or not isinstance(key, str | int | float | None):
+        raise BadCommand("Key must be a text or a number")
+    return Message(
+        None if key is None else str(key).encode(),
+        _as_bytes(found["Body"]),
+        _headers(found.get(HEADER_NAME)),
+    )
+
+
+def _our_object(text: str) -> dict[str, object] | None:
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(found, dict) and "Body" in found and found.keys() <= _FIELDS:
+        return found
+    return None
+
+
+def _headers(header: object) -> RecordHeaders:
+    if header is None:
+        return ()
+    if isinstance(header, dict):
+        return tuple((name, _as_bytes(value)) for name, value in header.items())
+    return ((HEADER_NAME, _as_bytes(header)),)
+
+
+def _as_bytes(value: object) -> bytes:
+    """A text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value.encode(errors="replace")
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def show_message(
+    key: bytes | None, body: bytes | None, headers: Sequence[tuple[str, bytes | None]]
+) -> str:
+    """One line of JSON, whatever the bytes are: what is not UTF-8 comes as base64."""
+    shown: dict[str, object] = {}
+    if len(headers) == 1 and headers[0][0] == HEADER_NAME:
+        _put(shown, HEADER_NAME, headers[0][1])
+    elif headers:
+        inner: dict[str, object] = {}
+        for name, value in headers:
+            _put(inner, name, value)
+        shown[HEADER_NAME] = inner
+    if key is not None:
+        _put(shown, "Key", key)
+    _put(shown, "Body", body)
+    # Escaped, so that no control character reaches a terminal and a line stays a line.
+    return json.dumps(shown, ensure_ascii=True)
+
+
+def _put(shown: dict[str, object], name: str, value: bytes | None) -> None:
+    if value is None:
+        shown[name] = None
+        return
+    try:
+        shown[name] = value.decode()
+    except UnicodeDecodeError:
+        shown[f"{name}Base64"] = base64.b64encode(value).decode()

@@ -1,0 +1,283 @@
+"""decide(command, state) -> outputs: what follows from a command at the home of its user. Pure.
+
+Nothing here changes the state: the driver folds the facts once they are written. Rooms have their own
+rules (room_rules.py), asks theirs (answers.py), and what other homes hand over (receive.py).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkaesque.chat.rules.commands import (
+    BadCommand,
+    Command,
+    CreateRoom,
+    DeleteAccount,
+    JoinRoom,
+    LeaveRoom,
+    MarkRead,
+    MarkReceived,
+    OpenAccount,
+    PostToRoom,
+    SendMessage,
+    Typing,
+)
+from kafkaesque.chat.rules.facts import (
+    AccountCreated,
+    AccountDeleted,
+    CommandTaken,
+    MessageSent,
+    MessagesMarked,
+)
+from kafkaesque.chat.rules.handovers import Deliver, Receipt, RoomRequest, TypingSeen, Undeliverable
+from kafkaesque.chat.rules.names import (
+    CONVERSATIONS_MAX,
+    NAME_RULE,
+    ROOMS_OF_USER_MAX,
+    TEXT_LENGTH_MAX,
+    conversation_id,
+    is_id,
+    is_name,
+    is_text,
+    message_id,
+    sender_of,
+)
+from kafkaesque.chat.rules.outputs import DirectoryEntry, InboxEvent, Outputs, Refusal, Reply
+from kafkaesque.chat.rules.state import Account, Conversation, Message, PartitionState, Stage
+from kafkaesque.events.chat import MessageDeleted, MessageDelivered, MessageRead
+from kafkaesque.model.ids import TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a decision may know beyond its partition's state."""
+
+    now_ms: int
+    is_online: Callable[[str], bool]
+
+
+def decide(command: Command, state: PartitionState, moment: Moment) -> Outputs:
+    """For what was sent; asks have `answers.answer`."""
+    if state.has_taken(command.user, command.id):
+        return Outputs(is_repeat=True)
+    outputs = Outputs()
+    try:
+        if isinstance(command.request, OpenAccount):
+            _open_account(command, state, moment, outputs)
+        else:
+            account = state.account(command.user)
+            if account is None:
+                raise Refusal("no-account", f"there is no account {command.user}")
+            _decide_for(account, command, state, moment, outputs)
+    except Refusal as refusal:
+        outputs = Outputs()
+        outputs.refuse(command.user, command.id, refusal.code, str(refusal))
+    if not isinstance(command.request, MarkReceived | MarkRead | Typing):
+        # Marks and typing may be repeated as they are; everything else is remembered. Of somebody
+        # without an account nothing is, or strangers could fill the memory.
+        outputs.facts.append(CommandTaken(command.user, command.id))
+    if state.accounts.get(command.user) is None and not _creates(outputs):
+        outputs.facts.clear()
+    return outputs
+
+
+def _creates(outputs: Outputs) -> bool:
+    return any(isinstance(fact, AccountCreated) for fact in outputs.facts)
+
+
+def _decide_for(
+    account: Account, command: Command, state: PartitionState, moment: Moment, outputs: Outputs
+) -> None:
+    match command.request:
+        case SendMessage():
+            _send(command, command.request, state, outputs)
+        case MarkReceived(ids):
+            _mark(command.user, ids, Stage.DELIVERED, state, moment, outputs)
+        case MarkRead(ids):
+            _mark(command.user, ids, Stage.READ, state, moment, outputs)
+        case Typing(to):
+            if is_name(to) and to != command.user:
+                outputs.handovers.append(TypingSeen(to, command.user, moment.now_ms))
+        case DeleteAccount():
+            _delete(account, command, state, moment, outputs)
+        case CreateRoom() | JoinRoom() | LeaveRoom() | PostToRoom():
+            _ask_room(account, command, command.request, outputs)
+
+
+def _open_account(
+    command: Command, state: PartitionState, moment: Moment, outputs: Outputs
+) -> None:
+    if state.account(command.user) is None:
+        create_account(command.user, "", state, moment, outputs)
+    outputs.result(command.user, command.id, {"name": command.user})
+
+
+def create_account(
+    name: str, password_hash: str, state: PartitionState, moment: Moment, outputs: Outputs
+) -> None:
+    """Refusal if the name is taken or was ever taken: its inbox may still hold another's events."""
+    if not is_name(name):
+        raise Refusal("bad-name", f"a name has {NAME_RULE}")
+    if name in state.accounts:
+        raise Refusal("name-taken", f"the name {name} is taken")
+    outputs.facts.append(AccountCreated(name, password_hash, moment.now_ms))
+    outputs.directory.append(DirectoryEntry("account", name, moment.now_ms))
+
+
+def check_text(text: str) -> None:
+    if not is_text(text):
+        raise Refusal(
+            "bad-text", f"a text has 1 to {TEXT_LENGTH_MAX} characters, none of them a control"
+        )
+
+
+def _new_message_id(command: Command, wanted: str | None) -> str:
+    if wanted is not None and not is_id(wanted):
+        raise Refusal("bad-id", "a message_id is printable, short and has no /")
+    return message_id(command.user, wanted or command.id)
+
+
+def _send(command: Command, request: SendMessage, state: PartitionState, outputs: Outputs) -> None:
+    """The recipient's home answers; until then the message is on its way."""
+    user, to = command.user, request.to
+    check_text(request.text)
+    if to == user:
+        raise Refusal("to-yourself", "a message goes to somebody else")
+    if not is_name(to):
+        raise Refusal("unknown-recipient", f"there is no account {to}")
+    one_id = _new_message_id(command, request.message_id)
+    conversation = state.conversation(user, to)
+    if conversation is None:
+        check_conversations(state, user)
+    elif one_id in conversation.messages.by_id:
+        raise Refusal("repeated-id", f"a message {one_id} was sent before")
+    outputs.facts.append(MessageSent(user, to, one_id, request.text, command.sent_ms))
+    outputs.handovers.append(Deliver(to, user, command.id, one_id, request.text, command.sent_ms))
+
+
+def check_conversations(state: PartitionState, user: str) -> None:
+    """Room for one more conversation: some old one can be forgotten."""
+    mine = state.conversations.get(user, {})
+    if len(mine) >= CONVERSATIONS_MAX and all(one.undelivered for one in mine.values()):
+        raise Refusal("mailbox-full", f"{user} has too many conversations unanswered")
+
+
+def _mark(
+    user: str,
+    message_ids: tuple[str, ...],
+    stage: Stage,
+    state: PartitionState,
+    moment: Moment,
+    outputs: Outputs,
+) -> None:
+    """Ids that are unknown, forgotten or marked before are passed over: marks may be repeated."""
+    by_peer: dict[str, list[str]] = defaultdict(list)
+    for one_id in dict.fromkeys(message_ids):
+        peer = sender_of(one_id)
+        conversation = state.conversation(user, peer)
+        message = None if conversation is None else conversation.messages.by_id.get(one_id)
+        if message is None or message.sender != peer or message.stage >= stage:
+            continue
+        by_peer[peer].append(one_id)
+        _note_stages(user, message, stage, moment, outputs)
+    for peer, ids in by_peer.items():
+        outputs.facts.append(MessagesMarked(user, peer, tuple(ids), stage))
+        outputs.handovers.append(Receipt(peer, user, tuple(ids), stage, moment.now_ms))
+
+
+def _note_stages(
+    user: str, message: Message, stage: Stage, moment: Moment, outputs: Outputs
+) -> None:
+    """What is read without having been received was received as well."""
+    facts = {
+        "message_id": message.id,
+        "conversation_id": conversation_id(user, message.sender),
+        "sender": message.sender,
+        "recipient": user,
+    }
+    sent_ms, now_ms = TimestampMs(message.sent_ms), TimestampMs(moment.now_ms)
+    if message.stage < Stage.DELIVERED:
+        outputs.stages.append(MessageDelivered(**facts, sent_ms=sent_ms, delivered_ms=now_ms))
+    if stage >= Stage.READ:
+        outputs.stages.append(MessageRead(**facts, sent_ms=sent_ms, read_ms=now_ms))
+
+
+def _delete(
+    account: Account, command: Command, state: PartitionState, moment: Moment, outputs: Outputs
+) -> None:
+    """The fate of what is undelivered: it is deleted, and its senders are told."""
+    user, now_ms = account.name, moment.now_ms
+    outputs.facts.append(AccountDeleted(user, now_ms))
+    for conversation in state.conversations.get(user, {}).values():
+        waiting = _undelivered(conversation)
+        if not waiting:
+            continue
+        ids = tuple(message.id for message in waiting)
+        outputs.handovers.append(
+            Undeliverable(conversation.peer, user, ids, "account-deleted", now_ms)
+        )
+        outputs.stages += [
+            MessageDeleted(
+                message_id=message.id,
+                conversation_id=conversation_id(user, message.sender),
+                sender=message.sender,
+                recipient=user,
+                sent_ms=TimestampMs(message.sent_ms),
+                deleted_ms=TimestampMs(now_ms),
+            )
+            for message in waiting
+        ]
+    outputs.handovers += [RoomRequest(room, user, "room.leave") for room in account.rooms]
+    outputs.directory.append(DirectoryEntry("account", user, None))
+    outputs.result(user, command.id, {"name": user})
+    outputs.inbox.append(InboxEvent(user, "account.deleted", {"name": user}))
+
+
+def _undelivered(conversation: Conversation) -> list[Message]:
+    if not conversation.undelivered:
+        return []
+    messages = conversation.messages.by_id.values()
+    return [message for message in messages if conversation.is_undelivered(message)]
+
+
+def _ask_room(
+    account: Account,
+    command: Command,
+    request: CreateRoom | JoinRoom | LeaveRoom | PostToRoom,
+    outputs: Outputs,
+) -> None:
+    room = request.room
+    if not is_name(room):
+        raise Refusal("bad-name", f"a name has {NAME_RULE}")
+    text = one_id = ""
+    match request:
+        case CreateRoom():
+            op = "room.create"
+        case JoinRoom():
+            op = "room.join"
+        case LeaveRoom():
+            op = "room.leave"
+        case PostToRoom():
+            op, text = "room.post", request.text
+            check_text(text)
+            one_id = _new_message_id(command, request.message_id)
+    enters = op in ("room.create", "room.join") and room not in account.rooms
+    if enters and len(account.rooms) >= ROOMS_OF_USER_MAX:
+        raise Refusal("too-many-rooms", f"nobody is in more than {ROOMS_OF_USER_MAX} rooms")
+    outputs.handovers.append(
+        RoomRequest(
+            room, account.name, op, command.id, text, message_id=one_id, at_ms=command.sent_ms
+        )
+    )
+
+
+def refuse_bad(bad: BadCommand) -> Outputs:
+    """For what is no command: whoever can be told, is told."""
+    outputs = Outputs()
+    if bad.asked is not None:
+        outputs.replies.append(Reply(bad.asked, code=bad.code, message=str(bad)))
+    elif bad.user and bad.id:
+        outputs.refuse(bad.user, bad.id, bad.code, str(bad))
+    return outputs

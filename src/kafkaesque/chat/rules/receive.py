@@ -1,0 +1,171 @@
+"""What follows from a hand-over at the home that it was handed to. Pure.
+
+The home of a recipient knows whether there is such an account, and so decides whether a message is
+taken; the home of a sender keeps how far its messages have come, and tells the sender.
+"""
+
+from __future__ import annotations
+
+from kafkaesque.chat.rules.decide import Moment, check_conversations
+from kafkaesque.chat.rules.facts import MessageSettled, MessageTaken, RoomEntered, RoomLeft
+from kafkaesque.chat.rules.handovers import (
+    Answered,
+    AnyHandover,
+    Deliver,
+    Receipt,
+    RoomAnswer,
+    RoomRequest,
+    TypingSeen,
+    Undeliverable,
+)
+from kafkaesque.chat.rules.names import UNDELIVERED_BYTES_MAX, UNDELIVERED_MAX, conversation_id
+from kafkaesque.chat.rules.outputs import InboxEvent, Outputs, Refusal
+from kafkaesque.chat.rules.room_rules import decide_in_room
+from kafkaesque.chat.rules.state import PartitionState, Stage
+from kafkaesque.events.chat import MessageQueued, MessageSent
+from kafkaesque.model.ids import TimestampMs
+
+_EVENT_OF_STAGE = {Stage.DELIVERED: "message.delivered", Stage.READ: "message.read"}
+
+
+def receive(handover: AnyHandover, state: PartitionState, moment: Moment) -> Outputs:
+    outputs = Outputs()
+    match handover:
+        case Deliver():
+            _deliver(handover, state, moment, outputs)
+        case Answered():
+            _answered(handover, state, outputs)
+        case Receipt():
+            _receipt(handover, state, outputs)
+        case Undeliverable():
+            _undeliverable(handover, state, outputs)
+        case TypingSeen(to, sender, at_ms):
+            if state.account(to) is not None and moment.is_online(to):
+                body = {"from": sender, "at_ms": at_ms}
+                outputs.inbox.append(InboxEvent(to, "typing", body))
+        case RoomRequest():
+            decide_in_room(handover, state, moment, outputs)
+        case RoomAnswer():
+            _room_answered(handover, state, outputs)
+    return outputs
+
+
+def _deliver(handover: Deliver, state: PartitionState, moment: Moment, outputs: Outputs) -> None:
+    to, sender = handover.to, handover.sender
+    answer = Answered(sender, to, handover.command_id, handover.message_id, handover.sent_ms)
+    try:
+        _check_mailbox(handover, state)
+    except Refusal as refusal:
+        refused = Answered(
+            sender, to, handover.command_id, handover.message_id, handover.sent_ms,
+            refusal.code, str(refusal),
+        )  # fmt: skip
+        outputs.handovers.append(refused)
+        return
+    outputs.handovers.append(answer)
+    outputs.facts.append(
+        MessageTaken(to, sender, handover.message_id, handover.text, handover.sent_ms)
+    )
+    body = {
+        "message_id": handover.message_id,
+        "conversation_id": conversation_id(sender, to),
+        "from": sender,
+        "text": handover.text,
+        "sent_ms": handover.sent_ms,
+    }
+    outputs.inbox.append(InboxEvent(to, "message.new", body))
+    for kind in (MessageSent,) if moment.is_online(to) else (MessageSent, MessageQueued):
+        outputs.stages.append(
+            kind(
+                message_id=handover.message_id,
+                conversation_id=conversation_id(sender, to),
+                sender=sender,
+                recipient=to,
+                sent_ms=TimestampMs(handover.sent_ms),
+            )
+        )
+
+
+def _check_mailbox(handover: Deliver, state: PartitionState) -> None:
+    to = handover.to
+    if state.account(to) is None:
+        raise Refusal("unknown-recipient", f"there is no account {to}")
+    conversation = state.conversation(to, handover.sender)
+    if conversation is None:
+        check_conversations(state, to)
+        return
+    size_bytes = conversation.undelivered_bytes + len(handover.text.encode())
+    if conversation.undelivered >= UNDELIVERED_MAX or size_bytes > UNDELIVERED_BYTES_MAX:
+        raise Refusal("mailbox-full", f"{to} has too much of yours undelivered")
+
+
+def _answered(handover: Answered, state: PartitionState, outputs: Outputs) -> None:
+    user = handover.to
+    if state.account(user) is None:
+        return
+    stage = Stage.QUEUED if handover.code is None else Stage.FAILED
+    outputs.facts.append(MessageSettled(user, handover.peer, (handover.message_id,), stage))
+    if handover.code is not None:
+        outputs.refuse(
+            user, handover.command_id, handover.code, handover.message or handover.code,
+            message_id=handover.message_id,
+        )  # fmt: skip
+        return
+    body = {
+        "message_id": handover.message_id,
+        "conversation_id": conversation_id(user, handover.peer),
+        "sent_ms": handover.sent_ms,
+    }
+    outputs.result(user, handover.command_id, body)
+
+
+def _receipt(handover: Receipt, state: PartitionState, outputs: Outputs) -> None:
+    user = handover.to
+    if state.account(user) is None:
+        return
+    outputs.facts.append(MessageSettled(user, handover.peer, handover.message_ids, handover.stage))
+    for one_id in handover.message_ids:
+        body = {
+            "message_id": one_id,
+            "conversation_id": conversation_id(user, handover.peer),
+            "by": handover.peer,
+            "at_ms": handover.at_ms,
+        }
+        outputs.inbox.append(InboxEvent(user, _EVENT_OF_STAGE[Stage(handover.stage)], body))
+
+
+def _undeliverable(handover: Undeliverable, state: PartitionState, outputs: Outputs) -> None:
+    user = handover.to
+    if state.account(user) is None:
+        return
+    outputs.facts.append(MessageSettled(user, handover.peer, handover.message_ids, Stage.FAILED))
+    for one_id in handover.message_ids:
+        body = {
+            "message_id": one_id,
+            "conversation_id": conversation_id(user, handover.peer),
+            "to": handover.peer,
+            "code": handover.code,
+        }
+        outputs.inbox.append(InboxEvent(user, "message.undeliverable", body))
+
+
+def _room_answered(handover: RoomAnswer, state: PartitionState, outputs: Outputs) -> None:
+    user, room = handover.to, handover.room
+    account = state.account(user)
+    if account is None:
+        # Deleted while it entered: the room must not keep a member who is gone.
+        if handover.code is None and handover.op in ("room.create", "room.join"):
+            outputs.handovers.append(RoomRequest(room, user, "room.leave"))
+        return
+    if handover.code is not None:
+        outputs.refuse(user, handover.command_id, handover.code, handover.message or handover.code)
+        return
+    if handover.op in ("room.create", "room.join"):
+        outputs.facts.append(RoomEntered(user, room))
+    elif handover.op == "room.leave":
+        outputs.facts.append(RoomLeft(user, room))
+    if handover.command_id:
+        body = {"room": room}
+        if handover.message_id:
+            body["message_id"] = handover.message_id
+        outputs.result(user, handover.command_id, body)

@@ -1,0 +1,1 @@
+"""The protocol between clients and gateways, without I/O: frames, messages, positions."""

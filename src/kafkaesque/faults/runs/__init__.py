@@ -1,1 +1,0 @@
-"""One file a fault run, each with a class `Run`; `faults/catalog.py` names them."""

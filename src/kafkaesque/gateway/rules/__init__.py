@@ -1,0 +1,1 @@
+"""Rules of the gateway, without I/O: sessions, routes, pacing and rate limits."""

@@ -1,0 +1,41 @@
+"""An event on its way to clients: read once, encoded once for each way in which they speak."""
+
+from __future__ import annotations
+
+from kafkaesque.client.ports import Received
+from kafkaesque.edge.protocol.codec import Encoding, body_from_json
+from kafkaesque.edge.protocol.messages import Event
+from kafkaesque.edge.protocol.wires import Wire
+from kafkaesque.events.gateway import decode_event
+
+
+class Outgoing:
+    """`room` is the key of a room's event, None for one of an inbox. Not for a connection to keep."""
+
+    __slots__ = ("_event", "_frames", "_position", "_room", "appended_ms", "offset")
+
+    def __init__(self, record: Received, prefix: str, room: str | None) -> None:
+        """MalformedEvent if the record is no event."""
+        self._event = decode_event(record.value or b"")
+        self._position = f"{prefix}{record.offset}"
+        self._room = room
+        self._frames: dict[tuple[str, Encoding], bytes] = {}
+        self.offset = record.offset
+        self.appended_ms = record.timestamp_ms
+
+    def frame_for(self, wire: Wire) -> bytes:
+        way = (wire.kind, wire.encoding)
+        frame = self._frames.get(way)
+        if frame is None:
+            event = self._event
+            frame = self._frames[way] = wire.encode(
+                Event(
+                    position=self._position,
+                    type=event.type,
+                    body=body_from_json(event.body, wire.encoding),
+                    re=event.re,
+                    at_ms=event.at_ms,
+                    room=self._room,
+                )
+            )
+        return frame

@@ -1,0 +1,283 @@
+"""The servers under test behind one face: ours, the floor, Apache Kafka.
+
+A peer is started with the same durability as the others, is known by its socket and its process
+ids, and is stopped in order. What is measured on it is the benchmarks' business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from kafkaesque.lab.bench import processes
+
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 180.0
+"""A clean stop syncs every log that has something to sync: with 5,000 of them that takes a while."""
+FLOOR_SCRIPT = Path(__file__).resolve().parents[4] / "benchmarks" / "floor.py"
+KAFKA_VERSION_DEFAULT = "4.3.1"
+
+
+class PeerFailed(Exception):
+    """A server did not start or is not available; the text has its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOptions:
+    """What the peers of one run have in common. `durable`: synced before acknowledged."""
+
+    directory: Path
+    durable: bool = False
+    loop: str = "uvloop"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    floor_arguments: Sequence[str] = ()
+    port: int = 0
+
+
+class Peer(ABC):
+    """One server, alive between `start` and `stop`."""
+
+    name: str
+    has_topics = True
+
+    def __init__(self, options: PeerOptions) -> None:
+        self.options = options
+        self.host = "127.0.0.1"
+        self.port = options.port
+
+    @abstractmethod
+    def start(self) -> None:
+        """Return when the server says that it serves."""
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    @property
+    @abstractmethod
+    def pids(self) -> Sequence[int]: ...
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """Version and settings that matter, for the report."""
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def cpu_seconds(self) -> float:
+        return processes.cpu_seconds(self.pids)
+
+    def rss_bytes(self) -> int:
+        return processes.rss_bytes(self.pids)
+
+    def open_files(self) -> int:
+        return processes.open_files(self.pids)
+
+    def forget_data(self) -> None:  # noqa: B027 - most peers delete topics instead
+        """Drop what one turn wrote where no topic can be deleted for it."""
+
+
+class ScriptPeer(Peer):
+    """A Python server that prints `ready kafka=HOST:PORT ...` on its standard output."""
+
+    ends_with_stdin = False
+    """Whether it stops when its standard input ends: then it cannot outlive this process."""
+
+    def __init__(self, options: PeerOptions) -> None:
+        super().__init__(options)
+        self.data = options.directory / self.name
+        self._process: subprocess.Popen[bytes] | None = None
+        self.facts: dict[str, str] = {}
+        """What the line `ready NAME=VALUE ...` said."""
+
+    @abstractmethod
+    def command(self) -> list[str]: ...
+
+    def launch(self) -> None:
+        """Exec the server and return at once."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        with (self.options.directory / f"{self.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.PIPE if self.ends_with_stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                env=_environment(),
+            )
+
+    def wait_ready(self) -> None:
+        line = self._ready_line()
+        self.facts = dict(word.split("=", 1) for word in line.split()[1:] if "=" in word)
+        self.host, _, port = self.facts["kafka"].rpartition(":")
+        self.port = int(port)
+
+    def start(self) -> None:
+        self.launch()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return () if self._process is None else processes.descendants(self._process.pid)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _ready_line(self) -> str:
+        if self._process is None or self._process.stdout is None:
+            raise PeerFailed(f"{self.name} was not launched")
+        fd = self._process.stdout.fileno()
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        text = b""
+        while True:
+            left_s = deadline - time.monotonic()
+            readable, _, _ = select.select([fd], [], [], max(left_s, 0))
+            chunk = os.read(fd, 4096) if readable else b""
+            text += chunk
+            for line in text.decode(errors="replace").splitlines(keepends=True):
+                if line.startswith("ready ") and line.endswith("\n"):
+                    return line
+            if not chunk:
+                raise PeerFailed(f"{self.name} did not become ready:\n{self._last_words()}")
+
+    def _last_words(self) -> str:
+        log = self.options.directory / f"{self.name}.log"
+        return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+
+
+class Ours(ScriptPeer):
+    """`kafkaesque broker` as a user starts it."""
+
+    name = "ours"
+
+    def command(self) -> list[str]:
+        settings = dict(self.options.settings)
+        if not self.options.durable:
+            settings["flush"] = "never"
+        flags = [part for item in settings.items() for part in ("--set", "=".join(item))]
+        listen = f"127.0.0.1:{self.options.port}"
+        broker = ["broker", "--node-id", "0", "--data", str(self.data), "--listen", listen]
+        return [sys.executable, "-m", "kafkaesque.cli.main", *broker, *flags]
+
+    @property
+    def described(self) -> str:
+        flush = "default (synced before acknowledged)" if self.options.durable else "never"
+        return f"kafkaesque {version('kafkaesque-platform')}, flush={flush}"
+
+
+class Floor(ScriptPeer):
+    """The bare asyncio server of benchmarks/floor.py."""
+
+    name = "floor"
+    has_topics = False
+
+    def command(self) -> list[str]:
+        if not FLOOR_SCRIPT.exists():
+            raise PeerFailed(f"the floor needs a source checkout: {FLOOR_SCRIPT} is missing")
+        command = [sys.executable, str(FLOOR_SCRIPT), "--data", str(self.data)]
+        command += ["--loop", self.options.loop, "--port", str(self.options.port)]
+        command += ["--sync"] if self.options.durable else []
+        return [*command, *self.options.floor_arguments]
+
+    @property
+    def described(self) -> str:
+        sync = "fdatasync in rounds" if self.options.durable else "no sync"
+        return f"benchmarks/floor.py, {self.options.loop}, {sync}"
+
+    def forget_data(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.truncate(self.data / "frames", 0)
+
+
+class Kafka(Peer):
+    """Apache Kafka from Maven artefacts, one KRaft node, its own defaults."""
+
+    name = "kafka"
+
+    def __init__(self, options: PeerOptions, kafka_version: str = KAFKA_VERSION_DEFAULT) -> None:
+        super().__init__(options)
+        # Imported late: a run without Kafka must not need what Java needs.
+        from kafkaesque.testing.apache_kafka import ApacheKafka
+
+        settings = {"auto.create.topics.enable": "true", **options.settings}
+        if options.durable:
+            settings["log.flush.interval.messages"] = "1"
+        self._kafka = ApacheKafka(kafka_version, settings, port=options.port)
+
+    def start(self) -> None:
+        from kafkaesque.testing.java_server import JavaServerFailed
+        from kafkaesque.testing.maven import JavaUnavailable
+
+        try:
+            self._kafka.start()
+        except (JavaServerFailed, JavaUnavailable) as error:
+            raise PeerFailed(str(error)) from error
+        self.host, _, port = self._kafka.bootstrap_servers.rpartition(":")
+        self.port = int(port)
+
+    def stop(self) -> None:
+        self._kafka.stop()
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return self._kafka.pids
+
+    @property
+    def described(self) -> str:
+        sync = "flush.messages=1" if self.options.durable else "its default flush"
+        return f"Apache Kafka {self._kafka.version}, KRaft, {sync}"
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but Python may keep its bytecode, as an installed package has it."""
+    return {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def make_peer(name: str, options: PeerOptions) -> Peer:
+    kinds: dict[str, type[Peer]] = {"ours": Ours, "floor": Floor, "kafka": Kafka}
+    return kinds[name](options)
+
+
+@contextlib.contextmanager
+def running(names: Sequence[str], options: PeerOptions) -> Iterator[list[Peer]]:
+    """All peers alive at once (an idle one costs the others nothing), stopped at the end."""
+    peers: list[Peer] = []
+    try:
+        for name in names:
+            peer = make_peer(name, options)
+            peers.append(peer)
+            peer.start()
+        yield peers
+    finally:
+        for peer in peers:
+            peer.stop()
+        shutil.rmtree(options.directory, ignore_errors=True)

@@ -1,0 +1,41 @@
+"""Who leads what: the Metadata of a cluster, as load and harness need it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkaesque.lab.bench import requests
+from kafkaesque.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+METADATA_VERSION = 9
+
+
+class PartitionRow(NamedTuple):
+    """One partition as one broker tells it; `leader` is an address, empty without one."""
+
+    leader: str
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+def partitions_of(address: str, topic: str) -> list[PartitionRow]:
+    """What the broker at `address` tells of a topic; empty if it does not know it."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    with requests.connect(*split(address)) as sock:
+        answer = requests.call(sock, request, METADATA_VERSION, MetadataResponse)
+    brokers = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+    return [
+        PartitionRow(brokers.get(row.leader_id, ""), tuple(row.replica_nodes), tuple(row.isr_nodes))
+        for row in sorted(answer.topics[0].partitions, key=lambda row: row.partition_index)
+    ]
+
+
+def split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)

@@ -1,0 +1,122 @@
+"""What is wrong with the log itself: two values in one place, one value in two, values missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from kafkaesque.lab.faults.checks.anomalies import Anomaly, Name
+from kafkaesque.lab.faults.checks.history import Key, Operation, Outcome
+from kafkaesque.lab.faults.checks.observations import KeyLog, Observations
+
+
+def find_log_anomalies(observed: Observations) -> Iterator[Anomaly]:
+    for key, log in observed.keys.items():
+        yield from _inconsistent_offsets(key, log)
+        yield from _duplicates(key, log)
+        yield from _lost_writes(observed, key, log)
+        yield from _unseen(observed, key, log)
+        yield from _vanished(observed, key, log)
+        yield from _holes(observed, key, log)
+
+
+def _inconsistent_offsets(key: Key, log: KeyLog) -> Iterator[Anomaly]:
+    for offset, values in log.conflicts.items():
+        ordered = tuple(sorted(values, key=str))
+        yield Anomaly(
+            Name.INCONSISTENT_OFFSETS,
+            key,
+            ordered,
+            (offset,),
+            _indexes(*(log.writers.get(value) for value in ordered)),
+            f"offset {offset} was seen with the values {', '.join(map(str, ordered))}",
+        )
+
+
+def _duplicates(key: Key, log: KeyLog) -> Iterator[Anomaly]:
+    for value, offsets in log.more_offsets.items():
+        ordered = tuple(sorted(offsets))
+        yield Anomaly(
+            Name.DUPLICATE,
+            key,
+            (value,),
+            ordered,
+            _indexes(log.writers.get(value)),
+            f"value {value} stands at the offsets {', '.join(map(str, ordered))}",
+        )
+
+
+def _lost_writes(observed: Observations, key: Key, log: KeyLog) -> Iterator[Anomaly]:
+    """Behind the furthest value read nothing committed may be missing."""
+    bound = max((_rank(log, log.first_offset(value)) for value in log.ok_read), default=-1)
+    for value, writer in log.writers.items():
+        if value in log.ok_read:
+            continue
+        offset = log.last_offset(value)
+        if offset is None or log.index[offset] > bound or observed.is_damaged(key, offset):
+            continue
+        if observed.must_have_committed(writer):
+            yield Anomaly(
+                Name.LOST_WRITE,
+                key,
+                (value,),
+                (offset,),
+                (writer.index,),
+                f"value {value} at offset {offset} was never read, later ones were",
+            )
+
+
+def _unseen(observed: Observations, key: Key, log: KeyLog) -> Iterator[Anomaly]:
+    seen = log.final_read if observed.has_final_reads else log.ok_read
+    for value, writer in log.writers.items():
+        if writer.outcome is not Outcome.OK or value in seen:
+            continue
+        offset = log.last_offset(value)
+        if not observed.is_damaged(key, offset):
+            yield Anomaly(
+                Name.UNSEEN,
+                key,
+                (value,),
+                () if offset is None else (offset,),
+                (writer.index,),
+                f"value {value} was acknowledged at offset {offset} and is not there at the end",
+            )
+
+
+def _vanished(observed: Observations, key: Key, log: KeyLog) -> Iterator[Anomaly]:
+    if not observed.has_final_reads:
+        return
+    for value in sorted(log.ok_read - log.final_read, key=str):
+        offset = log.last_offset(value)
+        if not observed.is_damaged(key, offset):
+            yield Anomaly(
+                Name.VANISHED,
+                key,
+                (value,),
+                () if offset is None else (offset,),
+                (log.first_seen[value],),
+                f"value {value} was read at offset {offset} and is not there at the end",
+            )
+
+
+def _holes(observed: Observations, key: Key, log: KeyLog) -> Iterator[Anomaly]:
+    """Only between offsets that final readers saw: before them nobody need have looked."""
+    for before, after in pairwise(sorted(log.final_offsets)):
+        missing = [o for o in range(before + 1, after) if not observed.is_damaged(key, o)]
+        if missing:
+            yield Anomaly(
+                Name.OFFSET_HOLE,
+                key,
+                (log.value_at[before], log.value_at[after]),
+                (before, after),
+                (),
+                f"there is no record between the offsets {before} and {after}",
+            )
+
+
+def _rank(log: KeyLog, offset: int | None) -> int:
+    return -1 if offset is None else log.index[offset]
+
+
+def _indexes(*writers: Operation | None) -> tuple[int, ...]:
+    return tuple(writer.index for writer in writers if writer is not None)

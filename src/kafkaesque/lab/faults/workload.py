@@ -1,0 +1,162 @@
+"""The load of a run: topics, sender and reader threads, final reads; its yield is a history."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kafkaesque.lab.faults.chance import seeded
+from kafkaesque.lab.faults.checks.history import Operation
+from kafkaesque.lab.faults.clients import SILENT, Partitions, admin_settings
+from kafkaesque.lab.faults.readers import FinalReader, Reader
+from kafkaesque.lab.faults.recorder import Recorder
+from kafkaesque.lab.faults.sender import Sender
+
+_CREATE_TIMEOUT_S: Final = 30.0
+_JOIN_TIMEOUT_S: Final = 60.0
+_FINAL_TIMEOUT_S: Final = 90.0
+_FINAL_READERS: Final = 2
+
+
+class WorkloadFailed(Exception):
+    """The load itself could not be made; says nothing about what is being tested."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSettings:
+    """What the clients do."""
+
+    records_per_s: int = 1000
+    seed: int = 1
+    topics: int = 2
+    partitions_per_topic: int = 2
+    replication_factor: int = 1
+    senders: int = 3
+    assigned_readers: int = 2
+    subscribed_readers: int = 2
+    value_bytes: int = 200
+    crash_every_s: float = 30.0
+    """How long a client lives on average before another takes its place."""
+    session_timeout_ms: int = 6000
+    """How long a group waits for a reader that is silent."""
+
+
+class Workload:
+    """Started once: `start`, `stop`, `read_everything`, `operations`."""
+
+    def __init__(
+        self, bootstrap_servers: str, settings: WorkloadSettings, say: Callable[[str], None]
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._settings = settings
+        self._say = say
+        self.recorder = Recorder()
+        names = tuple(f"faults-{number}" for number in range(settings.topics))
+        self.partitions = Partitions(names, settings.partitions_per_topic)
+        rng = seeded(settings.seed)
+        self._senders = [self._sender(number, rng) for number in range(settings.senders)]
+        self._readers = [self._reader(None, rng) for _ in range(settings.assigned_readers)]
+        self.group_id = f"faults-{uuid.UUID(int=rng.getrandbits(128))}"
+        """Of the readers that subscribe."""
+        subscribed = range(settings.subscribed_readers)
+        self._readers += [self._reader(self.group_id, rng) for _ in subscribed]
+
+    def _sender(self, number: int, rng: random.Random) -> Sender:
+        return Sender(
+            self._bootstrap_servers,
+            self.partitions,
+            self.recorder,
+            number=number,
+            senders=self._settings.senders,
+            records_per_s=self._settings.records_per_s / self._settings.senders,
+            value_bytes=self._settings.value_bytes,
+            seed=rng.getrandbits(32),
+            crash_every_s=self._settings.crash_every_s,
+        )
+
+    def _reader(self, group_id: str | None, rng: random.Random) -> Reader:
+        return Reader(
+            self._bootstrap_servers,
+            self.partitions,
+            self.recorder,
+            group_id=group_id,
+            seed=rng.getrandbits(32),
+            crash_every_s=self._settings.crash_every_s,
+            session_timeout_ms=self._settings.session_timeout_ms,
+        )
+
+    def start(self) -> None:
+        """Make the topics and begin."""
+        self._create_topics()
+        for thread in (*self._readers, *self._senders):
+            thread.start()
+
+    def _create_topics(self) -> None:
+        for name in self.partitions.topics:
+            self.create_topic(name, self.partitions.partitions_per_topic)
+
+    def create_topic(self, name: str, partitions: int = 1) -> None:
+        """WorkloadFailed if that cannot be done in time."""
+        admin = AdminClient(admin_settings(self._bootstrap_servers), logger=SILENT)
+        new = NewTopic(name, partitions, self._settings.replication_factor)
+        try:
+            admin.create_topics([new])[name].result(_CREATE_TIMEOUT_S)
+        except (KafkaException, TimeoutError) as exception:
+            raise WorkloadFailed(f"cannot create topic {name}: {exception!r}") from exception
+
+    @property
+    def group_polls(self) -> int:
+        """How often members of the group have read something and committed it."""
+        return sum(reader.committed_polls for reader in self._readers)
+
+    def wait_for_first(self, within_s: float) -> None:
+        """Wait until records are being acknowledged."""
+        deadline = time.monotonic() + within_s
+        while self.recorder.acknowledged == 0:
+            if time.monotonic() > deadline:
+                raise WorkloadFailed(f"no record was acknowledged within {within_s:g} s")
+            time.sleep(0.01)
+
+    def stop(self, *, is_served: bool = True) -> None:
+        """End all clients and wait until the fate of every record is known, or known to be not.
+
+        Where nobody serves them any more, readers may never come out of their last call: they are
+        left behind.
+        """
+        for sender in self._senders:
+            sender.end()
+        self._join(self._senders)
+        for reader in self._readers:
+            reader.end()
+        if is_served:
+            self._join(self._readers)
+
+    def read_everything(self) -> bool:
+        """Read all keys from the beginning, twice; True if the end of each was reached."""
+        for _ in range(_FINAL_READERS):
+            final = FinalReader(self._bootstrap_servers, self.partitions, self.recorder, self._say)
+            complete = final.read(_FINAL_TIMEOUT_S)
+            if final.stepped_over:
+                self._say(f"a final reader stepped over {final.stepped_over} unreadable offset(s)")
+            if not complete:
+                return False
+        return True
+
+    def operations(self) -> list[Operation]:
+        """The history so far."""
+        return self.recorder.operations()
+
+    def _join(self, threads: list[Sender] | list[Reader]) -> None:
+        deadline = time.monotonic() + _JOIN_TIMEOUT_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                raise WorkloadFailed(f"{thread.name} does not end")

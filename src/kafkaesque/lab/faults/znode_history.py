@@ -1,0 +1,297 @@
+"""What clients of the coordination service saw, and what must hold of it. Pure.
+
+*Registers*: each node is one. A version counts its writes, so the order of all writes is known, and
+a history is linearizable if and only if real time never contradicts it (operations that ended
+before another began come before it) and every read shows the write of its version.
+
+*Watches*, after etcd's six properties (research/reliability.md 2.5): ordered, unique, atomic,
+reliable, resumable, bookmarkable. Each is stated at its check.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import TypeAlias
+
+from kafkaesque.broker.coordination.rules.vocabulary import EventType
+from kafkaesque.lab.faults.znode_wire import Told
+
+
+class Kind(Enum):
+    SYNCED_READ = "synced read"
+    PLAIN_READ = "plain read"
+    WRITE = "write"
+    COMPARE_AND_SET = "compare and set"
+
+
+class Ending(Enum):
+    DONE = "done"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`version` is what it wrote or read; `expected` what a compare-and-set asked for."""
+
+    client: int
+    path: str
+    kind: Kind
+    ending: Ending
+    begun_us: int
+    ended_us: int
+    value: bytes
+    version: int = -1
+    mzxid: int = -1
+    expected: int = -1
+
+    @property
+    def is_write(self) -> bool:
+        return self.kind in (Kind.WRITE, Kind.COMPARE_AND_SET)
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} of {self.path} version {self.version} by client {self.client}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSeen:
+    """The reply to a read, at its place among the events."""
+
+    zxid: int
+    path: str
+    version: int
+    mzxid: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySeen:
+    zxid: int
+
+
+Seen: TypeAlias = Told | ReadSeen | ReplySeen
+
+
+@dataclass(slots=True)
+class Connection:
+    """Everything that came over one connection, in order. From `watching_from` on in `seen` it
+    watches all registers for ever; before that, those whose watches were set again."""
+
+    client: int
+    resumed: Mapping[str, int] = field(default_factory=dict)
+    """Paths whose one-shot watch was set again, with the mzxid at which it was first set."""
+    seen: list[Seen] = field(default_factory=list)
+    watching_from: int = 0
+
+
+# -- registers -----------------------------------------------------------------------------------
+
+
+def judge_registers(operations: Iterable[Operation]) -> list[str]:
+    by_path: dict[str, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        by_path[operation.path].append(operation)
+    return [text for path in sorted(by_path) for text in _judge_register(by_path[path])]
+
+
+def _judge_register(operations: Sequence[Operation]) -> Iterator[str]:
+    written: dict[int, Operation] = {}
+    for operation in operations:
+        if operation.is_write and operation.ending is Ending.DONE:
+            if operation.version in written:
+                yield f"{operation} and {written[operation.version]} are one version"
+            written[operation.version] = operation
+    in_order = [written[version] for version in sorted(written)]
+    for earlier, later in pairwise(in_order):
+        if earlier.mzxid >= later.mzxid:
+            yield f"{later} has an earlier zxid than {earlier}"
+    yield from _judge_values(operations, written)
+    yield from _judge_comparisons(operations)
+    yield from _judge_real_time(operations, written)
+    yield from _judge_sessions(operations)
+
+
+def _judge_values(
+    operations: Sequence[Operation], written: Mapping[int, Operation]
+) -> Iterator[str]:
+    """A read shows what was written as that version; a write of unknown fate has one at most."""
+    unknown = {op.value for op in operations if op.is_write and op.ending is Ending.UNKNOWN}
+    found: dict[int, bytes] = {}
+    for operation in operations:
+        if operation.is_write or operation.ending is not Ending.DONE or operation.version == 0:
+            continue
+        known = written.get(operation.version)
+        if known is not None and known.value != operation.value:
+            yield f"{operation} shows {operation.value!r}, written was {known.value!r}"
+        if known is None and operation.value not in unknown:
+            yield f"{operation} shows {operation.value!r}, which nobody wrote as that"
+        if found.setdefault(operation.version, operation.value) != operation.value:
+            yield f"{operation} shows another value than an earlier read of that version"
+    for value, count in Counter(found.values()).items():
+        if count > 1:
+            yield f"{value!r} was read as {count} versions"
+    highest = max((*written, *found), default=0)
+    missing = highest - len(written)
+    if missing > len(unknown):
+        yield f"{missing} versions have no writer, {len(unknown)} writes are unknown"
+
+
+def _judge_comparisons(operations: Sequence[Operation]) -> Iterator[str]:
+    for operation in operations:
+        is_done = operation.kind is Kind.COMPARE_AND_SET and operation.ending is Ending.DONE
+        if is_done and operation.version != operation.expected + 1:
+            yield f"{operation} came true although {operation.expected} was asked for"
+
+
+def _judge_real_time(
+    operations: Sequence[Operation], written: Mapping[int, Operation]
+) -> Iterator[str]:
+    """What ended before an operation began is not behind it."""
+    floor = -1
+    ended: list[tuple[int, int]] = []
+    for operation in sorted(operations, key=lambda op: op.begun_us):
+        while ended and ended[0][0] < operation.begun_us:
+            floor = max(floor, heappop(ended)[1])
+        if operation.ending is Ending.REFUSED:
+            yield from _judge_refusal(operation, floor, operations)
+            continue
+        if operation.ending is not Ending.DONE:
+            continue
+        if operation.is_write and operation.version <= floor:
+            yield f"{operation} is not behind version {floor}, which was there before it began"
+        if operation.kind is Kind.SYNCED_READ and operation.version < floor:
+            yield f"{operation} is stale: version {floor} was there before it began"
+        writer = written.get(operation.version)
+        if writer is not None and writer.begun_us > operation.ended_us:
+            yield f"{operation} ended before its write began"
+        heappush(ended, (operation.ended_us, operation.version))
+
+
+def _judge_refusal(
+    refused: Operation, floor: int, operations: Sequence[Operation]
+) -> Iterator[str]:
+    """A compare-and-set is refused only if another write may have come before it."""
+    if refused.expected != floor:
+        return
+    could_be = (
+        op.is_write
+        and op.ending is not Ending.REFUSED
+        and op.begun_us < refused.ended_us
+        and (op.ending is Ending.UNKNOWN or op.version > floor)
+        for op in operations
+    )
+    if not any(could_be):
+        yield f"{refused} was refused although version {floor} was the last"
+
+
+def _judge_sessions(operations: Sequence[Operation]) -> Iterator[str]:
+    """No client ever sees less than it has seen, on whatever server."""
+    newest: dict[int, int] = {}
+    for operation in sorted(operations, key=lambda op: op.ended_us):
+        if operation.ending is not Ending.DONE:
+            continue
+        if operation.version < newest.get(operation.client, -1):
+            yield f"{operation} after it had seen version {newest[operation.client]}"
+        newest[operation.client] = max(operation.version, newest.get(operation.client, -1))
+
+
+# -- watches -------------------------------------------------------------------------------------
+
+
+def judge_watches(
+    connections: Iterable[Connection], together: Mapping[int, frozenset[str]]
+) -> list[str]:
+    """`together`: paths that one transaction changed, by its zxid."""
+    return [text for one in connections for text in _judge_connection(one, together)]
+
+
+def _judge_connection(one: Connection, together: Mapping[int, frozenset[str]]) -> Iterator[str]:
+    for rule in (_ordered, _unique, _bookmarkable, _reliable, _resumable):
+        for text in rule(one):
+            yield f"client {one.client}, {rule.__name__.strip('_')}: {text}"
+    for text in _atomic(one, together):
+        yield f"client {one.client}, atomic: {text}"
+
+
+def _ordered(one: Connection) -> Iterator[str]:
+    """Events come in the order of the changes."""
+    last = -1
+    for seen in one.seen:
+        if isinstance(seen, Told):
+            if seen.zxid < last:
+                yield f"{seen} after zxid {last}"
+            last = seen.zxid
+
+
+def _unique(one: Connection) -> Iterator[str]:
+    """A change is told once, also to who has several watches on it."""
+    counts = Counter(seen for seen in one.seen if isinstance(seen, Told))
+    resumed = set(one.resumed)
+    for told, count in counts.items():
+        # A watch that is set again tells of the past once, whatever else watches the node.
+        if count > 1 + (told.path in resumed):
+            yield f"{told} came {count} times"
+
+
+def _bookmarkable(one: Connection) -> Iterator[str]:
+    """Behind a reply that shows a zxid come no events of that zxid or earlier ones."""
+    mark = -1
+    for seen in one.seen:
+        if isinstance(seen, Told):
+            if seen.zxid <= mark:
+                yield f"{seen} behind a reply of zxid {mark}"
+        else:
+            mark = max(mark, seen.zxid)
+
+
+def _reliable(one: Connection) -> Iterator[str]:
+    """Between two reads of a node there are as many events as it has had versions."""
+    last: dict[str, int] = {}
+    events: Counter[str] = Counter()
+    for seen in one.seen:
+        if isinstance(seen, Told):
+            if seen.type is EventType.NODE_DATA_CHANGED:
+                events[seen.path] += 1
+        elif isinstance(seen, ReadSeen):
+            if seen.path in last and seen.version - last[seen.path] != events[seen.path]:
+                yield (
+                    f"{seen.path} went from version {last[seen.path]} to {seen.version} "
+                    f"with {events[seen.path]} events"
+                )
+            last[seen.path] = seen.version
+            events[seen.path] = 0
+
+
+def _resumable(one: Connection) -> Iterator[str]:
+    """Who comes back is told, before any newer data, of what changed meanwhile."""
+    told: set[str] = set()
+    for seen in one.seen:
+        if isinstance(seen, Told):
+            told.add(seen.path)
+        elif isinstance(seen, ReadSeen) and seen.path in one.resumed:
+            if seen.mzxid != one.resumed[seen.path] and seen.path not in told:
+                yield f"{seen.path} changed at {seen.mzxid}, and nothing told of it before a read"
+            told.add(seen.path)
+
+
+def _atomic(one: Connection, together: Mapping[int, frozenset[str]]) -> Iterator[str]:
+    """What one transaction changed is told without anything in between."""
+    position = one.watching_from
+    while position < len(one.seen):
+        first = one.seen[position]
+        if not isinstance(first, Told) or first.zxid not in together:
+            position += 1
+            continue
+        group = []
+        while position < len(one.seen):
+            seen = one.seen[position]
+            if not isinstance(seen, Told) or seen.zxid != first.zxid:
+                break
+            group.append(seen.path)
+            position += 1
+        if not together[first.zxid] <= set(group):
+            yield f"zxid {first.zxid} changed {sorted(together[first.zxid])}, told was {group}"

@@ -1,0 +1,60 @@
+"""What a checker can hear of. Each overrides the few that concern it."""
+
+from __future__ import annotations
+
+from kafkaesque.broker.raft.messages import Message
+from kafkaesque.broker.raft.types import LogIndex, Snapshot, Term
+from kafkaesque.lab.sim.truth import Committed, EntryFact, GroupTruth
+from kafkaesque.lab.sim.view import View
+from kafkaesque.model.ids import Offset
+
+
+class Checker:
+    """An invariant. Its name is that of its class, in words."""
+
+    def opened(self, view: View) -> None:
+        """A replica was opened, recovered and synced; it has said nothing yet."""
+
+    def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+        """An entry is about to be written."""
+
+    def wrote(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
+        """An entry was written to the page cache."""
+
+    def cuts(self, view: View, index: LogIndex) -> None:
+        """The log is about to be cut from `index` on."""
+
+    def installed(self, view: View, snapshot: Snapshot) -> None:
+        """The log was replaced by what stands behind a snapshot."""
+
+    def sends(self, view: View, message: Message) -> None:
+        """A message is on its way."""
+
+    def steps(self, view: View) -> None:
+        """Something happened to a replica. Called most often: must be cheap."""
+
+    def leads(self, view: View, term: Term) -> None:
+        """A replica leads a term, seen for the first time."""
+
+    def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
+        """A replica knows first..last to be committed, and did not before."""
+
+    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+        """An entry is committed, which no node knew before."""
+
+    def acknowledged(self, group: GroupTruth, fact: EntryFact) -> None:
+        """A client was told that a batch stands at the fact's offsets."""
+
+    def rested(self, views: list[View]) -> None:
+        """From time to time, and at the end of each phase."""
+
+
+def name_of(checker: type[Checker]) -> str:
+    """ElectionSafety -> election safety."""
+    return "".join(f" {c.lower()}" if c.isupper() else c for c in checker.__name__).strip()
+
+
+def end_offset_before(group: GroupTruth, index: LogIndex) -> Offset:
+    """Where the entry at `index` begins if it is a committed one."""
+    fact = group.committed[index - 1].fact
+    return Offset(0) if fact is None else fact.end_offset

@@ -1,0 +1,107 @@
+"""What is committed, who holds it, and what is said about it."""
+
+from __future__ import annotations
+
+from kafkaesque.broker.raft.messages import AppendResponse, HeartbeatResponse, Message
+from kafkaesque.broker.raft.quorum import majority
+from kafkaesque.broker.raft.types import NO_INDEX, LogIndex, Role
+from kafkaesque.lab.sim.checkers.base import Checker, end_offset_before
+from kafkaesque.lab.sim.truth import Committed, ReplicaTruth, require
+from kafkaesque.lab.sim.view import View
+from kafkaesque.model.ids import MemberId
+
+
+class StateMachineSafety(Checker):
+    """No two nodes commit different entries at one index."""
+
+    def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
+        log, committed = view.state.log, view.group.committed
+        for number in range(max(first, log.first_index), last + 1):
+            require(
+                log.term_at(LogIndex(number)) == committed[number].term,
+                "state machine safety",
+                f"{view} commits another entry at {number}",
+            )
+
+
+class LeaderCommitsItsOwnTerm(Checker):
+    """By counting only entries of its own term; what lies before follows (Raft 5.4.2, figure 8)."""
+
+    def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
+        state = view.state
+        if view.raft.standing.role is Role.LEADER and last == state.commit_index:
+            term = state.log.term_at(last)
+            text = f"{view} leads term {state.term} and commits {last} of term {term}"
+            require(term == state.term, "leader commits its own term", text)
+
+
+class CommitNeverFalls(Checker):
+    def steps(self, view: View) -> None:
+        text = f"{view}: {view.truth.commit_index} to {view.state.commit_index}"
+        require(view.state.commit_index >= view.truth.commit_index, "commit never falls", text)
+
+
+class MajorityHoldsWhatIsCommitted(Checker):
+    """At the moment of its commitment an entry is on the disks of a majority of the voters."""
+
+    def __init__(self, replicas: dict[tuple[MemberId, int], ReplicaTruth]) -> None:
+        self._replicas = replicas
+
+    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+        voters = view.raft.membership.voters
+        holders = []
+        for voter in voters:
+            truth = self._replicas.get((voter, view.group.group))
+            if truth is not None and truth.holds(index, committed.term):
+                holders.append(voter)
+        require(
+            len(holders) >= majority(len(voters)),
+            "majority holds what is committed",
+            f"{view}: {index}@{committed.term} is only on {holders} of {voters}",
+        )
+
+
+class AcknowledgedIsOnDisk(Checker):
+    """What a follower acknowledged is durable, and found after a restart."""
+
+    def sends(self, view: View, message: Message) -> None:
+        if not isinstance(message, AppendResponse | HeartbeatResponse):
+            return
+        truth = view.truth
+        first = max(truth.promised + 1, view.entries.first_index)
+        for number in range(first, message.match_index + 1):
+            index = LogIndex(number)
+            is_durable = index in truth.terms and truth.is_durable(index)
+            text = f"{view} acknowledges {message.match_index}, entry {index} is not durable"
+            require(is_durable, "acknowledged is on disk", text)
+            truth.promised = index
+
+    def opened(self, view: View) -> None:
+        entries, promised = view.entries, view.truth.promised
+        text = f"{view} ends at {entries.last_index}, acknowledged {promised}"
+        require(entries.last_index >= promised, "acknowledged is on disk", text)
+        if entries.first_index <= promised:
+            known, found = view.truth.terms.get(promised), entries.term_at(promised)
+            text = f"{view}: {promised} was of term {known}, found {found}"
+            require(known == found, "acknowledged is on disk", text)
+
+
+class OffsetsAreDense(Checker):
+    """The first record has offset 0 and nothing leaves a gap: no election, no membership."""
+
+    def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
+        expected = end_offset_before(view.group, index)
+        fact = committed.fact
+        if fact is not None:
+            text = f"{view}: {index} begins at {fact.base_offset}, not {expected}"
+            require(fact.base_offset == expected, "offsets are dense", text)
+
+
+class CommitIsKnownAfterRestart(Checker):
+    """The hint that a restart begins with never runs ahead of the truth."""
+
+    def opened(self, view: View) -> None:
+        view.truth.commit_index = NO_INDEX
+        hint = view.state.commit_index
+        text = f"{view} starts with {hint}, committed is {view.group.committed_index}"
+        require(hint <= view.group.committed_index, "commit is known after restart", text)

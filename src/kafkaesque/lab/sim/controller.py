@@ -1,0 +1,137 @@
+"""The controller on one node: the real rules and tables over the log of group 0.
+
+An operation looks at the tables as of everything in the log, so there is one at a time; its commands
+are committed, then applied, then answered. What every node's tables amount to at an offset is told
+to a checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from kafkaesque.broker.cluster.rules.commands import decode_command, encode_command
+from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
+from kafkaesque.broker.cluster.rules.tables import Tables
+from kafkaesque.broker.raft.ready import Standing
+from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Role, Snapshot
+from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.lab.sim.partition import Answer, Reply, Verdict
+from kafkaesque.lab.sim.truth import EntryFact, batch_fact
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import KafkaError, StorageFailed
+from kafkaesque.model.ids import LeaderEpoch, NodeId, Offset
+from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.records.batch import BatchHeader, read_header, stamp
+from kafkaesque.records.codec import Record, decode_batch, encode_batch
+
+Operation = Callable[[Controller], Outcome[Any]]
+_READ_BYTES = 1 << 16
+_CONFIG = BrokerConfig()
+
+
+class SimulatedController:
+    """Owner of the replica of group 0."""
+
+    replica: Replica
+    """Set right after this object is made."""
+    waits_for_room = True
+
+    def __init__(
+        self,
+        log: Log,
+        clock: Clock,
+        nodes: list[NodeId],
+        failed: Callable[[StorageFailed], None],
+        tell: Callable[[Offset, bytes], None],
+    ) -> None:
+        self.log = log
+        self.tables = Tables()
+        self.applied_offset = Offset(0)
+        self.failed = failed
+        self._clock = clock
+        self._nodes = nodes
+        self._tell = tell
+        self._topics_made = 0
+        self._waiting: tuple[EntryFact, Reply] | None = None
+
+    # What the replica tells
+
+    def stands(self, standing: Standing) -> None:
+        if standing.role is not Role.LEADER and self._waiting is not None:
+            _, reply = self._waiting
+            self._waiting = None
+            reply(Answer(Verdict.UNKNOWN, None, "no longer leader"))
+
+    def committed(self, index: LogIndex, end_offset: Offset) -> None:
+        """State changes by replay only, on the leader as on everyone else."""
+        while self.applied_offset < end_offset:
+            read = self.log.read(self.applied_offset, _READ_BYTES, limit_offset=end_offset)
+            self._apply(read.records)
+        if self._waiting is not None and self._waiting[0].end_offset <= self.applied_offset:
+            fact, reply = self._waiting
+            self._waiting = None
+            reply(Answer(Verdict.COMMITTED, fact))
+
+    def appended(self, header: BatchHeader) -> None:
+        """Nothing is known of what is not committed."""
+
+    def control(self, payload: bytes) -> None:
+        """Nothing here proposes one."""
+
+    def cut(self, end_offset: Offset) -> None:
+        """Nothing was known of it."""
+
+    def installing(self, snapshot: Snapshot) -> None:
+        """Never: this log is not trimmed here."""
+
+    def installed(self, snapshot: Snapshot) -> None:
+        """Never: this log is not trimmed here."""
+
+    def _apply(self, batches: memoryview) -> None:
+        position = 0
+        while position < len(batches):
+            header = read_header(batches, position)
+            for record in decode_batch(batches, position):
+                self.tables.apply(decode_command(record.value or b""))
+            position += header.size_bytes
+            self.applied_offset = header.next_offset
+            self._tell(self.applied_offset, self.tables.snapshot())
+
+    # What clients ask for
+
+    def perform(self, operation: Operation, reply: Callable[[Answer, object], None]) -> None:
+        """Decide, commit, apply, answer. Refused while another operation is under way."""
+        replica = self.replica
+        if not replica.is_leader or self.applied_offset < replica.next_offset:
+            reply(Answer(Verdict.REFUSED, None, "not leader, or busy"), None)
+            return
+        controller = Controller(self.tables, _CONFIG, lambda: self._nodes, self._new_topic_id)
+        try:
+            outcome = operation(controller)
+            if not outcome.commands:
+                reply(Answer(Verdict.REFUSED, None, "nothing to do"), None)
+                return
+            header = self._append([encode_command(command) for command in outcome.commands])
+        except KafkaError as error:
+            reply(Answer(Verdict.REFUSED, None, repr(error)), None)
+            return
+        fact = batch_fact(header, NO_TERM)
+        self._waiting = fact, lambda answer: reply(answer, outcome.answer)
+
+    def _append(self, values: list[bytes]) -> BatchHeader:
+        now_ms = self._clock.wall_ms()
+        records = [Record(Offset(0), now_ms, None, value) for value in values]
+        batch = encode_batch(records)
+        offset, epoch = self.replica.next_offset, LeaderEpoch(self.replica.standing.term)
+        header = stamp(batch, read_header(batch), offset, epoch)
+        self.replica.append(memoryview(batch), header, now_ms)
+        return header
+
+    def _new_topic_id(self) -> UUID:
+        """Not chance: equal runs have equal topics, unequal topics unequal ids."""
+        self._topics_made += 1
+        term = self.replica.standing.term
+        return UUID(int=term << 64 | self.applied_offset << 16 | self._topics_made)

@@ -1,0 +1,173 @@
+"""The network between the nodes: links that are slow, lose, repeat, reorder, and break.
+
+Modelled on what `replication/links` gives: one link per pair of nodes, which is called broken after
+a silence (or at once when a process dies) and comes back by itself. While it is broken nothing
+passes. Raft is promised less than TCP gives: messages may also be lost, repeated and overtaken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, NamedTuple
+
+from kafkaesque.broker.raft.messages import Message
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, Schedule
+from kafkaesque.model.ids import GroupId, NodeId
+
+SILENCE_US: Final = 200 * MILLISECOND_US
+"""Shorter than in the product, as all times here are, and in the same proportion to an election."""
+WATCH_US: Final = 20 * MILLISECOND_US
+IN_FLIGHT_MAX: Final = 2_000
+"""Beyond it messages are dropped, as a bounded queue does."""
+
+Blobs = Sequence[bytes | bytearray | memoryview | None]
+
+
+class Envelope(NamedTuple):
+    sender: NodeId
+    to: NodeId
+    group: GroupId
+    message: Message
+    blobs: Blobs
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """Chances in percent per message."""
+
+    loss: float = 0.0
+    repeat: float = 0.0
+    slow: float = 0.0
+    latency_us_max: int = 2 * MILLISECOND_US
+    is_ordered: bool = True
+    """As on a TCP connection. Leases rest on it, Raft does not."""
+    slow_us_max: int = 200 * MILLISECOND_US
+
+
+class Ends:
+    """What the network asks of and tells the nodes."""
+
+    def __init__(
+        self,
+        can_talk: Callable[[NodeId], bool],
+        deliver: Callable[[Envelope], None],
+        unreachable: Callable[[NodeId, NodeId], None],
+        reachable: Callable[[NodeId, NodeId], None],
+    ) -> None:
+        self.can_talk = can_talk
+        self.deliver = deliver
+        self.unreachable = unreachable
+        self.reachable = reachable
+
+
+@dataclass(slots=True)
+class _Link:
+    is_up: bool = True
+    silent_since_us: int = -1
+    heard_us: int = 0
+    """When both directions last worked."""
+
+
+class Network:
+    """`weather` and `cuts` may change at any time."""
+
+    def __init__(self, schedule: Schedule, random: Random, nodes: Sequence[NodeId]) -> None:
+        self.weather = Weather()
+        self.cuts: set[tuple[NodeId, NodeId]] = set()
+        """Directions in which nothing passes."""
+        self.sent_count = 0
+        self._schedule = schedule
+        self._random = random
+        self._in_flight = 0
+        self._last_arrival_us: dict[tuple[NodeId, NodeId], int] = {}
+        self._ends: Ends | None = None
+        self._links = {(a, b): _Link() for a in nodes for b in nodes if a < b}
+
+    def connect(self, ends: Ends) -> None:
+        self._ends = ends
+        self._schedule.after(WATCH_US, self._watch)
+
+    def send(self, envelope: Envelope) -> None:
+        self.sent_count += 1
+        if (
+            not self._link(envelope.sender, envelope.to).is_up
+            or (envelope.sender, envelope.to) in self.cuts
+            or self._in_flight >= IN_FLIGHT_MAX
+        ):
+            return
+        weather, random = self.weather, self._random
+        if random.random() * 100 < weather.loss:
+            return
+        self._plan(envelope)
+        if random.random() * 100 < weather.repeat:
+            self._plan(envelope)
+
+    def heard_us(self, node: NodeId, peer: NodeId) -> int:
+        """When the two last exchanged a sign of life."""
+        return self._link(node, peer).heard_us
+
+    def is_up(self, node: NodeId, peer: NodeId) -> bool:
+        return self._link(node, peer).is_up
+
+    def broke(self, node: NodeId) -> None:
+        """The process of `node` died and its host says so: its links are reset."""
+        for (a, b), link in self._links.items():
+            is_cut = (a, b) in self.cuts or (b, a) in self.cuts
+            if node in (a, b) and link.is_up and not is_cut:
+                self._break(a, b, link)
+
+    def _link(self, a: NodeId, b: NodeId) -> _Link:
+        return self._links[(a, b) if a < b else (b, a)]
+
+    def _plan(self, envelope: Envelope) -> None:
+        weather, random = self.weather, self._random
+        delay_us = 50 + int(random.random() * weather.latency_us_max)
+        if random.random() * 100 < weather.slow:
+            delay_us += int(random.random() * weather.slow_us_max)
+        if weather.is_ordered:
+            direction = (envelope.sender, envelope.to)
+            now_us = self._schedule.now_us
+            arrival_us = max(now_us + delay_us, self._last_arrival_us.get(direction, 0))
+            self._last_arrival_us[direction] = arrival_us
+            delay_us = arrival_us - now_us
+        self._in_flight += 1
+        self._schedule.after(delay_us, lambda: self._arrive(envelope))
+
+    def _arrive(self, envelope: Envelope) -> None:
+        self._in_flight -= 1
+        if (envelope.sender, envelope.to) in self.cuts:
+            return
+        if self._ends is not None and self._link(envelope.sender, envelope.to).is_up:
+            self._ends.deliver(envelope)
+
+    def _watch(self) -> None:
+        """Pings and their echoes, without the pings."""
+        if self._ends is None:
+            return
+        now_us = self._schedule.now_us
+        for (a, b), link in self._links.items():
+            is_silent = (
+                (a, b) in self.cuts
+                or (b, a) in self.cuts
+                or not self._ends.can_talk(a)
+                or not self._ends.can_talk(b)
+            )
+            if not is_silent:
+                link.silent_since_us, link.heard_us = -1, now_us
+                if not link.is_up:
+                    link.is_up = True
+                    self._ends.reachable(a, b)
+                    self._ends.reachable(b, a)
+            elif link.silent_since_us < 0:
+                link.silent_since_us = now_us
+            elif link.is_up and now_us - link.silent_since_us >= SILENCE_US:
+                self._break(a, b, link)
+        self._schedule.after(WATCH_US, self._watch)
+
+    def _break(self, a: NodeId, b: NodeId, link: _Link) -> None:
+        link.is_up = False
+        if self._ends is not None:
+            self._ends.unreachable(a, b)
+            self._ends.unreachable(b, a)

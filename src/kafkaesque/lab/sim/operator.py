@@ -1,0 +1,163 @@
+"""Whoever runs the cluster: keeps every group's members as wished, moves leaderships, trims logs.
+
+The steps are those of cluster/membership_plan, asked of leaders from time to time; Raft refuses what
+is not safe. A broker with a new disk is another member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Final
+
+from kafkaesque.broker.cluster.rules.membership_plan import (
+    TransferLeadership,
+    group_of,
+    is_reached,
+    next_controller_step,
+    next_step,
+)
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.raft.types import Refused
+from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.lab.sim.node import SimulatedNode
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, Schedule
+from kafkaesque.model.errors import StorageFailed
+from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, MemberId, NodeId, Offset
+
+ROUND_US: Final = 100 * MILLISECOND_US
+LAG_ENTRIES_MAX: Final = 5
+RECORDS_KEPT: Final = 60
+"""Retention never reaches the batches that a producer may still repeat."""
+
+
+class Operator:
+    """All nodes are wished for in every group, but for those in `_unwished`."""
+
+    def __init__(
+        self,
+        nodes: Sequence[SimulatedNode],
+        groups: Sequence[GroupId],
+        coordinator: GroupId | None,
+        schedule: Schedule,
+    ) -> None:
+        self._nodes = nodes
+        self._groups = groups
+        self._partitions = [group for group in groups[1:] if group != coordinator]
+        """Those whose oldest records may go: the coordinator's topic is compacted, not cut."""
+        self._schedule = schedule
+        self._unwished: dict[GroupId, NodeId] = {}
+
+    def start(self) -> None:
+        self._schedule.after(ROUND_US, self._round)
+
+    def wish_for_all(self) -> None:
+        self._unwished.clear()
+
+    def wished(self, group: GroupId) -> list[MemberId]:
+        return [node.member for node in self._nodes if node.node_id != self._unwished.get(group)]
+
+    def is_content(self) -> bool:
+        """Every group has exactly the members that are wished for, with their disks, and all is
+        committed."""
+        is_whole = not any(node.is_broken or node.disk.faults.sync_failures for node in self._nodes)
+        if self._unwished or not is_whole:
+            return False
+        for group in self._groups:
+            leader = self.leader(group)
+            if leader is None or not is_reached(leader[1].membership, self.wished(group)):
+                return False
+            status = leader[1].status()
+            if status.commit_index != status.last_index:
+                return False
+        return True
+
+    def leader(self, group: GroupId) -> tuple[SimulatedNode, Replica] | None:
+        """Of the latest term, among those who take themselves for one."""
+        found = None
+        for node in self._nodes:
+            replica = node.replicas.get(group) if node.replicas is not None else None
+            if not node.can_talk or replica is None or not replica.is_leader:
+                continue
+            if found is None or replica.standing.term > found[1].standing.term:
+                found = node, replica
+        return found
+
+    # What it does by itself
+
+    def _round(self) -> None:
+        for group in self._groups:
+            leader = self.leader(group)
+            if leader is not None:
+                self._keep_members(group, *leader)
+        self._schedule.after(ROUND_US, self._round)
+
+    def _keep_members(self, group: GroupId, node: SimulatedNode, replica: Replica) -> None:
+        view = group_of(replica.status(), LAG_ENTRIES_MAX)
+        plan = next_controller_step if group == CONTROLLER_GROUP else next_step
+        step = plan(view, self.wished(group))
+        if step is None:
+            return
+        if isinstance(step, TransferLeadership):
+            _ask(node, lambda: replica.transfer_leadership(step.to))
+        else:
+            _ask(node, lambda: replica.propose_membership(step))
+
+    # What chance has it do
+
+    def swap_wish(self, random: Random) -> None:
+        """One node less in a group, or all of them again."""
+        group = random.choice(self._groups)
+        if group in self._unwished:
+            del self._unwished[group]
+        elif self.is_content():
+            self._unwished[group] = random.choice(self._nodes).node_id
+
+    def transfer(self, random: Random) -> None:
+        leader = self.leader(random.choice(self._groups))
+        if leader is not None:
+            node, replica = leader
+            target = random.choice(replica.membership.nodes)
+            _ask(node, lambda: replica.transfer_leadership(target))
+
+    def resign(self, random: Random) -> None:
+        leader = self.leader(random.choice(self._groups))
+        if leader is not None:
+            _ask(leader[0], leader[1].resign)
+
+    def retain(self, random: Random) -> None:
+        """One node drops the oldest committed records of one log, or all do (DeleteRecords)."""
+        node, group = random.choice(self._nodes), random.choice(self._partitions)
+        partition = node.partitions.get(group)
+        if partition is None:
+            return
+        start, limit = partition.log_start_offset, partition.high_watermark - RECORDS_KEPT
+        process = node.process
+        if limit > start and process is not None:
+            offset = Offset(random.randrange(start, limit))
+            node.run(lambda: process.trim(partition, offset))
+
+    def save_producers(self, random: Random) -> None:
+        """What maintenance does from time to time."""
+        node, group = random.choice(self._nodes), random.choice(self._groups[1:])
+        partition = node.partitions.get(group)
+        if partition is not None:
+            node.run(lambda: _save(partition))
+
+
+def _ask(node: SimulatedNode, request: Callable[[], object]) -> None:
+    """What Raft refuses is not done, and asked again if it is still wanted."""
+
+    def ask() -> None:
+        try:
+            request()
+        except Refused:
+            return
+
+    node.run(ask)
+
+
+def _save(partition: Partition) -> None:
+    with suppress(StorageFailed):
+        partition.save_producers()

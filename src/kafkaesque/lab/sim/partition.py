@@ -1,0 +1,65 @@
+"""Clients of one partition at one node: what a request handler does with the real Partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.raft.types import NO_TERM
+from kafkaesque.lab.sim.truth import EntryFact, batch_fact
+from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.ids import LeaderEpoch, Offset
+from kafkaesque.records.batch import read_header, stamp
+
+
+class Verdict(Enum):
+    COMMITTED = "committed"
+    REFUSED = "refused"
+    """Nothing was written."""
+    UNKNOWN = "unknown"
+    """It may or may not be committed some day."""
+
+
+class Answer(NamedTuple):
+    verdict: Verdict
+    fact: EntryFact | None = None
+    reason: str = ""
+
+
+Reply = Callable[[Answer], None]
+
+
+def produce(partition: Partition, batch: bytes, reply: Reply) -> None:
+    """Append with acks=all; the answer comes when it is committed, or cannot be."""
+    try:
+        partition.check_leads()
+        appended = partition.append(memoryview(bytearray(batch)), all_replicas=True)
+        if not isinstance(appended, Appended):
+            raise TypeError("a batch was inspected that needs no inspection")
+        committed = partition.commit(appended, all_replicas=True)
+    except KafkaError as error:
+        reply(Answer(Verdict.REFUSED, None, repr(error)))
+        return
+    header = stamp(bytearray(batch), read_header(batch), appended.base_offset, LeaderEpoch(0))
+    done = Answer(Verdict.COMMITTED, batch_fact(header, NO_TERM))
+    if committed is None:
+        reply(done)
+        return
+
+    def answer() -> None:
+        error = committed.exception()
+        reply(done if error is None else Answer(Verdict.UNKNOWN, None, repr(error)))
+
+    committed.add_done_callback(lambda _: answer())
+
+
+def readable(partition: Partition) -> Offset | None:
+    """The high watermark of a partition that serves now; None if it does not."""
+    try:
+        partition.check_serves()
+    except KafkaError:
+        return None
+    return partition.high_watermark

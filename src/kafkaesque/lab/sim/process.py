@@ -1,0 +1,298 @@
+"""What one life of a broker process holds: journal, replicas, partitions, the controller.
+
+Opened as the product opens it, in the same order; a replica that the disk refused is opened anew.
+Life and death are the node's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Final, Protocol
+from uuid import UUID
+
+from kafkaesque.broker.cluster.scrubber import Scrubber
+from kafkaesque.broker.partitions.changes import Changes
+from kafkaesque.broker.partitions.environment import Environment
+from kafkaesque.broker.partitions.loading import load_producers
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.raft.config import RaftConfig
+from kafkaesque.broker.raft.core import Raft
+from kafkaesque.broker.replication.entry_log import EntryLog
+from kafkaesque.broker.replication.opening import first_start, sync_found
+from kafkaesque.broker.replication.raft_journal import RaftJournal
+from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.broker.replication.replica_set import Outbox, ReplicaSet
+from kafkaesque.broker.replication.succession import Succession
+from kafkaesque.broker.replication.sync_journal import SyncJournal
+from kafkaesque.broker.replication.sync_journal_recovery import recover_sync_journal
+from kafkaesque.broker.storage.config import LogConfig
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.broker.storage.open_files import OpenFiles
+from kafkaesque.lab.sim.clocks import NodeClock
+from kafkaesque.lab.sim.controller import SimulatedController
+from kafkaesque.lab.sim.disk import SimulatedDisk
+from kafkaesque.lab.sim.layout import JOURNAL_PATH, TOPIC, log_path
+from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop, as_event_loop
+from kafkaesque.lab.sim.network import Network
+from kafkaesque.lab.sim.observer import LogWitness, Observer
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, SECOND_US, Action, Schedule
+from kafkaesque.lab.sim.syncer import SimulatedSyncer
+from kafkaesque.lab.sim.trace import Trace
+from kafkaesque.lab.sim.transaction_side import Calls, TransactionSide
+from kafkaesque.lab.sim.truth import Violation
+from kafkaesque.lab.sim.view import View, WatchedEntryLog
+from kafkaesque.model.errors import StorageFailed
+from kafkaesque.model.ids import (
+    CONTROLLER_GROUP,
+    GroupId,
+    MemberId,
+    NodeId,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+    node_of,
+)
+from kafkaesque.model.settings import TopicConfig
+
+TURN_US_MAX: Final = 300
+"""A turn of the event loop: what comes within it is processed together."""
+REOPEN_US: Final = 150 * MILLISECOND_US
+SCRUB_US: Final = 80 * MILLISECOND_US
+TOPIC_CONFIG: Final = TopicConfig()
+SLOWER_IN_REALITY: Final = 5
+"""Times of the product against those here: an election, a silence."""
+_FILES_MAX: Final = 12
+"""Few, so that files are closed and opened again all the time."""
+_JOURNAL_CHECKPOINT_BYTES: Final = 500
+_SYNC_JOURNAL_FILE_BYTES: Final = 2_500
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all nodes of a simulation share."""
+
+    schedule: Schedule
+    trace: Trace
+    network: Network
+    observer: Observer
+    groups: Sequence[GroupId]
+    first_members: Sequence[MemberId]
+    raft_config: RaftConfig
+    log_config: LogConfig
+    uses_codec: bool
+    """Messages go through the bytes of replication/peer_codec: slower, so not in every run."""
+    journal_logs_min: int
+    """How many logs a round must have to share the sync journal."""
+    has_flips: bool
+    """Bits flip on some disk, so that damage is no violation."""
+    coordinator: GroupId | None
+    """The partition of transactions, if there are any."""
+    calls: Calls
+    """From node to node, for transactions."""
+
+
+class Body(Outbox, Protocol):
+    """The node that lives."""
+
+    node_id: NodeId
+    setting: Setting
+    disk: SimulatedDisk
+    clock: NodeClock
+    random: Random
+
+    @property
+    def member(self) -> MemberId: ...
+
+    def later(self, delay_us: int, action: Action) -> None: ...
+
+    def mailbox(self) -> Callable[[int, Action], None]: ...
+
+    def sync_latency_us(self) -> int: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+    def ask(self, node: NodeId, body: bytes) -> SimulatedFuture: ...
+
+
+class Process:
+    """From `open` to the node's death."""
+
+    def __init__(self, node: Body) -> None:
+        self._node = node
+        self._files = OpenFiles(_FILES_MAX, node.disk)
+        self.partitions: dict[GroupId, Partition] = {}
+        self.controller: SimulatedController | None = None
+        self.views: dict[GroupId, View] = {}
+        journal = RaftJournal.open(JOURNAL_PATH, self._files)
+        journal._checkpoint_due_bytes = _JOURNAL_CHECKPOINT_BYTES
+        recover_sync_journal(JOURNAL_PATH, self._files, journal.starts())
+        sync_journal = SyncJournal(
+            JOURNAL_PATH,
+            self._files,
+            file_size_bytes_max=_SYNC_JOURNAL_FILE_BYTES,
+            logs_min=node.setting.journal_logs_min,
+        )
+        syncer = SimulatedSyncer(node.later, node.sync_latency_us, sync_journal)
+        self.replicas = ReplicaSet(
+            node.member,
+            journal,
+            syncer,
+            node.clock,
+            lambda action: node.later(node.random.randrange(TURN_US_MAX), action),
+            node.fail,
+        )
+        self.replicas.outbox = node
+        self.scrubber = Scrubber(self.replicas, self._call)
+        self.transactions: TransactionSide | None = None
+        if node.setting.coordinator is not None:
+            self.transactions = TransactionSide(
+                node, self.partitions, node.setting.coordinator, node.setting.calls
+            )
+        is_up = partial(node.setting.network.is_up, node.node_id)
+        self._succession = Succession(self.replicas, is_up, self._call_later)
+
+    def open(self) -> None:
+        journal = self.replicas.journal
+        for group in self._node.setting.groups:
+            if journal.facts(group) is None:
+                journal.create(group, first_start(self._node.setting.first_members))
+            self._open_replica(group)
+        if self._node.setting.has_flips:
+            self._node.later(SCRUB_US, self._scrub)
+
+    def _open_replica(self, group: GroupId) -> None:
+        """As PartitionTable does it, with chance from the seed and a witness of every write."""
+        node, journal = self._node, self.replicas.journal
+        setting, observer = node.setting, node.setting.observer
+        log = Log.open(log_path(group), setting.log_config, self._files, clean=False)
+        self.replicas.attach(group, log)
+        entries = WatchedEntryLog.open(group, log, journal, is_clean=False)
+        entries.witness = None
+        sync_found(entries, journal)
+        restart = entries.restart()
+        raft = Raft(node.member, setting.raft_config, entries, node.random.randrange, restart)
+        truth = observer.replica_truth(node.node_id, node.member, group, node.disk)
+        view = View(node.node_id, node.member, observer.groups[group], truth, entries, raft)
+        observer.opened(view)
+        entries.witness = LogWitness(observer, view, journal)
+        owner = self._new_owner(group, entries)
+        owner.replica = Replica(group, raft, entries, self.replicas, owner)
+        if isinstance(owner, SimulatedController):
+            self.controller = owner
+        else:
+            self.partitions[group] = owner
+        self.views[group] = view
+        self.replicas.add(owner.replica)
+
+    def _new_owner(self, group: GroupId, entries: EntryLog) -> SimulatedController | Partition:
+        node = self._node
+        if group == CONTROLLER_GROUP:
+            nodes = [node_of(member) for member in node.setting.first_members]
+            tell = node.setting.observer.tables_at
+            return SimulatedController(
+                entries.log, node.clock, nodes, lambda error: self._lost(group, error), tell
+            )
+        restart = entries.restart()
+        committed = max(restart.commit_index, restart.applied_index)
+        moved = self._coordinator_moved if group == node.setting.coordinator else None
+        standings = _Standings(lambda error: self._lost(group, error), moved)
+        loop = as_event_loop(SimulatedLoop(node))
+        return Partition(
+            TopicPartition(TOPIC, PartitionIndex(group)),
+            TopicId(UUID(int=group)),
+            load_producers(entries),
+            TOPIC_CONFIG,
+            entries.end_offset_of(committed),
+            Environment(loop, node.clock, self.replicas, standings, True, "basic"),
+        )
+
+    def _coordinator_moved(self) -> None:
+        if self.transactions is not None:
+            self._node.later(0, self.transactions.standing_changed)
+
+    # Links
+
+    def unreachable(self, peer: NodeId) -> None:
+        """As cluster/cluster: whoever is left stands, one after the other."""
+        self.replicas.unreachable(peer)
+        self._succession.lost(peer)
+
+    def _call_later(self, seconds: float, action: Action) -> None:
+        self._node.later(int(seconds * SECOND_US / SLOWER_IN_REALITY), action)
+
+    # A disk that refuses
+
+    def _lost(self, group: GroupId, error: StorageFailed) -> None:
+        """The disk refused a replica: what it holds is found out anew."""
+        self._node.setting.trace.note(f"n{self._node.node_id} g{group} is lost: {error}")
+        view = self.views.pop(group, None)
+        self.partitions.pop(group, None)
+        if group == CONTROLLER_GROUP:
+            self.controller = None
+        if view is not None:
+            self.replicas.remove(group)
+            self._node.later(REOPEN_US, lambda: self._reopen(group, view.entries.log))
+
+    def _reopen(self, group: GroupId, log: Log) -> None:
+        """As PartitionTable._reopen_blocking: of what a failed sync left, only what was synced
+        before counts."""
+        if group in self.views:
+            return
+        config = self._node.setting.log_config
+        try:
+            log.close(clean=False)
+            if log.failure is not None:
+                found = Log.open(log_path(group), config, self._files, clean=False)
+                found.truncate_to(max(log.file_synced_offset, found.log_start_offset))
+                self.replicas.restore(group, found)
+                found.close(clean=False)
+            self._open_replica(group)
+        except StorageFailed as error:
+            self._node.setting.trace.note(f"n{self._node.node_id} cannot open {group}: {error}")
+            self._node.later(REOPEN_US, lambda: self._reopen(group, log))
+
+    # Maintenance
+
+    def trim(self, partition: Partition, offset: Offset) -> None:
+        """Records before `offset` go: everywhere if this node leads, else here alone."""
+        work = partition.delete_before(offset) if partition.leads else partition._trim(offset)
+        SimulatedLoop(self._node).create_task(work)
+
+    def _scrub(self) -> None:
+        loop = SimulatedLoop(self._node)
+        loop.create_task(self.scrubber.look_again())
+        loop.create_task(self.scrubber.step())
+        self._node.later(SCRUB_US, self._scrub)
+
+    async def _call(self, node: NodeId, body: bytes) -> bytes:
+        answer = await self._node.ask(node, body)
+        return answer if isinstance(answer, bytes) else b""
+
+    def check_sound(self) -> None:
+        """Damage that nobody did is a violation."""
+        if self.replicas._damaged and not self._node.setting.has_flips:
+            groups = [replica.group for replica in self.replicas.take_damaged()]
+            text = f"node {self._node.node_id}: {groups}"
+            raise Violation("nothing is damaged by itself", text)
+
+
+class _Standings(Changes[Partition]):
+    """Tells of a partition that failed, as the node's supervisor is told, and of the coordinator's
+    that is led by somebody else now."""
+
+    __slots__ = ("_lost", "_moved")
+
+    def __init__(self, lost: Callable[[StorageFailed], None], moved: Action | None) -> None:
+        super().__init__()
+        self._lost = lost
+        self._moved = moved
+
+    def add(self, item: Partition) -> None:
+        if item.failure is not None:
+            self._lost(item.failure)
+        if self._moved is not None:
+            self._moved()

@@ -1,0 +1,78 @@
+"""Many seeds: one after the other, or on several processes. Every seed stands for itself."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from kafkaesque.lab.sim.profile import Profile
+from kafkaesque.lab.sim.simulation import Simulation
+from kafkaesque.lab.sim.truth import Violation
+from kafkaesque.model.errors import KafkaError
+
+
+class Outcome(NamedTuple):
+    """Of one seed."""
+
+    seed: int
+    violation: str | None
+    """Name and detail of the invariant that did not hold; None if all did."""
+    digest: str
+    """Of the trace: the same seed gives the same."""
+    events: int
+    committed: int
+    elections: int
+    seconds: float
+
+
+def run_seed(seed: int) -> Outcome:
+    """Simulate one seed from beginning to end."""
+    return show_seed(seed, None)
+
+
+def show_seed(
+    seed: int, show: Callable[[str], None] | None, profile: Profile | None = None
+) -> Outcome:
+    """The same, and `show` gets every event as a line."""
+    # The product complains of every disk that we break for it.
+    logging.getLogger("kafkaesque").setLevel(logging.CRITICAL + 1)
+    started = time.perf_counter()
+    simulation = Simulation(seed, profile, show)
+    violation = None
+    try:
+        simulation.run()
+    except Violation as error:
+        violation = str(error)
+    except KafkaError as error:
+        violation = f"an error nobody handles: {error!r}"
+    except Exception:  # noqa: BLE001 - whatever the product raises under faults is a finding
+        violation = f"an error nobody expected: {traceback.format_exc(limit=-4)}"
+    groups = simulation.observer.groups.values()
+    return Outcome(
+        seed,
+        violation,
+        simulation.trace.digest(),
+        simulation.schedule.event_count,
+        sum(group.committed_index for group in groups),
+        sum(len(group.leaders) for group in groups),
+        time.perf_counter() - started,
+    )
+
+
+def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Outcome]:
+    """The outcomes as they come."""
+    if jobs <= 1:
+        for seed in seeds:
+            yield run_seed(seed)
+        return
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs) as pool:
+        yield from pool.imap_unordered(run_seed, seeds, chunksize=4)
+
+
+def replay_command(seed: int) -> str:
+    return f"kafkaesque sim --seed {seed} --trace"

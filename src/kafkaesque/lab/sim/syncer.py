@@ -1,0 +1,103 @@
+"""Stands in for the flusher's threads: syncs take time, and their outcome comes later still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafkaesque.broker.replication.sync_journal import LogLost, SyncJournal
+from kafkaesque.broker.replication.sync_rounds import Shared, Syncable, plan_round, report_shared
+from kafkaesque.lab.sim.schedule import Action
+from kafkaesque.model.errors import StorageFailed
+from kafkaesque.model.ids import Offset
+
+Later = Callable[[int, Action], None]
+"""Do it after so many microseconds, unless the process has died by then."""
+
+
+class SimulatedSyncer:
+    """Rounds as the flusher's: whatever is asked for during one waits for the next."""
+
+    __slots__ = (
+        "_asked",
+        "_is_due",
+        "_is_retiring",
+        "_latency_us",
+        "_later",
+        "_under_way",
+        "journal",
+        "logs_lost",
+    )
+
+    logs_lost: Callable[[Sequence[LogLost]], None]
+    """Set by the ReplicaSet."""
+
+    def __init__(self, later: Later, latency_us: Callable[[], int], journal: SyncJournal) -> None:
+        self._later = later
+        self._latency_us = latency_us
+        self.journal = journal
+        self._is_retiring = False
+        self._asked: dict[Syncable, None] = {}
+        self._under_way = 0
+        self._is_due = False
+
+    def ask(self, log: Syncable) -> None:
+        self._asked[log] = None
+        self._begin_soon()
+
+    def _begin_soon(self) -> None:
+        """Not at once: what is asked for together may reach the disk in any order."""
+        if self._under_way == 0 and not self._is_due:
+            self._is_due = True
+            self._later(self._latency_us() // 8, self._start_round)
+
+    def _start_round(self) -> None:
+        self._is_due = False
+        logs, self._asked = list(self._asked), {}
+        by_file, by_journal = plan_round(logs, self.journal)
+        self._under_way = len(by_file) + bool(by_journal)
+        for log in by_file:
+            self._plan(log)
+        if by_journal:
+            self._later(self._latency_us(), lambda: self._write_journal(by_journal))
+
+    def _plan(self, log: Syncable) -> None:
+        self._later(self._latency_us(), lambda: self._perform(log))
+
+    def _perform(self, log: Syncable) -> None:
+        outcome: Offset | StorageFailed
+        try:
+            outcome = log.sync()
+        except StorageFailed as error:
+            outcome = error
+        self._later(self._latency_us() // 4, lambda: self._report(log, outcome))
+
+    def _report(self, log: Syncable, outcome: Offset | StorageFailed) -> None:
+        if isinstance(outcome, StorageFailed):
+            log.sync_failed(outcome)
+        else:
+            log.synced(outcome)
+        self._reported()
+
+    def _reported(self) -> None:
+        self._under_way -= 1
+        if self._under_way == 0 and self.journal.has_closed_files and not self._is_retiring:
+            self._is_retiring = True
+            self._later(4 * self._latency_us(), self._retire)
+        if self._asked:
+            self._begin_soon()
+
+    def _write_journal(self, shared: Sequence[Shared]) -> None:
+        if self.journal.write([share for _, share in shared]):
+            self._later(self._latency_us() // 4, lambda: self._report_shared(shared))
+            return
+        self._under_way += len(shared) - 1
+        for log, _ in shared:
+            self._plan(log)
+
+    def _report_shared(self, shared: Sequence[Shared]) -> None:
+        report_shared(shared)
+        self._reported()
+
+    def _retire(self) -> None:
+        self._is_retiring = False
+        self.logs_lost(self.journal.retire())

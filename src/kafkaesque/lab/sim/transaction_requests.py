@@ -1,0 +1,105 @@
+"""Questions about transactions on their way, between clients and nodes and from node to node.
+
+None is lost for certain: one that nobody answers in time may arrive all the same, and any may arrive
+a second time, much later. What is late must touch nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkaesque.broker.transactions.types import ProducerIdentity
+from kafkaesque.lab.sim.checkers.transactions import Told
+from kafkaesque.lab.sim.loop import SimulatedFuture
+from kafkaesque.lab.sim.observer import Observer
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
+from kafkaesque.lab.sim.transaction_side import Body, Work
+from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.ids import GroupId, NodeId, ProducerId
+
+if TYPE_CHECKING:
+    from kafkaesque.lab.sim.node import SimulatedNode
+
+PATIENCE_US: Final = 400 * MILLISECOND_US
+_LATENCY_US_MAX: Final = 2 * MILLISECOND_US
+_HELD_US_MAX: Final = 3_000 * MILLISECOND_US
+_HELD_SHARE: Final = 0.05
+_REPEATED_SHARE: Final = 0.05
+_FIRST_PRODUCER_ID: Final = 100_000
+
+
+class Cluster(Protocol):
+    schedule: Schedule
+    observer: Observer
+    nodes: Sequence[SimulatedNode]
+
+    def guess_leader(self, group: GroupId, random: Random) -> NodeId: ...
+
+
+class TransactionRequests:
+    """The cluster as transactional producers see it, and nodes each other."""
+
+    def __init__(self, cluster: Cluster, random: Random) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._next_producer_id = _FIRST_PRODUCER_ID
+
+    def next_producer_id(self) -> ProducerId:
+        self._next_producer_id += 1
+        return ProducerId(self._next_producer_id)
+
+    def asks(self, producer: ProducerIdentity) -> None:
+        if self._cluster.observer.transactions is not None:
+            self._cluster.observer.transactions.asked(producer)
+
+    def told(self, told: Told) -> None:
+        if self._cluster.observer.transactions is not None:
+            self._cluster.observer.transactions.told.append(told)
+
+    def ask(self, group: GroupId, work: Work) -> SimulatedFuture:
+        """A client asks whoever seems to lead `group`."""
+        return self._ask(group, work, self._cluster.schedule.after)
+
+    def between(self, node: Body, group: GroupId, work: Work) -> SimulatedFuture:
+        """A node asks, and hears the answer if it still lives."""
+        return self._ask(group, work, node.mailbox())
+
+    def _held_us(self) -> int:
+        """Mostly short: what is late by one transaction is more dangerous than by ten."""
+        return int(_HELD_US_MAX * self._random.random() ** 3)
+
+    def _ask(
+        self, group: GroupId, work: Work, later: Callable[[int, Action], None]
+    ) -> SimulatedFuture:
+        answer = SimulatedFuture()
+        random, schedule = self._random, self._cluster.schedule
+
+        def settle(value: object) -> None:
+            if not answer.done():
+                answer.set_result(value)
+
+        def arrive() -> None:
+            target = self._cluster.nodes[self._cluster.guess_leader(group, random)]
+            target.run(lambda: perform(target))
+
+        def perform(target: SimulatedNode) -> None:
+            side = None if target.process is None else target.process.transactions
+            if side is not None:
+                side.loop.create_task(work(side)).add_done_callback(reply)
+
+        def reply(done: object) -> None:
+            if isinstance(done, SimulatedFuture):
+                error = done.exception()
+                if error is None or isinstance(error, KafkaError):
+                    value = done.result() if error is None else error
+                    later(random.randrange(_LATENCY_US_MAX), lambda: settle(value))
+
+        is_held = random.random() < _HELD_SHARE
+        delay_us = self._held_us() if is_held else random.randrange(_LATENCY_US_MAX)
+        schedule.after(delay_us, arrive)
+        if random.random() < _REPEATED_SHARE:
+            schedule.after(self._held_us(), arrive)
+        later(PATIENCE_US, lambda: settle(None))
+        return answer

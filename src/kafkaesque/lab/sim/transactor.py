@@ -1,0 +1,197 @@
+"""A transactional producer of the new flow (KIP-890): one transaction after the other, each asked for
+again and again until its fate is known. What it asked may arrive again much later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, Protocol, TypeVar
+
+from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.transactions.types import (
+    NEW_FLOW,
+    NOBODY,
+    EndAnswer,
+    EndRequest,
+    InitAnswer,
+    InitRequest,
+    ProducerIdentity,
+)
+from kafkaesque.lab.sim.checkers.transactions import Sent, Told
+from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
+from kafkaesque.lab.sim.transaction_side import Work
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import ErrorCode, KafkaError
+from kafkaesque.model.ids import GroupId, Offset, ProducerId, TimestampMs
+from kafkaesque.records.codec import Record, encode_batch
+
+A = TypeVar("A")
+
+TIMEOUT_MS: Final = 1_200
+"""Of a transaction: some take longer."""
+_PAUSE_S_MAX: Final = 0.06
+_WRITES_MAX: Final = 4
+_TRIES_MAX: Final = 4
+"""A write that is not answered so often is given up, and with it the transaction."""
+_TRY_AGAIN: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class Cluster(Protocol):
+    """What the client can reach."""
+
+    def ask(self, group: GroupId, work: Work) -> SimulatedFuture: ...
+
+    def next_producer_id(self) -> ProducerId: ...
+
+    def asks(self, producer: ProducerIdentity) -> None:
+        """The transaction of `producer` is to be committed."""
+
+    def told(self, told: Told) -> None: ...
+
+
+class ClientProcess:
+    """As much of a process as a loop needs; this one never dies."""
+
+    def __init__(self, schedule: Schedule, clock: Clock) -> None:
+        self._schedule = schedule
+        self.clock = clock
+
+    def later(self, delay_us: int, action: Action) -> None:
+        self._schedule.after(delay_us, action)
+
+    def sync_latency_us(self) -> int:
+        return MILLISECOND_US
+
+
+class _GivenUp(Exception):
+    """Nobody knows what became of it, or it was refused for good."""
+
+
+class SimulatedTransactor:
+    """`start` once; `is_finished` some time after `is_finishing` was set."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        coordinator: GroupId,
+        groups: Sequence[GroupId],
+        cluster: Cluster,
+        random: Random,
+    ) -> None:
+        self._id = transactional_id
+        self._coordinator = coordinator
+        self._groups = groups
+        self._cluster = cluster
+        self._random = random
+        self._me = NOBODY
+        self._sequences: dict[GroupId, int] = {}
+        self.ended_count = 0
+        self.is_finishing = False
+        self.is_finished = False
+
+    def start(self, process: ClientProcess) -> None:
+        SimulatedLoop(process).create_task(self._live())
+
+    async def _live(self) -> None:
+        while True:
+            await self._init()
+            if self.is_finishing:
+                # The last init has aborted whatever was left open.
+                self.is_finished = True
+                return
+            while await self._transact():
+                self.ended_count += 1
+
+    async def _init(self) -> None:
+        request = InitRequest(
+            transactional_id=self._id,
+            timeout_ms=TIMEOUT_MS,
+            spare_producer_id=self._cluster.next_producer_id(),
+        )
+        answer = await self._until(
+            self._coordinator, lambda side: side.init(request), InitAnswer, lambda one: one.error
+        )
+        self._me = answer.producer
+        self._sequences.clear()
+
+    async def _transact(self) -> bool:
+        """Whether there is to be another one, and this producer is still good for it."""
+        await asyncio.sleep(self._random.uniform(0, _PAUSE_S_MAX))
+        sent: list[Sent] = []
+        is_commit = self._random.random() < 0.7
+        try:
+            for _ in range(self._random.randint(1, _WRITES_MAX)):
+                sent.append(await self._write(self._random.choice(self._groups)))
+        except _GivenUp:
+            is_commit = False
+        if is_commit:
+            self._cluster.asks(self._me)
+        request = EndRequest(
+            transactional_id=self._id,
+            producer=self._me,
+            is_commit=is_commit,
+            flow=NEW_FLOW,
+            spare_producer_id=self._cluster.next_producer_id(),
+        )
+        try:
+            answer = await self._until(
+                self._coordinator, lambda side: side.end(request), EndAnswer, lambda one: one.error
+            )
+        except _GivenUp:
+            return False
+        self._cluster.told(Told(self._me, is_commit, tuple(sent)))
+        self._me = answer.producer
+        self._sequences.clear()
+        return not self.is_finishing
+
+    async def _write(self, group: GroupId) -> Sent:
+        sequence = self._sequences.get(group, 0)
+        batch = bytes(
+            encode_batch(
+                [Record(Offset(0), TimestampMs(1_700_000_000_000), None, b"%d" % sequence)],
+                producer_id=self._me.producer_id,
+                producer_epoch=self._me.epoch,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+        )
+        appended = await self._until(
+            group, lambda side: side.produce(self._id, group, batch), Appended, tries=_TRIES_MAX
+        )
+        self._sequences[group] = sequence + 1
+        return Sent(group, appended.base_offset)
+
+    async def _until(
+        self,
+        group: GroupId,
+        work: Work,
+        answer: type[A],
+        code_of: Callable[[A], ErrorCode] = lambda _: ErrorCode.NONE,
+        tries: int = 1 << 30,
+    ) -> A:
+        """Ask until there is an answer that says more than: try again."""
+        for _ in range(tries):
+            told = await self._cluster.ask(group, work)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if isinstance(told, answer):
+                code = code_of(told)
+                if code is ErrorCode.NONE:
+                    return told
+            elif isinstance(told, KafkaError):
+                code = told.code
+            if code not in _TRY_AGAIN:
+                break
+            await asyncio.sleep(self._random.uniform(0.005, 0.06))
+        raise _GivenUp

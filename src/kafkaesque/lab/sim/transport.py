@@ -1,0 +1,53 @@
+"""What a message is at the other end of a link."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kafkaesque.broker.raft.messages import Append, Message
+from kafkaesque.broker.replication.entry_log import BatchPayload
+from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, decode_frame
+from kafkaesque.broker.replication.rules.peer_parts import GroupMessage
+from kafkaesque.lab.sim.network import Envelope
+from kafkaesque.model.errors import check
+from kafkaesque.records.batch import read_header
+
+_LENGTH_BYTES = 4
+
+
+def received(envelope: Envelope) -> Message:
+    """The message with the batches that were sent along, without going through bytes."""
+    message = envelope.message
+    if not isinstance(message, Append) or not message.entries:
+        return message
+    entries = tuple(
+        entry if blob is None else replace(entry, payload=_read_batch(memoryview(blob)))
+        for entry, blob in zip(message.entries, envelope.blobs, strict=True)
+    )
+    return message._replace(entries=entries)
+
+
+def received_by_codec(envelope: Envelope) -> Message:
+    """The same through the frames of a real link."""
+    writer = FrameWriter()
+    writer.add(envelope.group, envelope.message, envelope.blobs)
+    frame = b"".join(writer.take())
+    (part,) = decode_frame(memoryview(frame)[_LENGTH_BYTES:], _read_batch)
+    check(isinstance(part, GroupMessage), "a frame of one message holds one message")
+    if not isinstance(part, GroupMessage):
+        return envelope.message
+    check(part.group == envelope.group, "a message comes to its group")
+    return part.message
+
+
+def brief(message: Message) -> str:
+    """For the trace: everything but the contents of entries."""
+    if isinstance(message, Append):
+        terms = [entry.term for entry in message.entries]
+        return f"Append{tuple(message[:6])} {terms}"
+    return repr(message)
+
+
+def _read_batch(batch: memoryview) -> object:
+    data = bytes(batch)
+    return BatchPayload(data, read_header(data))

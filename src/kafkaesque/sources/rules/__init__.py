@@ -1,0 +1,1 @@
+"""Rules of the social sources, without I/O: parsing, cursors, backoff, deduplication."""

@@ -1,0 +1,209 @@
+"""From frames to records of the log: parsed, filtered, judged against the window. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from kafkaesque.client.ports import Record
+from kafkaesque.events.envelope import Body, Envelope, MalformedEvent, encode
+from kafkaesque.events.social import (
+    RAW_LENGTH_MAX,
+    FrameRejected,
+    Post,
+    PostDeleted,
+    PostEdited,
+    PostEvent,
+    SourceCursor,
+    cursor_envelope,
+    post_envelope,
+    post_key,
+    rejection_envelope,
+)
+from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_POSTS, SOCIAL_REJECTED
+from kafkaesque.model.ids import TimestampMs
+from kafkaesque.sources.rules.cursors import key_of
+from kafkaesque.sources.rules.frames import KEEPALIVE, OVERSIZED, Frame
+from kafkaesque.sources.rules.hashtags import Following
+from kafkaesque.sources.rules.parsing import FrameError, Parser, StreamEnded
+from kafkaesque.sources.rules.window import Verdict, Window
+
+REJECTED_PER_BATCH_MAX = 20
+"""A server that sends nothing but rubbish does not fill the log with it; the count goes on."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the frames so far."""
+
+    frames: int = 0
+    posts: int = 0
+    edits: int = 0
+    deletions: int = 0
+    duplicates: int = 0
+    foreign: int = 0
+    withdrawn: int = 0
+    unmatched: int = 0
+    rejected: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one stream is read."""
+
+    cursor: int = 0
+    read_ms: TimestampMs | None = None
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records to be written together, in this order, and then the cursors."""
+
+    records: list[Record] = field(default_factory=list)
+    posts: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a source is: its name keys its cursors and its transactions."""
+
+    network: str
+    name: str
+
+
+class Intake:
+    """Judges frames one after another; what it has judged it remembers."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        parser: Parser,
+        following: Following,
+        window: Window,
+        *,
+        all_deletes: bool = False,
+    ) -> None:
+        self._identity = identity
+        self._parser = parser
+        self._following = following
+        self._window = window
+        self._all_deletes = all_deletes
+        self.counts = Counts()
+        self.progress: dict[str, Progress] = {}
+        self.origins: dict[str, Progress] = {}
+        """Where the streams that had no progress began."""
+        self.notice: str | None = None
+        """What the network last said about ending a stream."""
+
+    def take(self, batch: Batch, stream: str, frame: Frame, read_ms: TimestampMs) -> None:
+        """Add to `batch` what `frame` says."""
+        progress = self.progress.get(stream)
+        if progress is None:
+            progress = self.progress[stream] = Progress()
+            self.origins[stream] = Progress(read_ms=read_ms)
+        if frame.is_settled:
+            progress.read_ms = read_ms
+        if frame.event == KEEPALIVE:
+            return
+        self.counts.frames += 1
+        try:
+            if frame.event == OVERSIZED:
+                raise FrameError(f"a frame of {frame.size_bytes} bytes")
+            parsed = self._parser(frame, read_ms)
+        except StreamEnded as notice:
+            # The server closes the connection now, or falls silent; either is the follower's affair.
+            self.notice = str(notice)
+            return
+        except FrameError as error:
+            self._reject(batch, frame, str(error), read_ms)
+            return
+        try:
+            admitted = [event for event in parsed.events if self._admit(event)]
+            records = [self._record(event, read_ms) for event in admitted]
+        except MalformedEvent as error:
+            self._reject(batch, frame, str(error), read_ms)
+            return
+        batch.records += records
+        batch.posts += sum(isinstance(event, Post) for event in admitted)
+        if parsed.cursor is not None:
+            if not progress.cursor and stream in self.origins:
+                self.origins[stream].cursor = max(0, parsed.cursor - 1)
+            progress.cursor = max(progress.cursor, parsed.cursor)
+
+    def cursor_record(self, stream: str) -> Record:
+        """Says that everything of `stream` up to here is in the log."""
+        return self._cursor_record(stream, self.progress[stream])
+
+    def origin_record(self, stream: str) -> Record:
+        """Says that nothing of `stream` from its first frame on is in the log yet.
+
+        Written before the first post: a source that dies with its first batch under way would else
+        begin as if it had never been there.
+        """
+        return self._cursor_record(stream, self.origins[stream])
+
+    def _cursor_record(self, stream: str, progress: Progress) -> Record:
+        name = self._identity.name
+        cursor = SourceCursor(
+            network=self._identity.network,
+            source=name,
+            stream=stream,
+            cursor=str(progress.cursor),
+            read_ms=progress.read_ms or TimestampMs(0),
+        )
+        key = key_of(name, stream).encode()
+        return Record(SOCIAL_CURSORS.name, key, encode(cursor_envelope(cursor)))
+
+    def _admit(self, event: PostEvent) -> bool:
+        counts = self.counts
+        if isinstance(event, Post) and not self._following.matches(event.tags):
+            counts.unmatched += 1
+            return False
+        match self._window.admit(event):
+            case Verdict.DUPLICATE:
+                counts.duplicates += 1
+                return False
+            case Verdict.WITHDRAWN:
+                counts.withdrawn += 1
+                return False
+            case Verdict.FOREIGN:
+                counts.foreign += 1
+                if not (self._all_deletes and isinstance(event, PostDeleted)):
+                    return False
+            case Verdict.NEW:
+                pass
+        match event:
+            case Post():
+                counts.posts += 1
+            case PostEdited():
+                counts.edits += 1
+            case PostDeleted():
+                counts.deletions += 1
+        return True
+
+    def _record(self, event: PostEvent, read_ms: TimestampMs) -> Record:
+        # The record's time is ours and not the author's: a made-up date must neither let retention
+        # take the record at once nor keep its segment for ever.
+        envelope: Envelope[Body] = post_envelope(event, self._identity.name)
+        return Record(
+            SOCIAL_POSTS.name, post_key(event).encode(), encode(envelope), timestamp_ms=read_ms
+        )
+
+    def _reject(self, batch: Batch, frame: Frame, reason: str, read_ms: TimestampMs) -> None:
+        self.counts.rejected += 1
+        batch.rejected += 1
+        if batch.rejected > REJECTED_PER_BATCH_MAX:
+            return
+        rejected = FrameRejected(
+            network=self._identity.network,
+            source=self._identity.name,
+            reason=reason[:RAW_LENGTH_MAX],
+            raw=frame.data[:RAW_LENGTH_MAX].decode("utf-8", "replace"),
+            size_bytes=frame.size_bytes,
+        )
+        envelope = rejection_envelope(rejected, self.counts.rejected, read_ms)
+        key = self._identity.name.encode()
+        batch.records.append(Record(SOCIAL_REJECTED.name, key, encode(envelope)))

@@ -1,0 +1,396 @@
+"""The controller's log: committed before applied, finished once begun, replayed in full."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tests.broker.partitions.rig import elect_with
+
+from kafkaesque.broker.cluster import journal as journal_module
+from kafkaesque.broker.cluster.journal import Journal
+from kafkaesque.broker.cluster.rules.commands import (
+    RegisterBroker,
+    ReserveProducerIds,
+    SetBrokerConfigs,
+    UnregisterBroker,
+)
+from kafkaesque.broker.cluster.rules.controller import Outcome
+from kafkaesque.broker.cluster.rules.refusals import ControllerMoved
+from kafkaesque.broker.cluster.state_file import StateFile
+from kafkaesque.broker.raft.messages import Append, InstallSnapshot
+from kafkaesque.broker.raft.types import Entry, EntryKind, LogIndex, Membership, Snapshot, Term
+from kafkaesque.broker.replication.flusher import Flusher
+from kafkaesque.broker.replication.opening import open_replica
+from kafkaesque.broker.replication.raft_journal import RaftJournal
+from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
+from kafkaesque.broker.replication.rules.backlog import TRIED_EVERY_TICKS
+from kafkaesque.broker.replication.rules.entry_snapshot import encode_state
+from kafkaesque.broker.storage.config import LogConfig
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.broker.storage.open_files import OpenFiles, SystemCalls
+from kafkaesque.model.errors import NotController, StorageFailed, TopicAlreadyExists
+from kafkaesque.model.ids import CONTROLLER_GROUP, MemberId, NodeId, Offset, TimestampMs
+
+ME, PEER, OTHER = MemberId(0), MemberId(1), MemberId(2)
+SMALL = LogConfig(segment_bytes=1024)
+
+
+class Clock:
+    def wall_ms(self) -> TimestampMs:
+        return TimestampMs(1)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+class FailingCalls(SystemCalls):
+    """Syncs fail while `broken`."""
+
+    broken = False
+
+    def fdatasync(self, fd: int) -> None:
+        if self.broken:
+            raise OSError(5, "Input/output error")
+        super().fdatasync(fd)
+
+
+class Nowhere:
+    def send(self, *_: object) -> None: ...
+
+    def lease_until(self, node: NodeId) -> float:
+        return 0.0
+
+
+@asynccontextmanager
+async def open_journal(
+    directory: Path,
+    *,
+    clean: bool = True,
+    calls: SystemCalls | None = None,
+    others: tuple[MemberId, ...] = (),
+) -> AsyncIterator[Journal]:
+    """Of a node that leads, alone in its cluster or with `others`, whom the test plays. It ends as a
+    crash would end it."""
+    loop = asyncio.get_running_loop()
+    files, flusher = OpenFiles(8, calls), Flusher(loop)
+    (directory / "raft").mkdir(parents=True, exist_ok=True)
+    failures: list[BaseException] = []
+    facts = RaftJournal.open(directory / "raft", files)
+    replicas = ReplicaSet(ME, facts, flusher, Clock(), loop.call_soon, failures.append)
+    replicas.outbox = Nowhere()
+    log = Log.open(directory / "journal", SMALL, files, clean=clean)
+    journal = Journal(StateFile(directory, facts, files.calls), Clock(), failures.append)
+    journal.replica = open_replica(
+        CONTROLLER_GROUP, log, (ME, *others), replicas, journal, CONTROLLER_CONFIG, is_clean=clean
+    )
+    journal.load()
+    replicas.add(journal.replica)
+    journal.replica.campaign()
+    if others:
+        await elect_with(journal.replica, others[0])
+    while not journal.leads:
+        await journal.standing_changed.wait()
+        journal.standing_changed.clear()
+    try:
+        yield journal
+    finally:
+        await flusher.settled()
+        replicas.remove(CONTROLLER_GROUP)
+        await flusher.close()
+        log.close(clean=False)
+        files.close()
+
+
+def test_committed_commands_are_replayed_after_a_crash(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_journal(tmp_path) as journal:
+            for end in (1000, 2000):
+                answer, index = await journal.submit(
+                    lambda end=end: Outcome((ReserveProducerIds(end),), end)
+                )
+                assert answer == end
+                assert journal.applied_index == index
+        async with open_journal(tmp_path, clean=False) as again:
+            assert again.tables.next_producer_id == 2000
+
+    asyncio.run(story())
+
+
+def test_addresses_of_brokers_are_known_before_anything_is_known_to_be_committed(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        disks = [UUID(int=number) for number in range(3)]
+        async with open_journal(tmp_path) as journal:
+            commands = (
+                *(RegisterBroker(node, disks[node], "a", 9092 + node) for node in range(3)),
+                RegisterBroker(1, disks[1], "b", 9999),
+                UnregisterBroker(2),
+            )
+            await journal.submit(lambda: Outcome(commands, None))
+            known = [(0, "a", 9092), (1, "b", 9999)]
+            assert journal.addresses() == known
+            fresh = Journal(journal._states, Clock(), lambda _: None)
+            fresh.replica = journal.replica
+            assert fresh.tables.brokers == {}
+            assert fresh.addresses() == known
+
+    asyncio.run(story())
+
+
+def test_refused_operation_leaves_nothing(tmp_path: Path) -> None:
+    def refuse() -> Outcome[None]:
+        raise TopicAlreadyExists("no")
+
+    async def story() -> None:
+        async with open_journal(tmp_path / "one") as journal:
+            with pytest.raises(TopicAlreadyExists):
+                await journal.submit(refuse)
+            async with open_journal(tmp_path / "other") as other:
+                assert other.tables == journal.tables
+
+    asyncio.run(story())
+
+
+def test_operation_whose_caller_went_away_is_seen_by_the_next(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_journal(tmp_path) as journal:
+            seen: list[int] = []
+
+            def reserve() -> Outcome[None]:
+                seen.append(journal.tables.next_producer_id)
+                return Outcome((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
+
+            asking = asyncio.create_task(journal.submit(reserve))
+            while not seen:
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            await journal.submit(reserve)
+            assert seen == [0, 10]
+            assert journal.tables.next_producer_id == 20
+
+    asyncio.run(story())
+
+
+def test_operations_see_all_that_was_committed_before_them(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_journal(tmp_path) as journal:
+            seen: list[int] = []
+
+            def reserve() -> Outcome[None]:
+                seen.append(journal.tables.next_producer_id)
+                return Outcome((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
+
+            await asyncio.gather(*(journal.submit(reserve) for _ in range(5)))
+            assert seen == [0, 10, 20, 30, 40]
+
+    asyncio.run(story())
+
+
+def test_every_change_is_told_in_order(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_journal(tmp_path) as journal:
+            commands = [SetBrokerConfigs(None, {"num.partitions": str(n)}) for n in (3, 4)]
+            for command in commands:
+                await journal.submit(lambda command=command: Outcome((command,), None))
+            told = [journal.changes.get_nowait() for _ in range(journal.changes.qsize())]
+            assert [c for change in told for c in change.commands or ()] == commands
+            indexes = [change.index for change in told]
+            assert indexes == sorted(indexes)
+
+    asyncio.run(story())
+
+
+def test_command_whose_sync_failed_is_refused_and_nothing_may_follow_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        calls = FailingCalls()
+        async with open_journal(tmp_path, calls=calls) as journal:
+            await journal.submit(lambda: Outcome((ReserveProducerIds(10),), None))
+            calls.broken = True
+            for refusal in (StorageFailed, ControllerMoved):
+                with pytest.raises(refusal):
+                    await journal.submit(lambda: Outcome((ReserveProducerIds(20),), None))
+            assert journal.tables.next_producer_id == 10
+
+    asyncio.run(story())
+
+
+def test_snapshot_of_the_tables_stands_for_the_log_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "SNAPSHOT_ENTRIES", 20)
+
+    async def story() -> None:
+        async with open_journal(tmp_path) as journal:
+            for end in range(1, 51):
+                await journal.submit(lambda end=end: Outcome((ReserveProducerIds(end),), None))
+                await journal.save_if_grown()
+            entries = journal.replica.entries
+            assert entries.first_index > 20
+            assert entries.snapshot().index >= entries.first_index - 1
+        async with open_journal(tmp_path, clean=False) as again:
+            assert again.tables.next_producer_id == 50
+            assert again.replica.entries.first_index == entries.first_index
+
+    asyncio.run(story())
+
+
+async def begin(journal: Journal) -> asyncio.Task[tuple[None, LogIndex]]:
+    """A command is written and nobody has it yet."""
+    written = journal.replica.last_index + 1
+    asked = asyncio.create_task(journal.submit(lambda: Outcome((ReserveProducerIds(7),), None)))
+    while journal.replica.entries.last_index < written:
+        await asyncio.sleep(0)
+    return asked
+
+
+def follow(journal: Journal, entries: tuple[Entry, ...], prev: tuple[LogIndex, Term]) -> None:
+    """Another one leads the next term and has committed all that it sends."""
+    term = Term(journal.replica.standing.term + 1)
+    commit_index = LogIndex(prev[0] + len(entries))
+    journal.replica.step(Append(PEER, ME, term, *prev, commit_index, entries))
+
+
+def test_command_that_the_next_leader_has_is_done_though_this_one_leads_no_more(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
+            asked = await begin(journal)
+            index, term = journal.replica.last_index, journal.replica.standing.term
+            noop = Entry(LogIndex(index + 1), Term(term + 1), EntryKind.NOOP, 0, None)
+            follow(journal, (noop,), (index, term))
+            assert await asked == (None, index)
+            assert not journal.leads
+            await journal.applied_to(index)
+            assert journal.tables.next_producer_id == 7
+
+    asyncio.run(story())
+
+
+def test_command_that_another_entry_replaced_may_be_asked_of_the_next_controller(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
+            asked = await begin(journal)
+            index, term = journal.replica.last_index, journal.replica.standing.term
+            noop = Entry(index, Term(term + 1), EntryKind.NOOP, 0, None)
+            follow(journal, (noop,), (LogIndex(index - 1), term))
+            with pytest.raises(ControllerMoved, match="took the place"):
+                await asked
+            assert journal.tables.next_producer_id == 0
+            with pytest.raises(ControllerMoved, match="not the controller"):
+                await journal.submit(lambda: Outcome((ReserveProducerIds(8),), None))
+
+    asyncio.run(story())
+
+
+def test_command_of_which_nothing_is_heard_is_of_unknown_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "FATE_SECONDS", 0.01)
+
+    async def story() -> None:
+        async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
+            asked = await begin(journal)
+            journal.replica.resign()
+            with pytest.raises(NotController, match="moved"):
+                await asked
+            assert journal._fates == []
+
+    asyncio.run(story())
+
+
+class Full(SystemCalls):
+    """Segments take nothing, nor does the file of the state, while there is no `room`."""
+
+    room = True
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if not self.room and not path.endswith("raft.journal"):
+            raise OSError(28, "No space left on device")
+        return super().pwrite(fd, data, position)
+
+
+def make_room(journal: Journal, calls: Full) -> None:
+    calls.room = True
+    for _ in range(TRIED_EVERY_TICKS):
+        journal.replica.tick()
+
+
+def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
+    tmp_path: Path,
+) -> None:
+    """It cannot apply it, and knows all the same: its client does not wait for room."""
+
+    async def story() -> None:
+        calls = Full()
+        async with open_journal(tmp_path, calls=calls, others=(PEER, OTHER)) as journal:
+            calls.room = False
+            asked = asyncio.create_task(
+                journal.submit(lambda: Outcome((ReserveProducerIds(7),), None))
+            )
+            while not journal.replica.is_without_room:
+                await asyncio.sleep(0)
+            behind = asyncio.create_task(
+                journal.submit(lambda: Outcome((ReserveProducerIds(8),), None))
+            )
+            index, term = journal.replica.last_index, journal.replica.standing.term
+            noop = Entry(LogIndex(index + 1), Term(term + 1), EntryKind.NOOP, 0, None)
+            follow(journal, (noop,), (index, term))
+            assert await asked == (None, index)
+            with pytest.raises(ControllerMoved):
+                await behind
+            assert journal.tables.next_producer_id == 0
+            make_room(journal, calls)
+            await journal.applied_to(index)
+            assert journal.tables.next_producer_id == 7
+
+    asyncio.run(story())
+
+
+def test_snapshot_for_which_there_is_no_room_waits_and_stops_nobody(tmp_path: Path) -> None:
+    async def story() -> None:
+        calls = Full()
+        async with open_journal(tmp_path, calls=calls, others=(PEER, OTHER)) as journal:
+            calls.room = False
+            state = encode_state(Offset(40), journal.tables.snapshot())
+            term = Term(journal.replica.standing.term + 1)
+            snapshot = Snapshot(LogIndex(50), term, Membership((ME, PEER, OTHER), ()), state)
+            journal.replica.step(InstallSnapshot(PEER, ME, term, snapshot))
+            while not journal.replica.is_without_room:
+                await asyncio.sleep(0)
+            make_room(journal, calls)
+            await journal.applied_to(snapshot.index)
+
+    asyncio.run(story())
+
+
+def test_state_that_cannot_be_saved_is_saved_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(journal_module, "SNAPSHOT_ENTRIES", 5)
+
+    async def story() -> None:
+        calls = Full()
+        async with open_journal(tmp_path, calls=calls) as journal:
+            for end in range(1, 10):
+                await journal.submit(lambda end=end: Outcome((ReserveProducerIds(end),), None))
+            calls.room = False
+            await journal.save_if_grown()
+            assert "saved later" in caplog.text
+            assert journal._saved_index == 0
+            calls.room = True
+            await journal.save_if_grown()
+            assert journal._saved_index == journal.applied_index
+
+    asyncio.run(story())

@@ -1,0 +1,192 @@
+"""Several coordination servers over one log in memory: what Raft will be, under a test's control.
+
+Every server applies the same commands; a follower can be held back, and the quorum taken away. All
+servers run on one event loop in a thread of their own; tests talk to them over sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection
+from types import TracebackType
+from typing import TypeVar
+
+from kafkaesque.broker.coordination.config import CoordinationConfig
+from kafkaesque.broker.coordination.coordinator import Coordinator
+from kafkaesque.broker.coordination.replicated import NotCommitted
+from kafkaesque.broker.coordination.rules.machine import Machine, Outcome
+from kafkaesque.broker.coordination.server import CoordinationServer
+from kafkaesque.broker.server.system_clock import SystemClock
+from kafkaesque.model.clock import Clock
+from kafkaesque.testing.clock import ManualClock
+
+T = TypeVar("T")
+
+CONFIG = CoordinationConfig(min_session_timeout_ms=400, tick_interval_ms=50, reap_interval_ms=200)
+
+
+class Replica:
+    """One server's `Replicated`."""
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self._cluster = cluster
+        self._number = number
+        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
+        self.applied = 0
+        self.is_held = False
+        self.coordinator = Coordinator(Machine(), cluster.clock, expiry_slack_s=0.1)
+        self.server = CoordinationServer(
+            self.coordinator, self, cluster.clock, cluster.config, cluster.failures.append
+        )
+
+    @property
+    def is_leader(self) -> bool:
+        return self._cluster.leader == self._number
+
+    @property
+    def is_voter(self) -> bool:
+        return True
+
+    @property
+    def term(self) -> int:
+        return self._cluster.term
+
+    @property
+    def is_available(self) -> bool:
+        return self._number not in self._cluster.cut_off
+
+    def propose(self, command: bytes) -> asyncio.Future[Outcome]:
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        if not self.is_available:
+            future.set_exception(NotCommitted("no quorum"))
+            return future
+        self._cluster.log.append(command)
+        self._waiting[len(self._cluster.log)] = future
+        asyncio.get_running_loop().call_soon(self._cluster.spread)
+        return future
+
+    async def read_barrier(self) -> None:
+        target = len(self._cluster.log)
+        while self.applied < target:
+            await asyncio.sleep(0.005)
+
+    def touch_sessions(self, session_ids: Collection[int]) -> None:
+        self._cluster.replicas[self._cluster.leader].coordinator.touched(session_ids)
+
+    def catch_up(self) -> None:
+        while not self.is_held and self.applied < len(self._cluster.log):
+            self.applied += 1
+            outcome = self.coordinator.apply(self.applied, self._cluster.log[self.applied - 1])
+            future = self._waiting.pop(self.applied, None)
+            if future is not None and not future.done():
+                future.set_result(outcome)
+
+
+class Cluster:
+    """`size` servers between `with` and its end."""
+
+    def __init__(
+        self, size: int, config: CoordinationConfig = CONFIG, clock: Clock | None = None
+    ) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.log: list[bytes] = []
+        self.leader = 0
+        self.term = 1
+        self.cut_off: set[int] = set()
+        self.failures: list[BaseException] = []
+        self.replicas: list[Replica] = []
+        self._size = size
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def spread(self) -> None:
+        for number, replica in enumerate(self.replicas):
+            if number not in self.cut_off:
+                replica.catch_up()
+
+    def __enter__(self) -> Cluster:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+        assert self.failures == []
+
+    async def _start(self) -> None:
+        self.replicas = [Replica(self, number) for number in range(self._size)]
+        for replica in self.replicas:
+            await replica.server.start("127.0.0.1", 0)
+
+    async def _stop(self) -> None:
+        for replica in self.replicas:
+            await replica.server.stop()
+
+    def address(self, number: int) -> str:
+        host, port = self.replicas[number].server.address
+        return f"{host}:{port}"
+
+    def run(self, action: Callable[[], T]) -> T:
+        """Do something on the servers' own thread."""
+
+        async def call() -> T:
+            return action()
+
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(10)
+
+    def stop_server(self, number: int) -> None:
+        """Its socket closes; its replica goes on applying."""
+        stopping = self.replicas[number].server.stop()
+        asyncio.run_coroutine_threadsafe(stopping, self._loop).result(10)
+
+    def hold(self, number: int, held: bool) -> None:
+        """While held, this follower applies nothing."""
+
+        def change() -> None:
+            self.replicas[number].is_held = held
+            self.spread()
+
+        self.run(change)
+
+    def cut(self, *numbers: int) -> None:
+        """Only these are without a quorum."""
+
+        def change() -> None:
+            self.cut_off = set(numbers)
+            self.spread()
+
+        self.run(change)
+
+    def outstanding(self, number: int) -> int:
+        """Requests that this server has taken in and not answered yet."""
+        connections = self.replicas[number].server._connections
+        return self.run(lambda: sum(one.outstanding for one in connections))
+
+    def pass_time(self, seconds: float) -> None:
+        """On a manual clock: tick by tick, and every server sees every tick, the leader last."""
+        asyncio.run_coroutine_threadsafe(self._pass_time(seconds), self._loop).result(30)
+
+    async def _pass_time(self, seconds: float) -> None:
+        assert isinstance(self.clock, ManualClock)
+        tick_s = self.config.tick_interval_ms / 1000
+        for _ in range(round(seconds / tick_s)):
+            await asyncio.sleep(0)  # what has come in by now is read
+            self.clock.advance(tick_s)
+            for replica in sorted(self.replicas, key=lambda replica: replica.is_leader):
+                await replica.server.tick()
+
+    def elect(self, number: int) -> None:
+        def change() -> None:
+            self.leader, self.term = number, self.term + 1
+
+        self.run(change)

@@ -1,0 +1,406 @@
+"""The coordination tree as a Raft group: three servers on one event loop, links under control."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.broker.storage.failing import FailingCalls
+
+from kafkaesque.broker.cluster.state_file import StateFile
+from kafkaesque.broker.coordination import raft_group
+from kafkaesque.broker.coordination.raft_group import RaftGroup
+from kafkaesque.broker.coordination.replicated import NotCommitted
+from kafkaesque.broker.coordination.rules.machine import Outcome
+from kafkaesque.broker.raft.messages import Append, Message
+from kafkaesque.broker.replication.flusher import Flusher
+from kafkaesque.broker.replication.opening import batch_payload, open_replica
+from kafkaesque.broker.replication.peer_calls import AnswerLost, PeerUnreachable
+from kafkaesque.broker.replication.raft_journal import RaftJournal
+from kafkaesque.broker.replication.replica import Blob
+from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
+from kafkaesque.broker.server.system_clock import SystemClock
+from kafkaesque.broker.storage.config import LogConfig
+from kafkaesque.broker.storage.log import Log
+from kafkaesque.broker.storage.open_files import OpenFiles
+from kafkaesque.model.ids import COORDINATION_GROUP, GroupId, MemberId, NodeId
+
+COUNT = 3
+TICK_S = 0.01
+
+
+class Recorder:
+    """A state machine that remembers everything."""
+
+    def __init__(self) -> None:
+        self.commands: list[bytes] = []
+        self.touched_ids: list[int] = []
+        self.restored = 0
+
+    def apply(self, index: int, command: bytes) -> Outcome:
+        self.commands.append(command)
+        return Outcome(index)
+
+    def snapshot(self) -> bytes:
+        return b"|".join(self.commands)
+
+    def restore(self, snapshot: bytes) -> None:
+        self.restored += 1
+        self.commands = snapshot.split(b"|")
+
+    def touched(self, session_ids: Collection[int]) -> None:
+        self.touched_ids += session_ids
+
+
+class Net:
+    """Links between the servers: everything arrives in order, a turn later, unless cut."""
+
+    def __init__(self) -> None:
+        self.servers: dict[int, Server] = {}
+        self.cut_off: set[int] = set()
+        self.answers_lost = False
+
+    def is_up(self, a: int, b: int) -> bool:
+        return a in self.servers and b in self.servers and not self.cut_off & {a, b}
+
+
+class NodeLinks:
+    """Of one server; stands for `Links`, and is the outbox of its replicas."""
+
+    def __init__(self, net: Net, me: int) -> None:
+        self._net = net
+        self._me = me
+
+    def send(self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob]) -> None:
+        if type(message) is Append and message.entries:
+            entries = tuple(
+                replace(entry, payload=batch_payload(memoryview(bytes(blob))))
+                if blob is not None and not isinstance(entry.payload, bytes)
+                else entry
+                for entry, blob in zip(message.entries, blobs, strict=True)
+            )
+            message = message._replace(entries=entries)  # type: ignore[assignment]
+        asyncio.get_running_loop().call_soon(self._arrive, node, group, message)
+
+    def _arrive(self, node: NodeId, group: GroupId, message: Message) -> None:
+        if self._net.is_up(self._me, node):
+            self._net.servers[node].replicas.step(group, message)
+
+    def lease_until(self, node: NodeId) -> float:
+        return float("inf") if self._net.is_up(self._me, node) else 0.0
+
+    def is_up(self, node: NodeId) -> bool:
+        return self._net.is_up(self._me, node)
+
+    def post(self, node: NodeId, kind: int, body: bytes) -> None:
+        if self._net.is_up(self._me, node):
+            self._net.servers[node].group.post(kind, body)
+
+    async def call(self, node: NodeId, kind: int, body: bytes, timeout_s: float) -> bytes:
+        if not self._net.is_up(self._me, node):
+            raise PeerUnreachable("cut")
+        await asyncio.sleep(0)
+        answer = self._net.servers[node].group.call(kind, body)
+        answer = answer if isinstance(answer, bytes) else await answer
+        if self._net.answers_lost:
+            raise AnswerLost("lost")
+        return answer
+
+
+class Server:
+    def __init__(self, number: int, directory: Path, net: Net) -> None:
+        loop = asyncio.get_running_loop()
+        self.number = number
+        self.machine = Recorder()
+        self.failures: list[BaseException] = []
+        self.calls = FailingCalls()
+        self._files = OpenFiles(16, self.calls)
+        self._flusher = Flusher(loop)
+        (directory / "raft").mkdir(parents=True, exist_ok=True)
+        facts = RaftJournal.open(directory / "raft", self._files)
+        self.replicas = ReplicaSet(
+            MemberId(number),
+            facts,
+            self._flusher,
+            SystemClock(),
+            loop.call_soon,
+            self.failures.append,
+        )
+        links = NodeLinks(net, number)
+        self.replicas.outbox = links
+        log = Log.open(directory / "log", LogConfig(segment_bytes=2048), self._files, clean=False)
+        states = StateFile(directory, facts, name="tree.state")
+        self.group = RaftGroup(
+            states, self.failures.append, self.replicas, SystemClock(), self.machine
+        )
+        members = tuple(map(MemberId, range(COUNT)))
+        self.group.replica = open_replica(
+            COORDINATION_GROUP, log, members, self.replicas, self.group, CONTROLLER_CONFIG,
+            is_clean=False,
+        )  # fmt: skip
+        self.group.links = links  # type: ignore[assignment]
+        self.group.load()
+        self.replicas.add(self.group.replica)
+        net.servers[number] = self
+
+    async def close(self) -> None:
+        await self.group.stop()
+        await self._flusher.settled()
+        self.replicas.remove(COORDINATION_GROUP)
+        await self._flusher.close()
+        self.group.replica.entries.log.close(clean=False)
+        self._files.close()
+
+
+class Ensemble:
+    """Three servers, ticking."""
+
+    def __init__(self, directory: Path) -> None:
+        self.net = Net()
+        self._directory = directory
+        self._ticker: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Ensemble:
+        for number in range(COUNT):
+            self.start(number)
+        self._ticker = asyncio.get_running_loop().create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for server in tuple(self.net.servers.values()):
+            await server.close()
+            assert server.failures == []
+
+    def start(self, number: int) -> Server:
+        return Server(number, self._directory / str(number), self.net)
+
+    async def kill(self, number: int) -> None:
+        await self.net.servers.pop(number).close()
+        for server in self.net.servers.values():
+            server.replicas.unreachable(NodeId(number))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            for server in tuple(self.net.servers.values()):
+                server.replicas.tick()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(TICK_S)
+
+    async def leader(self) -> Server:
+        def leaders() -> list[Server]:
+            return [
+                server
+                for server in self.net.servers.values()
+                if server.group.leads and server.number not in self.net.cut_off
+            ]
+
+        await self.until(lambda: len(leaders()) == 1)
+        return leaders()[0]
+
+    async def follower(self) -> Server:
+        leader = await self.leader()
+        found = next(s for s in self.net.servers.values() if s is not leader)
+        await self.until(lambda: found.group.has_leader)
+        return found
+
+
+def run(story: Callable[[Ensemble], Awaitable[None]], directory: Path) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(40), Ensemble(directory) as ensemble:
+            await story(ensemble)
+
+    asyncio.run(whole())
+
+
+def test_commands_of_all_servers_are_applied_alike_and_in_their_order(tmp_path: Path) -> None:
+    async def story(ensemble: Ensemble) -> None:
+        await ensemble.follower()
+        servers = list(ensemble.net.servers.values())
+        wanted = {s.number: [b"%d-%d" % (s.number, n) for n in range(50)] for s in servers}
+        proposals = [
+            s.group.propose(c) for n in range(50) for s in servers for c in [wanted[s.number][n]]
+        ]
+        outcomes = await asyncio.gather(*proposals)
+        assert len({outcome.zxid for outcome in outcomes}) == 150
+        for server in servers:
+            await server.group.read_barrier()
+            assert server.machine.commands == servers[0].machine.commands
+        for number, commands in wanted.items():
+            assert [
+                c for c in servers[0].machine.commands if c.startswith(b"%d-" % number)
+            ] == commands
+
+    run(story, tmp_path)
+
+
+def test_outcome_means_applied_here(tmp_path: Path) -> None:
+    async def story(ensemble: Ensemble) -> None:
+        follower = await ensemble.follower()
+        await follower.group.propose(b"mine")
+        assert follower.machine.commands[-1] == b"mine"
+
+    run(story, tmp_path)
+
+
+def test_read_barrier_of_a_follower_sees_what_was_committed_elsewhere(tmp_path: Path) -> None:
+    async def story(ensemble: Ensemble) -> None:
+        follower = await ensemble.follower()
+        leader = await ensemble.leader()
+        for number in range(20):
+            await leader.group.propose(b"%d" % number)
+            await follower.group.read_barrier()
+            assert follower.machine.commands[-1] == b"%d" % number
+
+    run(story, tmp_path)
+
+
+def test_command_waits_for_a_new_leader_if_nobody_has_taken_it(tmp_path: Path) -> None:
+    async def story(ensemble: Ensemble) -> None:
+        follower = await ensemble.follower()
+        leader = await ensemble.leader()
+        await ensemble.kill(leader.number)
+        outcome = await follower.group.propose(b"patient")
+        assert outcome.zxid > 0
+        assert follower.machine.commands == [b"patient"]
+
+    run(story, tmp_path)
+
+
+def test_command_whose_answer_was_lost_is_given_up_and_happens_at_most_once(
+    tmp_path: Path,
+) -> None:
+    async def story(ensemble: Ensemble) -> None:
+        follower = await ensemble.follower()
+        ensemble.net.answers_lost = True
+        proposal = asyncio.ensure_future(follower.group.propose(b"lost"))
+        with suppress(NotCommitted):
+            await proposal
+        ensemble.net.answers_lost = False
+        await follower.group.propose(b"next")
+        assert follower.machine.commands.count(b"lost") <= 1
+        assert follower.machine.commands[-1] == b"next"
+
+    run(story, tmp_path)
+
+
+def test_deposed_leader_gives_up_what_it_could_not_commit(tmp_path: Path) -> None:
+    async def story(ensemble: Ensemble) -> None:
+        old = await ensemble.leader()
+        await old.group.propose(b"first")
+        ensemble.net.cut_off.add(old.number)
+        stranded = asyncio.ensure_future(old.group.propose(b"stranded"))
+        for server in ensemble.net.servers.values():
+            if server is not old:
+                server.replicas.unreachable(NodeId(old.number))
+        new = await ensemble.leader()
+        await new.group.propose(b"second")
+        assert not stranded.done()
+        ensemble.net.cut_off.clear()
+        with pytest.raises(NotCommitted):
+            await stranded
+        await ensemble.until(lambda: old.machine.commands == [b"first", b"second"])
+        assert new.machine.commands == [b"first", b"second"]
+
+    run(story, tmp_path)
+
+
+def test_nobody_is_available_without_a_majority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_group, "LEADERLESS_SECONDS", 0.0)
+    monkeypatch.setattr(raft_group, "WAIT_SECONDS", 0.2)
+
+    async def story(ensemble: Ensemble) -> None:
+        follower = await ensemble.follower()
+        leader = await ensemble.leader()
+        assert leader.group.is_available
+        assert follower.group.is_available
+        ensemble.net.cut_off |= {leader.number, follower.number}
+        # At once, long before Raft itself gives up.
+        assert not leader.group.has_leader
+        assert not follower.group.has_leader
+        await ensemble.until(lambda: not leader.group.is_available)
+        await ensemble.until(lambda: not follower.group.is_available)
+        with pytest.raises(NotCommitted):
+            await follower.group.propose(b"in vain")
+        with pytest.raises(NotCommitted):
+            await follower.group.read_barrier()
+
+    run(story, tmp_path)
+
+
+def test_sessions_heard_by_a_follower_are_told_to_the_leader(tmp_path: Path) -> None:
+    async def story(ensemble: Ensemble) -> None:
+        follower = await ensemble.follower()
+        leader = await ensemble.leader()
+        follower.group.touch_sessions([1, 2])
+        leader.group.touch_sessions([3])
+        await ensemble.until(lambda: leader.machine.touched_ids == [1, 2, 3])
+        assert follower.machine.touched_ids == []
+
+    run(story, tmp_path)
+
+
+def test_server_that_was_away_gets_a_snapshot_and_a_restart_begins_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_group, "SNAPSHOT_ENTRIES", 20)
+
+    async def story(ensemble: Ensemble) -> None:
+        follower = await ensemble.follower()
+        leader = await ensemble.leader()
+        await ensemble.kill(follower.number)
+        wanted = [b"%d" % number + b"x" * 100 for number in range(60)]
+        for command in wanted:
+            await leader.group.propose(command)
+        for server in ensemble.net.servers.values():
+            await server.group.save_if_grown()
+            assert server.group.replica.entries.first_index > 1
+        back = ensemble.start(follower.number)
+        await ensemble.until(lambda: back.machine.commands == wanted)
+        assert back.machine.restored == 1
+        await back.group.propose(b"on")
+        await ensemble.kill(back.number)
+        again = ensemble.start(back.number)
+        assert again.machine.restored == 1
+        assert again.machine.commands[:60] == wanted
+        await ensemble.until(lambda: again.machine.commands == [*wanted, b"on"])
+
+    run(story, tmp_path)
+
+
+def test_server_without_room_is_not_available_and_keeps_nothing_of_clients_that_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_group, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(raft_group, "LEADERLESS_SECONDS", 0.2)
+
+    async def story(ensemble: Ensemble) -> None:
+        follower, leader = await ensemble.follower(), await ensemble.leader()
+        await follower.group.propose(b"before")
+        follower.calls.failing.add("pwrite")
+        asked = [asyncio.ensure_future(follower.group.propose(b"%d" % n)) for n in range(20)]
+        await ensemble.until(lambda: len(leader.machine.commands) == 21)
+        await ensemble.until(lambda: not follower.group.is_available)
+        with pytest.raises(NotCommitted, match="lags behind"):
+            await follower.group.read_barrier()
+        for one in asked:
+            one.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert follower.group._proposals == {}
+        assert follower.failures == []
+        follower.calls.failing.clear()
+        await ensemble.until(lambda: follower.group.is_available)
+        await ensemble.until(lambda: follower.machine.commands == leader.machine.commands)
+
+    run(story, tmp_path)

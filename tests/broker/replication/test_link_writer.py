@@ -1,0 +1,147 @@
+"""The sending half of a link: what leaves in which order while the other side is slow to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from kafkaesque.broker.raft.messages import Heartbeat, HeartbeatResponse, Message
+from kafkaesque.broker.raft.types import LogIndex, Round, Term
+from kafkaesque.broker.replication.link_writer import LinkWriter
+from kafkaesque.broker.replication.rules.peer_codec import decode_frame
+from kafkaesque.broker.replication.rules.peer_parts import Blob, Part, Ping, Pong
+from kafkaesque.model.ids import GroupId, MemberId
+
+GROUP = GroupId(16)
+HEARTBEAT = Heartbeat(MemberId(1), MemberId(2), Term(1), LogIndex(1), Round(1), False)
+STALE = HeartbeatResponse(
+    MemberId(1), MemberId(2), Term(2), Round(0), received_index=LogIndex(0), match_index=LogIndex(0)
+)
+"""How a follower tells a leader that there is another."""
+
+
+class Turn:
+    """Stands in for the event loop: what is called soon is called when the test says so."""
+
+    def __init__(self) -> None:
+        self._due: list[Callable[[], None]] = []
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        self._due.append(work)
+
+    def end(self) -> None:
+        while self._due:
+            self._due.pop(0)()
+
+
+class Wire:
+    """A transport that remembers."""
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+    def writelines(self, buffers: Iterable[Blob]) -> None:
+        data = memoryview(b"".join(buffers))
+        while data:
+            end = 4 + int.from_bytes(data[:4])
+            self.parts += decode_frame(data[4:end])
+            data = data[end:]
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.turn, self.wire = Turn(), Wire()
+        self.now = 0
+        loop: Any = self.turn
+        transport: Any = self.wire
+        self.writer = LinkWriter(loop, 1_000_000, lambda: self.now, lambda: None)
+        self.writer.open(transport)
+        self.turn.end()
+
+    def say(self, message: Message) -> None:
+        self.writer.add_message(GROUP, message, ())
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.writer.close()
+
+
+def test_ping_does_not_overtake_the_heartbeats_that_it_speaks_for(rig: Rig) -> None:
+    """Whoever answers a ping is taken to have read every heartbeat said before it, and to elect
+    nobody else for so long: found as a lease that pings kept alive over a link on which the heartbeats
+    waited behind megabytes, while the follower, who heard none, voted for another."""
+    rig.writer.pause()
+    rig.say(HEARTBEAT)
+    rig.now = 7
+    rig.writer.ping()
+    rig.turn.end()
+    assert rig.wire.parts == [], "the other side does not read"
+    rig.writer.resume()
+
+    assert rig.wire.parts == [(GROUP, HEARTBEAT), Ping(7)]
+
+
+def test_answer_to_a_ping_does_not_overtake_what_was_answered_to_heartbeats(rig: Rig) -> None:
+    """The lease of a leader that has a successor must not outlive the word of that."""
+    rig.writer.pause()
+    rig.say(STALE)
+    rig.writer.pong(7)
+    rig.turn.end()
+    rig.writer.resume()
+
+    assert rig.wire.parts == [(GROUP, STALE), Pong(7)]
+
+
+def test_ping_that_waits_counts_from_when_it_was_said(rig: Rig) -> None:
+    rig.writer.pause()
+    rig.writer.ping()
+    rig.say(HEARTBEAT)
+    for rig.now in (1, 2, 3):
+        rig.writer.ping()
+    rig.writer.resume()
+
+    assert rig.wire.parts == [Ping(0), (GROUP, HEARTBEAT)], "one waits, however long"
+    rig.writer.ping()
+    rig.turn.end()
+    assert rig.wire.parts[2:] == [Ping(3)]
+
+
+def test_of_many_pings_the_newest_is_answered_and_not_in_the_place_of_another(rig: Rig) -> None:
+    rig.writer.pause()
+    rig.writer.pong(1)
+    rig.say(STALE)
+    rig.writer.pong(2)
+    rig.writer.pong(3)
+    rig.writer.resume()
+
+    assert rig.wire.parts == [Pong(1), (GROUP, STALE), Pong(3)]
+
+
+def test_pulses_take_no_room_from_messages(rig: Rig) -> None:
+    """A batch above the bound has room when no other waits."""
+    rig.writer.pause()
+    rig.writer.ping()
+    rig.writer.pong(1)
+    rig.writer.add_message(GROUP, HEARTBEAT, [bytes(2_000_000)])
+
+    assert rig.writer.sent.dropped_messages == 0
+
+
+def test_last_words_hold_what_waits(rig: Rig) -> None:
+    rig.writer.pause()
+    rig.writer.pong(1)
+    rig.say(STALE)
+    rig.writer.pong(2)
+    rig.writer.flush_all()
+
+    assert rig.wire.parts == [Pong(1), (GROUP, STALE), Pong(2)]

@@ -1,0 +1,175 @@
+"""The hello: its bytes, and who gets the link."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkaesque.broker.replication.rules.peer_hello import (
+    HELLO_BYTES_MAX,
+    NO_LIFE,
+    PEER_HELLO_KEY,
+    Hello,
+    HelloAnswer,
+    Identity,
+    Purpose,
+    Refusal,
+    Standing,
+    decode_hello,
+    decode_hello_answer,
+    encode_hello,
+    encode_hello_answer,
+    is_peer_hello,
+    judge,
+)
+from kafkaesque.model.errors import ProtocolError
+from kafkaesque.model.ids import NODE_ID_MAX, NodeId
+
+numbers = st.integers(0, 2**32 - 1)
+identities = st.builds(
+    Identity,
+    st.integers(0, NODE_ID_MAX).map(NodeId),
+    numbers,
+    st.text(max_size=40),
+    st.integers(0, 2**64 - 1),
+)
+correlation_ids = st.integers(-(2**31), 2**31 - 1)
+hellos = st.builds(Hello, identities, st.sampled_from(Purpose), numbers, numbers, correlation_ids)
+answers = st.builds(HelloAnswer, st.sampled_from(Refusal), identities, numbers, correlation_ids)
+
+
+def body(framed: bytes) -> bytes:
+    assert struct.unpack_from(">i", framed)[0] == len(framed) - 4
+    return framed[4:]
+
+
+@settings(deadline=None, max_examples=100)
+@given(hellos)
+def test_hello_comes_out_as_it_went_in(hello: Hello) -> None:
+    frame = body(encode_hello(hello))
+
+    assert is_peer_hello(memoryview(frame))
+    assert decode_hello(memoryview(frame)) == (hello, True)
+
+
+@settings(deadline=None, max_examples=100)
+@given(answers)
+def test_answer_comes_out_as_it_went_in(answer: HelloAnswer) -> None:
+    assert decode_hello_answer(body(encode_hello_answer(answer))) == answer
+
+
+@settings(deadline=None, max_examples=200)
+@given(hellos, st.lists(st.tuples(st.integers(0, 99), st.integers(0, 255))), st.integers(0, 99))
+def test_damaged_hellos_raise_protocol_error_or_nothing(
+    hello: Hello, flips: list[tuple[int, int]], length: int
+) -> None:
+    data = bytearray(body(encode_hello(hello)))
+    for position, value in flips:
+        data[position % len(data)] = value
+    for decode in (decode_hello, decode_hello_answer):
+        try:
+            decode(bytes(data[:length]))
+        except ProtocolError:
+            continue
+
+
+def test_ordinary_requests_are_no_hellos() -> None:
+    assert not is_peer_hello(struct.pack(">hhih", 18, 3, 1, -1))
+    assert not is_peer_hello(b"")
+    assert not is_peer_hello(b"\x7d")
+
+
+def test_another_protocol_version_is_understood_as_far_as_to_refuse_it() -> None:
+    hello = Hello(Identity(NodeId(2), 0, "c", 1), Purpose.LINK, 1, 1000)
+    frame = bytearray(body(encode_hello(hello)))
+    client_id_bytes = struct.unpack_from(">h", frame, 8)[0]
+    struct.pack_into(">H", frame, 10 + client_id_bytes, 2)
+
+    assert decode_hello(frame) == (hello, False)
+
+
+def test_another_version_of_the_hello_itself_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="version 1"):
+        decode_hello(struct.pack(">hhih", PEER_HELLO_KEY, 1, 0, -1))
+
+
+def test_hello_beyond_its_bound_is_refused() -> None:
+    caller = Identity(NodeId(2), 0, "c" * HELLO_BYTES_MAX, 1)
+    with pytest.raises(ProtocolError, match="as long"):
+        decode_hello(body(encode_hello(Hello(caller, Purpose.LINK, 1, 1000))))
+
+
+# -- who gets the link ----------------------------------------------------------------------------
+
+LIFE = (0, 5)
+NEW = Standing(NO_LIFE, None, False, False)
+GREETING = Standing(NO_LIFE, None, False, True)
+MINE = Standing(LIFE, None, True, False)
+THEIRS = Standing(LIFE, 7, False, False)
+GONE = Standing(LIFE, None, False, False)
+GONE_AND_GREETING = Standing(LIFE, None, False, True)
+
+
+@pytest.mark.parametrize(
+    ("me", "caller", "life", "attempt", "standing", "refusal"),
+    [
+        # Nothing there yet.
+        (1, 2, LIFE, 1, NEW, Refusal.ACCEPTED),
+        (1, 2, LIFE, 1, None, Refusal.NOT_A_PEER),
+        (1, 1, LIFE, 1, None, Refusal.SAME_NODE),
+        # Both dial at once: the lower one's wins, in every order of events.
+        (1, 2, LIFE, 1, GREETING, Refusal.CROSSING),
+        (2, 1, LIFE, 1, GREETING, Refusal.ACCEPTED),
+        (1, 2, LIFE, 1, MINE, Refusal.CROSSING),
+        (2, 1, LIFE, 1, MINE, Refusal.ACCEPTED),
+        # Whoever dials again has lost what it had dialled.
+        (1, 2, LIFE, 8, THEIRS, Refusal.ACCEPTED),
+        (2, 1, LIFE, 8, THEIRS, Refusal.ACCEPTED),
+        (1, 2, LIFE, 7, THEIRS, Refusal.OLD_LIFE),
+        (1, 2, LIFE, 1, GONE, Refusal.ACCEPTED),
+        # Lives: starts on one disk, and disks.
+        (1, 2, (0, 6), 1, MINE, Refusal.ACCEPTED),
+        (1, 2, (0, 6), 1, THEIRS, Refusal.ACCEPTED),
+        (1, 2, (1, 0), 1, THEIRS, Refusal.ACCEPTED),
+        (1, 2, (0, 4), 99, THEIRS, Refusal.OLD_LIFE),
+        (2, 1, (0, 4), 99, GONE, Refusal.OLD_LIFE),
+        (2, 1, (0, 4), 99, GONE_AND_GREETING, Refusal.OLD_LIFE),
+        (1, 2, (0, 6), 1, GONE_AND_GREETING, Refusal.CROSSING),
+    ],
+)
+def test_one_connection_is_the_link(
+    me: int,
+    caller: int,
+    life: tuple[int, int],
+    attempt: int,
+    standing: Standing | None,
+    refusal: Refusal,
+) -> None:
+    mine = Identity(NodeId(me), 0, "c", 1)
+    theirs = Identity(NodeId(caller), life[0], "c", life[1])
+
+    assert judge(mine, Hello(theirs, Purpose.LINK, attempt, 1000), standing) is refusal
+
+
+@pytest.mark.parametrize(
+    ("my_cluster", "cluster", "purpose", "refusal"),
+    [
+        ("c", "d", Purpose.LINK, Refusal.WRONG_CLUSTER),
+        ("c", "d", Purpose.INTRODUCTION, Refusal.WRONG_CLUSTER),
+        ("c", "", Purpose.LINK, Refusal.NOT_A_PEER),
+        ("", "c", Purpose.LINK, Refusal.NOT_A_PEER),
+        ("", "", Purpose.LINK, Refusal.NOT_A_PEER),
+        ("c", "", Purpose.INTRODUCTION, Refusal.ACCEPTED),
+        ("", "", Purpose.INTRODUCTION, Refusal.ACCEPTED),
+        ("c", "c", Purpose.INTRODUCTION, Refusal.ACCEPTED),
+    ],
+)
+def test_links_are_within_a_cluster_and_introductions_across_its_border(
+    my_cluster: str, cluster: str, purpose: Purpose, refusal: Refusal
+) -> None:
+    me, caller = Identity(NodeId(1), 0, my_cluster, 1), Identity(NodeId(2), 0, cluster, 1)
+
+    assert judge(me, Hello(caller, purpose, 1, 1000), NEW) is refusal

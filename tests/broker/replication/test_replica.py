@@ -1,0 +1,184 @@
+"""Replicas and their disks: a leader whose own stands still, or is full, gives up if, and only if, others do
+better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.broker.replication.replica_rig import GROUP, Trio
+
+from kafkaesque.broker.replication.replica import STUCK_TICKS_MAX
+from kafkaesque.broker.replication.replica_set import RAFT_CONFIG
+from kafkaesque.broker.replication.rules.backlog import TRIED_EVERY_TICKS
+from kafkaesque.broker.replication.sync_journal import LogLost
+from kafkaesque.model.errors import StorageFailed
+
+
+@pytest.fixture
+def trio(tmp_path: Path) -> Iterator[Trio]:
+    """Led by node 0."""
+    trio = Trio(tmp_path)
+    trio.elect(0)
+    yield trio
+    trio.close()
+
+
+def stick(trio: Trio, *numbers: int) -> None:
+    """Nothing that these write from now on gets durable; then something is written."""
+    for number in numbers:
+        trio.nodes[number].is_disk_stuck = True
+    trio.append()
+
+
+def test_leader_gives_up_when_a_majority_has_on_disk_what_its_own_disk_has_not(
+    trio: Trio, caplog: pytest.LogCaptureFixture
+) -> None:
+    term = trio.term
+    stick(trio, 0)
+    trio.tick(STUCK_TICKS_MAX)
+    # The two others are a majority without its disk: what was appended is committed all the same.
+    assert trio.nodes[0].owner.committed_end == 1
+    assert (trio.leader, trio.term) == (0, term)
+    trio.tick()
+    assert trio.leader in (1, 2)
+    assert "the disk is too slow to lead" in caplog.text
+    # Nor does it come back by itself as long as it is so.
+    trio.append()
+    trio.tick(3 * STUCK_TICKS_MAX)
+    assert trio.leader in (1, 2)
+    assert trio.term == term + 1
+
+
+def test_commit_is_told_as_soon_as_a_majority_has_it_though_the_leaders_disk_has_not(
+    trio: Trio,
+) -> None:
+    """No tick, so no heartbeat that would carry it."""
+    stick(trio, 0)
+    trio.settle()
+    assert trio.nodes[0].owner.committed_end == 1
+
+
+@pytest.mark.parametrize("stuck", [(0, 1), (0, 2), (0, 1, 2)])
+def test_leader_stays_where_no_majority_does_better(trio: Trio, stuck: tuple[int, ...]) -> None:
+    term = trio.term
+    stick(trio, *stuck)
+    assert trio.nodes[0].owner.committed_end == 0
+    trio.tick(5 * STUCK_TICKS_MAX)
+    assert (trio.leader, trio.term) == (0, term)
+    for number in stuck:
+        trio.nodes[number].is_disk_stuck = False
+    trio.settle()
+    assert trio.nodes[0].owner.committed_end == 1
+    assert (trio.leader, trio.term) == (0, term)
+
+
+@pytest.mark.parametrize("stuck", [(1,), (2,)])
+def test_slow_follower_neither_delays_nor_deposes_anyone(
+    trio: Trio, stuck: tuple[int, ...]
+) -> None:
+    term = trio.term
+    stick(trio, *stuck)
+    assert trio.nodes[0].owner.committed_end == 1
+    trio.tick(5 * STUCK_TICKS_MAX)
+    trio.append()
+    assert trio.nodes[0].owner.committed_end == 2
+    assert (trio.leader, trio.term) == (0, term)
+
+
+def test_disk_that_is_slow_now_and_then_costs_no_leadership(trio: Trio) -> None:
+    """It is one sync that must not take so long, not all of them together."""
+    term = trio.term
+    for _ in range(5):
+        stick(trio, 0)
+        trio.tick(STUCK_TICKS_MAX - 1)
+        trio.nodes[0].is_disk_stuck = False
+        trio.settle()
+    assert (trio.leader, trio.term) == (0, term)
+
+
+def test_leader_whose_disk_is_full_has_the_others_write_and_one_of_them_lead(
+    trio: Trio, caplog: pytest.LogCaptureFixture
+) -> None:
+    full, term = trio.nodes[0], trio.term
+    full.fill_disk()
+    trio.append()
+    assert full.replica.entries.last_index < full.replica.last_index, "it is held, not written"
+    trio.tick(2)
+    assert trio.leader in (1, 2)
+    assert "the disk is too full to lead" in caplog.text
+    trio.append(2)
+    trio.tick(5 * TRIED_EVERY_TICKS)
+    # Nobody waits for it, and nobody asks for its vote again and again.
+    assert [node.owner.committed_end for node in trio.nodes[1:]] == [3, 3]
+    assert (full.owner.committed_end, trio.term) == (0, term + 1)
+    # As a follower it is to be opened again: thousands could not be kept in memory until there is room.
+    assert len(full.owner.failures) == 1
+
+
+def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
+    term = trio.term
+    for node in trio.nodes:
+        node.owner.waits_for_room = True
+        node.fill_disk()
+    trio.append()
+    for _ in range(3):
+        trio.tick(TRIED_EVERY_TICKS)
+        with pytest.raises(StorageFailed, match="Input/output error"):
+            trio.append()
+    assert (trio.leader, trio.term) == (0, term)
+    for node in trio.nodes:
+        node.make_room()
+    trio.tick(2 * TRIED_EVERY_TICKS)
+    trio.append()
+    assert (trio.leader, trio.term) == (0, term)
+    assert [node.owner.failures for node in trio.nodes] == [[], [], []]
+    trio.tick(3)  # a heartbeat tells the others
+    assert [node.owner.committed_end for node in trio.nodes] == [2, 2, 2]
+
+
+def test_follower_that_the_node_needs_waits_for_room_and_is_sent_no_more_than_it_may_hold(
+    trio: Trio, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = trio.nodes[1]
+    full.owner.waits_for_room = True
+    full.fill_disk()
+    trio.append(300)
+    trio.tick(3 * TRIED_EVERY_TICKS)
+    assert trio.nodes[0].owner.committed_end == 300
+    assert (full.owner.committed_end, full.owner.failures) == (0, [])
+    assert len(full.replica._backlog.readies) <= RAFT_CONFIG.inflight_messages_max
+    full.make_room()
+    trio.tick(2 * TRIED_EVERY_TICKS)
+    assert full.owner.committed_end == 300
+    assert "has room again" in caplog.text
+
+
+def test_log_of_which_nothing_is_known_any_more_is_not_waited_for(trio: Trio) -> None:
+    trio.nodes[0].replica.entries.log._durability.failure = "fsync failed"
+    with pytest.raises(StorageFailed, match="fsync failed"):
+        trio.append()
+
+
+def test_late_word_of_a_lost_log_does_not_concern_the_one_in_its_place(trio: Trio) -> None:
+    lost, node = trio.nodes[1].replica.entries.log, trio.nodes[0]
+    error = StorageFailed("fsync failed")
+    node.replicas.logs_lost([LogLost(GROUP, lost, error)])
+    assert node.owner.failures == []
+    node.replicas.logs_lost([LogLost(GROUP, node.replica.entries.log, error)])
+    assert node.owner.failures == [error]
+
+
+def test_node_stops_when_somebody_finds_the_raft_journal_failed(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only whoever asked for the sync: a group that is opened syncs it too (seed 2593)."""
+    failures: list[BaseException] = []
+    replicas = trio.nodes[0].replicas
+    monkeypatch.setattr(replicas, "_fail", failures.append)
+    replicas.tick()
+    assert failures == []
+    replicas.journal._failure = "fsync failed"
+    replicas.tick()
+    assert [str(error) for error in failures] == ["fsync failed"]

@@ -1,0 +1,81 @@
+"""Who may serve reads: a leader that a majority follows, by its own word and not by its node's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.broker.replication.replica_rig import MEMBERS, RigNode, Trio
+
+from kafkaesque.model.ids import NodeId
+
+LEADER, OTHER, AWAY = 0, 1, 2
+
+
+@pytest.fixture
+def trio(tmp_path: Path) -> Iterator[Trio]:
+    """Led by a node that was elected while another was away."""
+    trio = Trio(tmp_path)
+    trio.cut_off.add(AWAY)
+    trio.elect(LEADER)
+    trio.append()
+    yield trio
+    trio.close()
+
+
+def linked(node: RigNode, *peers: int) -> None:
+    """The links to these are up, to the others they are not."""
+
+    def lease_until(peer: NodeId) -> float:
+        return math.inf if peer in peers else 0.0
+
+    node.lease_until = lease_until  # type: ignore[method-assign]
+
+
+def may_serve(trio: Trio) -> bool:
+    node = trio.nodes[LEADER]
+    assert node.replica.is_leader
+    return node.replicas.may_serve(node.replica)
+
+
+def test_leader_serves_while_a_majority_that_answered_it_is_linked(trio: Trio) -> None:
+    linked(trio.nodes[LEADER], OTHER)
+    assert may_serve(trio)
+
+
+def test_link_to_one_that_was_away_at_the_election_says_nothing(trio: Trio) -> None:
+    """It may have helped to elect another since: a leader that was stopped and goes on finds its
+    links made anew before it hears of that (found by simulation)."""
+    linked(trio.nodes[LEADER], AWAY)
+    assert not may_serve(trio)
+    trio.cut_off.clear()
+    trio.tick(5)
+    assert may_serve(trio), "it has answered in this term now"
+
+
+def test_link_to_one_that_was_lost_says_nothing_until_it_answers(trio: Trio) -> None:
+    linked(trio.nodes[LEADER], OTHER)
+    trio.nodes[LEADER].replica.peer_unreachable(MEMBERS[OTHER])
+    assert not may_serve(trio)
+    trio.tick(5)
+    assert may_serve(trio)
+
+
+def test_node_whose_ticks_are_late_knows_how_long_ago_its_groups_spoke(trio: Trio) -> None:
+    """Leases count from there (`liveness`): a heartbeat is due every three ticks, however long those
+    take, and a follower's patience is not measured by its leader's ticks."""
+    node = trio.nodes[LEADER]
+    spoken: list[float] = []
+    for _ in range(12):
+        node.clock.advance(0.3)
+        before = len(trio.frames)
+        node.replicas.tick()
+        while node.work():
+            pass
+        if len(trio.frames) > before:
+            spoken.append(node.clock.monotonic())
+        assert node.replicas.spoke_at() <= spoken[-1] if spoken else True
+    assert len(spoken) >= 3
+    assert node.replicas.spoke_at() == pytest.approx(node.clock.monotonic() - 0.9)

@@ -1,0 +1,114 @@
+"""A node is gone: who of its followers stands for election, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.broker.partitions.rig import ME, OTHER, PEER, Rig, open_rig
+
+from kafkaesque.broker.raft.messages import Heartbeat, Message, PreVote
+from kafkaesque.broker.raft.types import LogIndex, Role, Round, Term
+from kafkaesque.broker.replication.replica import Blob
+from kafkaesque.broker.replication.succession import FIRST_SECONDS, TURN_SECONDS, Succession
+from kafkaesque.model.ids import GroupId, MemberId, NodeId
+
+LOST = NodeId(2)
+
+
+class Told:
+    """What this node sends, and when it wants to be called."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+
+    def send(
+        self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob] = ()
+    ) -> None:
+        self.messages.append(message)
+
+    def lease_until(self, node: NodeId) -> float:
+        return 0.0
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.calls.append((seconds, call))
+
+    @property
+    def asked_for_votes(self) -> int:
+        return sum(isinstance(message, PreVote) for message in self.messages)
+
+
+def follow(rig: Rig, leader: MemberId) -> None:
+    """Make the node of the rig, which leads, a follower of `leader`."""
+    replica = rig.partition.replica
+    term = Term(replica.standing.term + 1)
+    replica.step(Heartbeat(leader, ME, term, LogIndex(0), Round(1), False))
+    replica.process()
+    assert replica.standing[:3] == (Role.FOLLOWER, term, leader)
+
+
+def play(directory: Path, story: Callable[[Rig, Told, Succession], None], *, up: bool) -> Told:
+    told = Told()
+
+    async def main() -> None:
+        async with open_rig(directory, members=(ME, PEER, OTHER)) as rig:
+            replicas = rig.partition._env.replicas
+            replicas.outbox = told
+            story(rig, told, Succession(replicas, lambda _: up, told.call_later))
+
+    run(main())
+    return told
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(main)
+
+
+def test_follower_of_a_lost_node_stands_in_its_turn_and_again(tmp_path: Path) -> None:
+    def story(rig: Rig, told: Told, succession: Succession) -> None:
+        follow(rig, PEER)
+        succession.lost(LOST)
+        assert told.asked_for_votes == 0
+        first, second, *_ = sorted(seconds for seconds, _ in told.calls)
+        # Two are left: one stands after 0, 2 and 6 turns, the other after 1, 4 and 10.
+        turn = round((first - FIRST_SECONDS) / TURN_SECONDS)
+        assert round((second - FIRST_SECONDS) / TURN_SECONDS) == {0: 2, 1: 4}[turn]
+        told.calls[0][1]()
+        rig.partition.replica.process()
+        assert told.asked_for_votes == 2
+
+    play(tmp_path, story, up=False)
+
+
+def test_nobody_stands_when_the_node_is_back(tmp_path: Path) -> None:
+    def story(rig: Rig, told: Told, succession: Succession) -> None:
+        follow(rig, PEER)
+        succession.lost(LOST)
+        for _, call in told.calls:
+            call()
+        rig.partition.replica.process()
+
+    assert play(tmp_path, story, up=True).asked_for_votes == 0
+
+
+def test_group_that_another_node_leads_is_left_alone(tmp_path: Path) -> None:
+    def story(rig: Rig, told: Told, succession: Succession) -> None:
+        follow(rig, OTHER)
+        succession.lost(LOST)
+
+    assert play(tmp_path, story, up=False).calls == []
+
+
+def test_group_that_found_a_leader_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    def story(rig: Rig, told: Told, succession: Succession) -> None:
+        follow(rig, PEER)
+        succession.lost(LOST)
+        follow(rig, OTHER)
+        for _, call in told.calls:
+            call()
+        rig.partition.replica.process()
+
+    assert play(tmp_path, story, up=False).asked_for_votes == 0

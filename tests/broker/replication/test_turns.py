@@ -1,0 +1,37 @@
+"""The numbers that members of one group draw before they stand: apart from one another."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.raft.group import Lone
+
+from kafkaesque.broker.replication.turns import Turns
+from kafkaesque.model.ids import GroupId, MemberId
+
+DRAWS = 50
+
+
+def turns_of(member: int, voters: tuple[int, ...], group: int = 16) -> Turns:
+    turns = Turns(MemberId(member), GroupId(group))
+    turns.raft = Lone(member, voters).raft
+    return turns
+
+
+@pytest.mark.parametrize("voters", [(0, 1), (0, 1, 2), (4, 7, 9), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("bound", [5, 10])
+def test_no_two_voters_draw_the_same(voters: tuple[int, ...], bound: int) -> None:
+    drawn = [{turns_of(voter, voters)(bound) for _ in range(DRAWS)} for voter in voters]
+    assert all(0 <= number < bound for numbers in drawn for number in numbers)
+    assert sum(map(len, drawn)) == len(set().union(*drawn))
+
+
+def test_another_member_is_first_in_the_next_group() -> None:
+    first = {group: [turns_of(n, (0, 1, 2), group)(5) for n in range(3)] for group in (16, 17, 18)}
+    assert {numbers.index(0) for numbers in first.values()} == {0, 1, 2}
+
+
+def test_chance_decides_for_whoever_is_no_voter_or_not_yet_there() -> None:
+    stranger = turns_of(9, (0, 1, 2))
+    assert len({stranger(10) for _ in range(200)}) > 5
+    unborn = Turns(MemberId(0), GroupId(16))
+    assert len({unborn(10) for _ in range(200)}) > 5

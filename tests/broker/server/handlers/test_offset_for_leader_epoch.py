@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+from tests.broker.server.conftest import MakeBroker
+from tests.broker.server.local_broker import LocalBroker, every_version
+
+from kafkaesque.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+
+def find(
+    broker: LocalBroker,
+    leader_epoch: int,
+    *,
+    name: str = "a",
+    index: int = 0,
+    believed: int = -1,
+    version: int = 4,
+) -> tuple[int, int, int]:
+    asked = OffsetForLeaderPartition(
+        partition=index, current_leader_epoch=believed, leader_epoch=leader_epoch
+    )
+    topics = [OffsetForLeaderTopic(topic=name, partitions=[asked])]
+    answer = broker.ask(OffsetForLeaderEpochRequest(topics=topics), version)
+    ((found,),) = (topic.partitions for topic in answer.topics)
+    assert found.partition == index
+    return found.error_code, found.leader_epoch, found.end_offset
+
+
+@pytest.mark.parametrize("version", every_version(OffsetForLeaderEpochRequest))
+def test_current_epoch_ends_where_the_log_does(broker: LocalBroker, version: int) -> None:
+    broker.create("a")
+    epoch = broker.partition("a").leader_epoch
+    assert find(broker, epoch, version=version) == (0, epoch, 0)
+    broker.append("a", 1, 2, 3)
+    assert find(broker, epoch, version=version) == (0, epoch, 3)
+
+
+def test_epoch_not_heard_of_yet_is_undefined_without_an_error(broker: LocalBroker) -> None:
+    broker.create("a")
+    assert find(broker, broker.partition("a").leader_epoch + 1) == (0, -1, -1)
+    assert find(broker, -1) == (0, -1, -1)
+
+
+def test_past_epochs_end_where_the_next_one_wrote(make_broker: MakeBroker) -> None:
+    epochs = []
+    for records in (2, 0, 3):
+        with make_broker() as broker:
+            if not epochs:
+                broker.create("a")
+            epochs.append(broker.partition("a").leader_epoch)
+            if records:
+                broker.append("a", *range(records))
+    broker = make_broker()
+    first, silent, third = epochs
+    current = broker.partition("a").leader_epoch
+    assert find(broker, first) == (0, first, 2)
+    assert find(broker, silent) == (0, first, 2)
+    assert find(broker, third) == (0, third, 5)
+    assert find(broker, current) == (0, current, 5)
+
+
+def test_epoch_of_a_leader_that_wrote_nothing_ends_where_the_log_did(
+    make_broker: MakeBroker,
+) -> None:
+    for _ in range(2):
+        with make_broker() as broker:
+            if "a" not in broker.context.cluster.tables.by_name:
+                broker.create("a")
+                broker.append("a", 1, 2)
+                first = broker.partition("a").leader_epoch
+            silent = broker.partition("a").leader_epoch
+    broker = make_broker()
+    assert silent > first
+    assert find(broker, silent) == (0, first, 2)
+
+
+def test_past_epoch_of_a_log_never_written_ends_at_its_start(make_broker: MakeBroker) -> None:
+    with make_broker() as broker:
+        broker.create("a")
+        past = broker.partition("a").leader_epoch
+    assert find(make_broker(), past) == (0, past, 0)
+
+
+def test_client_that_believes_in_another_epoch_is_refused(make_broker: MakeBroker) -> None:
+    with make_broker() as broker:
+        broker.create("a")
+    broker = make_broker()
+    epoch = broker.partition("a").leader_epoch
+    assert find(broker, epoch, believed=epoch)[0] == 0
+    assert find(broker, epoch, believed=epoch + 1) == (75, -1, -1)
+    assert find(broker, epoch, believed=epoch - 1) == (74, -1, -1)
+
+
+def test_unknown_topic_or_partition_is_told(broker: LocalBroker) -> None:
+    broker.create("a")
+    assert find(broker, 0, name="nope") == (3, -1, -1)
+    assert find(broker, 0, index=9) == (3, -1, -1)

@@ -1,0 +1,157 @@
+"""Start and stop of a whole node: what a refused start leaves behind (nothing)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from tests.waiting import until
+
+from kafkaesque.broker.cluster import cluster
+from kafkaesque.broker.cluster.rules.operations import WantedTopic
+from kafkaesque.broker.node import Node
+from kafkaesque.broker.partitions.group_hosts import GROUP_TOPIC
+from kafkaesque.model.errors import DataDirectoryInUse, StorageFailed
+from kafkaesque.model.settings import broker_config
+
+
+def new_node(directory: Path, **settings: str) -> Node:
+    values = {"log.dirs": str(directory), "listeners": "127.0.0.1:0", "http.listener": ""}
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return Node(broker_config({**values, **named}))
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def start_and_stop(node: Node) -> None:
+    await node.start()
+    await node.stop()
+
+
+@pytest.mark.parametrize("setting", ["listeners", "http_listener"])
+def test_start_refused_by_a_taken_port_leaves_nothing_open(tmp_path: Path, setting: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        before = open_descriptors()
+        with pytest.raises(OSError, match="in use"):
+            asyncio.run(start_and_stop(new_node(tmp_path, **{setting: address})))
+        assert open_descriptors() == before
+    asyncio.run(start_and_stop(new_node(tmp_path)))
+
+
+def test_start_refused_by_a_taken_port_does_not_make_the_data_unclean(tmp_path: Path) -> None:
+    asyncio.run(start_and_stop(new_node(tmp_path)))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match="in use"):
+            asyncio.run(start_and_stop(new_node(tmp_path, listeners=address)))
+    assert (tmp_path / "clean-shutdown").exists()
+
+
+def test_lone_node_registers_as_soon_as_it_leads_and_not_when_it_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "RETRY_SECONDS", 3600)
+    asyncio.run(start_and_stop(new_node(tmp_path)))
+
+
+def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
+    async def story() -> None:
+        first = new_node(tmp_path)
+        await first.start()
+        with pytest.raises(DataDirectoryInUse):
+            await new_node(tmp_path).start()
+        await first.stop()
+
+    asyncio.run(story())
+
+
+def test_stop_and_start_leave_no_descriptor_and_no_thread(tmp_path: Path) -> None:
+    import threading
+
+    asyncio.run(start_and_stop(new_node(tmp_path)))
+    before, threads = open_descriptors(), threading.active_count()
+    for _ in range(3):
+        asyncio.run(start_and_stop(new_node(tmp_path)))
+    assert open_descriptors() == before
+    assert threading.active_count() == threads
+
+
+def test_broker_that_still_loads_groups_is_healthy_and_not_ready(tmp_path: Path) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path, offsets_topic_num_partitions="1")
+        await node.start()
+        try:
+            await node.context.cluster.create_topics([WantedTopic(GROUP_TOPIC)])
+            await until(lambda: any(host.registry for host in node.context.groups))
+            assert node._ready().status == 200
+            (host,) = node.context.groups
+            registry, host.registry = host.registry, None
+            assert node._health().status == 200
+            page = node._ready()
+            assert page.status == 503
+            assert page.body == b"loading the groups of 1 coordinator partition(s)\n"
+            host.registry = registry
+        finally:
+            await node.stop()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("seconds_ago", "status"), [(0.0, 503), (9.0, 503), (11.0, 200)])
+def test_broker_whose_disk_refused_a_write_lately_is_healthy_and_not_ready(
+    tmp_path: Path, seconds_ago: float, status: int
+) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path)
+        await node.start()
+        try:
+            node.context.stats.refused_by_disk(node.context.clock.monotonic() - seconds_ago)
+            assert node._health().status == 200
+            page = node._ready()
+            assert page.status == status
+            assert (b"the disk refuses writes" in page.body) is (status == 503)
+        finally:
+            await node.stop()
+
+    asyncio.run(story())
+
+
+def test_broker_without_room_for_the_controllers_log_is_healthy_and_not_ready(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path)
+        await node.start()
+        try:
+            backlog = node.context.cluster.journal.replica._backlog
+            backlog.refused(StorageFailed("No space left on device"))
+            assert node._health().status == 200
+            page = node._ready()
+            assert (page.status, b"no room for the controller's log" in page.body) == (503, True)
+            backlog.refusal = None
+            assert node._ready().status == 200
+        finally:
+            await node.stop()
+
+    asyncio.run(story())
+
+
+def test_broker_that_gave_up_is_neither_healthy_nor_ready(tmp_path: Path) -> None:
+    async def story() -> None:
+        node = new_node(tmp_path)
+        await node.start()
+        try:
+            node._fail(OSError("the disk is gone"))
+            for page in (node._health(), node._ready()):
+                assert page.status == 503
+                assert page.body == b"failed: the disk is gone\n"
+        finally:
+            await node.stop()
+
+    asyncio.run(story())

@@ -1,0 +1,245 @@
+"""What a broker says of partitions that another one leads.
+
+Elections may happen at any moment on a slow machine: everything is asked until it is as expected.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.stories.wire_client import WireClient, fetch_request, produce_request
+
+from kafkaesque.broker.node import Node
+from kafkaesque.lab.bench.scraping import Sample, scrape
+from kafkaesque.model.errors import ErrorCode
+from kafkaesque.testing.cluster import Cluster
+from kafkaesque.testing.cluster_layout import poll_until
+from kafkaesque.testing.wire_call import wire_call
+from kafkaesque.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkaesque.wire.messages.fetch import FetchRequest, FetchResponse
+from kafkaesque.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from kafkaesque.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from kafkaesque.wire.messages.produce import ProduceResponse
+
+PATIENCE_S = 60.0
+NOBODY = (None, [])
+TOPIC = "t"
+
+Told = tuple[ErrorCode, tuple[object, list[tuple[int, str]]]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, settings={"http.listener": "127.0.0.1:0"}) as cluster:
+        cluster.create_topic(TOPIC, 1)
+        yield cluster
+
+
+async def resign(node: Node) -> bool:
+    """Give up being the controller, if it is one that knows all that is committed."""
+    replica = node.context.cluster.journal.replica
+    is_leader = replica.is_leader
+    if is_leader:
+        replica.resign()
+    return is_leader
+
+
+def test_topics_are_made_while_the_controller_moves_from_broker_to_broker(cluster: Cluster) -> None:
+    """Apache Kafka's brokers ask the next controller; so do ours, and no client is told."""
+    codes: list[ErrorCode] = []
+
+    def make_topics() -> None:
+        for number in range(30):
+            topic = CreatableTopic(
+                name=f"moving-{number}",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=[],
+                configs=[],
+            )
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+            address = cluster.address(number % 3)
+            answer = wire_call(address, request, 7, CreateTopicsResponse, PATIENCE_S)
+            codes.extend(ErrorCode(made.error_code) for made in answer.topics)
+
+    maker = threading.Thread(target=make_topics)
+    maker.start()
+    moves = 0
+    while maker.is_alive():
+        moves += sum(thread.call(resign) for thread in cluster._threads.values())
+        maker.join(0.02)
+    assert codes == [ErrorCode.NONE] * 30
+    assert moves > 3
+
+
+def until_equal(look: Callable[[], tuple[object, object]]) -> None:
+    """`look` gives what is seen and what is expected."""
+    seen: list[tuple[object, object]] = []
+
+    def is_equal() -> bool | None:
+        seen[:] = [look()]
+        return seen[0][0] == seen[0][1] or None
+
+    poll_until(is_equal, lambda: f"saw, expected: {seen}", PATIENCE_S)
+
+
+def hint(answer: Any, row: Any) -> Told:
+    current = row.current_leader
+    leader_id = None
+    if current is not None:
+        assert current.leader_epoch >= 1
+        leader_id = current.leader_id
+    endpoints = [(one.node_id, f"{one.host}:{one.port}") for one in answer.node_endpoints]
+    return ErrorCode(row.error_code), (leader_id, endpoints)
+
+
+def topic_id(cluster: Cluster) -> UUID:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+    answer = wire_call(cluster.address(0), request, 10, MetadataResponse, PATIENCE_S)
+    found: UUID = answer.topics[0].topic_id
+    return found
+
+
+def produce_to(cluster: Cluster, number: int, version: int) -> Told:
+    request = produce_request(TOPIC, [b"x"])
+    request.topic_data[0].topic_id = topic_id(cluster)
+    answer = wire_call(cluster.address(number), request, version, ProduceResponse, PATIENCE_S)
+    return hint(answer, answer.responses[0].partition_responses[0])
+
+
+def fetch_from(cluster: Cluster, number: int, version: int, epoch: int = -1) -> Told:
+    request: FetchRequest = fetch_request(TOPIC, 0)
+    request.topics[0].topic_id = topic_id(cluster)
+    request.topics[0].partitions[0].current_leader_epoch = epoch
+    answer = wire_call(cluster.address(number), request, version, FetchResponse, PATIENCE_S)
+    return hint(answer, answer.responses[0].partitions[0])
+
+
+@pytest.mark.parametrize(
+    ("ask", "version", "is_told"),
+    [
+        (produce_to, 9, False),
+        (produce_to, 10, True),
+        (produce_to, 13, True),
+        (fetch_from, 15, False),
+        (fetch_from, 16, True),
+    ],
+)
+def test_who_asks_a_follower_is_told_the_leader_and_its_address(
+    cluster: Cluster, ask: Callable[[Cluster, int, int], Told], version: int, is_told: bool
+) -> None:
+    def look() -> tuple[Told, Told]:
+        leader = cluster.wait_until_leader(TOPIC, within=PATIENCE_S)
+        expected = (leader, [(leader, cluster.address(leader))]) if is_told else NOBODY
+        told = ask(cluster, (leader + 1) % 3, version)
+        return told, (ErrorCode.NOT_LEADER_OR_FOLLOWER, expected)
+
+    until_equal(look)
+
+
+@pytest.mark.parametrize(("ask", "version"), [(produce_to, 13), (fetch_from, 17)])
+def test_answer_of_the_leader_says_nothing_of_leaders(
+    cluster: Cluster, ask: Callable[[Cluster, int, int], Told], version: int
+) -> None:
+    def look() -> tuple[Told, Told]:
+        leader = cluster.wait_until_leader(TOPIC, within=PATIENCE_S)
+        return ask(cluster, leader, version), (ErrorCode.NONE, NOBODY)
+
+    until_equal(look)
+
+
+def test_fetch_with_an_old_epoch_is_told_that_the_same_broker_leads(cluster: Cluster) -> None:
+    def look() -> tuple[Told, Told]:
+        leader = cluster.wait_until_leader(TOPIC, within=PATIENCE_S)
+        expected = (leader, [(leader, cluster.address(leader))])
+        told = fetch_from(cluster, leader, 16, epoch=0)
+        return told, (ErrorCode.FENCED_LEADER_EPOCH, expected)
+
+    until_equal(look)
+
+
+# -- lag ----------------------------------------------------------------------------------------
+
+
+def told_lags(cluster: Cluster) -> list[tuple[str, float]]:
+    """Labels and values that all brokers together tell."""
+    samples: list[Sample] = []
+    for number in cluster.running:
+        facts = json.loads((cluster.data(number) / "broker.json").read_text())
+        samples += scrape(facts["http"]).samples
+    return sorted((s.labels, s.value) for s in samples if s.name == "kafkaesque_group_lag")
+
+
+def commit(cluster: Cluster, group: str, topic: str, offsets: list[int]) -> None:
+    """At whichever broker coordinates the group."""
+    rows = [
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_metadata=None
+        )
+        for index, offset in enumerate(offsets)
+    ]
+    request = OffsetCommitRequest(
+        group_id=group,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=rows)],
+    )
+
+    def look() -> bool | None:
+        for number in cluster.running:
+            address = cluster.address(number)
+            find_coordinator(address, group)
+            answer = wire_call(address, request, 8, OffsetCommitResponse, PATIENCE_S)
+            if all(row.error_code == 0 for row in answer.topics[0].partitions):
+                return True
+        return None
+
+    poll_until(look, lambda: f"a coordinator of {group}", PATIENCE_S)
+
+
+def find_coordinator(address: str, group: str) -> None:
+    """Which creates the topic of the offsets, if it is not there."""
+    from kafkaesque.wire.messages.find_coordinator import (
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+    )
+
+    wire_call(address, FindCoordinatorRequest(key=group), 3, FindCoordinatorResponse, PATIENCE_S)
+
+
+def test_lag_of_a_group_is_right_for_partitions_of_every_broker_and_never_guessed(
+    cluster: Cluster,
+) -> None:
+    """One replica each: the coordinator has no copy of two of the three."""
+    cluster.create_topic("spread", 3, replication_factor=1)
+    for partition in range(3):
+        leader = cluster.wait_until_leader("spread", partition, within=PATIENCE_S)
+        with WireClient(cluster.address(leader), PATIENCE_S) as client:
+            values = [b"x"] * (partition + 2)
+            assert client.produce("spread", values, partition=partition).error_code == 0
+    commit(cluster, "g", "spread", [1, 1, 1])
+    expected = [(f'group="g",partition="{n}",topic="spread"', n + 1.0) for n in range(3)]
+    until_equal(lambda: (told_lags(cluster), expected))
+    gone = cluster.wait_until_leader("spread", 2, within=PATIENCE_S)
+    try:
+        cluster.kill(gone)
+        until_equal(lambda: (told_lags(cluster), expected[:2]))
+    finally:
+        cluster.mend()

@@ -1,0 +1,87 @@
+"""A commit waits out a change of coordinators, and no longer than one takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from kafkaesque.broker.partitions.group_host import GroupHost
+from kafkaesque.broker.server.context import Context
+from kafkaesque.broker.server.settled_coordinator import ELECTION_SECONDS, ask_settled
+from kafkaesque.model.errors import CoordinatorLoading, KafkaError, NotCoordinator
+
+HERE, ELSEWHERE = 1, 2
+LOADING, MOVED = CoordinatorLoading("loading"), NotCoordinator("moved")
+
+
+class Scene:
+    """A coordinator that refuses a few times, and a broker that learns who leads in its own time.
+    Each look at the clock takes `look_seconds`."""
+
+    def __init__(
+        self, refusals: list[KafkaError], leaders: list[int | None], look_seconds: float = 0.0
+    ) -> None:
+        self.refusals = iter(refusals)
+        self.leaders: Iterator[int | None] = iter(leaders)
+        self.now = 0.0
+        self.look_seconds = look_seconds
+        self.context = cast(
+            Context,
+            SimpleNamespace(
+                cluster=SimpleNamespace(node_id=HERE, leader_of=self.leader_of),
+                groups=SimpleNamespace(of_group=lambda _: None, partition_of=lambda _: 7),
+                loop=SimpleNamespace(time=self.time),
+            ),
+        )
+
+    def time(self) -> float:
+        self.now += self.look_seconds
+        return self.now
+
+    def leader_of(self, _topic: str, _index: int) -> SimpleNamespace | None:
+        told = next(self.leaders)
+        return None if told is None else SimpleNamespace(node_id=told)
+
+    def commit(self) -> str:
+        async def ask(_: GroupHost) -> str:
+            for refusal in self.refusals:
+                raise refusal
+            return "committed"
+
+        return asyncio.run(ask_settled(self.context, "g", ask))
+
+
+def test_loading_coordinator_is_asked_until_it_has_loaded() -> None:
+    assert Scene([LOADING, LOADING, LOADING], []).commit() == "committed"
+
+
+def test_broker_that_hands_over_says_so_when_it_knows_to_whom() -> None:
+    scene = Scene([MOVED] * 9, leaders=[None, HERE, ELSEWHERE])
+
+    with pytest.raises(NotCoordinator):
+        scene.commit()
+
+    assert len(list(scene.refusals)) == 6, "asked once for each word of who leads"
+
+
+def test_leadership_that_comes_back_is_told_to_nobody() -> None:
+    assert Scene([MOVED, MOVED, LOADING], leaders=[None, HERE]).commit() == "committed"
+
+
+@pytest.mark.parametrize("refusal", [LOADING, MOVED])
+def test_wait_ends_with_the_refusal_itself(refusal: KafkaError) -> None:
+    scene = Scene([refusal] * 9, leaders=[None] * 9, look_seconds=ELECTION_SECONDS / 2)
+
+    with pytest.raises(type(refusal)):
+        scene.commit()
+
+
+def test_other_refusals_are_told_at_once() -> None:
+    scene = Scene([KafkaError("anything else"), LOADING], [])
+
+    with pytest.raises(KafkaError, match="anything else"):
+        scene.commit()

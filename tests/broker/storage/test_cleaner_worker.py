@@ -1,0 +1,80 @@
+"""How fast the cleaner may go, on a clock of its own."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkaesque.broker.storage import cleaner_worker
+from kafkaesque.broker.storage.cleaner_worker import Pace
+
+RATE = 1000.0
+SLACK_S = 0.01
+"""Shorter pauses are not worth it: so far it may be ahead."""
+
+
+class VirtualTime:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+        self.slept += seconds
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
+    virtual = VirtualTime()
+    monkeypatch.setattr(cleaner_worker, "time", virtual)
+    return virtual
+
+
+def test_work_that_takes_no_time_takes_what_the_rate_says(time: VirtualTime) -> None:
+    pace = Pace(RATE)
+    for _ in range(100):
+        pace(50)
+    assert time.slept == pytest.approx(100 * 50 / RATE, abs=SLACK_S)
+
+
+def test_work_that_is_slow_by_itself_is_not_held_back(time: VirtualTime) -> None:
+    pace = Pace(RATE)
+    for _ in range(100):
+        time.now += 0.06
+        pace(50)
+    assert time.slept == 0.0
+
+
+def test_time_without_work_is_not_saved_up(time: VirtualTime) -> None:
+    pace = Pace(RATE)
+    pace(1000)
+    time.now += 3600
+    pace(1)
+    before = time.slept
+    pace(1000)
+    pace(1000)
+    assert time.slept - before >= 1.0
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.tuples(st.integers(0, 5000), st.floats(0, 2)), max_size=50))
+def test_rate_is_never_exceeded_and_nobody_waits_without_need(
+    steps: list[tuple[int, float]],
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        time = VirtualTime()
+        monkeypatch.setattr(cleaner_worker, "time", time)
+        pace, handled, worked, began = Pace(RATE), 0, 0.0, time.now
+        for size_bytes, seconds in steps:
+            time.now += seconds
+            pace(size_bytes)
+            handled += size_bytes
+            worked += seconds
+            passed = time.now - began
+            assert handled / RATE <= passed + SLACK_S + 1e-6
+            assert passed <= worked + handled / RATE + 1e-6

@@ -1,0 +1,50 @@
+"""The chat runs, short and with few clients: `kafkaesque fault run` has a thousand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.lab.faults.performance import run_by_name
+from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.stage import RunOptions
+
+CLIENTS = 20
+ZEROS = ("messages_lost", "twice", "reordered", "refused", "results_missing", "results_twice")
+pytestmark = [pytest.mark.story, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(autouse=True)
+def _few_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKAESQUE_CHAT_CLIENTS", str(CLIENTS))
+    monkeypatch.setenv("KAFKAESQUE_CHAT_RATE", "20")
+
+
+def perform(name: str, keep: Path) -> Report:
+    said: list[str] = []
+    report, history = run_by_name(name, RunOptions(rounds=1), said.append, keep)
+    assert report.passed, "\n".join([*said, *report.lines(history)])
+    assert {zero: report.notes[zero] for zero in ZEROS} == dict.fromkeys(ZEROS, 0)
+    assert report.notes["clients"] == CLIENTS
+    assert int(report.notes["messages_acknowledged"]) > 0
+    assert report.notes["messages_received"] == report.notes["messages_acknowledged"]
+    return report
+
+
+def test_back_end_killed_under_clients_is_noticed_by_none(tmp_path: Path) -> None:
+    report = perform("chat-backend-kill", tmp_path)
+    assert (report.notes["kills"], report.notes["disconnects"]) == (1, 0)
+
+
+def test_clients_of_a_killed_gateway_go_on_with_another(tmp_path: Path) -> None:
+    report = perform("gateway-kill", tmp_path)
+    assert report.notes["kills"] == 1
+    assert int(report.notes["disconnects"]) > 0
+    assert int(report.notes["resumed"]) > CLIENTS, "each did once when it came"
+
+
+def test_new_version_is_routed_to_live_and_no_client_is_disconnected(tmp_path: Path) -> None:
+    report = perform("chat-backend-upgrade", tmp_path)
+    assert (report.notes["route_changes"], report.notes["disconnects"]) == (1, 0)
+    assert int(report.notes["commands_of_new_version"]) > 0

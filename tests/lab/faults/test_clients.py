@@ -1,0 +1,49 @@
+"""What errors mean for a record, and which partition a key is."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kafkaesque.lab.faults.checks.history import Outcome
+from kafkaesque.lab.faults.clients import Partitions, error_in, outcome_of
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (None, Outcome.OK),
+        (KafkaError.MSG_SIZE_TOO_LARGE, Outcome.FAIL),
+        (KafkaError.INVALID_RECORD, Outcome.FAIL),
+        # A topic that is gone after a crash: an earlier attempt may have been written to it.
+        (KafkaError._UNKNOWN_TOPIC, Outcome.INFO),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Outcome.INFO),
+        (KafkaError._MSG_TIMED_OUT, Outcome.INFO),
+        (KafkaError._TRANSPORT, Outcome.INFO),
+        (KafkaError._PURGE_INFLIGHT, Outcome.INFO),
+        # In the queue again after an attempt whose answer was lost: it may have been written.
+        (KafkaError._PURGE_QUEUE, Outcome.INFO),
+        (KafkaError.REQUEST_TIMED_OUT, Outcome.INFO),
+        (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Outcome.INFO),
+        (KafkaError.KAFKA_STORAGE_ERROR, Outcome.INFO),
+        (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, Outcome.INFO),
+    ],
+)
+def test_only_what_cannot_have_been_written_has_failed(code: int | None, outcome: Outcome) -> None:
+    assert outcome_of(None if code is None else KafkaError(code)) is outcome
+
+
+def test_keys_are_partitions_one_to_one() -> None:
+    partitions = Partitions(("a", "b"), 3)
+    places = [partitions.place(key) for key in partitions.keys]
+    assert places == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
+    assert [partitions.key(*place) for place in places] == list(partitions.keys)
+    wanted = partitions.topic_partition(4, 17)
+    assert (wanted.topic, wanted.partition, wanted.offset) == ("b", 1, 17)
+
+
+def test_error_is_found_in_an_exception_that_has_one() -> None:
+    error = KafkaError(KafkaError._FATAL)
+    assert error_in(KafkaException(error)) is error
+    assert error_in(KafkaException("a bare text")) is None
+    assert error_in(KafkaException()) is None

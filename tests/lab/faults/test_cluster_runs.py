@@ -1,0 +1,53 @@
+"""A few runs against a real cluster, short ones: the others are for `make faults`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkaesque.lab.faults.performance import run_by_name
+from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.stage import RunOptions
+
+pytestmark = pytest.mark.story
+
+
+def perform(name: str, keep: Path, amount: int | None = None) -> Report:
+    said: list[str] = []
+    options = RunOptions(records_per_s=300, rounds=1, amount=amount)
+    report, history = run_by_name(name, options, said.append, keep)
+    assert report.passed, "\n".join([*said, *report.lines(history)])
+    assert report.verdict.lost == report.verdict.duplicated == report.verdict.reordered == 0
+    assert report.verdict.figures.acknowledged > 300
+    assert int(report.notes["watermarks_sampled"]) > 0
+    assert int(report.notes["batches_compared"]) > 0
+    return report
+
+
+def test_leader_killed_under_load_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    report = perform("kill-leader", tmp_path)
+    assert report.notes["kills"] == report.faults == 1
+    assert (tmp_path / "kill-leader" / "broker-0.log").exists()
+
+
+def test_leader_that_wakes_up_after_an_election_serves_nothing_stale(tmp_path: Path) -> None:
+    assert perform("pause-leader", tmp_path).notes["pauses"] == 1
+
+
+def test_rolling_restart_shows_no_application_an_error(tmp_path: Path) -> None:
+    report = perform("rolling-restart", tmp_path)
+    assert report.notes["restarts"] == 3
+    assert report.notes["application_errors_send"] == 0
+    assert report.notes["application_errors_poll"] == 0
+
+
+def test_copy_in_transactions_is_the_original_whoever_dies(tmp_path: Path) -> None:
+    notes = perform("transactions-copy", tmp_path, amount=12_000).notes
+    assert (notes["copied"], notes["missing"], notes["duplicate"]) == (12_000, 0, 0)
+
+
+def test_requests_that_are_late_tear_no_transaction(tmp_path: Path) -> None:
+    notes = perform("transactions-delayed", tmp_path, amount=40).notes
+    assert int(notes["arrived_late"]) >= 20
+    assert int(notes["committed"]) > 0

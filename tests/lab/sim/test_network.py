@@ -1,0 +1,93 @@
+"""Links that are slow, lose, repeat, reorder and break."""
+
+from __future__ import annotations
+
+from kafkaesque.broker.raft.messages import TimeoutNow
+from kafkaesque.broker.raft.types import Term
+from kafkaesque.lab.sim.chance import chance
+from kafkaesque.lab.sim.network import SILENCE_US, WATCH_US, Ends, Envelope, Network, Weather
+from kafkaesque.lab.sim.schedule import SECOND_US, Schedule
+from kafkaesque.model.ids import GroupId, MemberId, NodeId
+
+
+class Rig:
+    """Three nodes that note what they hear."""
+
+    def __init__(self, weather: Weather | None = None) -> None:
+        self.schedule = Schedule()
+        self.network = Network(self.schedule, chance(1, "net"), [NodeId(n) for n in range(3)])
+        self.network.weather = weather or Weather()
+        self.down: set[NodeId] = set()
+        self.heard: list[int] = []
+        self.told: list[tuple[str, int, int]] = []
+        self.network.connect(
+            Ends(
+                lambda node: node not in self.down,
+                lambda envelope: self.heard.append(envelope.message.term),
+                lambda node, peer: self.told.append(("lost", node, peer)),
+                lambda node, peer: self.told.append(("found", node, peer)),
+            )
+        )
+
+    def send(self, number: int, sender: int = 0, to: int = 1) -> None:
+        message = TimeoutNow(MemberId(sender), MemberId(to), Term(number))
+        self.network.send(Envelope(NodeId(sender), NodeId(to), GroupId(0), message, ()))
+
+    def run(self, time_us: int = SECOND_US) -> None:
+        self.schedule.run_until(self.schedule.now_us + time_us)
+
+
+def test_ordered_link_delivers_everything_once_and_in_order() -> None:
+    rig = Rig(Weather(latency_us_max=50_000))
+    for number in range(100):
+        rig.send(number)
+    rig.run()
+    assert rig.heard == list(range(100))
+
+
+def test_foul_weather_loses_repeats_and_reorders() -> None:
+    rig = Rig(Weather(loss=20, repeat=20, slow=20, is_ordered=False))
+    for number in range(500):
+        rig.send(number)
+    rig.run()
+    assert 0 < len(set(rig.heard)) < 500
+    assert len(rig.heard) > len(set(rig.heard))
+    assert rig.heard != sorted(rig.heard)
+
+
+def test_cut_in_one_direction_lets_the_other_pass_until_the_silence_breaks_the_link() -> None:
+    rig = Rig()
+    rig.network.cuts.add((NodeId(0), NodeId(1)))
+    rig.send(1)
+    rig.send(2, sender=1, to=0)
+    rig.run(SILENCE_US // 2)
+    assert rig.heard == [2]
+    rig.run(SILENCE_US)
+    assert rig.told == [("lost", 0, 1), ("lost", 1, 0)]
+    rig.send(3, sender=1, to=0)
+    rig.run()
+    assert rig.heard == [2]
+    rig.network.cuts.clear()
+    rig.run(2 * WATCH_US)
+    assert rig.told[2:] == [("found", 0, 1), ("found", 1, 0)]
+    rig.send(4)
+    rig.run()
+    assert rig.heard == [2, 4]
+
+
+def test_dead_process_resets_its_links_at_once_unless_nobody_can_hear_it() -> None:
+    rig = Rig()
+    rig.network.cuts |= {(NodeId(0), NodeId(2)), (NodeId(2), NodeId(0))}
+    rig.down.add(NodeId(0))
+    rig.network.broke(NodeId(0))
+    assert rig.told == [("lost", 0, 1), ("lost", 1, 0)]
+    rig.run(2 * SILENCE_US)
+    assert rig.told[2:] == [("lost", 0, 2), ("lost", 2, 0)]
+
+
+def test_message_under_way_when_the_link_breaks_is_lost() -> None:
+    rig = Rig(Weather(latency_us_max=1_000))
+    rig.send(1)
+    rig.network.broke(NodeId(0))
+    rig.run(1_500)
+    assert rig.heard == []

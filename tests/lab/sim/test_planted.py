@@ -1,0 +1,21 @@
+"""Every planted bug is found, and the simulation says so as it would of one that nobody planted."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.lab.sim.catalog import PLANTED
+from kafkaesque.lab.sim.planted import Planted, find
+
+BUGS_MIN = 15
+
+
+def test_there_are_enough_bugs() -> None:
+    assert len({bug.name for bug in PLANTED}) == len(PLANTED) >= BUGS_MIN
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_planted_bug_is_found(bug: Planted) -> None:
+    found = find(bug)
+    assert found.violation is not None, f"{bug.name} was not found in {found.seeds} seeds"
+    assert "an error nobody expected" not in found.violation
