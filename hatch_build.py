@@ -19,10 +19,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 EXTENSIONS = (
     "records/_native.c",
     "wire/_native.c",
-    "broker/storage/_native.c",
-    "broker/replication/_native.c",
-    "broker/partitions/_native.c",
-    "broker/server/_native.c",
     "pipeline/_decoder.c",
 )
 """Under src/kafkaesque; one that is not in the tree is left out."""

@@ -271,77 +271,6 @@ static PyObject *read_call(PyObject *self, PyObject *const *args, Py_ssize_t cou
     return made != NULL ? made : ask_pure(self, args, count);
 }
 
-/* -- flat reading: the values of a request without the structs around them ------------------------- */
-
-/* Whether the fields of a struct stand among those of the message: every array of structs is taken to
- * have one element. A field that the version lacks or has as a tagged one is a value, its default. */
-static int is_entered(const Item *item) {
-    return item->kind == STRUCT && !(item->flags & TAGGED) &&
-           (item->flags & ARRAY || !(item->flags & NULLABLE));
-}
-
-static Py_ssize_t count_values(const Plan *plan) {
-    Py_ssize_t count = 0;
-    for (Py_ssize_t n = 0; n < plan->count; n++)
-        count += is_entered(&plan->items[n]) ? count_values(plan->items[n].plan) : 1;
-    return count;
-}
-
-static int read_flat(In *in, const Plan *plan, PyObject *values, Py_ssize_t *count) {
-    for (Py_ssize_t n = 0; n < plan->count; n++) {
-        const Item *item = &plan->items[n];
-        if (is_entered(item)) {
-            int64_t elements = 1;
-            if (item->flags & ARRAY && !read_length(in, plan->flexible, 4, &elements)) return 0;
-            if (elements != 1 || !read_flat(in, item->plan, values, count)) return 0;
-            continue;
-        }
-        PyObject *value = read_field(in, item, plan->flexible);
-        if (value == NULL) return 0;
-        PyTuple_SET_ITEM(values, (*count)++, value);
-    }
-    return !plan->flexible || (has(in, 1) && in->bytes[in->position++] == 0);
-}
-
-/* The fixed part of a request header of `wanted` (API key and version) and a client id of plain
- * ASCII are passed by; 0 if it is anything else. */
-static int pass_header(In *in, uint32_t wanted, int flexible, int32_t *correlation_id) {
-    if (!has(in, REQUEST_HEADER_BYTES_MIN) || u32(in->bytes) != wanted) return 0;
-    *correlation_id = (int32_t)u32(in->bytes + 4);
-    int16_t length = (int16_t)u16(in->bytes + 8);
-    in->position = REQUEST_HEADER_BYTES_MIN;
-    if (length < -1 || !has(in, length)) return 0;
-    for (; length > 0; length--)
-        if (in->bytes[in->position++] > 0x7F) return 0;
-    return !flexible || (has(in, 1) && in->bytes[in->position++] == 0);
-}
-
-/* read_flat(frame) -> (correlation id, values) or None; bound: read_uuid, budget, key and version */
-static PyObject *read_flat_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    Py_buffer view;
-    if (count != 1) return ask_pure(self, args, count);
-    if (!PyMemoryView_Check(args[0]) || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) {
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
-    const Plan *plan = PLAN(self);
-    PyObject *made = NULL, *values = NULL;
-    int32_t correlation_id;
-    In in = {view.buf, 0, view.len, PyLong_AsLongLong(BOUND(self, 1)), args[0], BOUND(self, 0)};
-    uint32_t wanted = (uint32_t)PyLong_AsUnsignedLong(BOUND(self, 2));
-    if (view.itemsize == 1 && pass_header(&in, wanted, plan->flexible, &correlation_id)) {
-        Py_ssize_t filled = 0;
-        values = PyTuple_New(count_values(plan));
-        if (values != NULL && read_flat(&in, plan, values, &filled) && in.position == in.end)
-            made = Py_BuildValue("iO", correlation_id, values);
-    }
-    Py_XDECREF(values);
-    PyBuffer_Release(&view);
-    if (made != NULL) return made;
-    PyErr_Clear();
-    Py_RETURN_NONE;
-}
-
 /* -- writing: 0, with or without an error set, means "not here" ------------------------------------ */
 
 typedef struct {
@@ -544,75 +473,9 @@ static PyObject *write_frame_call(PyObject *self, PyObject *const *args, Py_ssiz
     return Py_BuildValue("Nn", pieces, total);
 }
 
-/* -- flat writing: a frame from values, without the structs around them ----------------------------- */
-
-/* What is known of each field in the order of the walk: the number of its value, or one of these. */
-enum { ENTERED = 254, NOT_GIVEN = 255 };
-
-static int put_flat(Out *out, const Plan *plan, const uint8_t **numbers, PyObject *const *values) {
-    for (Py_ssize_t n = 0; n < plan->count; n++) {
-        const Item *item = &plan->items[n];
-        uint8_t number = *(*numbers)++;
-        if (item->kind == ABSENT) continue;
-        int done;
-        if (number == ENTERED) {
-            done = (!(item->flags & ARRAY) || put_length(out, plan->flexible, 4, 1)) &&
-                   put_flat(out, item->plan, numbers, values);
-        } else {
-            PyObject *value = number == NOT_GIVEN ? item->fallback : values[number];
-            done = item->flags & TAGGED ? is_left_out(item, value)
-                                        : put_field(out, item, plan->flexible, value);
-        }
-        if (!done) return 0;
-    }
-    return !plan->flexible || put(out, "\0", 1);
-}
-
-/* How many of `numbers` the walk takes; -1 if they do not fit the plan. */
-static Py_ssize_t count_numbers(const Plan *plan, const uint8_t *numbers, Py_ssize_t left,
-                                Py_ssize_t values) {
-    Py_ssize_t taken = 0;
-    for (Py_ssize_t n = 0; n < plan->count; n++) {
-        const Item *item = &plan->items[n];
-        if (taken == left) return -1;
-        uint8_t number = numbers[taken++];
-        if (item->kind == ABSENT || number == NOT_GIVEN) continue;
-        if (number != ENTERED) {
-            if (number >= values) return -1;
-            continue;
-        }
-        if (!is_entered(item)) return -1;
-        Py_ssize_t nested = count_numbers(item->plan, numbers + taken, left - taken, values);
-        if (nested < 0) return -1;
-        taken += nested;
-    }
-    return taken;
-}
-
-/* write_flat(correlation id, values) -> bytes; bound: is the header flexible, numbers, values */
-static PyObject *write_flat_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    if (count != 2 || !PyTuple_CheckExact(args[1]) ||
-        PyTuple_GET_SIZE(args[1]) != PyLong_AsSsize_t(BOUND(self, 2)))
-        return ask_pure(self, args, count);
-    PyObject *const *values = &PyTuple_GET_ITEM(args[1], 0);
-    Out out = {.bytes = out.first, .room = CAPACITY_FIRST};
-    const uint8_t *numbers = (const uint8_t *)PyBytes_AS_STRING(BOUND(self, 1));
-    long correlation_id = PyLong_AsLong(args[0]);
-    PyObject *frame = NULL;
-    if (!PyErr_Occurred() && correlation_id >= INT32_MIN && correlation_id <= INT32_MAX &&
-        put(&out, "\0\0\0\0\0\0\0\0", Py_IsTrue(BOUND(self, 0)) ? 9 : 8) &&
-        put_flat(&out, PLAN(self), &numbers, values) && out.pieces == NULL &&
-        out.size <= INT32_MAX) {
-        put_u32(out.bytes, (uint32_t)(out.size - 4));
-        put_u32(out.bytes + 4, (uint32_t)correlation_id);
-        frame = PyBytes_FromStringAndSize((const char *)out.bytes, (Py_ssize_t)out.size);
-    }
-    if (out.bytes != out.first) PyMem_Free(out.bytes);
-    Py_XDECREF(out.pieces);
-    return frame != NULL ? frame : ask_pure(self, args, count);
-}
-
 /* -- construct(*values) -> struct; bound: for each field the number of its value, or NOT_GIVEN ------- */
+
+enum { NOT_GIVEN = 255 };
 
 static PyObject *construct_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     const Plan *plan = PLAN(self);
@@ -716,10 +579,8 @@ static PyObject *cut_frames_call(PyObject *self, PyObject *const *args, Py_ssize
 #define FAST(name) {#name, (PyCFunction)(void (*)(void))name##_call, METH_FASTCALL, NULL}
 
 static PyMethodDef read_def = FAST(read);
-static PyMethodDef read_flat_def = FAST(read_flat);
 static PyMethodDef write_def = FAST(write);
 static PyMethodDef write_frame_def = FAST(write_frame);
-static PyMethodDef write_flat_def = FAST(write_flat);
 static PyMethodDef construct_def = FAST(construct);
 static PyMethodDef header_def = FAST(header);
 static PyMethodDef cut_frames_def = FAST(cut_frames);
@@ -763,27 +624,6 @@ static PyObject *make_write_frame(PyObject *module, PyObject *args) {
     return make(&write_frame_def, args, 1);
 }
 
-static PyObject *make_read_flat(PyObject *module, PyObject *args) {
-    (void)module;
-    return make(&read_flat_def, args, 3);
-}
-
-static PyObject *make_write_flat(PyObject *module, PyObject *args) {
-    (void)module;
-    PyObject *made = make(&write_flat_def, args, 3);
-    if (made == NULL) return NULL;
-    PyObject *numbers = PyTuple_GET_ITEM(args, 3);
-    Py_ssize_t values = PyLong_AsSsize_t(PyTuple_GET_ITEM(args, 4));
-    if (values >= 0 && values < ENTERED && PyBytes_Check(numbers)) {
-        const uint8_t *bytes = (const uint8_t *)PyBytes_AS_STRING(numbers);
-        Py_ssize_t size = PyBytes_GET_SIZE(numbers);
-        if (count_numbers(PLAN(PyCFunction_GET_SELF(made)), bytes, size, values) == size) return made;
-    }
-    Py_DECREF(made);
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "one number for each field is needed");
-    return NULL;
-}
-
 static PyObject *make_construct(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *made = make(&construct_def, args, 2);
@@ -823,8 +663,6 @@ static PyMethodDef functions[] = {
     {"read", make_read, METH_VARARGS, "(pure, plan, read_uuid, may_trail, budget)"},
     {"write", make_write, METH_VARARGS, "(pure, plan)"},
     {"write_frame", make_write_frame, METH_VARARGS, "(pure, plan, header_is_flexible)"},
-    {"read_flat", make_read_flat, METH_VARARGS, "(pure, plan, read_uuid, budget, key_and_version)"},
-    {"write_flat", make_write_flat, METH_VARARGS, "(pure, plan, header_is_flexible, numbers, count)"},
     {"construct", make_construct, METH_VARARGS, "(pure, plan, numbers, count)"},
     {"cut_frames", make_cut_frames, METH_VARARGS, "(pure)"},
     {"decode_request_header", make_header, METH_VARARGS, "(pure, RequestHeader, rules)"},

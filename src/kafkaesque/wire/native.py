@@ -9,7 +9,7 @@ nobody who calls it can tell which it is.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -41,7 +41,6 @@ _KINDS = [
 """As the enum in `_native.c`."""
 _ABSENT = 0
 _ARRAY, _NULLABLE, _TAGGED = 1, 2, 4
-_ENTERED = 254
 _NOT_GIVEN = 255
 
 
@@ -94,50 +93,6 @@ def frame_writer(
         return pure
     made: F = _module.write_frame(pure, make_plan(cls, version, flexible), header_is_flexible)
     return made
-
-
-def flat_reader(pure: F, cls: type[Struct], version: int, flexible: bool, key: int) -> F:
-    """(request frame) -> (correlation id, values) or None."""
-    if _module is None:
-        return pure
-    plan = make_plan(cls, version, flexible)
-    made: F = _module.read_flat(
-        pure, plan, bounds.read_uuid, ARRAY_ELEMENTS_MAX, key << 16 | version
-    )
-    return made
-
-
-def flat_frame_writer(
-    pure: F,
-    cls: type[Struct],
-    version: int,
-    flexible: bool,
-    header_is_flexible: bool,
-    leaves: Sequence[str],
-) -> F:
-    """(correlation id, values) -> response frame."""
-    if _module is None:
-        return pure
-    numbers = bytes(_flat_numbers(cls, version, leaves, ""))
-    plan = make_plan(cls, version, flexible)
-    made: F = _module.write_flat(pure, plan, header_is_flexible, numbers, len(leaves))
-    return made
-
-
-def _flat_numbers(
-    cls: type[Struct], version: int, leaves: Sequence[str], above: str
-) -> Iterator[int]:
-    """For each field, in the order of the walk: which value it has, that it is entered, or neither."""
-    for field in cls.fields:
-        path = above + field.name
-        if path in leaves:
-            yield leaves.index(path)
-        elif field.struct is None or not any(leaf.startswith(f"{path}.") for leaf in leaves):
-            yield _NOT_GIVEN
-        else:
-            yield _ENTERED
-            if version in field.versions:
-                yield from _flat_numbers(field.struct, version, leaves, f"{path}.")
 
 
 def header_reader(pure: F, header: type, rules: Mapping[int, tuple[int, int, int]]) -> F:

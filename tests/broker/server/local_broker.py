@@ -17,19 +17,14 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.rules.appended import Appended
 from kafkaesque.broker.server.call import Call, ClientHost
 from kafkaesque.broker.server.context import Context
-from kafkaesque.broker.server.dispatch import Dispatcher
 from kafkaesque.broker.server.handlers import load_handlers
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.model.settings import broker_config
 from kafkaesque.records.codec import Record, encode_batch
-from kafkaesque.wire.api import RESPONSES
 from kafkaesque.wire.codec import (
     decode,
-    decode_correlation_id,
-    decode_response,
     encode,
-    encode_request_frame,
 )
 from kafkaesque.wire.messages.create_topics import (
     CreatableTopic,
@@ -44,9 +39,6 @@ HANDLERS = load_handlers()
 
 class LocalBroker:
     """Node 1, started, on a directory of its own; `settings` by their Kafka names."""
-
-    dispatches = False
-    """Ask the dispatcher, which tries a handler's short way first, instead of the handler."""
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str], clock: Clock | None = None
@@ -100,8 +92,6 @@ class LocalBroker:
     ) -> Any:
         handler = HANDLERS[request.API_KEY]
         assert handler.versions[0] <= version <= handler.versions[1]
-        if self.dispatches:
-            return await self._dispatched(request, version)
         sent = decode(
             type(request), memoryview(bytearray().join(encode(request, version))), version
         )
@@ -111,16 +101,6 @@ class LocalBroker:
         answer = handler.handle(self.context, sent, Call(version, "test", host))
         response: Response = await answer if isawaitable(answer) else answer
         return decode(type(response), memoryview(b"".join(encode(response, version))), version)
-
-    async def _dispatched(self, request: Request, version: int) -> Any:
-        dispatcher = Dispatcher(self.context, HANDLERS)
-        frame = bytearray().join(encode_request_frame(request, version, 5, "test"))[4:]
-        output, _, begun = dispatcher.serve(memoryview(frame), "/127.0.0.1", 0.0)
-        if begun is not None:
-            output, _ = dispatcher.finish(begun, await begun.later, len(frame), 0.0)
-        answered = memoryview(b"".join(output))[4:]
-        assert decode_correlation_id(answered) == 5
-        return decode_response(RESPONSES[request.API_KEY], answered, version)
 
     # -- what tests need to be there ------------------------------------------------------------
 

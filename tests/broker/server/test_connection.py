@@ -57,32 +57,15 @@ class Transport:
 
 
 class Dispatcher:
-    """The body of a frame names what it does. Those called `short` take the short way."""
+    """The body of a frame names what it does."""
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
-        self.runs: list[int] = []
-        """How many took the short way together, each time."""
         self.waiting: dict[bytes, asyncio.Future[None]] = {}
         self.failures: dict[bytes, BaseException] = {}
 
     def overlaps(self, frame: memoryview) -> bool:
         return frame[1] == OVERLAPPING
-
-    def serve_plainly(
-        self, frames: list[memoryview], started: float, outbox: list[bytes], size_bytes_max: int
-    ) -> tuple[int, int, Begun | None]:
-        total_bytes = count = 0
-        begun = None
-        for frame in frames:
-            if b"short" not in bytes(frame[10:]) or begun or total_bytes > size_bytes_max:
-                break
-            output, size_bytes, begun = self.serve(frame, "", started)
-            outbox += cast(list[bytes], output)
-            total_bytes += size_bytes
-            count += 1
-        self.runs.append(count)
-        return count, total_bytes, begun
 
     def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
         name = bytes(frame[10:])
@@ -207,33 +190,24 @@ async def test_answers_to_pipelined_requests_leave_in_one_write(scene: Scene) ->
 
 
 @story
-async def test_requests_that_take_the_short_way_take_it_together(scene: Scene) -> None:
-    scene.receive_together(b"short1", b"short2", b"long", b"short3")
-    assert scene.host.dispatcher.runs == [2]
-    assert scene.transport.written == [b"short1short2longshort3"]
-
-
-@story
-async def test_request_that_waits_ends_the_short_way_of_those_behind_it(scene: Scene) -> None:
-    scene.receive_together(b"short1", b"slow short", b"short2", b"slow short2", key=OVERLAPPING)
-    assert scene.begun == [b"short1", b"slow short", b"short2", b"slow short2"]
-    assert scene.host.dispatcher.runs == [2]
-    assert scene.transport.written == [b"short1"]
-    scene.receive(b"short3", key=OVERLAPPING)
-    assert scene.host.dispatcher.runs == [2], "not before those that wait"
-    await scene.answer(b"slow short2")
-    await scene.answer(b"slow short")
-    assert scene.transport.written == [b"short1", b"slow shortshort2slow short2short3"]
+async def test_requests_behind_one_that_waits_are_answered_after_it(scene: Scene) -> None:
+    scene.receive_together(b"quick1", b"slow1", b"quick2", b"slow2", key=OVERLAPPING)
+    assert scene.begun == [b"quick1", b"slow1", b"quick2", b"slow2"]
+    assert scene.transport.written == [b"quick1"]
+    scene.receive(b"quick3", key=OVERLAPPING)
+    await scene.answer(b"slow2")
+    await scene.answer(b"slow1")
+    assert scene.transport.written == [b"quick1", b"slow1quick2slow2quick3"]
     assert scene.host.buffered_bytes == 0
 
 
 @story
-async def test_short_way_that_breaks_sends_what_was_answered_before(scene: Scene) -> None:
-    scene.host.dispatcher.failures[b"short2"] = RuntimeError("bug")
-    scene.receive_together(b"short1", b"short2", b"short3")
-    assert scene.transport.written == [b"short1"]
+async def test_request_that_breaks_sends_what_was_answered_before(scene: Scene) -> None:
+    scene.host.dispatcher.failures[b"broken"] = RuntimeError("bug")
+    scene.receive_together(b"quick1", b"broken", b"quick2")
+    assert scene.transport.written == [b"quick1"]
     assert scene.transport.end == "aborted"
-    assert scene.begun == [b"short1", b"short2"]
+    assert scene.begun == [b"quick1", b"broken"]
 
 
 @story

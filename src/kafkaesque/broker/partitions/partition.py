@@ -21,7 +21,6 @@ from kafkaesque.broker.partitions.environment import Environment
 from kafkaesque.broker.partitions.inspections import Inspections
 from kafkaesque.broker.partitions.letting_go import let_go
 from kafkaesque.broker.partitions.loading import load_producers, log_config, read_marker
-from kafkaesque.broker.partitions.native import compiled_append
 from kafkaesque.broker.partitions.rules import admission
 from kafkaesque.broker.partitions.rules.appended import Appended, Trim
 from kafkaesque.broker.partitions.rules.markers import decode_marker
@@ -159,7 +158,7 @@ class Partition:
     def check_serves(self) -> None:
         """Raise unless this node is certain to lead the partition at this moment."""
         self.check_leads()
-        if not self.replica.leads_alone and not self._env.replicas.may_serve(self.replica):
+        if not self._env.replicas.may_serve(self.replica):
             raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
 
     # -- append ---------------------------------------------------------------------------------
@@ -172,8 +171,7 @@ class Partition:
         Usually done on return; a task if the records themselves must be looked at first. Batches
         join the log in the order of the calls. `guard` lets a batch begin a transaction here.
         """
-        if not self.replica.leads_alone or self.closed is not None:
-            self.check_leads()
+        self.check_leads()
         if all_replicas and self.config.min_insync_replicas > 1:
             self._check_in_sync()
         now_ms, rules = self._env.clock.wall_ms(), self._rules
@@ -246,8 +244,7 @@ class Partition:
             header = read_header(records)
         replica = self.replica
         log = replica.entries.log
-        # Alone, nothing is held back: the log's end is where the batch goes.
-        base_offset = log.log_end_offset if replica.leads_alone else replica.next_offset
+        base_offset = replica.next_offset
         header = stamp(records, header, base_offset, self.leader_epoch)
         try:
             is_committed = replica.append(records, header, now_ms)
@@ -494,6 +491,3 @@ class Partition:
         self.closed = self.closed or error
         self.wake()
         self._fail_waiting(reason or StorageFailed(f"{self.name} was closed"))
-
-
-Partition.append = compiled_append(Partition)  # type: ignore[method-assign]

@@ -107,30 +107,23 @@ class PartitionTable:
         return sum(len(topic.partitions) for topic in self._by_name.values())
 
     def get(self, topic: str, index: int, *, is_certain: bool = True) -> Partition:
-        """The partition, which this node leads. Raises what tells a client to look elsewhere.
+        """The partition if this node leads it; otherwise raises the error that redirects the client.
 
-        `is_certain`: nobody else can have been elected since. Whoever waits for a majority anyway
-        learns it from that, and need not be refused by a leader that is merely busy.
+        `is_certain`: no other leader can have been elected since. A request that waits for a
+        majority does not need that: the majority decides, and a leader that is merely busy need not
+        reject it.
         """
         hosted = self._by_name.get(topic)
         if hosted is None:
             raise UnknownTopicOrPartition("This server does not host this topic-partition.")
-        # Not PartitionIndex(index): a NewType is a call, and every request comes this way.
-        partition = hosted.partitions.get(index)  # type: ignore[call-overload]
-        if partition is None or not partition.replica.leads_alone or partition.closed is not None:
-            return _leading(hosted, index, is_certain)
-        return partition  # type: ignore[no-any-return]
+        return _leading(hosted, index, is_certain)
 
     def get_by_id(self, topic_id: TopicId, index: int, *, is_certain: bool = True) -> Partition:
         """As `get`."""
         hosted = self._by_id.get(topic_id)
         if hosted is None:
             raise UnknownTopicId("This server does not host this topic ID.")
-        # Not PartitionIndex(index): a NewType is a call, and every request comes this way.
-        partition = hosted.partitions.get(index)  # type: ignore[call-overload]
-        if partition is None or not partition.replica.leads_alone or partition.closed is not None:
-            return _leading(hosted, index, is_certain)
-        return partition  # type: ignore[no-any-return]
+        return _leading(hosted, index, is_certain)
 
     def find(self, topic: str, index: int) -> Partition | None:
         """The replica of this node, whoever leads."""
@@ -355,7 +348,8 @@ class PartitionTable:
 
 
 def _leading(hosted: HostedTopic, index: int, is_certain: bool) -> Partition:
-    partition = hosted.partitions.get(PartitionIndex(index))
+    # Not PartitionIndex(index): a NewType is a call, and every request comes this way.
+    partition: Partition | None = hosted.partitions.get(index)  # type: ignore[call-overload]
     if partition is not None:
         if is_certain:
             partition.check_serves()

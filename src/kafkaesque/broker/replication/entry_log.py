@@ -40,7 +40,6 @@ from kafkaesque.broker.replication import staging
 from kafkaesque.broker.replication.entry_index import BLOCK_ENTRIES, POSITION_MASK, EntryIndex
 from kafkaesque.broker.replication.entry_map import EntryMap
 from kafkaesque.broker.replication.entry_recovery import recover
-from kafkaesque.broker.replication.native import compiled_append_batch
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.rules.entry_payload import (
     BatchPayload,
@@ -504,6 +503,3 @@ class EntryLog:
         index = entry.index
         if not self.first_index <= index <= self.last_index or self.term_at(index) != entry.term:
             raise OffsetOutOfRange(f"entry {index} of group {self.group} is no longer in the log")
-
-
-EntryLog.append_batch = compiled_append_batch(EntryLog)  # type: ignore[method-assign]

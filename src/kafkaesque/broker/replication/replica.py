@@ -1,32 +1,54 @@
-"""One group on this node: carries out what its Raft decides.
+"""One Raft group on this node: carries out what its `Raft` decides.
 
-Everything runs on one thread and returns at once, except `sync`, which a flusher calls from a
-thread of its own. `process` takes Readies until there are none: writes them (docs/RAFT.md has the
-order), sends, tells the owner. What waits for a disk waits here:
+A leader appends a batch in one way, `append`:
 
-- a *token* of Raft, until the journal and the log are synced as far as its Ready reached;
-- a *batch* behind a control entry (or a cut), until the journal that holds it is synced: only
-  then can a recovery count the indexes of the batches in the log (see `entry_log`);
-- a batch for which there is no room, until there is (see `backlog`).
+1. Raft is asked whether it would accept the batch: it leads, no transfer of leadership is under way,
+   and not too much is uncommitted.
+2. The batch is written to the log. If it cannot be written yet, it is held in memory and written by
+   a later Ready: because a control entry before it is not durable (`EntryLog.gate_position`), or
+   because this disk is full while other members may have room.
+3. The batch is proposed at the end of this turn of the event loop, together with the others of the
+   turn. There is one exception: the only voter of a group commits a batch by writing it, unless a
+   sync is due. Raft is informed of such batches before it does anything else (`_inform_raft`).
+
+Everything else comes out of Raft as a `Ready`. `process` takes Readies until there are none: it
+writes what is not in the log yet (docs/RAFT.md has the order), sends messages and calls the owner.
+A Ready waits
+
+- in the *backlog* until the gate is open and the disk has room; then
+- as a *sync token* until journal and log are synced as far as the Ready reached.
+
+Everything runs on the event loop's thread and returns at once, except `sync`, which the flusher
+calls from a worker thread.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 from kafkaesque.broker.raft.core import Raft
 from kafkaesque.broker.raft.membership import MembershipChange
 from kafkaesque.broker.raft.messages import Append, InstallSnapshot, Message
-from kafkaesque.broker.raft.ready import Ready, Status
-from kafkaesque.broker.raft.types import LogIndex, Membership, Proposal, Refusal, Role
+from kafkaesque.broker.raft.ready import Ready, Standing, Status
+from kafkaesque.broker.raft.types import (
+    NO_INDEX,
+    Entry,
+    LogIndex,
+    Membership,
+    Proposal,
+    Refusal,
+    Role,
+    SyncToken,
+)
 from kafkaesque.broker.replication.entry_log import BatchPayload, BatchRef, EntryLog
-from kafkaesque.broker.replication.ready_writing import ReadyWriting
-from kafkaesque.broker.replication.rules.backlog import Unwritten
+from kafkaesque.broker.replication.raft_journal import RaftJournal
+from kafkaesque.broker.replication.rules.backlog import Backlog, Unwritten
 from kafkaesque.broker.replication.rules.entry_payload import Blob
 from kafkaesque.broker.replication.rules.owner import Owner
-from kafkaesque.broker.replication.surroundings import Surroundings
+from kafkaesque.broker.replication.rules.sync_tokens import SyncTokens
 from kafkaesque.broker.storage.unsynced_tail import Share
 from kafkaesque.model.errors import (
     CorruptMessage,
@@ -42,215 +64,301 @@ from kafkaesque.records.batch import BatchHeader
 logger = logging.getLogger(__name__)
 
 STUCK_TICKS_MAX = 10
-"""A leader that waits so long for one sync gives up its leadership."""
+"""A leader resigns if it has waited this long for one sync while the others are faster."""
 IN_SYNC_LAG_ENTRIES_MAX = 1000
-"""A replica that lacks more is not told to clients as in sync."""
-
-_make_tuple = tuple.__new__  # 0.3 instead of 0.6 microseconds
+"""A replica that lags more is not reported to clients as in sync."""
 
 
-class Replica(ReadyWriting):
-    """See the module's text."""
+class ReplicaHost(Protocol):
+    """What the replicas of a node share. Implemented by `ReplicaSet`."""
 
-    __slots__ = ("_failure", "_proposals", "leads_alone")
+    @property
+    def journal(self) -> RaftJournal: ...
+
+    def touch(self, replica: Replica) -> None:
+        """Call its `process` at the end of this turn of the event loop."""
+
+    def sync_journal(self, replica: Replica) -> None:
+        """Sync the journal soon, then call its `journal_synced`."""
+
+    def sync_log(self, replica: Replica) -> None:
+        """Call its `sync` from a worker thread soon, then `synced` or `sync_failed`."""
+
+    def send(self, group: GroupId, message: Message, blobs: Sequence[Blob]) -> None: ...
+
+    def damaged(self, replica: Replica) -> None:
+        """A batch of its log is not what was written."""
+
+    def fetch_prefix(self, replica: Replica, message: InstallSnapshot) -> None:
+        """Fetch the batches that the snapshot refers to, then `step` the message again."""
+
+    def now_ms(self) -> int: ...
+
+
+class Replica:
+    """See the module's docstring."""
+
+    __slots__ = (
+        "_backlog",
+        "_committed_index",
+        "_controls",
+        "_failure",
+        "_host",
+        "_is_ahead_of_raft",
+        "_owner",
+        "_proposals",
+        "_tokens",
+        "entries",
+        "flush_messages",
+        "group",
+        "is_leader",
+        "raft",
+        "standing",
+    )
 
     def __init__(
         self,
         group: GroupId,
         raft: Raft,
         entries: EntryLog,
-        around: Surroundings[Replica],
+        host: ReplicaHost,
         owner: Owner,
         *,
         flush_messages: int = 1,
     ) -> None:
-        super().__init__(group, raft, entries, around, owner, flush_messages)
-        self.leads_alone = False
-        """Leads, is the only member, and nothing is under way: so it was seen, and nothing but
-        appends has happened since, of which Raft was not told yet. False says nothing."""
+        self.group = group
+        self.raft = raft
+        self.entries = entries
+        self.flush_messages = flush_messages
+        """The log is synced when this many records are not; 1 syncs each batch before it counts."""
+        self._host = host
+        self._owner = owner
+        self._set_standing(raft.standing)
         self._proposals: list[Proposal] = []
-        """Appended in this turn, and proposed together at its end, or before anything else that
-        Raft hears of."""
+        """Appended in this turn. Proposed together at its end, or before any other call to Raft."""
+        self._is_ahead_of_raft = False
+        """The only voter appends without Raft: nothing but such appends has happened since this was
+        set, and Raft has not been informed of them."""
+        self._backlog = Backlog()
+        self._tokens = SyncTokens()
+        self._committed_index = NO_INDEX
+        """The owner has been notified up to here."""
+        self._controls: deque[tuple[LogIndex, bytes]] = deque(entries.pending_controls())
+        """The owner's control entries that it has not been notified of."""
         self._failure: StorageFailed | None = None
 
-    # -- what the owner asks for -----------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
+
+    def _set_standing(self, standing: Standing) -> None:
+        self.standing = standing
+        self.is_leader = standing.is_confirmed and standing.role is Role.LEADER
+        """Leads a term in which an entry is committed, so it has everything that is committed. A
+        plain attribute: every request asks for it."""
 
     @property
-    def is_leader(self) -> bool:
-        """Leads a term of which an entry is committed, so it knows all that is."""
-        standing = self.standing
-        return standing.is_confirmed and standing.role is Role.LEADER
+    def is_alone(self) -> bool:
+        """The group has no other member, so nothing is ever sent."""
+        return len(self.raft.membership.nodes) == 1
 
     @property
     def is_without_room(self) -> bool:
-        """What it was sent, or appended, waits for room on the disk."""
+        """Something that it received or appended waits for room on the disk."""
         return self._backlog.refusal is not None
 
     @property
     def next_offset(self) -> Offset:
-        """Of the next batch, if this leader appends it. Behind the log's end while some are held."""
+        """The offset of the next batch that this leader appends. Beyond the log's end while batches
+        are held."""
         return max(self.entries.log.log_end_offset, self._backlog.held_end_offset)
 
-    def append(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
-        """Write a batch, which is stamped with `next_offset` and our term, and replicate it. True
-        if it is committed at once; otherwise `committed` will tell.
+    @property
+    def last_index(self) -> LogIndex:
+        """The last entry, appended here or received from a leader."""
+        if self._is_ahead_of_raft:
+            return self.entries.last_index
+        return LogIndex(self.raft.last_index + len(self._proposals))
 
-        Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has changed.
+    @property
+    def membership(self) -> Membership:
+        return self.raft.membership
+
+    @property
+    def _is_gate_open(self) -> bool:
+        return self._host.journal.synced_position >= self.entries.gate_position
+
+    # -- append ------------------------------------------------------------------------------------
+
+    def append(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
+        """Write and replicate a batch that is stamped with `next_offset` and this leader's term.
+
+        Returns True if the batch is committed already. Otherwise the owner's `committed` reports
+        it. Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has changed.
         """
-        if self.leads_alone or self._sees_itself_alone():
-            # Without a sync that is due, a write is a commit. Raft is told in passing.
-            entries, due = self.entries, self.flush_messages
-            if due == INT64_MAX or header.next_offset - entries.log.synced_offset < due:
-                batch = _make_tuple(BatchPayload, (records, header))
-                next_index = LogIndex(entries.last_index + 1)
-                entries.append_batch(next_index, self.standing.term, batch, now_ms)
-                return True
-            self._be_as_others()
-        size_bytes = header.size_bytes
-        for proposal in self._proposals:
-            size_bytes += proposal.size_bytes
-        self._refuse(self.raft.refusal(size_bytes))
-        index = LogIndex(self.raft.last_index + len(self._proposals) + 1)
-        if self.entries.last_index + 1 == index and self._is_gate_open:
-            payload = self._write_own(index, records, header, now_ms)
-        else:
-            self._backlog.refuse_if_full()
-            payload = self._hold(records, header)
+        is_committed_by_write = self._commits_by_write(header.next_offset)
+        if not is_committed_by_write:
+            self._check_proposal(header.size_bytes)
+        index = LogIndex(self.last_index + 1)
+        payload = self._write_or_hold(index, records, header, now_ms)
+        if is_committed_by_write:
+            return True
         self._proposals.append(Proposal(payload, header.size_bytes))
         self._touch()
         return False
 
-    def _write_own(
+    def _commits_by_write(self, end_offset: Offset) -> bool:
+        """Whether writing a batch that ends at `end_offset` commits it: this node is the only voter,
+        Raft has nothing under way, and no sync is due."""
+        flush_messages = self.flush_messages
+        if flush_messages == 1:
+            return False
+        if not self._is_ahead_of_raft:
+            is_idle = not self._proposals and self._is_gate_open and self.is_leader
+            if not is_idle or not self.raft.may_append_alone:
+                return False
+            self._is_ahead_of_raft = True
+        unsynced = end_offset - self.entries.log.synced_offset
+        if flush_messages != INT64_MAX and unsynced >= flush_messages:
+            self._inform_raft()
+            return False
+        return True
+
+    def _check_proposal(self, size_bytes: int) -> None:
+        for proposal in self._proposals:
+            size_bytes += proposal.size_bytes
+        refusal = self.raft.refusal(size_bytes)
+        if refusal is Refusal.OVERLOADED:
+            raise NotEnoughReplicas(f"group {self.group} has too much that no majority holds yet")
+        if refusal is not None or not self.is_leader:
+            reason = (refusal or Refusal.NOT_LEADER).value
+            raise NotLeaderOrFollower(f"group {self.group}: {reason}")
+
+    def _write_or_hold(
         self, index: LogIndex, records: memoryview, header: BatchHeader, now_ms: int
     ) -> BatchPayload | BatchRef:
+        """The batch becomes entry `index`: in the log now, or in memory until a Ready writes it."""
+        if index != self.entries.last_index + 1 or not self._is_gate_open:
+            self._backlog.refuse_if_full()
+            return self._hold(records, header)
         is_alone = self.is_alone
         payload = BatchPayload(records if is_alone else bytes(records), header)
         try:
             written = self.entries.append_batch(index, self.standing.term, payload, now_ms)
         except StorageFailed as error:
-            self._refused(error)
+            self._wait_for_room(error)
             return self._hold(records, header)
-        # Alone, the caller's memory is its own again: whoever joins later is served from the log.
+        # Without other members the caller gets its memory back: one that joins later is sent
+        # what the log has.
         return written if is_alone else payload
 
     def _hold(self, records: memoryview, header: BatchHeader) -> BatchPayload:
         self._backlog.held_end_offset = header.next_offset
         return BatchPayload(bytes(records), header)
 
-    def _sees_itself_alone(self) -> bool:
-        if self.flush_messages == 1:
-            return False  # every write is synced before it counts
-        is_idle = not self._proposals and self._is_gate_open and self.is_leader
-        self.leads_alone = is_idle and self.raft.may_append_alone
-        return self.leads_alone
+    def _wait_for_room(self, error: StorageFailed) -> None:
+        """The disk is full. Raises `error` unless this replica may wait for room: a leader lets the
+        others write meanwhile, and a follower waits if the node needs it."""
+        may_wait = self.standing.role is Role.LEADER or self._owner.waits_for_room
+        if self.is_alone or self.entries.log.failure is not None or not may_wait:
+            raise error
+        if self._backlog.refused(error):
+            logger.warning("group %d waits for room: %s", self.group, error)
 
     def _touch(self) -> None:
-        """Something else than an append alone: `process` it soon."""
-        self._be_as_others()
-        self._around.touch(self)
+        """Have `process` called, because of anything but an append that was committed by its write."""
+        if self._is_ahead_of_raft:
+            self._inform_raft()
+        self._host.touch(self)
 
-    def _be_as_others(self) -> None:
-        """Tell Raft of what was appended without it."""
-        if self.leads_alone:
-            self.leads_alone = False
+    def _inform_raft(self) -> None:
+        """Report appended batches to Raft, which must see the log's actual end."""
+        if self._is_ahead_of_raft:
+            self._is_ahead_of_raft = False
             if self.entries.last_index > self._committed_index:
                 self._committed_index = self.entries.last_index
                 self.raft.append_alone(self._committed_index)
-
-    def _tell_raft(self) -> None:
-        """Of what was appended: it must not think of the log otherwise than it is."""
-        self._be_as_others()
-        if self._proposals:
+        elif self._proposals:
             proposals, self._proposals = self._proposals, []
             self.raft.propose(proposals)
 
-    @property
-    def last_index(self) -> LogIndex:
-        """Of the last entry that was appended here, or told by a leader."""
-        if self.leads_alone:
-            return self.entries.last_index
-        return LogIndex(self.raft.last_index + len(self._proposals))
+    # -- requests of the owner ---------------------------------------------------------------------
 
     def propose_control(self, payload: bytes) -> LogIndex:
         """Replicate a fact about the group that takes no offset. Raises as `append` does."""
-        self._tell_raft()
-        self._refuse(self.raft.refusal(len(payload)))
+        self._inform_raft()
+        self._check_proposal(len(payload))
         index = self.raft.propose((Proposal(payload, len(payload)),))
         self._touch()
         return index
 
     def propose_membership(self, change: MembershipChange) -> LogIndex:
         """Raises Refused."""
-        self._tell_raft()
+        self._inform_raft()
         index = self.raft.propose_membership(change)
         self._touch()
         return index
 
     def read_index(self, tell: Callable[[LogIndex], None]) -> None:
-        """Ask which index a linearizable read has to wait for; `tell` is called from `process`
-        once a majority has confirmed this leader. Never if leadership is lost before: the owner
-        hears of that by `stands`. Raises Refused."""
-        self._tell_raft()
+        """Ask which index a linearizable read has to wait for. `process` calls `tell` once a majority
+        has confirmed this leader, and never if leadership is lost before: the owner's `stands`
+        reports that. Raises Refused."""
+        self._inform_raft()
         self.raft.read_index(tell)
         self._touch()
 
     def transfer_leadership(self, target: MemberId) -> None:
         """Raises Refused."""
-        self._tell_raft()
+        self._inform_raft()
         self.raft.transfer_leadership(target)
         self._touch()
 
     def campaign(self) -> None:
-        self._tell_raft()
+        self._inform_raft()
         self.raft.campaign()
         self._touch()
 
     def resign(self) -> None:
-        self._tell_raft()
+        self._inform_raft()
         self.raft.resign()
         self._touch()
 
     def status(self) -> Status:
-        self._tell_raft()
+        self._inform_raft()
         return self.raft.status()
 
-    @property
-    def membership(self) -> Membership:
-        return self.raft.membership
-
     def has_committed(self, index: LogIndex) -> bool:
-        """Whether the entry is in the log and committed, as far as this node knows."""
-        self._tell_raft()
+        """Whether the entry is in the log and known here to be committed."""
+        self._inform_raft()
         return self.entries.first_index <= index <= self._committed_index
 
     def is_held_by(self, index: LogIndex, count: int) -> bool:
-        """Whether so many voters, this leader included, have the entry on disk."""
+        """Whether `count` voters, this leader included, have the entry on disk."""
         status = self.status()
         held = [status.durable_index] if status.node_id in status.membership.voters else []
         held += [peer.match_index for peer in status.peers.values() if not peer.is_learner]
         return sum(match >= index for match in held) >= count
 
     def in_sync(self) -> list[MemberId]:
-        """Voters that answer and lack little; empty unless leader."""
+        """Voters that answer and lag little; empty unless this node leads."""
         return self.status().in_sync(IN_SYNC_LAG_ENTRIES_MAX)
 
-    # -- what the node brings ----------------------------------------------------------------------
+    # -- events of the node ------------------------------------------------------------------------
 
     def step(self, message: Message) -> None:
+        """A message from a peer."""
         if type(message) is InstallSnapshot and self.entries.lacks_prefix(message.snapshot):
-            self._around.fetch_prefix(self, message)
+            self._host.fetch_prefix(self, message)
         elif self._failure is None:
-            self._tell_raft()
+            self._inform_raft()
             self.raft.step(message)
             self._touch()
 
     def tick(self) -> None:
-        self._tell_raft()
+        self._inform_raft()
         is_due = self.raft.tick()
         if self._backlog.tick() and self._failure is None:
             self._write()
-        # A successor was told to lead and did not come: with that word on its way nobody's silence is
-        # certain for the rest of the term, and a new term is better than a leader that may not serve.
+        # A successor was told to campaign and did not. That message may still arrive, so no lease is
+        # safe for the rest of the term, and a new term is better than a leader that may not serve.
         is_forsaken = self.raft.has_handed_over and not self.raft.is_transferring
         if self._is_disk_too_slow() or is_forsaken:
             self.raft.resign()
@@ -259,8 +367,8 @@ class Replica(ReadyWriting):
             self._touch()
 
     def _is_disk_too_slow(self) -> bool:
-        """Of a leader, beside those of the others: let one of them lead. If all are slow, nobody does
-        better: a thousand groups that resign because the machine is busy make it busier."""
+        """Whether another member should lead because its disk is faster. If all disks are slow the
+        leader stays: a thousand groups that resign on a busy machine make it busier."""
         ticks, is_full = self._tokens.tick(), self._backlog.refusal is not None
         if not (is_full or (ticks and ticks % STUCK_TICKS_MAX == 0)) or not self.is_leader:
             return False
@@ -272,30 +380,30 @@ class Replica(ReadyWriting):
         return is_behind
 
     def peer_unreachable(self, member: MemberId) -> None:
-        self._tell_raft()
+        self._inform_raft()
         self.raft.peer_unreachable(member)
         self._touch()
 
     def peer_reachable(self, member: MemberId) -> None:
-        self._tell_raft()
+        self._inform_raft()
         self.raft.peer_reachable(member)
         self._touch()
 
     def process(self) -> None:
-        """Do all there is to do now."""
-        self._tell_raft()
+        """Do everything there is to do now."""
+        self._inform_raft()
         while self._failure is None and (ready := self.raft.ready()) is not None:
             self._handle(ready)
             if ready.is_only_messages:
-                # Sending changes nothing here, so there is no more; most Readies are a heartbeat's.
+                # Sending changes nothing here, so there is no further Ready. Most are heartbeats.
                 break
         if self.standing.role is Role.LEADER and self._failure is None:
-            # Others may hold on disk what our own has not, and no Ready tells of that.
-            self._tell_committed(min(self.raft.commit_index, self.entries.last_index))
+            # A majority of others may have on disk what this node has not, and no Ready says so.
+            self._notify_committed(min(self.raft.commit_index, self.entries.last_index))
 
     def _handle(self, ready: Ready) -> None:
         if ready.standing is not None:
-            self.standing = ready.standing
+            self._set_standing(ready.standing)
             if ready.standing.role is not Role.LEADER:
                 self._backlog.held_end_offset = Offset(0)
         if ready.token is not None:
@@ -308,13 +416,13 @@ class Replica(ReadyWriting):
         if ready.standing is not None:
             self._owner.stands(ready.standing)
         if self.standing.role is Role.LEADER:
-            self._tell_committed(min(ready.commit_index, self.entries.last_index))
+            self._notify_committed(min(ready.commit_index, self.entries.last_index))
         elif ready.committed is not None:
-            self._tell_committed(ready.committed.last)
+            self._notify_committed(ready.committed.last)
         for read in ready.reads:
             cast(Callable[[LogIndex], None], read.context)(read.index)
 
-    def _tell_committed(self, index: LogIndex) -> None:
+    def _notify_committed(self, index: LogIndex) -> None:
         if index > self._committed_index:
             self._committed_index = index
             self._owner.committed(index, self.entries.end_offset_of(index))
@@ -327,23 +435,123 @@ class Replica(ReadyWriting):
             try:
                 blobs = self.entries.load(message.entries)
             except (CorruptMessage, StorageFailed, OffsetOutOfRange) as error:
-                # Until it is repaired nothing goes, rather than something wrong; nor what is dropped.
+                # Nothing is sent until the damage is repaired, rather than something wrong.
                 if not isinstance(error, OffsetOutOfRange):
-                    self._around.damaged(self)
+                    self._host.damaged(self)
                 self.raft.append_was_not_sent()
                 return
-        self._around.send(self.group, message, blobs)
+        self._host.send(self.group, message, blobs)
+
+    # -- writing a Ready ---------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Write the backlog, oldest first, as far as the gate and the disk allow."""
+        readies = self._backlog.readies
+        try:
+            while readies and self._write_one(readies[0]):
+                readies.popleft()
+        except StorageFailed as error:
+            self._fail(error)
+        if not readies and self._backlog.refusal is not None:
+            self._backlog.refusal = None
+            logger.warning("group %d has room again", self.group)
+
+    def _write_one(self, unwritten: Unwritten) -> bool:
+        """Returns True when all of it is written, False if the gate is shut or the disk is full."""
+        ready = unwritten.ready
+        if unwritten.begun_entries < 0:
+            if not self._begin(ready):
+                return False
+            unwritten.begun_entries = 0
+            if ready.hard_state is not None:
+                unwritten.journal_position = self._host.journal.position
+        for entry in ready.entries[unwritten.begun_entries :]:
+            if entry.index <= self.entries.last_index:
+                self._cut_superseded(entry)
+            payload = entry.payload
+            if not isinstance(payload, BatchPayload | BatchRef):
+                self.entries.append_control(entry)
+                if isinstance(payload, bytes):
+                    self._controls.append((entry.index, payload))
+            elif isinstance(payload, BatchPayload) and entry.index > self.entries.last_index:
+                # Not in the log yet: from another leader, or held by this one.
+                if not self._is_gate_open:
+                    self._host.sync_journal(self)
+                    return False
+                if not self._write_batch(entry, payload):
+                    return False
+            unwritten.begun_entries += 1
+        if ready.token is not None:
+            position = max(unwritten.journal_position, self.entries.gate_position)
+            self._await_sync(ready.token, position)
+        return True
+
+    def _begin(self, ready: Ready) -> bool:
+        """Write the parts of a Ready that precede its entries, in their order. Returns False if the
+        disk is full. It is begun again then; saving the same facts twice does no harm."""
+        journal = self._host.journal
+        if ready.hard_state is not None:
+            journal.save_hard_state(self.group, ready.hard_state)
+        if ready.snapshot is not None:
+            try:
+                self._owner.installing(ready.snapshot)
+            except StorageFailed as error:
+                self._wait_for_room(error)
+                return False
+            self.entries.install(ready.snapshot)
+            self._committed_index = ready.snapshot.index
+            self._tokens.clip(self.entries.log.log_end_offset)
+            self._owner.installed(ready.snapshot)
+        if ready.truncate_from is not None and ready.truncate_from <= self.entries.last_index:
+            self._cut_from(ready.truncate_from)
+        return True
+
+    def _write_batch(self, entry: Entry, payload: BatchPayload) -> bool:
+        try:
+            self.entries.append_batch(entry.index, entry.term, payload, self._host.now_ms())
+        except StorageFailed as error:
+            self._wait_for_room(error)
+            return False
+        if entry.term != self.standing.term or self.standing.role is not Role.LEADER:
+            # The owner appended this leadership's own batches itself.
+            self._owner.appended(payload.header)
+        return True
+
+    def _cut_superseded(self, entry: Entry) -> None:
+        """A leader writes a batch before it proposes it. If it loses leadership in between, Raft
+        never sees the batch, and the next leader's entry takes its place in the log."""
+        if self.entries.term_at(entry.index) != entry.term:
+            self._cut_from(entry.index)
+
+    def _cut_from(self, index: LogIndex) -> None:
+        end_offset = self.entries.truncate_from(index)
+        while self._controls and self._controls[-1][0] >= index:
+            self._controls.pop()
+        self._tokens.clip(self.entries.log.log_end_offset)
+        self._owner.cut(end_offset)
 
     # -- syncs -------------------------------------------------------------------------------------
 
+    def _await_sync(self, token: SyncToken, journal_position: int) -> None:
+        log = self.entries.log
+        unsynced = log.log_end_offset - log.synced_offset
+        end_offset = log.log_end_offset if unsynced >= self.flush_messages else Offset(0)
+        self._tokens.add(token, journal_position, end_offset)
+        if self._host.journal.synced_position < journal_position:
+            self._host.sync_journal(self)
+        if log.synced_offset < end_offset:
+            self._host.sync_log(self)
+        self._release()
+
     def _release(self) -> None:
-        """Tell Raft of every token whose Ready is durable."""
-        # The log is asked anew: a sync that was under way when it was cut speaks for what is gone.
+        """Report to Raft every token whose Ready is durable."""
+        # The log's own sync point counts: a sync that was under way when the log was cut covers
+        # bytes that are gone.
         token = self._tokens.take(
-            self._around.journal.synced_position, self.entries.log.synced_offset
+            self._host.journal.synced_position, self.entries.log.synced_offset
         )
         if token is not None:
-            self._tell_raft()
+            self._inform_raft()
             self.raft.synced(token)
             self._touch()
 
@@ -351,12 +559,12 @@ class Replica(ReadyWriting):
         if self._failure is None:
             self._write()
             self._release()
-            if self._tokens.waits_for_journal(self._around.journal.synced_position):
+            if self._tokens.waits_for_journal(self._host.journal.synced_position):
                 # Saved while the sync that just ended was under way.
-                self._around.sync_journal(self)
+                self._host.sync_journal(self)
 
     def sync(self) -> Offset:
-        """Blocking: the log's records become durable."""
+        """Make the log's records durable. Blocking."""
         return self.entries.log.sync()
 
     def share(self) -> Share | None:
@@ -371,11 +579,11 @@ class Replica(ReadyWriting):
         self._fail(error)
 
     def _fail(self, error: StorageFailed) -> None:
-        """Whatever the disk now holds, this object knows it no more: say farewell and be silent."""
+        """What the disk holds is unknown now: hand over leadership and stay silent."""
         if self._failure is not None:
             return
         self._failure = error
-        self._tell_raft()
+        self._inform_raft()
         self._proposals.clear()
         self._owner.failed(error)
         self.raft.storage_failed()
@@ -383,12 +591,5 @@ class Replica(ReadyWriting):
             for message in ready.messages:
                 self._send(message)
             if ready.standing is not None:
-                self.standing = ready.standing
+                self._set_standing(ready.standing)
                 self._owner.stands(ready.standing)
-
-    def _refuse(self, refusal: Refusal | None) -> None:
-        if refusal is None and self.is_leader:
-            return
-        if refusal is Refusal.OVERLOADED:
-            raise NotEnoughReplicas(f"group {self.group} has too much that no majority holds yet")
-        raise NotLeaderOrFollower(f"group {self.group}: {(refusal or Refusal.NOT_LEADER).value}")

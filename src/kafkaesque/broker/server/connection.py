@@ -218,11 +218,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self, frames: list[memoryview]) -> bool:
         """Begin what has come in, or let it wait for its turn. False if the connection is over."""
-        if not (self._begun or self._waiting or self._paused_writing):
-            count = self._begin_plainly(frames)
-            if count < 0:
-                return False
-            frames = frames[count:]
         for frame in frames:
             if self._begun or self._waiting or self._paused_writing:
                 self._host.buffered(len(frame))
@@ -234,22 +229,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._waiting:
             self._begin_waiting()
         return True
-
-    def _begin_plainly(self, frames: list[memoryview]) -> int:
-        """Serve those in front that take the short way. How many; -1 if the connection is over."""
-        if self._transport is None:
-            return -1
-        try:
-            count, size_bytes, begun = self._host.dispatcher.serve_plainly(
-                frames, self.last_heard, self._outbox, OUTBOX_BYTES_MAX
-            )
-        except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
-            self._failed(error)
-            return -1
-        self._outbox_bytes += size_bytes
-        if begun is not None:
-            self._await(begun, len(frames[count - 1]))
-        return count
 
     def _begin_waiting(self) -> None:
         while self._waiting and self._may_begin():

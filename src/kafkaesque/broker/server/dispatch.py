@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from kafkaesque.broker.cluster.rules.refusals import ControllerMoved
 from kafkaesque.broker.server.call import Call, CloseConnection
 from kafkaesque.broker.server.context import Context
-from kafkaesque.broker.server.handler import NOT_PLAIN, Answer, Forwarded, Handler, Later, Plain
+from kafkaesque.broker.server.handler import Answer, Forwarded, Handler, Later
 from kafkaesque.broker.server.handlers import load_handlers
 from kafkaesque.broker.server.handlers.api_versions import unsupported_version
-from kafkaesque.broker.server.native import compiled_serve_plainly
 from kafkaesque.broker.server.stats import ApiStats
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
 from kafkaesque.wire.api import (
@@ -31,13 +30,11 @@ from kafkaesque.wire.codec import (
     message_reader,
     response_framer,
 )
-from kafkaesque.wire.flat import flat_frame_writer, flat_reader
 from kafkaesque.wire.table import Response
 
 FORWARDED_FROM = "another broker"
 
 _api_key = struct.Struct(">h").unpack_from
-_key_and_version = struct.Struct(">i").unpack_from
 _make_tuple = tuple.__new__
 
 
@@ -76,87 +73,20 @@ Served = tuple[Buffers, int, Begun | None]
 there yet, what it was begun as."""
 
 
-class PlainRoute:
-    """The short way of one API in one version (`handler.Plain`)."""
-
-    __slots__ = ("_handle", "_overlaps", "_read", "_stats", "_version", "_write")
-
-    def __init__(self, handler: Handler[Any], plain: Plain, version: int, stats: ApiStats) -> None:
-        self._handle = plain.handle
-        self._overlaps = handler.overlaps
-        self._read = flat_reader(handler.request, version)
-        self._write = flat_frame_writer(plain.response, version, plain.leaves)
-        self._version = version
-        self._stats = stats
-
-    def serve(self, context: Context, frame: memoryview, started: float) -> Served | None:
-        """As the dispatcher's; None if the request is for the ordinary way."""
-        read = self._read(frame)
-        if read is None:
-            return None
-        correlation_id, values = read
-        answer = self._handle(context, values, self._version)
-        if type(answer) is not tuple:
-            return self._otherwise(answer, correlation_id, frame, started)
-        written = self._write(correlation_id, answer)
-        self._stats.answered(len(frame), len(written), monotonic() - started)
-        return [written], len(written), None
-
-    def _otherwise(
-        self, answer: Any, correlation_id: int, frame: memoryview, started: float
-    ) -> Served | None:
-        if answer is NOT_PLAIN:
-            return None
-        if not isinstance(answer, Response):
-            return [], 0, Begun(decode_request_header(frame), self._overlaps, answer)
-        output, size_bytes = encode_response_frame(answer, self._version, correlation_id)
-        self._stats.answered(len(frame), size_bytes, monotonic() - started)
-        return output, size_bytes, None
-
-
 class Dispatcher:
     """Finds the handler of each request."""
 
-    __slots__ = ("_context", "_handlers", "_overlapping", "_plain", "_routes")
+    __slots__ = ("_context", "_handlers", "_overlapping", "_routes")
 
     def __init__(self, context: Context, handlers: Mapping[int, Handler[Any]]) -> None:
         self._context = context
         self._handlers = handlers
         self._overlapping = frozenset(key for key, found in handlers.items() if found.overlaps)
         self._routes: dict[tuple[int, int], Route] = {}
-        self._plain = {
-            key << 16 | version: PlainRoute(found, found.plain, version, context.stats.api(key))
-            for key, found in handlers.items()
-            if found.plain is not None
-            for version in range(found.versions[0], found.versions[1] + 1)
-        }
 
     def overlaps(self, frame: memoryview) -> bool:
         """Whether the request in `frame` may begin while one of its kind still waits."""
         return _api_key(frame)[0] in self._overlapping
-
-    def serve_plainly(
-        self, frames: list[memoryview], started: float, outbox: Buffers, size_bytes_max: int
-    ) -> tuple[int, int, Begun | None]:
-        """Serve requests from the front of `frames` on as long as they take the short way and are
-        answered at once, until there are more than `size_bytes_max` of answers.
-
-        How many were served, how many bytes `outbox` got, and as what the last of them was begun if
-        its answer is not there yet. As `serve` otherwise.
-        """
-        count = size_bytes = 0
-        begun = None
-        while count < len(frames) and begun is None and size_bytes <= size_bytes_max:
-            frame = frames[count]
-            plain = self._plain.get(_key_and_version(frame)[0])
-            served = None if plain is None else plain.serve(self._context, frame, started)
-            if served is None:
-                break
-            output, answer_bytes, begun = served
-            outbox += output
-            size_bytes += answer_bytes
-            count += 1
-        return count, size_bytes, begun
 
     def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
         """Decode a request, start it, and answer it if that can be done at once.
@@ -165,9 +95,6 @@ class Dispatcher:
         closed. `started` is on the clock `time.monotonic`. (uvloop's own time stands still while a
         request is answered.)
         """
-        plain = self._plain.get(_key_and_version(frame)[0])
-        if plain is not None and (served := plain.serve(self._context, frame, started)) is not None:
-            return served
         try:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
@@ -262,9 +189,6 @@ class Dispatcher:
                 raise NotController(str(moved)) from None  # whoever passed it on asks the next one
             output, _ = self.finish(begun, answer, len(frame), started)
         return b"".join(output)
-
-
-Dispatcher.serve_plainly = compiled_serve_plainly(Dispatcher, PlainRoute)  # type: ignore[method-assign]
 
 
 def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:

@@ -5,24 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
-from kafkaesque.wire.flat import Values
 from kafkaesque.wire.table import Request, Response
 
 R = TypeVar("R", bound=Request)
-
-
-class NotPlain(Enum):
-    """See `Plain`."""
-
-    NOT_PLAIN = 0
-
-
-NOT_PLAIN = NotPlain.NOT_PLAIN
 
 
 class Forwarded(NamedTuple):
@@ -41,20 +30,6 @@ Handle = Callable[[Context, R, Call], Answer | Later]
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """A short way for the requests of an API that have the commonest shape (`wire.flat`).
-
-    `handle` gets the values of a request and its version. It returns those of `leaves` of a
-    `response`; or, where the answer is another one or not there yet, what any handler returns; or
-    NOT_PLAIN if the request is for the ordinary way, and then nothing has happened.
-    """
-
-    handle: Callable[[Context, Values, int], Values | Response | Later | NotPlain]
-    response: type[Response]
-    leaves: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Handler(Generic[R]):
     """`versions` are those answered; from `advertised_from` on they are told to clients.
 
@@ -63,8 +38,6 @@ class Handler(Generic[R]):
 
     `at_controller`: only the leader of the controller's group can answer; elsewhere the request is
     passed on to it.
-
-    `plain` is tried first where there is one, and never together with `at_controller`.
     """
 
     request: type[R]
@@ -73,7 +46,6 @@ class Handler(Generic[R]):
     advertised_from: int
     overlaps: bool
     at_controller: bool = False
-    plain: Plain | None = None
 
     @property
     def key(self) -> int:
@@ -87,12 +59,11 @@ def handler(
     advertised_from: int | None = None,
     overlaps: bool = False,
     at_controller: bool = False,
-    plain: Plain | None = None,
 ) -> Callable[[Handle[R]], Handler[R]]:
     """Make a function the handler of `request`; its module names it HANDLER."""
 
     def register(handle: Handle[R]) -> Handler[R]:
         lowest = versions[0] if advertised_from is None else advertised_from
-        return Handler(request, versions, handle, lowest, overlaps, at_controller, plain)
+        return Handler(request, versions, handle, lowest, overlaps, at_controller)
 
     return register

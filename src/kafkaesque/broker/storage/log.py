@@ -22,7 +22,6 @@ from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.durability import Durability, SyncWork
 from kafkaesque.broker.storage.epochs import NO_EPOCH_START, LeaderEpochs
 from kafkaesque.broker.storage.log_reading import LogReading
-from kafkaesque.broker.storage.native import compiled_append
 from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.broker.storage.recovery import Recovered, recover
 from kafkaesque.broker.storage.retention import choose_expired
@@ -495,6 +494,3 @@ class Log(LogReading):
             self.tail.discard()
         self.close(clean=False)
         self._files.calls.remove_tree(self._directory)
-
-
-Log.append = compiled_append(Log)  # type: ignore[method-assign]

@@ -40,7 +40,7 @@ def tokens_are_released_before_the_sync(patches: Patches) -> None:
         token = self._tokens.take(2**62, Offset(2**62))
         if token is not None:
             self.raft.synced(token)
-            self._around.touch(self)
+            self._host.touch(self)
 
     patches.set(Replica, "_release", rash)
 
@@ -192,7 +192,7 @@ def what_waits_for_room_is_acknowledged(patches: Patches) -> None:
         is_written = write_one(self, unwritten)
         if self._backlog.refusal is not None and unwritten.ready.token is not None:
             self.raft.synced(unwritten.ready.token)
-            self._around.touch(self)
+            self._host.touch(self)
         return is_written
 
     patches.set(Replica, "_write_one", rash)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
-from typing import NoReturn
 
 import pytest
 from tests.broker.server.conftest import MakeBroker
@@ -57,12 +55,6 @@ def produce(
     request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[named])
     row: PartitionProduceResponse = broker.ask(request, version).responses[0].partition_responses[0]
     return row
-
-
-@pytest.fixture(params=[False, True], ids=["handler", "dispatcher"], autouse=True)
-def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request of one batch can be answered the short way or the ordinary one, and alike."""
-    monkeypatch.setattr(LocalBroker, "dispatches", request.param)
 
 
 @pytest.fixture
@@ -147,23 +139,18 @@ def frame_of(broker: LocalBroker, records: bytearray, version: int, acks: int) -
 
 @pytest.mark.parametrize("version", every_version(ProduceRequest))
 @pytest.mark.parametrize("acks", [1, -1])
-def test_one_batch_is_answered_without_the_ordinary_handler(
+def test_every_version_is_dispatched_answered_and_counted(
     topic: LocalBroker, version: int, acks: int
 ) -> None:
-    def never(*_: object) -> NoReturn:
-        raise AssertionError("the ordinary handler was asked")
-
-    dispatcher = Dispatcher(topic.context, {0: replace(HANDLERS[0], handle=never)})
+    dispatcher = Dispatcher(topic.context, HANDLERS)
     frame = frame_of(topic, sealed(b"1", b"2"), version, acks)
     produced_before = topic.context.stats.produced_records_total
     output, size_bytes, begun = dispatcher.serve(frame, "c", 0.0)
     assert (begun, size_bytes) == (None, len(b"".join(output)))
     answer = decode_response(ProduceResponse, memoryview(b"".join(output))[4:], version)
     (row,) = answer.responses[0].partition_responses
-    assert (row.error_code, row.base_offset) == (0, 0)
+    assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
     assert topic.context.stats.produced_records_total == produced_before + 2
-    with pytest.raises(AssertionError):
-        dispatcher.serve(frame_of(topic, sealed(b"3"), version, 0), "c", 0.0)
 
 
 def test_batch_that_the_disk_refuses_is_told_so_whatever_its_producer_sent_before(
