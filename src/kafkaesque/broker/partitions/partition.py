@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
+from collections.abc import Container
 from operator import itemgetter
 
 import msgspec
@@ -24,15 +25,16 @@ from kafkaesque.broker.partitions.loading import load_producers, log_config, rea
 from kafkaesque.broker.partitions.rules import admission
 from kafkaesque.broker.partitions.rules.appended import Appended, Trim
 from kafkaesque.broker.partitions.rules.markers import decode_marker
-from kafkaesque.broker.partitions.rules.open_transactions import Guard
+from kafkaesque.broker.partitions.rules.open_transactions import AbortedIndex, Guard
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
-from kafkaesque.broker.partitions.waiting import BytesAwaited, held_by, tell_watchers
+from kafkaesque.broker.partitions.waiting import BytesAwaited, held_by, notify_watchers
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import LogIndex, Snapshot
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.storage.chain import ReadResult
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.lookup import TimestampedOffset
+from kafkaesque.broker.storage.open_files import FileRange, Place
 from kafkaesque.model.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
@@ -141,6 +143,10 @@ class Partition:
         if not len(transactions):
             return self.high_watermark
         return max(transactions.stable_offset(self.high_watermark), self.log_start_offset)
+
+    @property
+    def aborted_transactions(self) -> AbortedIndex:
+        return self.producers.transactions.aborted
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -365,7 +371,7 @@ class Partition:
         has_transactions, stable_before = len(self.producers.transactions) > 0, self.stable_offset
         self.high_watermark = offset
         is_stable = self.stable_offset > stable_before if has_transactions else None
-        tell_watchers(self._watchers, size_bytes, is_stable_moved=is_stable)
+        notify_watchers(self._watchers, size_bytes, is_stable_moved=is_stable)
 
     def _fail_waiting(self, error: KafkaError) -> None:
         waiting, self._commits_awaited = self._commits_awaited, []
@@ -392,19 +398,37 @@ class Partition:
         if NO_EPOCH < believed < self.leader_epoch:
             raise FencedLeaderEpoch(f"{self.name} is at leader epoch {self.leader_epoch}")
 
+    def readable_bytes(self, offset: Offset, *, stable_only: bool) -> int:
+        """How many committed bytes can be read from `offset` on. An estimate: it may be too large by
+        an index interval, and by what open transactions wrote. 0 only if there is nothing."""
+        if offset >= self._read_limit(offset, stable_only):
+            return 0
+        uncommitted_bytes = sum(size for _, size in self._appended)
+        return max(1, self.log.size_from(offset) - uncommitted_bytes)
+
+    def missing_in_memory(
+        self, offset: Offset, max_bytes: int, tried: Container[Place]
+    ) -> FileRange | None:
+        """The part of the log's files that must be loaded before `read` does not wait for the disk."""
+        return self.log.on_disk(offset, max_bytes, tried)
+
+    def _read_limit(self, offset: Offset, stable_only: bool) -> Offset:
+        """Where a read that begins at `offset` must end. Raises OffsetOutOfRange."""
+        start_offset = self.log.log_start_offset
+        if not start_offset <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"Offset {offset} of {self.name} is outside [{start_offset}, {self.high_watermark}]"
+            )
+        return self.stable_offset if stable_only else self.high_watermark
+
     def read(
         self, offset: Offset, max_bytes: int, *, at_least_one: bool, stable_only: bool = False
     ) -> ReadResult:
         """Committed batches from the one with `offset` on; `stable_only`: up to an open transaction."""
-        log = self.log
-        if not log.log_start_offset <= offset <= self.high_watermark:
-            raise OffsetOutOfRange(
-                f"Offset {offset} of {self.name} is outside "
-                f"[{log.log_start_offset}, {self.high_watermark}]"
-            )
-        limit_offset = self.stable_offset if stable_only else self.high_watermark
+        limit_offset = self._read_limit(offset, stable_only)
         if offset >= limit_offset:
             return ReadResult(_NO_RECORDS, offset)
+        log = self.log
         entries = self.replica.entries
         limits = max_bytes, limit_offset, at_least_one, entries.folded_offset
         try:

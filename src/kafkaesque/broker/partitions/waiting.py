@@ -1,33 +1,56 @@
-"""Who waits: readers for more committed bytes, writers for more replicas than a majority."""
+"""Waiting on a partition: readers for more committed bytes, writers for more than a majority."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from kafkaesque.broker.raft.types import LogIndex
 from kafkaesque.broker.replication.replica import Replica
 
 WIDE_CHECK_SECONDS = 0.005
-"""How often it is looked whether more than a majority have a record, where that is asked for."""
+"""How often the replicas that hold a record are counted, if more than a majority must."""
+
+
+class Watched(Protocol):
+    def watch(self, watcher: BytesAwaited) -> None: ...
+
+    def unwatch(self, watcher: BytesAwaited) -> None: ...
 
 
 class BytesAwaited:
-    """A long poll: `done` resolves when `missing_bytes` more were committed, or on `interrupt`.
+    """A long poll: `done` resolves when `missing_bytes` more are committed, or on `interrupt`.
 
-    One object watches any number of partitions; each tells it of every commit by `committed`.
+    One object watches any number of partitions. Each reports every commit to it.
     """
 
-    __slots__ = ("done", "missing_bytes", "stable_only")
+    __slots__ = ("_loop", "_watched", "done", "missing_bytes", "stable_only")
 
     def __init__(
         self, missing_bytes: int, loop: asyncio.AbstractEventLoop, *, stable_only: bool = False
     ) -> None:
         self.missing_bytes = missing_bytes
         self.stable_only = stable_only
-        """Whether it reads up to the last stable offset only: what a transaction that is open has
-        written is no news for it."""
+        """The reader stops at the last stable offset: what open transactions write is no news."""
         self.done: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._watched: list[Watched] = []
+
+    def watch(self, partition: Watched) -> None:
+        partition.watch(self)
+        self._watched.append(partition)
+
+    def unwatch_all(self) -> None:
+        for partition in self._watched:
+            partition.unwatch(self)
+
+    async def wait(self, seconds_max: float) -> None:
+        timer = self._loop.call_later(seconds_max, self.interrupt)
+        try:
+            await self.done
+        finally:
+            timer.cancel()
 
     def committed(self, size_bytes: int) -> None:
         self.missing_bytes -= size_bytes
@@ -35,16 +58,16 @@ class BytesAwaited:
             self.interrupt()
 
     def interrupt(self) -> None:
-        """Have the reader look again at once: enough bytes came, or a partition has gone."""
+        """End the wait: enough bytes were committed, a partition is gone, or time is over."""
         if not self.done.done():
             self.done.set_result(None)
 
 
-def tell_watchers(
+def notify_watchers(
     watchers: Iterable[BytesAwaited], size_bytes: int, *, is_stable_moved: bool | None
 ) -> None:
-    """So many bytes were committed. `is_stable_moved` is None where no transaction holds anything
-    back; else it tells those who read only up to the last stable offset whether that has moved."""
+    """Report a commit of `size_bytes`. `is_stable_moved`: whether the last stable offset moved, for
+    the readers that stop there; None if no transaction is open."""
     for watcher in tuple(watchers):
         if is_stable_moved is None or not watcher.stable_only:
             watcher.committed(size_bytes)
@@ -55,7 +78,7 @@ def tell_watchers(
 async def held_by(
     replica: Replica, index: LogIndex, count: int, check_leads: Callable[[], None]
 ) -> None:
-    """Return when so many replicas hold the entry; `check_leads` raises when that is in vain."""
+    """Return when `count` replicas hold the entry; `check_leads` raises once they never will."""
     while not replica.is_held_by(index, count):
         check_leads()
         await asyncio.sleep(WIDE_CHECK_SECONDS)

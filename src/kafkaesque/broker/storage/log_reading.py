@@ -153,6 +153,14 @@ class LogReading:
         except (IndexDamaged, OSError):
             return None  # `read` sees to it, or says so
 
+    def size_from(self, offset: Offset) -> int:
+        """The size of the batches from `offset` on, found without reading from the disk: too large by
+        an index interval at most, or by a part of a segment whose index is not in memory."""
+        with self._lock:
+            segments = self._chain.segments[self._chain.number_of(offset) :]
+            position = segments[0].position_in_memory(offset) or 0
+            return sum(segment.size_bytes for segment in segments) - position
+
     def _has_to_be_loaded(self, wanted: FileRange, tried: Container[Place]) -> bool:
         if wanted.start in tried:
             return False

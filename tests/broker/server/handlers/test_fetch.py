@@ -9,6 +9,7 @@ import pytest
 from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.broker.storage.log import Log
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.records.batch import iter_batches, read_header
 from kafkaesque.wire.messages.fetch import (
@@ -153,6 +154,26 @@ def test_min_bytes_waits_for_that_many(topic: LocalBroker) -> None:
         return await waiting  # type: ignore[no-any-return]
 
     assert rows(topic.run(story())) == [("a", 1, 0, 2)]
+
+
+def test_waiting_fetch_reads_once_it_has_enough(
+    topic: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, size, reads = topic.partition("a", 1), len(sealed()), []
+    read = Log.read
+    monkeypatch.setattr(Log, "read", lambda log, *args: reads.append(args) or read(log, *args))
+
+    async def story() -> FetchResponse:
+        partition.append_own(sealed())
+        asked = request(topic, ("a", 1, 0), max_wait_ms=60_000, min_bytes=2 * size)
+        waiting = asyncio.create_task(topic.answer(asked, 12))
+        await asyncio.sleep(0)
+        assert reads == [], "too little to return"
+        partition.append_own(sealed())
+        return await waiting  # type: ignore[no-any-return]
+
+    assert rows(topic.run(story())) == [("a", 1, 0, 2)]
+    assert len(reads) == 1
 
 
 def test_deleting_the_topic_ends_a_waiting_fetch(topic: LocalBroker) -> None:

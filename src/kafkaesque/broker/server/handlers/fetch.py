@@ -1,6 +1,6 @@
 """Fetch, API key 1.
 
-v4   the oldest that is served: isolation level
+v4   the oldest version served: isolation level
 v5   log_start_offset
 v7   incremental fetch sessions (KIP-227)
 v9   current leader epoch (KIP-320)
@@ -8,14 +8,14 @@ v11  rack id
 v12  flexible
 v13  topics by id
 v15  replica state moved to a tag
-v16  with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH the leader and its address (KIP-951)
+v16  NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH come with the leader's address (KIP-951)
 v17  replica directory id
 v18  high watermark of the follower
 
-A read is committed data only, in whole batches; the first partition with data answers at least one
-batch whatever its size. Too little data parks the request until enough bytes are committed or its
-time is over. What is not in memory is loaded by a thread first: a slow disk holds up whoever asked for
-it and nobody else.
+Only committed data is returned, in whole batches. The first partition with data returns at least one
+batch, whatever its size. If less than min_bytes can be read, the request first waits until enough
+bytes are committed or max_wait_ms is over; then it reads, once. Data that is not in the page cache is
+loaded by a worker thread first, so that a slow disk delays only the client that asked for it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _HINTS_SINCE = 16
 READ_COMMITTED = 1
 _EMPTY = memoryview(b"")
 
-# By position, because every request makes these three.
+# Built by position because every request builds all three.
 _make_row = constructor(
     PartitionData,
     "partition_index",
@@ -73,35 +73,11 @@ _make_response = constructor(FetchResponse, "session_id", "responses")
 
 
 class Asked(Protocol):
-    """What a client wants of a partition, now or as its session remembers it."""
+    """What a client asks of a partition, in this request or remembered by its session."""
 
     fetch_offset: int
     partition_max_bytes: int
     current_leader_epoch: int
-
-
-class _Loading:
-    """What a request misses in memory, and what was loaded for it."""
-
-    __slots__ = ("lets_read", "missing", "tried")
-
-    def __init__(self) -> None:
-        self.missing: list[FileRange] = []
-        self.tried: set[Place] = set()
-        self.lets_read = True
-        """Whether the partition that was looked at last is to be read now."""
-
-    def look(self, partition: Partition, offset: Offset, max_bytes: int, at_least_one: bool) -> int:
-        """How many bytes have to be loaded before a read of it does not wait."""
-        if at_least_one:
-            max_bytes = max(max_bytes, partition.config.max_message_bytes)
-        found = partition.log.on_disk(offset, max_bytes, self.tried)
-        if found is None:
-            self.lets_read = bool(self.tried) or not self.missing
-            return 0
-        self.missing.append(found)
-        self.lets_read = False
-        return max(found.size_bytes, 1)
 
 
 Wanted: TypeAlias = Iterable[tuple[PartitionKey, Asked]]
@@ -112,71 +88,214 @@ def fetch(
     context: Context, request: FetchRequest, call: Call
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     try:
-        session, incremental = _session_of(context, request, call)
+        session, is_incremental = _session_of(context, request, call)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION, responses=[])
-    wanted: Wanted = _asked(request) if session is None else list(session.partitions.items())
-    loading = _Loading()
-    rows, size_bytes, failed = _read_all(context, request, call, wanted, loading)
-    if loading.missing:
-        return _load_and_read(context, request, call, session, incremental, wanted, loading)
-    if failed or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not wanted:
-        return _respond(context, call, session, incremental, rows, failed)
-    return _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
+    return _Fetch(context, request, call, session, is_incremental).answer()
 
 
-async def _load_and_read(
-    context: Context,
-    request: FetchRequest,
-    call: Call,
-    session: FetchSession | None,
-    incremental: bool,
-    wanted: Wanted,
-    loading: _Loading,
-) -> FetchResponse:
-    """Once there is something, what is still missing is left to the next request, and nothing is waited
-    for. It ends: of a partition its index is loaded, then what that points to, and no more."""
-    size_bytes = 0
-    while loading.missing and size_bytes == 0:
-        missing, loading.missing = loading.missing, []
-        await context.pages.load(missing)
-        loading.tried.update(found.start for found in missing)
-        rows, size_bytes, failed = _read_all(context, request, call, wanted, loading)
-    is_enough = size_bytes >= request.min_bytes or request.max_wait_ms <= 0
-    if failed or is_enough or loading.missing:
-        return _respond(context, call, session, incremental, rows, failed)
-    return await _wait_and_read(context, request, call, session, incremental, wanted, size_bytes)
+class _Fetch:
+    """One request: waits, loads, reads and answers."""
+
+    __slots__ = (
+        "_call",
+        "_context",
+        "_is_incremental",
+        "_loading",
+        "_request",
+        "_session",
+        "_stable_only",
+        "_wanted",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        request: FetchRequest,
+        call: Call,
+        session: FetchSession | None,
+        is_incremental: bool,
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._call = call
+        self._session = session
+        self._is_incremental = is_incremental
+        """The response may leave out partitions that have not changed."""
+        self._wanted: Wanted = (
+            _asked(request) if session is None else list(session.partitions.items())
+        )
+        self._stable_only = request.isolation_level == READ_COMMITTED
+        self._loading = _Loading()
+
+    def answer(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+        if self._missing_bytes() > 0:
+            return self._wait_and_read()
+        rows, _, has_failed = self._read()
+        if self._loading.missing:
+            return self._load_and_read()
+        return self._respond(rows, has_failed)
+
+    def _missing_bytes(self, watcher: BytesAwaited | None = None) -> int:
+        """How many more bytes must be committed before the response is due; 0 if it is due now.
+        `watcher` is attached to the partitions, in the same step, so that it misses no commit."""
+        request = self._request
+        if request.max_wait_ms <= 0 or not self._wanted:
+            return 0
+        missing_bytes = request.min_bytes
+        try:
+            for key, asked in self._wanted:
+                partition = self._find(key, asked)
+                if watcher is not None:
+                    watcher.watch(partition)
+                missing_bytes -= partition.readable_bytes(
+                    Offset(asked.fetch_offset), stable_only=self._stable_only
+                )
+                if missing_bytes <= 0:
+                    return 0
+        except KafkaError:
+            return 0  # the read reports it
+        return missing_bytes
+
+    async def _wait_and_read(self) -> FetchResponse:
+        request = self._request
+        watcher = BytesAwaited(request.min_bytes, self._context.loop, stable_only=self._stable_only)
+        try:
+            # Asked again: this coroutine starts after other callbacks, which may have committed more.
+            watcher.missing_bytes = self._missing_bytes(watcher)
+            if watcher.missing_bytes > 0:
+                await watcher.wait(request.max_wait_ms / 1000)
+        finally:
+            watcher.unwatch_all()
+        rows, _, has_failed = self._read()
+        if self._loading.missing:
+            return await self._load_and_read()
+        return self._respond(rows, has_failed)
+
+    async def _load_and_read(self) -> FetchResponse:
+        """Load what is not in memory, then read. As soon as there is anything to return, what is
+        still missing is left to the next request. This ends: for each partition the index is
+        loaded, then the range that it points to, and nothing else."""
+        loading, size_bytes = self._loading, 0
+        while loading.missing and size_bytes == 0:
+            missing, loading.missing = loading.missing, []
+            await self._context.pages.load(missing)
+            loading.tried.update(found.start for found in missing)
+            rows, size_bytes, has_failed = self._read()
+        return self._respond(rows, has_failed)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def _find(self, key: PartitionKey, asked: Asked) -> Partition:
+        name, topic_id, index = key
+        if self._call.version >= IDS_SINCE:
+            partition = self._context.partitions.get_by_id(TopicId(topic_id), index)
+        else:
+            partition = self._context.partitions.get(name, index)
+        if asked.current_leader_epoch != NO_EPOCH:
+            partition.check_epoch(asked.current_leader_epoch)
+        return partition
+
+    def _read(self) -> tuple[Rows, int, bool]:
+        """Rows in the order asked, the size of their records, and whether any of them failed.
+
+        A read that would wait for the disk is added to `_loading` instead, as far as it fits into
+        the response. Before anything has been loaded, nothing after it is read either: it all
+        would be read again.
+        """
+        context, request, loading = self._context, self._request, self._loading
+        room_bytes = min(
+            request.max_bytes, context.config.fetch_max_bytes, context.unsent_room_bytes()
+        )
+        rows: Rows = []
+        total_bytes = missing_bytes = 0
+        has_failed = False
+        stable_only = self._stable_only
+        for key, asked in self._wanted:
+            max_bytes = min(asked.partition_max_bytes, room_bytes - total_bytes - missing_bytes)
+            row = _make_row(key[2], 0, -1, [] if stable_only else None, _EMPTY)
+            rows.append((key, row))
+            try:
+                partition = self._find(key, asked)
+                if max_bytes > 0 or total_bytes + missing_bytes == 0:
+                    offset, max_bytes = Offset(asked.fetch_offset), max(max_bytes, 0)
+                    is_first = total_bytes == 0
+                    missing_bytes += loading.look(partition, offset, max_bytes, is_first)
+                    if loading.lets_read:
+                        records, next_offset = partition.read(
+                            offset, max_bytes, at_least_one=is_first, stable_only=stable_only
+                        )
+                        row.records = records
+                        total_bytes += len(records)
+                        if stable_only and len(aborted := partition.aborted_transactions):
+                            row.aborted_transactions = _aborted(aborted, offset, next_offset)
+                row.high_watermark = partition.high_watermark
+                row.last_stable_offset = partition.stable_offset
+                row.log_start_offset = partition.log_start_offset
+            except KafkaError as error:
+                has_failed = True
+                row.error_code = error.code
+        return rows, total_bytes, has_failed
+
+    # -- answering --------------------------------------------------------------------------------
+
+    def _respond(self, rows: Rows, has_failed: bool) -> FetchResponse:
+        session, session_id = self._session, NO_SESSION
+        if session is not None:
+            session_id = session.session_id
+            rows = _changed_rows(session, self._is_incremental, rows)
+        response = _make_response(session_id, _by_topic(rows))
+        if has_failed and self._call.version >= _HINTS_SINCE:
+            _hint_leaders(self._context, response)
+        return response
 
 
-async def _wait_and_read(
-    context: Context,
-    request: FetchRequest,
-    call: Call,
-    session: FetchSession | None,
-    incremental: bool,
-    wanted: Wanted,
-    size_bytes: int,
-) -> FetchResponse:
-    stable_only = request.isolation_level == READ_COMMITTED
-    missing_bytes = request.min_bytes - size_bytes
-    awaited = BytesAwaited(missing_bytes, context.loop, stable_only=stable_only)
-    try:
-        watched = [_find(context, call, key) for key, _ in wanted]
-    except KafkaError:
-        # This task starts a moment after the first look: one of them was lost meanwhile.
-        rows, _, _ = _read_all(context, request, call, wanted)
-        return _respond(context, call, session, incremental, rows, failed=True)
-    for partition in watched:
-        partition.watch(awaited)
-    timer = context.loop.call_later(request.max_wait_ms / 1000, awaited.interrupt)
-    try:
-        await awaited.done
-    finally:
-        timer.cancel()
-        for partition in watched:
-            partition.unwatch(awaited)
-    rows, _, failed = _read_all(context, request, call, wanted)
-    return _respond(context, call, session, incremental, rows, failed)
+class _Loading:
+    """The file ranges that a request needs and that are not in memory."""
+
+    __slots__ = ("lets_read", "missing", "tried")
+
+    def __init__(self) -> None:
+        self.missing: list[FileRange] = []
+        self.tried: set[Place] = set()
+        """Where something was loaded already. Nothing is loaded twice."""
+        self.lets_read = True
+        """Whether the partition looked at last may be read now."""
+
+    def look(self, partition: Partition, offset: Offset, max_bytes: int, at_least_one: bool) -> int:
+        """Returns how many bytes must be loaded before a read of `partition` does not wait."""
+        if at_least_one:
+            max_bytes = max(max_bytes, partition.config.max_message_bytes)
+        found = partition.missing_in_memory(offset, max_bytes, self.tried)
+        if found is None:
+            self.lets_read = bool(self.tried) or not self.missing
+            return 0
+        self.missing.append(found)
+        self.lets_read = False
+        return max(found.size_bytes, 1)
+
+
+def _aborted(index: AbortedIndex, offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
+    """Transactions whose records in the range the consumer must skip."""
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in index.between(offset, end_offset)
+    ]
+
+
+def _by_topic(rows: Rows) -> list[FetchableTopicResponse]:
+    if len(rows) == 1:
+        # Hashing a topic id costs more than the rest of this function.
+        ((name, topic_id, _), row) = rows[0]
+        return [_make_topic(name, topic_id, [row])]
+    topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
+    for (name, topic_id, _), row in rows:
+        topic = topics.get((name, topic_id))
+        if topic is None:
+            topics[name, topic_id] = _make_topic(name, topic_id, [row])
+        else:
+            topic.partitions.append(row)
+    return list(topics.values())
 
 
 # -- sessions -----------------------------------------------------------------------------------
@@ -185,7 +304,7 @@ async def _wait_and_read(
 def _session_of(
     context: Context, request: FetchRequest, call: Call
 ) -> tuple[FetchSession | None, bool]:
-    """The session of this request, if any, and whether the answer may leave out what is unchanged."""
+    """The session of this request, if any, and whether the response is incremental."""
     uses_ids = call.version >= IDS_SINCE
     if request.session_epoch == FINAL_EPOCH:
         if request.session_id != NO_SESSION:
@@ -231,128 +350,25 @@ def _remembered(asked: FetchPartition) -> FetchedPartition:
     )
 
 
-# -- reading ------------------------------------------------------------------------------------
-
-
-def _find(context: Context, call: Call, key: PartitionKey) -> Partition:
-    name, topic_id, index = key
-    if call.version >= IDS_SINCE:
-        return context.partitions.get_by_id(TopicId(topic_id), index)
-    return context.partitions.get(name, index)
-
-
-def _read_all(
-    context: Context,
-    request: FetchRequest,
-    call: Call,
-    wanted: Wanted,
-    loading: _Loading | None = None,
-) -> tuple[Rows, int, bool]:
-    """Rows in the order asked, their size, and whether an error forbids to wait.
-
-    What would have to be waited for is not read but told to `loading`, if that is given, as far as it
-    fits into an answer. Before anything was loaded, nothing is read behind it: all is asked for again.
-    """
-    room_bytes = min(request.max_bytes, context.config.fetch_max_bytes, context.unsent_room_bytes())
-    rows: Rows = []
-    total_bytes = missing_bytes = 0
-    failed = False
-    committed_only = request.isolation_level == READ_COMMITTED
-    for key, asked in wanted:
-        max_bytes = min(asked.partition_max_bytes, room_bytes - total_bytes - missing_bytes)
-        row = _make_row(key[2], 0, -1, [] if committed_only else None, _EMPTY)
-        rows.append((key, row))
-        try:
-            partition = _find(context, call, key)
-            if asked.current_leader_epoch != NO_EPOCH:
-                partition.check_epoch(asked.current_leader_epoch)
-            if max_bytes > 0 or total_bytes + missing_bytes == 0:
-                offset, max_bytes = Offset(asked.fetch_offset), max(max_bytes, 0)
-                if loading is not None:
-                    missing_bytes += loading.look(partition, offset, max_bytes, total_bytes == 0)
-                if loading is None or loading.lets_read:
-                    records, next_offset = partition.read(
-                        offset,
-                        max_bytes,
-                        at_least_one=total_bytes == 0,
-                        stable_only=committed_only,
-                    )
-                    row.records = records
-                    total_bytes += len(records)
-                    if committed_only and len(aborted := partition.producers.transactions.aborted):
-                        row.aborted_transactions = _aborted(aborted, offset, next_offset)
-            row.high_watermark = partition.high_watermark
-            row.last_stable_offset = partition.stable_offset
-            row.log_start_offset = partition.log_start_offset
-        except KafkaError as error:
-            failed = True
-            row.error_code = error.code
-    return rows, total_bytes, failed
-
-
-def _aborted(index: AbortedIndex, offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
-    """Whose records in what was read the consumer must leave out."""
-    return [
-        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-        for producer_id, first_offset in index.between(offset, end_offset)
-    ]
-
-
-# -- answering ----------------------------------------------------------------------------------
-
-
-def _respond(
-    context: Context,
-    call: Call,
-    session: FetchSession | None,
-    incremental: bool,
-    rows: Rows,
-    failed: bool,
-) -> FetchResponse:
-    response = _response_of(session, incremental, rows)
-    if failed and call.version >= _HINTS_SINCE:
-        _hint_leaders(context, response)
-    return response
-
-
-def _response_of(session: FetchSession | None, incremental: bool, rows: Rows) -> FetchResponse:
-    session_id = NO_SESSION
-    if session is not None:
-        session_id = session.session_id
-        rows = _news_of(session, incremental, rows)
-    if len(rows) == 1:
-        # The hash of a topic's id costs more than all the rest of this.
-        ((name, topic_id, _), row) = rows[0]
-        return _make_response(session_id, [_make_topic(name, topic_id, [row])])
-    topics: dict[tuple[str, UUID], FetchableTopicResponse] = {}
-    for (name, topic_id, _), row in rows:
-        topic = topics.get((name, topic_id))
-        if topic is None:
-            topics[name, topic_id] = _make_topic(name, topic_id, [row])
-        else:
-            topic.partitions.append(row)
-    return _make_response(session_id, list(topics.values()))
-
-
-def _news_of(session: FetchSession, incremental: bool, rows: Rows) -> Rows:
-    """What the session must be told of these rows; nothing of those forgotten since they were read."""
+def _changed_rows(session: FetchSession, is_incremental: bool, rows: Rows) -> Rows:
+    """The rows that the client of this session has not seen yet; none that it has forgotten since."""
     partitions = session.partitions
-    told: Rows = []
+    changed: Rows = []
     for key, row in rows:
         known = partitions.get(key)
         if known is None:
             continue
         has_news = _has_news(known, row)
-        if has_news or not incremental:
-            told.append((key, row))
+        if has_news or not is_incremental:
+            changed.append((key, row))
         if row.records:
-            # Those that had data go to the end, so that a small answer does not starve the rest.
+            # Partitions that had data move to the end, so that a small response starves no other.
             partitions.move_to_end(key)
-    return told
+    return changed
 
 
 def _hint_leaders(context: Context, response: FetchResponse) -> None:
-    """Where some of it failed: say who leads what this broker does not."""
+    """Name the leaders of the partitions that this broker does not lead."""
     endpoints: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         for row in topic.partitions:
@@ -369,7 +385,7 @@ def _hint_leaders(context: Context, response: FetchResponse) -> None:
 
 
 def _has_news(asked: FetchedPartition, row: PartitionData) -> bool:
-    """Whether a session must tell of this partition; remembers that it was told."""
+    """Whether this row differs from the last one that the session sent. Remembers it as sent."""
     news = (
         bool(row.records)
         or row.error_code != 0
