@@ -19,10 +19,9 @@ from kafkaesque.broker.cluster.journal import Journal
 from kafkaesque.broker.cluster.rules.operations import RegisterMe
 from kafkaesque.broker.cluster.state_file import StateFile
 from kafkaesque.broker.joining import Seeds, introduce_broker
-from kafkaesque.broker.partitions.changes import Changes
-from kafkaesque.broker.partitions.cleaning import LogCleaner
-from kafkaesque.broker.partitions.environment import Environment
-from kafkaesque.broker.partitions.group_hosts import GroupHosts, new_registry
+from kafkaesque.broker.partitions.environment import Changes, Environment
+from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator, new_registry
+from kafkaesque.broker.partitions.log_cleaner import LogCleaner
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.replication.flusher import Flusher
@@ -213,7 +212,7 @@ class Node:
         validation = self.config.validation
         env = Environment(loop, self._clock, replicas, standings, is_synced, validation)
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
-        groups = GroupHosts(partitions, lambda: new_registry(self.config), self._clock, loop)
+        groups = GroupCoordinator(partitions, lambda: new_registry(self.config), self._clock, loop)
         journal = self._open_journal(replicas, is_clean=was_clean)
         cluster = Cluster(
             journal,

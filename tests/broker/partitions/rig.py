@@ -11,10 +11,9 @@ from math import inf
 from pathlib import Path
 from uuid import UUID
 
-from kafkaesque.broker.partitions.changes import Changes
-from kafkaesque.broker.partitions.environment import Environment
-from kafkaesque.broker.partitions.loading import load_producers, log_config
+from kafkaesque.broker.partitions.environment import Changes, Environment
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.producer_state import load_producers
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
 from kafkaesque.broker.raft.messages import AppendResponse, PreVoteResponse, VoteResponse
 from kafkaesque.broker.raft.types import Role
@@ -23,6 +22,7 @@ from kafkaesque.broker.replication.opening import open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import RAFT_CONFIG, ReplicaSet
+from kafkaesque.broker.storage.config import log_config
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles, SystemCalls
 from kafkaesque.model.ids import (

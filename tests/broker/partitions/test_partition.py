@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.broker.partitions.rig import ME, OTHER, PEER, START_MS, acknowledge, batch, open_rig
 
-from kafkaesque.broker.partitions.loading import load_producers, read_producers
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.partitions.producer_state import load_producers, read_producers
+from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.producers import PIPELINE_SECONDS
 from kafkaesque.broker.partitions.waiting import BytesAwaited
 from kafkaesque.model.errors import (

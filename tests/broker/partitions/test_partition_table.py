@@ -12,8 +12,7 @@ from tests.broker.partitions.rig import GROUP, ME, TOPIC_ID, GatedCalls, Nowhere
 from tests.waiting import until
 
 from kafkaesque.broker.partitions import partition_table
-from kafkaesque.broker.partitions.changes import Changes
-from kafkaesque.broker.partitions.environment import Environment
+from kafkaesque.broker.partitions.environment import Changes, Environment
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable, Placement
 from kafkaesque.broker.replication.flusher import Flusher

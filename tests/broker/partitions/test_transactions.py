@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from tests.broker.partitions.rig import START_MS, Rig, batch, open_rig
 
-from kafkaesque.broker.partitions import transaction_host
+from kafkaesque.broker.partitions import transaction_coordinator
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.markers import Marker, encode_marker
-from kafkaesque.broker.partitions.rules.open_transactions import Guard
-from kafkaesque.broker.partitions.rules.refusals import TransactionCoordinatorFenced
-from kafkaesque.broker.partitions.transaction_host import TransactionHost
+from kafkaesque.broker.partitions.rules.open_transactions import Guard, TransactionCoordinatorFenced
+from kafkaesque.broker.partitions.transaction_coordinator import TransactionShard
 from kafkaesque.broker.partitions.waiting import BytesAwaited
 from kafkaesque.broker.server.event_loop import new_event_loop
 from kafkaesque.broker.transactions.config import TransactionConfig
@@ -239,8 +238,8 @@ class Sink:
         return markers.partitions
 
 
-def new_host(rig: Rig, sink: Sink) -> TransactionHost:
-    return TransactionHost(
+def new_host(rig: Rig, sink: Sink) -> TransactionShard:
+    return TransactionShard(
         rig.partition,
         lambda: TransactionRegistry(TransactionConfig()),
         rig.clock,
@@ -250,7 +249,7 @@ def new_host(rig: Rig, sink: Sink) -> TransactionHost:
     )
 
 
-async def begin(host: TransactionHost) -> ProducerIdentity:
+async def begin(host: TransactionShard) -> ProducerIdentity:
     init = InitRequest(transactional_id="tx", timeout_ms=60_000, spare_producer_id=ME)
     answer = await host.ask(lambda r, token, now: r.init_producer(init, token, now), InitAnswer)
     wanted = PartitionsRequest(
@@ -260,7 +259,7 @@ async def begin(host: TransactionHost) -> ProducerIdentity:
     return answer.producer
 
 
-def ask_to_end(host: TransactionHost, producer: ProducerIdentity) -> asyncio.Task[EndAnswer]:
+def ask_to_end(host: TransactionShard, producer: ProducerIdentity) -> asyncio.Task[EndAnswer]:
     wanted = EndRequest(transactional_id="tx", producer=producer, is_commit=True, flow=NEW_FLOW)
     work = host.ask(lambda r, token, now: r.end(wanted, token, now), EndAnswer)
     return asyncio.get_running_loop().create_task(work)
@@ -308,7 +307,7 @@ def test_new_coordinator_sends_the_markers_that_its_predecessor_owed(tmp_path: P
     run(story())
 
 
-def ask_to_add(host: TransactionHost, producer: ProducerIdentity) -> asyncio.Task[AddAnswer]:
+def ask_to_add(host: TransactionShard, producer: ProducerIdentity) -> asyncio.Task[AddAnswer]:
     wanted = PartitionsRequest(
         transactional_id="tx", producer=producer, partitions=frozenset([TARGET])
     )
@@ -338,7 +337,7 @@ def test_next_transaction_waits_for_the_markers_of_the_last(tmp_path: Path) -> N
 def test_next_transaction_is_told_when_the_markers_take_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction_host, "ENDING_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(transaction_coordinator, "ENDING_SECONDS_MAX", 0.01)
 
     async def story() -> None:
         async with open_rig(tmp_path) as rig:

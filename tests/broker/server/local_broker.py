@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from kafkaesque.broker.node import Node
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.server.call import Call, ClientHost
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handlers import load_handlers

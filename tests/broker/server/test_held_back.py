@@ -9,7 +9,7 @@ from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker
 from tests.waiting import until
 
-from kafkaesque.broker.partitions.coordinator_hosts import CoordinatorHosts
+from kafkaesque.broker.partitions.coordinator_runtime import CoordinatorRuntime
 from kafkaesque.broker.server.call import CloseConnection
 from kafkaesque.model.errors import ErrorCode, NotCoordinator
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
@@ -103,7 +103,7 @@ def state(broker: LocalBroker) -> str:
     return str(broker.ask(describe, 0).transaction_states[0].transaction_state)
 
 
-def take_over(broker: LocalBroker, *topics: CoordinatorHosts) -> None:  # type: ignore[type-arg]
+def take_over(broker: LocalBroker, *topics: CoordinatorRuntime) -> None:  # type: ignore[type-arg]
     """As after a term of another broker's: what was known is read from the log."""
 
     async def work() -> None:

@@ -13,7 +13,7 @@ from tests.waiting import until
 from kafkaesque.broker.cluster import cluster
 from kafkaesque.broker.cluster.rules.operations import WantedTopic
 from kafkaesque.broker.node import Node
-from kafkaesque.broker.partitions.group_hosts import GROUP_TOPIC
+from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
 from kafkaesque.model.errors import DataDirectoryInUse, StorageFailed
 from kafkaesque.model.settings import broker_config
 

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from kafkaesque.broker.partitions.group_host import GroupHost
+from kafkaesque.broker.partitions.group_coordinator import GroupShard
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.settled_coordinator import ELECTION_SECONDS, ask_settled
 from kafkaesque.model.errors import CoordinatorLoading, KafkaError, NotCoordinator
@@ -47,7 +47,7 @@ class Scene:
         return None if told is None else SimpleNamespace(node_id=told)
 
     def commit(self) -> str:
-        async def ask(_: GroupHost) -> str:
+        async def ask(_: GroupShard) -> str:
             for refusal in self.refusals:
                 raise refusal
             return "committed"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.broker.server.local_broker import LocalBroker
 
-from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.server.transactional_produce import ADDS_SINCE, TransactionalRequest, Waiting
 from kafkaesque.broker.transactions.types import ProducerIdentity
 from kafkaesque.model.errors import ErrorCode

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import confluent_kafka as ck
 import pytest
 
-from kafkaesque.broker.partitions.coordinator_hosts import java_hash
+from kafkaesque.broker.partitions.coordinator_runtime import java_hash
 from kafkaesque.testing import Cluster
 
 pytestmark = pytest.mark.story

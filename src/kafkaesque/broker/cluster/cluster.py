@@ -29,9 +29,9 @@ from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.cluster.rules.topology import Broker, Topic
 from kafkaesque.broker.cluster.scrubber import Scrubber
 from kafkaesque.broker.cluster.seeds import refuse_other_cluster
-from kafkaesque.broker.partitions.changes import Changes
 from kafkaesque.broker.partitions.coordinators import Coordinators
-from kafkaesque.broker.partitions.group_hosts import GroupHosts
+from kafkaesque.broker.partitions.environment import Changes
+from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.raft.messages import Message
@@ -101,7 +101,7 @@ class Cluster:
         self,
         journal: Journal,
         partitions: PartitionTable,
-        groups: GroupHosts,
+        groups: GroupCoordinator,
         replicas: ReplicaSet,
         standings: Changes[Partition],
         static: BrokerConfig,

@@ -10,7 +10,7 @@ from kafkaesque.broker.cluster.rules import commands
 from kafkaesque.broker.cluster.rules.controller import Controller
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.cluster.rules.topology import Assignment, Topic
-from kafkaesque.broker.partitions.group_hosts import GroupHosts
+from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.partition_table import PartitionTable, Placement
 from kafkaesque.model.ids import MemberId, NodeId, PartitionIndex, TopicId, node_of
 from kafkaesque.model.setting import SettingValue
@@ -33,7 +33,7 @@ class Reconciler:
         member: MemberId,
         controller: Controller,
         partitions: PartitionTable,
-        groups: GroupHosts,
+        groups: GroupCoordinator,
         static: BrokerConfig,
     ) -> None:
         self._member = member

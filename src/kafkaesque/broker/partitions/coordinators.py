@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkaesque.broker.partitions.group_hosts import GroupHosts
+from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.transaction_hosts import TransactionHosts
+from kafkaesque.broker.partitions.transaction_coordinator import TransactionCoordinator
 
 
 class Coordinators:
@@ -12,9 +12,9 @@ class Coordinators:
 
     __slots__ = ("groups", "transactions")
 
-    transactions: TransactionHosts
+    transactions: TransactionCoordinator
 
-    def __init__(self, groups: GroupHosts) -> None:
+    def __init__(self, groups: GroupCoordinator) -> None:
         self.groups = groups
 
     def standing_changed(self, partition: Partition) -> None:

@@ -6,10 +6,33 @@ import asyncio
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kafkaesque.broker.partitions.changes import Changes
 from kafkaesque.broker.replication.replica_set import ReplicaSet
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.settings import TopicConfig
+
+T = TypeVar("T")
+
+
+class Changes(Generic[T]):
+    """A set that can be waited for. One consumer."""
+
+    __slots__ = ("_changed", "_event")
+
+    def __init__(self) -> None:
+        self._changed: dict[T, None] = {}
+        self._event = asyncio.Event()
+
+    def add(self, item: T) -> None:
+        self._changed[item] = None
+        self._event.set()
+
+    async def take(self) -> list[T]:
+        """Those that changed since the last call; waits for the first."""
+        await self._event.wait()
+        self._event.clear()
+        changed, self._changed = self._changed, {}
+        return list(changed)
+
 
 PartitionT = TypeVar("PartitionT")
 """Partition, which knows this module."""

@@ -13,17 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Container
+from collections.abc import Callable, Container
 from operator import itemgetter
 
 import msgspec
 
 from kafkaesque.broker.partitions.environment import Environment
-from kafkaesque.broker.partitions.inspections import Inspections
-from kafkaesque.broker.partitions.letting_go import let_go
-from kafkaesque.broker.partitions.loading import load_producers, log_config, read_marker
+from kafkaesque.broker.partitions.producer_state import let_go, load_producers, read_marker
 from kafkaesque.broker.partitions.rules import admission
-from kafkaesque.broker.partitions.rules.appended import Appended, Trim
+from kafkaesque.broker.partitions.rules.admission import Appended, Trim
 from kafkaesque.broker.partitions.rules.markers import decode_marker
 from kafkaesque.broker.partitions.rules.open_transactions import AbortedIndex, Guard
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
@@ -32,6 +30,7 @@ from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import LogIndex, Snapshot
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.storage.chain import ReadResult
+from kafkaesque.broker.storage.config import log_config
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.lookup import TimestampedOffset
 from kafkaesque.broker.storage.open_files import FileRange, Place
@@ -60,6 +59,41 @@ from kafkaesque.model.ids import (
 )
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.records.batch import BatchHeader, read_header, stamp, stamp_append_time
+
+Append = Callable[[memoryview], Appended]
+
+
+class Inspections:
+    """Those under way, oldest first."""
+
+    __slots__ = ("_loop", "under_way")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.under_way: list[asyncio.Task[Appended]] = []
+
+    def add(
+        self, records: memoryview, config: TopicConfig, append: Append
+    ) -> asyncio.Task[Appended]:
+        """Look at `records`, then `append` what is to be stored, after all that came before."""
+        previous = self.under_way[-1] if self.under_way else None
+        task = self._loop.create_task(self._run(records, config, append, previous))
+        self.under_way.append(task)
+        task.add_done_callback(self.under_way.remove)
+        return task
+
+    async def _run(
+        self,
+        records: memoryview,
+        config: TopicConfig,
+        append: Append,
+        previous: asyncio.Task[Appended] | None,
+    ) -> Appended:
+        stored = await self._loop.run_in_executor(None, admission.inspect, records, config)
+        if previous is not None:
+            await asyncio.wait([previous])
+        return append(stored)
+
 
 logger = logging.getLogger(__name__)
 

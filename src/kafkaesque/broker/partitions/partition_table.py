@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkaesque.broker.partitions.environment import Environment
-from kafkaesque.broker.partitions.loading import load_producers, log_config
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.producer_state import load_producers
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
 from kafkaesque.broker.replication.entry_log import EntryLog
 from kafkaesque.broker.replication.opening import first_start, new_replica, sync_found
 from kafkaesque.broker.replication.replica_set import RAFT_CONFIG
 from kafkaesque.broker.replication.staging import finish
+from kafkaesque.broker.storage.config import log_config
 from kafkaesque.broker.storage.directory import DataDirectory
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.cluster.cluster import Cluster
-from kafkaesque.broker.partitions.cleaning import LogCleaner
-from kafkaesque.broker.partitions.group_hosts import GroupHosts
+from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
+from kafkaesque.broker.partitions.log_cleaner import LogCleaner
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.server.page_loader import PageLoader
 from kafkaesque.broker.server.rules.fetch_sessions import FetchSessions
@@ -37,7 +37,7 @@ class Context:
     identity: Identity
     cluster: Cluster
     partitions: PartitionTable
-    groups: GroupHosts
+    groups: GroupCoordinator
     transactions: TransactionCalls
     fetch_sessions: FetchSessions
     pages: PageLoader

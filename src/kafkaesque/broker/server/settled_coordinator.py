@@ -12,8 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from kafkaesque.broker.partitions.group_host import GroupHost
-from kafkaesque.broker.partitions.group_hosts import GROUP_TOPIC
+from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC, GroupShard
 from kafkaesque.broker.server.context import Context
 from kafkaesque.model.errors import CoordinatorLoading, NotCoordinator
 
@@ -25,7 +24,7 @@ _LOOK_SECONDS: Final = 0.02
 
 
 async def ask_settled(
-    context: Context, group_id: str, ask: Callable[[GroupHost], Awaitable[T]]
+    context: Context, group_id: str, ask: Callable[[GroupShard], Awaitable[T]]
 ) -> T:
     """What `ask` gets of the group's coordinator; its own error when the time is over."""
     deadline = context.loop.time() + ELECTION_SECONDS

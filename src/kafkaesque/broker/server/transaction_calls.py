@@ -15,10 +15,13 @@ from typing import TypeVar
 
 from kafkaesque.broker.cluster.cluster import Cluster
 from kafkaesque.broker.groups.types import ProducerIdentity as Writer
-from kafkaesque.broker.partitions.group_host import GroupHost
-from kafkaesque.broker.partitions.marker_writer import MarkerWriter
+from kafkaesque.broker.partitions.group_coordinator import GroupShard
 from kafkaesque.broker.partitions.rules.markers import Marker
-from kafkaesque.broker.partitions.transaction_hosts import TRANSACTION_TOPIC, TransactionHosts
+from kafkaesque.broker.partitions.transaction_coordinator import (
+    TRANSACTION_TOPIC,
+    MarkerWriter,
+    TransactionCoordinator,
+)
 from kafkaesque.broker.replication.peer_calls import PeerError
 from kafkaesque.broker.server.call import Call, CloseConnection
 from kafkaesque.broker.server.transactional_produce import Waiting
@@ -97,7 +100,7 @@ class TransactionCalls:
         "writer",
     )
 
-    hosts: TransactionHosts
+    hosts: TransactionCoordinator
     serve_request: Callable[[bytes], Awaitable[bytes]]
 
     def __init__(self, cluster: Cluster, writer: MarkerWriter) -> None:
@@ -109,7 +112,7 @@ class TransactionCalls:
 
     # -- what was held back on its way (the old flow) ---------------------------------------------
 
-    def check_committer(self, producer: Writer, host: GroupHost, call: Call) -> None:
+    def check_committer(self, producer: Writer, host: GroupShard, call: Call) -> None:
         """CloseConnection if offsets may be late."""
         connected_at = call.connected_at
         if connected_at is None:
@@ -315,7 +318,7 @@ def open_transactions(
         timeout_ms_max=config.transaction_max_timeout_ms,
         id_expiration_ms=config.transactional_id_expiration_ms,
     )
-    calls.hosts = coordinators.transactions = TransactionHosts(
+    calls.hosts = coordinators.transactions = TransactionCoordinator(
         cluster.partitions,
         lambda: TransactionRegistry(rules, since=monotonic()),
         clock,

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.rules.appended import Appended
-from kafkaesque.broker.partitions.rules.open_transactions import Guard
-from kafkaesque.broker.partitions.rules.refusals import RefusedByCoordinator
+from kafkaesque.broker.partitions.rules.admission import Appended
+from kafkaesque.broker.partitions.rules.open_transactions import Guard, RefusedByCoordinator
 from kafkaesque.broker.transactions.types import ProducerIdentity
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import ProducerId, TopicPartition

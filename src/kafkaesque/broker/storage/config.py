@@ -7,6 +7,7 @@ from typing import Final
 
 from kafkaesque.broker.storage.index import ENTRY_SIZE_BYTES
 from kafkaesque.model.errors import InvalidConfig
+from kafkaesque.model.settings import TopicConfig
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 POSITION_MAX: Final = 2**31 - 1
@@ -51,3 +52,17 @@ class LogConfig:
 def _require(condition: bool, name: str, value: int) -> None:
     if not condition:
         raise InvalidConfig(f"{name}={value} is out of range")
+
+
+def log_config(config: TopicConfig) -> LogConfig:
+    """The settings of a topic's logs. A compacted topic deletes nothing by age or size, and closes a
+    segment before its records have waited too long for the cleaner."""
+    lag_ms = config.max_compaction_lag_ms if config.is_compacted else config.segment_ms
+    return LogConfig(
+        segment_bytes=config.segment_bytes,
+        segment_ms=min(config.segment_ms, lag_ms),
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        retention_ms=config.retention_ms if config.deletes_old else -1,
+        retention_bytes=config.retention_bytes if config.deletes_old else -1,
+    )

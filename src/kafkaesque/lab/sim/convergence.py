@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaesque.broker.partitions.loading import load_producers
+from kafkaesque.broker.partitions.producer_state import load_producers
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.lab.sim.node import SimulatedNode

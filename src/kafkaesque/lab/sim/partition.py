@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.raft.types import NO_TERM
 from kafkaesque.lab.sim.truth import EntryFact, batch_fact
 from kafkaesque.model.errors import KafkaError

@@ -12,7 +12,7 @@ from kafkaesque.broker.partitions.rules.open_transactions import (
     Snapshot,
 )
 from kafkaesque.broker.partitions.rules.producers import ProducerTable, WrittenBatch
-from kafkaesque.broker.partitions.transaction_host import TransactionHost
+from kafkaesque.broker.partitions.transaction_coordinator import TransactionShard
 from kafkaesque.broker.transactions import registry as registry_module
 from kafkaesque.broker.transactions.ending import judge_end
 from kafkaesque.broker.transactions.registry import TransactionRegistry
@@ -112,24 +112,24 @@ def new_coordinator_forgets_what_was_decided(patches: Patches) -> None:
 
 
 def markers_leave_before_the_decision_is_durable(patches: Patches) -> None:
-    carry_out = TransactionHost._carry_out
+    carry_out = TransactionShard._carry_out
 
-    def rash(self: TransactionHost, effects: Effects) -> None:
+    def rash(self: TransactionShard, effects: Effects) -> None:
         for markers in effects.markers:
             self._loop.create_task(self._send_all(markers))
         carry_out(self, replace(effects, markers=()))
 
-    patches.set(TransactionHost, "_carry_out", rash)
+    patches.set(TransactionShard, "_carry_out", rash)
 
 
 def coordinator_answers_before_its_record_is_committed(patches: Patches) -> None:
-    append = TransactionHost._append
+    append = TransactionShard._append
 
-    def rash(self: TransactionHost, effects: Effects) -> asyncio.Future[None] | None:
+    def rash(self: TransactionShard, effects: Effects) -> asyncio.Future[None] | None:
         append(self, effects)
         return None
 
-    patches.set(TransactionHost, "_append", rash)
+    patches.set(TransactionShard, "_append", rash)
 
 
 _CALM: Final = Profile(

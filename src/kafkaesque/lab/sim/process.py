@@ -14,10 +14,9 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from kafkaesque.broker.cluster.scrubber import Scrubber
-from kafkaesque.broker.partitions.changes import Changes
-from kafkaesque.broker.partitions.environment import Environment
-from kafkaesque.broker.partitions.loading import load_producers
+from kafkaesque.broker.partitions.environment import Changes, Environment
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.producer_state import load_producers
 from kafkaesque.broker.raft.config import RaftConfig
 from kafkaesque.broker.raft.core import Raft
 from kafkaesque.broker.replication.entry_log import EntryLog

@@ -10,13 +10,12 @@ from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from kafkaesque.broker.groups.types import ProducerIdentity as Writer
-from kafkaesque.broker.partitions.group_hosts import GROUP_TOPIC, GroupHosts
-from kafkaesque.broker.partitions.marker_writer import MarkerWriter
+from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC, GroupCoordinator
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
-from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.markers import Marker
-from kafkaesque.broker.partitions.transaction_host import TransactionHost
+from kafkaesque.broker.partitions.transaction_coordinator import MarkerWriter, TransactionShard
 from kafkaesque.broker.server.transactional_produce import ADDS_SINCE, TransactionalRequest, Waiting
 from kafkaesque.broker.transactions.config import TransactionConfig
 from kafkaesque.broker.transactions.registry import TransactionRegistry
@@ -80,8 +79,8 @@ class TransactionSide:
         self._calls = calls
         self.loop = as_event_loop(SimulatedLoop(node))
         self.waiting: Waiting = {}
-        self.host: TransactionHost | None = None
-        groups = cast(GroupHosts, _NoGroups())
+        self.host: TransactionShard | None = None
+        groups = cast(GroupCoordinator, _NoGroups())
         self._writer = MarkerWriter(cast(PartitionTable, self), groups, node.clock)
 
     def get(self, topic: str, index: PartitionIndex) -> Partition:
@@ -93,7 +92,7 @@ class TransactionSide:
         return partition
 
     def standing_changed(self) -> None:
-        """As CoordinatorHosts': another term is another beginning."""
+        """As CoordinatorRuntime': another term is another beginning."""
         partition = self._partitions.get(self._group)
         leads = partition is not None and partition.leads
         epoch = partition.leader_epoch if partition is not None and leads else None
@@ -101,11 +100,11 @@ class TransactionSide:
             host, self.host = self.host, None
             host.close(NotCoordinator("The coordinator has moved."))
         if self.host is None and partition is not None and epoch is not None:
-            self.host = TransactionHost(
+            self.host = TransactionShard(
                 partition, _new_registry, self._node.clock, self.loop, epoch, self._send
             )
 
-    def _hosting(self) -> TransactionHost:
+    def _hosting(self) -> TransactionShard:
         self.standing_changed()
         if self.host is None:
             raise NotCoordinator("This is not the correct coordinator.")

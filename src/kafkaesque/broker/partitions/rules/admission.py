@@ -8,6 +8,10 @@ docs/DIVERGENCE.md says what they check that we do not.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import msgspec
+
 from kafkaesque.model.errors import (
     InvalidRecord,
     InvalidTimestamp,
@@ -15,7 +19,7 @@ from kafkaesque.model.errors import (
     RecordListTooLarge,
     UnsupportedCompressionType,
 )
-from kafkaesque.model.ids import NO_PRODUCER, NO_TIMESTAMP, TimestampMs
+from kafkaesque.model.ids import NO_PRODUCER, NO_TIMESTAMP, Offset, TimestampMs
 from kafkaesque.model.settings import TopicConfig
 from kafkaesque.records.batch import (
     HEADER_SIZE_BYTES,
@@ -28,6 +32,22 @@ from kafkaesque.records.batch import (
     verify_crc,
 )
 from kafkaesque.records.codec import check_records, decode_batch, encode_batch
+
+
+class Appended(NamedTuple):
+    """Where a batch stands in the log; `end_offset` is the offset after its last record."""
+
+    base_offset: Offset
+    end_offset: Offset
+    append_time_ms: TimestampMs
+    log_start_offset: Offset
+
+
+class Trim(msgspec.Struct, frozen=True, tag="trim"):
+    """A control entry: records before `offset` are deleted, on every replica."""
+
+    offset: int
+
 
 _CODECS = {
     "uncompressed": Codec.NONE,

@@ -16,7 +16,23 @@ from typing import NamedTuple
 
 import msgspec
 
+from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId
+
+
+class TransactionCoordinatorFenced(KafkaError):
+    """A marker from a coordinator that has been replaced."""
+
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class RefusedByCoordinator(KafkaError):
+    """The transaction coordinator refused a batch, with the code it gave."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(f"The transaction coordinator answered {code.name}")
+        self.code = code  # type: ignore[misc]
+
 
 GUARDS_MAX = 10_000
 """Verifications under way in one partition; a peer that invents producers pushes out the oldest."""

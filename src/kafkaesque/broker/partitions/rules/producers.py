@@ -15,8 +15,12 @@ from typing import NamedTuple
 import msgspec
 
 from kafkaesque.broker.partitions.rules.markers import Marker
-from kafkaesque.broker.partitions.rules.open_transactions import Guard, OpenTransactions, Snapshot
-from kafkaesque.broker.partitions.rules.refusals import TransactionCoordinatorFenced
+from kafkaesque.broker.partitions.rules.open_transactions import (
+    Guard,
+    OpenTransactions,
+    Snapshot,
+    TransactionCoordinatorFenced,
+)
 from kafkaesque.model.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,

@@ -7,7 +7,7 @@ v4  TRANSACTION_ABORTABLE
 
 from __future__ import annotations
 
-from kafkaesque.broker.partitions.group_hosts import GROUP_TOPIC
+from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkaesque.broker.cluster.rules.operations import WantedTopic
-from kafkaesque.broker.partitions.coordinator_hosts import CoordinatorHosts
-from kafkaesque.broker.partitions.group_hosts import GROUP_TOPIC
+from kafkaesque.broker.partitions.coordinator_runtime import CoordinatorRuntime
+from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
@@ -66,7 +66,7 @@ async def find_coordinator(
     )
 
 
-def _hosts(context: Context, key_type: int) -> CoordinatorHosts[Any]:
+def _hosts(context: Context, key_type: int) -> CoordinatorRuntime[Any]:
     if key_type == GROUP_KEY:
         return context.groups
     if key_type == TRANSACTION_KEY:
@@ -75,7 +75,7 @@ def _hosts(context: Context, key_type: int) -> CoordinatorHosts[Any]:
 
 
 async def _find_all(
-    context: Context, hosts: CoordinatorHosts[Any], keys: Sequence[str]
+    context: Context, hosts: CoordinatorRuntime[Any], keys: Sequence[str]
 ) -> list[Coordinator]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ELECTION_SECONDS
@@ -86,7 +86,7 @@ async def _find_all(
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _find(context: Context, hosts: CoordinatorHosts[Any], key: str) -> Coordinator:
+def _find(context: Context, hosts: CoordinatorRuntime[Any], key: str) -> Coordinator:
     broker = context.cluster.leader_of(hosts.topic, hosts.partition_of(key))
     if broker is None:
         return _refused(key, CoordinatorNotAvailable("The coordinator is not available."))

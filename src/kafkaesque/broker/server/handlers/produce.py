@@ -26,7 +26,7 @@ from uuid import UUID
 
 from kafkaesque.broker.cluster.rules.tables import INTERNAL_TOPICS
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.server.call import Call, CloseConnection
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import Answer, Later, handler

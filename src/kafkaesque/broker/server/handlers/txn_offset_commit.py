@@ -14,9 +14,8 @@ from kafkaesque.broker.groups.types import (
     ProducerIdentity,
     TopicToCommit,
 )
-from kafkaesque.broker.partitions.group_host import GroupHost
-from kafkaesque.broker.partitions.rules.open_transactions import Guard
-from kafkaesque.broker.partitions.rules.refusals import RefusedByCoordinator
+from kafkaesque.broker.partitions.group_coordinator import GroupShard
+from kafkaesque.broker.partitions.rules.open_transactions import Guard, RefusedByCoordinator
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
@@ -119,7 +118,7 @@ async def _verify(
     request: TxnOffsetCommitRequest,
     call: Call,
     producer: ProducerIdentity,
-    host: GroupHost,
+    host: GroupShard,
 ) -> Guard | None:
     """What lets the commit begin a transaction in the group's partition; None if one is open."""
     guard: Guard | None = None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from uuid import uuid4
 
+from kafkaesque.broker.groups.config import GroupConfig
 from kafkaesque.broker.groups.registry import GroupRegistry
 from kafkaesque.broker.groups.types import (
     CommitAnswer,
@@ -13,10 +15,18 @@ from kafkaesque.broker.groups.types import (
     Moment,
     ProducerIdentity,
 )
-from kafkaesque.broker.partitions.coordinator_host import CoordinatorHost, parts_of
+from kafkaesque.broker.partitions.coordinator_runtime import (
+    CoordinatorRuntime,
+    CoordinatorShard,
+    parts_of,
+)
+from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.rules.markers import Marker, decode_marker_record, encode_marker
 from kafkaesque.broker.partitions.rules.open_transactions import Guard
-from kafkaesque.model.ids import NO_PRODUCER, Offset, ProducerEpoch, TopicPartition
+from kafkaesque.model.clock import Clock
+from kafkaesque.model.ids import NO_PRODUCER, LeaderEpoch, Offset, ProducerEpoch, TopicPartition
+from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.codec import Record, encode_batch
 
@@ -24,7 +34,7 @@ _NO_SEQUENCE = -1
 _NO_TRANSACTION = ProducerIdentity(NO_PRODUCER, ProducerEpoch(-1))
 
 
-class GroupHost(CoordinatorHost[GroupRegistry, Moment, Effects]):
+class GroupShard(CoordinatorShard[GroupRegistry, Moment, Effects]):
     """One coordinator partition and the groups on it."""
 
     __slots__ = ()
@@ -117,3 +127,49 @@ class GroupHost(CoordinatorHost[GroupRegistry, Moment, Effects]):
                 registry.replay_pending(header.producer_id, record.key or b"", record.value)
             else:
                 registry.replay(record.key or b"", record.value)
+
+
+GROUP_TOPIC = "__consumer_offsets"
+
+
+class GroupCoordinator(CoordinatorRuntime[GroupShard]):
+    """The hosts of the partitions of the group topic that this node leads."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        partitions: PartitionTable,
+        new_registry: Callable[[], GroupRegistry],
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        def new_host(partition: Partition, epoch: LeaderEpoch) -> GroupShard:
+            return GroupShard(partition, new_registry, clock, loop, epoch)
+
+        super().__init__(GROUP_TOPIC, partitions, new_host)
+
+    def of_group(self, group_id: str) -> GroupShard:
+        """The host of `group_id`. NotCoordinator unless this node is certain to lead it."""
+        return self.of_key(group_id)
+
+    def expire_offsets(self) -> None:
+        for host in self:
+            host.carry_out(lambda registry, now: registry.expire_offsets(now.wall_ms))
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        for host in self:
+            host.carry_out(lambda registry, _: registry.topics_deleted(names))
+
+
+def new_registry(config: BrokerConfig) -> GroupRegistry:
+    """The rules of groups with the broker's settings."""
+    rules = GroupConfig(
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        session_timeout_ms_min=config.group_min_session_timeout_ms,
+        session_timeout_ms_max=config.group_max_session_timeout_ms,
+        group_size_max=config.group_max_size,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offset_metadata_length_max=config.offset_metadata_max_bytes,
+    )
+    return GroupRegistry(rules, lambda: str(uuid4()))

@@ -13,30 +13,15 @@ from kafkaesque.broker.partitions.rules.markers import Marker, decode_marker
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
 from kafkaesque.broker.raft.types import LogIndex
 from kafkaesque.broker.replication.entry_log import EntryLog
-from kafkaesque.broker.storage.config import LogConfig
+from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.storage.log import Log
-from kafkaesque.model.errors import CorruptMessage, KafkaError
+from kafkaesque.model.errors import CorruptMessage, KafkaError, StorageFailed
 from kafkaesque.model.ids import Offset
-from kafkaesque.model.settings import TopicConfig
 from kafkaesque.records.batch import BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
 
 _STEP_BYTES: Final = 1024 * 1024
-
-
-def log_config(config: TopicConfig) -> LogConfig:
-    """A topic's settings as its logs want them. A compacted topic discards nothing by age or size,
-    and closes a segment before its records have waited too long for the cleaner."""
-    lag_ms = config.max_compaction_lag_ms if config.is_compacted else config.segment_ms
-    return LogConfig(
-        segment_bytes=config.segment_bytes,
-        segment_ms=min(config.segment_ms, lag_ms),
-        segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        retention_ms=config.retention_ms if config.deletes_old else -1,
-        retention_bytes=config.retention_bytes if config.deletes_old else -1,
-    )
 
 
 def load_producers(entries: EntryLog) -> ProducerTable:
@@ -117,3 +102,22 @@ def read_marker(log: Log, header: BatchHeader) -> Marker | None:
     limit_offset = header.next_offset
     batch = log.read(header.base_offset, header.size_bytes, limit_offset=limit_offset).records
     return decode_marker(batch) if batch else None
+
+
+def let_go(
+    entries: EntryLog, journal: RaftJournal, offset: Offset, producers: ProducerTable | None
+) -> None:
+    """Delete what lies before `offset`, which the entries do without already. `producers` is what
+    `ProducerTable.before` tells; None if it has to be read."""
+    # What the journal does not know to be dropped must not be missing.
+    journal.sync()
+    if producers is None:
+        with suppress(KafkaError):
+            producers = read_producers(entries).before(offset)
+    if producers is not None and (len(producers) or len(producers.transactions)):
+        try:
+            entries.log.save_snapshot(offset, producers.snapshot(is_of_start=True))
+        except StorageFailed as error:
+            # A full disk needs the room more.
+            logger.warning("producers are forgotten with their records: %s", error)
+    entries.log.delete_before(offset)

@@ -24,9 +24,8 @@ from kafkaesque.broker.groups.types import (
     TopicToCommit,
     TopicToFetch,
 )
-from kafkaesque.broker.partitions.coordinator_host import BATCH_BYTES_MAX, parts_of
-from kafkaesque.broker.partitions.coordinator_hosts import java_hash
-from kafkaesque.broker.partitions.group_host import GroupHost
+from kafkaesque.broker.partitions.coordinator_runtime import BATCH_BYTES_MAX, java_hash, parts_of
+from kafkaesque.broker.partitions.group_coordinator import GroupShard
 from kafkaesque.broker.server.event_loop import new_event_loop
 from kafkaesque.model.errors import (
     CoordinatorLoading,
@@ -54,9 +53,9 @@ COMPACTED = TopicConfig(cleanup_policy=("compact",))
 SHUT = CoordinatorNotAvailable("shut")
 
 
-def new_host(rig: Rig) -> GroupHost:
+def new_host(rig: Rig) -> GroupShard:
     loop = asyncio.get_running_loop()
-    return GroupHost(rig.partition, new_registry, rig.clock, loop, rig.partition.leader_epoch)
+    return GroupShard(rig.partition, new_registry, rig.clock, loop, rig.partition.leader_epoch)
 
 
 def new_registry(delay_ms: int = 0) -> GroupRegistry:
@@ -74,13 +73,13 @@ def commit(offset: int) -> Callable[[GroupRegistry, int, Moment], Any]:
     return lambda registry, token, now: registry.commit_offsets(request, token, now)
 
 
-def committed(host: GroupHost) -> int:
+def committed(host: GroupShard) -> int:
     wanted = (TopicToFetch("t", (PartitionIndex(0),)),)
     return host.reading().fetch_offsets("g", wanted)[0].partitions[0].offset
 
 
 def story(
-    test: Callable[[Rig, GroupHost], Coroutine[Any, Any, None]],
+    test: Callable[[Rig, GroupShard], Coroutine[Any, Any, None]],
 ) -> Callable[[Path], None]:
     def run(tmp_path: Path) -> None:
         async def play() -> None:
@@ -98,7 +97,7 @@ def story(
 
 @story
 async def test_offset_is_neither_answered_nor_visible_before_it_is_synced(
-    rig: Rig, host: GroupHost
+    rig: Rig, host: GroupShard
 ) -> None:
     rig.calls.gate.clear()
     asking = asyncio.create_task(host.ask(commit(7), CommitAnswer))
@@ -112,7 +111,7 @@ async def test_offset_is_neither_answered_nor_visible_before_it_is_synced(
 
 
 @story
-async def test_answers_come_in_the_order_of_the_decisions(rig: Rig, host: GroupHost) -> None:
+async def test_answers_come_in_the_order_of_the_decisions(rig: Rig, host: GroupShard) -> None:
     answered: list[int] = []
 
     async def ask(offset: int) -> None:
@@ -126,7 +125,7 @@ async def test_answers_come_in_the_order_of_the_decisions(rig: Rig, host: GroupH
 
 @story
 async def test_failed_disk_ends_the_coordination_and_everyone_is_told(
-    rig: Rig, host: GroupHost
+    rig: Rig, host: GroupShard
 ) -> None:
     await host.ask(commit(1), CommitAnswer)
     rig.calls.broken = True
@@ -181,7 +180,7 @@ def test_what_is_read_anew_and_not_committed_yet_is_not_told(tmp_path: Path) -> 
 
 
 @story
-async def test_request_while_a_deadline_is_due_is_served(rig: Rig, host: GroupHost) -> None:
+async def test_request_while_a_deadline_is_due_is_served(rig: Rig, host: GroupShard) -> None:
     """uvloop's handle of a timer that is already due does not tell its time."""
     await host.ask(lambda registry, token, now: registry.join(JOIN, token, now), JoinAnswer)
     rig.clock.advance(100_000)
@@ -190,7 +189,7 @@ async def test_request_while_a_deadline_is_due_is_served(rig: Rig, host: GroupHo
 
 
 @story
-async def test_restart_loads_what_was_committed(rig: Rig, host: GroupHost) -> None:
+async def test_restart_loads_what_was_committed(rig: Rig, host: GroupShard) -> None:
     for number in range(100):
         await host.ask(commit(number), CommitAnswer)
     again = new_host(rig)
@@ -203,7 +202,7 @@ async def test_restart_loads_what_was_committed(rig: Rig, host: GroupHost) -> No
 
 
 @story
-async def test_caller_that_goes_away_leaves_nothing_waiting(rig: Rig, host: GroupHost) -> None:
+async def test_caller_that_goes_away_leaves_nothing_waiting(rig: Rig, host: GroupShard) -> None:
     host.registry = new_registry(delay_ms=60_000)
     host.registry.loaded(Moment(rig.clock.monotonic(), rig.clock.wall_ms()))
     asking = asyncio.create_task(

@@ -18,7 +18,7 @@ from tests.broker.partitions.test_transactions import (
 )
 
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.rules.appended import Appended
+from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.storage.snapshots import list_snapshots
 from kafkaesque.model.errors import InvalidProducerEpoch
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId

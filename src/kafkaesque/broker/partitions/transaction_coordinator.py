@@ -8,19 +8,91 @@ predecessor had decided, and goes on with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
-from kafkaesque.broker.partitions.coordinator_host import CoordinatorHost, parts_of
+from kafkaesque.broker.groups.types import ProducerIdentity
+from kafkaesque.broker.partitions.coordinator_runtime import (
+    CoordinatorRuntime,
+    CoordinatorShard,
+    parts_of,
+)
+from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.partition import Partition
+from kafkaesque.broker.partitions.partition_table import PartitionTable
+from kafkaesque.broker.partitions.rules.admission import Appended
+from kafkaesque.broker.partitions.rules.markers import Marker, encode_marker
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.types import Effects, Markers, Moment
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.model.ids import LeaderEpoch, Offset, TopicPartition
+from kafkaesque.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TopicPartition
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.codec import Record, encode_batch
+
+
+class MarkerWriter:
+    __slots__ = ("_clock", "_groups", "_partitions")
+
+    def __init__(self, partitions: PartitionTable, groups: GroupCoordinator, clock: Clock) -> None:
+        self._partitions = partitions
+        self._groups = groups
+        self._clock = clock
+
+    async def write(
+        self,
+        producer: ProducerIdentity,
+        marker: Marker,
+        partitions: Iterable[TopicPartition],
+        *,
+        is_epoch_new: bool,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """NONE for each partition where the marker is committed.
+
+        All are appended before anything is waited for, so that markers are written in the order
+        in which they come: one that is repeated never arrives behind the next transaction.
+        """
+        results: dict[TopicPartition, ErrorCode] = {}
+        commits: dict[TopicPartition, asyncio.Future[None]] = {}
+        for name in partitions:
+            try:
+                commit = self._append(name, producer, marker, is_epoch_new=is_epoch_new)
+            except KafkaError as error:
+                results[name] = error.code
+            else:
+                results[name] = ErrorCode.NONE
+                if commit is not None:
+                    commits[name] = commit
+        if commits:
+            await asyncio.wait(commits.values())
+        for name, commit in commits.items():
+            if isinstance(failure := commit.exception(), KafkaError):
+                results[name] = failure.code
+        return results
+
+    def _append(
+        self,
+        name: TopicPartition,
+        producer: ProducerIdentity,
+        marker: Marker,
+        *,
+        is_epoch_new: bool,
+    ) -> asyncio.Future[None] | None:
+        partition = self._partitions.get(*name)
+        is_due = partition.producers.judge_marker(
+            *producer, marker.coordinator_epoch, is_epoch_new=is_epoch_new
+        )
+        if not is_due:
+            # Repeated: it must be committed all the same before that is said.
+            end_offset = partition.replica.next_offset
+            written = Appended(end_offset, end_offset, NO_TIMESTAMP, partition.log_start_offset)
+            return partition.commit(written, all_replicas=True)
+        if name.topic == self._groups.topic:
+            return self._groups.at(name.partition).append_marker(producer, marker)
+        batch = encode_marker(*producer, marker, self._clock.wall_ms())
+        return partition.commit(partition.append_own(batch), all_replicas=True)
+
 
 RETRY_SECONDS_FIRST = 0.01
 RETRY_SECONDS_MAX = 0.2
@@ -40,7 +112,7 @@ SendMarkers: TypeAlias = Callable[[Markers, LeaderEpoch], Awaitable[Collection[T
 partitions have them now, or need them no more. Never raises for what may be better next time."""
 
 
-class TransactionHost(CoordinatorHost[TransactionRegistry, Moment, Effects]):
+class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
     """One coordinator partition and the transactional ids on it."""
 
     __slots__ = ("_send", "_sending")
@@ -141,3 +213,29 @@ class TransactionHost(CoordinatorHost[TransactionRegistry, Moment, Effects]):
         for task in tuple(self._sending.values()):
             task.cancel()
         super()._drop(error)
+
+
+TRANSACTION_TOPIC = "__transaction_state"
+
+
+class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
+    """The hosts of the partitions of the transaction topic that this node leads."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        partitions: PartitionTable,
+        new_registry: Callable[[], TransactionRegistry],
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        send: SendMarkers,
+    ) -> None:
+        def new_host(partition: Partition, epoch: LeaderEpoch) -> TransactionShard:
+            return TransactionShard(partition, new_registry, clock, loop, epoch, send)
+
+        super().__init__(TRANSACTION_TOPIC, partitions, new_host)
+
+    def expire_ids(self) -> None:
+        for host in self:
+            host.carry_out(lambda registry, now: registry.expire_ids(now))

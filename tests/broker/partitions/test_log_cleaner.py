@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.broker.partitions.rig import ME, OTHER, PEER, Rig, acknowledge, batch, open_rig
 
-from kafkaesque.broker.partitions.cleaning import LogCleaner
-from kafkaesque.broker.partitions.loading import load_producers
+from kafkaesque.broker.partitions.log_cleaner import LogCleaner
+from kafkaesque.broker.partitions.producer_state import load_producers
 from kafkaesque.broker.partitions.rules.open_transactions import AbortedIndex
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.settings import BrokerConfig, TopicConfig

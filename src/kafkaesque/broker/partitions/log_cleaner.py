@@ -9,29 +9,94 @@ it is committed and stable, which transactions were aborted, which producers are
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import sys
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from kafkaesque.broker.partitions.cleaner_process import CleanerProcess
-from kafkaesque.broker.partitions.loading import read_producers
 from kafkaesque.broker.partitions.partition import Partition
-from kafkaesque.broker.partitions.rules.appended import Trim
+from kafkaesque.broker.partitions.producer_state import read_producers
+from kafkaesque.broker.partitions.rules.admission import Trim
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.storage.checkpoint import Cleaned
 from kafkaesque.broker.storage.cleaner import CleanedSegment, Finished, Job
-from kafkaesque.broker.storage.cleaner_worker import Order
+from kafkaesque.broker.storage.cleaner_worker import (
+    Failed,
+    Order,
+    decode_result,
+    encode,
+    frame,
+    frame_size,
+)
 from kafkaesque.broker.storage.compaction_rules import Cleanable, CleanableLimits, choose_cleanable
 from kafkaesque.model.clock import Clock
-from kafkaesque.model.errors import KafkaError
+from kafkaesque.model.errors import KafkaError, StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.settings import BrokerConfig
+
+_MODULE: Final = "kafkaesque.broker.storage.cleaner_worker"
+_HEAD_BYTES: Final = 4
+
+
+class CleanerProcess:
+    """One process, one job at a time."""
+
+    __slots__ = ("_process",)
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self, order: Order) -> AsyncGenerator[CleanedSegment | Finished, None]:
+        """The results of a job, a Finished last. StorageFailed if it comes to nothing.
+
+        To be closed by who does not take them all: the process then ends.
+        """
+        is_done = False
+        try:
+            process = await self._started()
+            if process.stdin is None or process.stdout is None:
+                raise StorageFailed("the cleaner has no pipes")
+            process.stdin.write(frame(encode(order)))
+            await process.stdin.drain()
+            while not is_done:
+                head = await process.stdout.readexactly(_HEAD_BYTES)
+                result = decode_result(await process.stdout.readexactly(frame_size(head)))
+                is_done = not isinstance(result, CleanedSegment)
+                if isinstance(result, Failed):
+                    raise StorageFailed(result.reason)
+                yield result
+        except (asyncio.IncompleteReadError, msgspec.MsgspecError, OSError) as error:
+            raise StorageFailed(f"the cleaner's process is of no use: {error!r}") from error
+        finally:
+            if not is_done:
+                await self.stop()
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", _MODULE),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        return self._process
+
+    async def stop(self) -> None:
+        """End it, whatever it does: what it wrote is of no use, and found to be so."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
 
 logger = logging.getLogger(__name__)
 
