@@ -29,8 +29,8 @@ from kafkaesque.broker.replication.flusher import Flusher
 from kafkaesque.broker.replication.opening import open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
-from kafkaesque.broker.replication.rules.backlog import TRIED_EVERY_TICKS
-from kafkaesque.broker.replication.rules.entry_snapshot import encode_state
+from kafkaesque.broker.replication.rules.entry_payload import encode_state
+from kafkaesque.broker.replication.rules.pending_readies import TRIED_EVERY_TICKS
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles, SystemCalls

@@ -9,11 +9,17 @@ from pathlib import Path
 
 import pytest
 from tests.broker.partitions.rig import ME, OTHER, PEER, Rig, acknowledge, batch, open_rig
-from tests.broker.partitions.test_group_coordinator import COMPACTED, SHUT, commit, committed, new_host
+from tests.broker.partitions.test_group_coordinator import (
+    COMPACTED,
+    SHUT,
+    commit,
+    committed,
+    new_host,
+)
 
 from kafkaesque.broker.groups.types import CommitAnswer
 from kafkaesque.broker.partitions.rules.admission import Appended
-from kafkaesque.broker.replication.rules.backlog import TRIED_EVERY_TICKS
+from kafkaesque.broker.replication.rules.pending_readies import TRIED_EVERY_TICKS
 from kafkaesque.broker.storage.snapshots import list_snapshots
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.settings import TopicConfig

@@ -17,14 +17,13 @@ from tests.broker.storage.failing import FailingCalls
 from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import LogIndex, Snapshot
+from kafkaesque.broker.replication.flusher import Syncable
 from kafkaesque.broker.replication.opening import batch_payload, open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica_set import RAFT_CONFIG, ReplicaSet
 from kafkaesque.broker.replication.rules.entry_payload import Blob
-from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, decode_frame
-from kafkaesque.broker.replication.rules.peer_parts import GroupMessage
+from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, GroupMessage, decode_frame
 from kafkaesque.broker.replication.sync_journal import LogLost
-from kafkaesque.broker.replication.sync_rounds import Syncable
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles

@@ -10,8 +10,7 @@ import pytest
 from kafkaesque.broker.raft.messages import Heartbeat, HeartbeatResponse, Message
 from kafkaesque.broker.raft.types import LogIndex, Round, Term
 from kafkaesque.broker.replication.link_writer import LinkWriter
-from kafkaesque.broker.replication.rules.peer_codec import decode_frame
-from kafkaesque.broker.replication.rules.peer_parts import Blob, Part, Ping, Pong
+from kafkaesque.broker.replication.rules.peer_codec import Blob, Part, Ping, Pong, decode_frame
 from kafkaesque.model.ids import GroupId, MemberId
 
 GROUP = GroupId(16)

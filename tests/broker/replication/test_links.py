@@ -21,7 +21,7 @@ from kafkaesque.broker.replication.peer_calls import (
     PeerBusy,
     PeerUnreachable,
 )
-from kafkaesque.broker.replication.rules.peer_codec import FrameWriter
+from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, Post
 from kafkaesque.broker.replication.rules.peer_hello import (
     Hello,
     Identity,
@@ -30,7 +30,6 @@ from kafkaesque.broker.replication.rules.peer_hello import (
     decode_hello_answer,
     encode_hello,
 )
-from kafkaesque.broker.replication.rules.peer_parts import Post
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import GroupId, MemberId, NodeId
 from kafkaesque.testing.clock import ManualClock

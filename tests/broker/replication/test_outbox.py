@@ -5,14 +5,14 @@ from __future__ import annotations
 from kafkaesque.broker.raft.messages import Append, InstallSnapshot, TimeoutNow
 from kafkaesque.broker.raft.types import Entry, EntryKind, LogIndex, Membership, Snapshot, Term
 from kafkaesque.broker.replication.rules.outbox import FRAME_BYTES_SOFT, FRAME_ELEMENTS_SOFT, Outbox
-from kafkaesque.broker.replication.rules.peer_codec import decode_frame
-from kafkaesque.broker.replication.rules.peer_parts import (
+from kafkaesque.broker.replication.rules.peer_codec import (
     FRAME_BYTES_MAX,
     Answer,
     Call,
     Outcome,
     Part,
     Post,
+    decode_frame,
 )
 from kafkaesque.model.ids import GroupId, MemberId
 

@@ -33,23 +33,21 @@ from kafkaesque.broker.raft.types import (
 )
 from kafkaesque.broker.replication.rules.peer_codec import (
     COPIED_BYTES_MAX,
-    FrameWriter,
-    decode_frame,
-    encode_ping,
-    encode_pong,
-)
-from kafkaesque.broker.replication.rules.peer_parts import (
     ELEMENTS_MAX,
     MEMBERS_MAX,
     Answer,
     Blob,
     Call,
+    FrameWriter,
     GroupMessage,
     Outcome,
     Part,
     Ping,
     Pong,
     Post,
+    decode_frame,
+    encode_ping,
+    encode_pong,
 )
 from kafkaesque.model.errors import CorruptMessage, ProtocolError
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, member_id

@@ -11,7 +11,7 @@ from tests.broker.replication.replica_rig import GROUP, Trio
 
 from kafkaesque.broker.replication.replica import STUCK_TICKS_MAX
 from kafkaesque.broker.replication.replica_set import RAFT_CONFIG
-from kafkaesque.broker.replication.rules.backlog import TRIED_EVERY_TICKS
+from kafkaesque.broker.replication.rules.pending_readies import TRIED_EVERY_TICKS
 from kafkaesque.broker.replication.sync_journal import LogLost
 from kafkaesque.model.errors import StorageFailed
 

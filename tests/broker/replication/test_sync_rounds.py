@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.broker.replication.sync_journal_rig import JournalRig
 
-from kafkaesque.broker.replication.sync_rounds import Round, plan_round, report_shared
+from kafkaesque.broker.replication.flusher import Round, plan_round, report_shared
 from kafkaesque.broker.storage.unsynced_tail import TAIL_SIZE_BYTES_MAX, Share
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import GroupId, Offset

@@ -45,16 +45,14 @@ from kafkaesque.broker.replication.rules.entry_payload import (
     BatchPayload,
     BatchRef,
     Blob,
+    OwnerState,
     Verified,
     difference,
-    runs_of,
-    stored_control,
-)
-from kafkaesque.broker.replication.rules.entry_snapshot import (
-    OwnerState,
     encode_state,
     kept_range,
     owner_data,
+    runs_of,
+    stored_control,
 )
 from kafkaesque.broker.replication.rules.journal_records import (
     Closing,

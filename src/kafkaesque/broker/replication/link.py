@@ -18,16 +18,7 @@ from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.link_writer import LinkWriter
 from kafkaesque.broker.replication.peer_calls import CallServer, OutstandingCalls
 from kafkaesque.broker.replication.rules.liveness import Liveness
-from kafkaesque.broker.replication.rules.peer_codec import decode_frame
-from kafkaesque.broker.replication.rules.peer_hello import (
-    Hello,
-    HelloAnswer,
-    Identity,
-    Purpose,
-    decode_hello_answer,
-    encode_hello,
-)
-from kafkaesque.broker.replication.rules.peer_parts import (
+from kafkaesque.broker.replication.rules.peer_codec import (
     FRAME_BYTES_MAX,
     Answer,
     BatchReader,
@@ -37,6 +28,15 @@ from kafkaesque.broker.replication.rules.peer_parts import (
     Part,
     Ping,
     Pong,
+    decode_frame,
+)
+from kafkaesque.broker.replication.rules.peer_hello import (
+    Hello,
+    HelloAnswer,
+    Identity,
+    Purpose,
+    decode_hello_answer,
+    encode_hello,
 )
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ProtocolError

@@ -13,8 +13,14 @@ from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.rules.outbox import Outbox, Pulse
-from kafkaesque.broker.replication.rules.peer_codec import encode_ping, encode_pong
-from kafkaesque.broker.replication.rules.peer_parts import Answer, Blob, Call, Post
+from kafkaesque.broker.replication.rules.peer_codec import (
+    Answer,
+    Blob,
+    Call,
+    Post,
+    encode_ping,
+    encode_pong,
+)
 from kafkaesque.model.ids import GroupId
 from kafkaesque.model.limits import KIB
 

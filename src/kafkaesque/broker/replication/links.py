@@ -18,7 +18,7 @@ from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.dialling import Dialler, PeerAddress, greet
 from kafkaesque.broker.replication.link import Inbox, Link, LinkConfig, Origin
 from kafkaesque.broker.replication.peer_calls import PeerBusy, PeerUnreachable
-from kafkaesque.broker.replication.rules.peer_codec import as_it_is
+from kafkaesque.broker.replication.rules.peer_codec import BatchReader, Blob, Call, Post, as_it_is
 from kafkaesque.broker.replication.rules.peer_hello import (
     NO_LIFE,
     Hello,
@@ -31,7 +31,6 @@ from kafkaesque.broker.replication.rules.peer_hello import (
     encode_hello_answer,
     judge,
 )
-from kafkaesque.broker.replication.rules.peer_parts import BatchReader, Blob, Call, Post
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ProtocolError
 from kafkaesque.model.ids import GroupId, NodeId

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 from kafkaesque.broker.raft.config import RaftConfig
@@ -12,10 +13,35 @@ from kafkaesque.broker.replication.raft_journal import LogStart, RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import ReplicaSet
 from kafkaesque.broker.replication.rules.owner import Owner
-from kafkaesque.broker.replication.turns import Turns
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.model.ids import GroupId, MemberId, Offset
 from kafkaesque.records.batch import read_header
+
+
+class Turns:
+    """A Jitter of Raft that draws from this member's own part of the range. Whose part is the first
+    differs from group to group, so that a lost broker's leaderships are shared by all others.
+
+    Members whose memberships differ, as during a change, may have the same part: then chance
+    decides within it, as it does for whoever is no voter.
+    """
+
+    __slots__ = ("_group", "_member", "raft")
+
+    def __init__(self, member: MemberId, group: GroupId) -> None:
+        self._member = member
+        self._group = group
+        self.raft: Raft | None = None
+        """Known only after this object: until then chance decides."""
+
+    def __call__(self, bound: int) -> int:
+        voters = () if self.raft is None else self.raft.membership.voters
+        count = len(voters)
+        if self._member not in voters or count < 2 or bound < count:
+            return random.randrange(bound)  # noqa: S311 - keeps candidates apart, hides nothing
+        turn = (voters.index(self._member) + self._group) % count
+        width = bound // count
+        return turn * (bound - width) // (count - 1) + random.randrange(width)  # noqa: S311
 
 
 def batch_payload(data: memoryview) -> BatchPayload:

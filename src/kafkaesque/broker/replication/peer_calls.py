@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from kafkaesque.broker.replication.rules.peer_parts import Answer, Call, Outcome
+from kafkaesque.broker.replication.rules.peer_codec import Answer, Call, Outcome
 from kafkaesque.model.errors import InvariantBroken, KafkaError
 
 logger = logging.getLogger("kafkaesque.links")

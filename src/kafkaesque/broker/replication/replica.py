@@ -45,10 +45,9 @@ from kafkaesque.broker.raft.types import (
 )
 from kafkaesque.broker.replication.entry_log import BatchPayload, BatchRef, EntryLog
 from kafkaesque.broker.replication.raft_journal import RaftJournal
-from kafkaesque.broker.replication.rules.backlog import Backlog, Unwritten
 from kafkaesque.broker.replication.rules.entry_payload import Blob
 from kafkaesque.broker.replication.rules.owner import Owner
-from kafkaesque.broker.replication.rules.sync_tokens import SyncTokens
+from kafkaesque.broker.replication.rules.pending_readies import Backlog, SyncTokens, Unwritten
 from kafkaesque.broker.storage.unsynced_tail import Share
 from kafkaesque.model.errors import (
     CorruptMessage,

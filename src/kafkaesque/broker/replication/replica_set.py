@@ -15,11 +15,11 @@ from typing import Protocol
 from kafkaesque.broker.raft.config import RaftConfig
 from kafkaesque.broker.raft.messages import InstallSnapshot, Message, PreVote
 from kafkaesque.broker.raft.types import Role
+from kafkaesque.broker.replication.flusher import Syncable
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.rules.entry_payload import Blob
 from kafkaesque.broker.replication.sync_journal import LogLost, SyncJournal
-from kafkaesque.broker.replication.sync_rounds import Syncable
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.unsynced_tail import Share
 from kafkaesque.model.clock import Clock

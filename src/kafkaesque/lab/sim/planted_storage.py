@@ -15,12 +15,12 @@ from kafkaesque.broker.replication.entry_log import EntryLog
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import ReplicaSet
-from kafkaesque.broker.replication.rules.backlog import Backlog, Unwritten
 from kafkaesque.broker.replication.rules.journal_records import (
     GroupFacts,
     HardStateSaved,
     records_of,
 )
+from kafkaesque.broker.replication.rules.pending_readies import Backlog, Unwritten
 from kafkaesque.broker.storage import recovery
 from kafkaesque.broker.storage.chain import SegmentChain
 from kafkaesque.broker.storage.durability import Durability

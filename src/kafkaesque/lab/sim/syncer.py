@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kafkaesque.broker.replication.flusher import Shared, Syncable, plan_round, report_shared
 from kafkaesque.broker.replication.sync_journal import LogLost, SyncJournal
-from kafkaesque.broker.replication.sync_rounds import Shared, Syncable, plan_round, report_shared
 from kafkaesque.lab.sim.schedule import Action
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import Offset

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from kafkaesque.broker.raft.messages import Append, Message
 from kafkaesque.broker.replication.entry_log import BatchPayload
-from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, decode_frame
-from kafkaesque.broker.replication.rules.peer_parts import GroupMessage
+from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, GroupMessage, decode_frame
 from kafkaesque.lab.sim.network import Envelope
 from kafkaesque.model.errors import check
 from kafkaesque.records.batch import read_header

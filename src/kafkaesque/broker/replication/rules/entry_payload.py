@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafkaesque.broker.raft.types import SMALL_ENTRY_BYTES, Entry, LogIndex, Term
+import msgspec
+
+from kafkaesque.broker.raft.types import SMALL_ENTRY_BYTES, Entry, LogIndex, Snapshot, Term
 from kafkaesque.broker.replication.rules.journal_records import ControlEntry
-from kafkaesque.model.ids import Offset
+from kafkaesque.model.errors import check
+from kafkaesque.model.ids import NO_OFFSET, Offset
 from kafkaesque.records.batch import (
     CHECKSUMMED_POSITION,
     LENGTH_OVERHEAD_BYTES,
@@ -99,3 +103,42 @@ def stored_control(entry: ControlEntry) -> Entry:
     payload = entry.payload
     size_bytes = len(payload) if isinstance(payload, bytes) else SMALL_ENTRY_BYTES
     return Entry(entry.index, entry.term, entry.kind, size_bytes, payload)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerState:
+    """What the entries up to `index` amount to, for an owner that can say so in a few bytes."""
+
+    index: LogIndex
+    data: bytes
+
+
+class _State(msgspec.Struct, frozen=True):
+    offset: Offset
+    owner: bytes = b""
+    first_offset: Offset = NO_OFFSET
+    """Of the batches before `offset`; -1 if there are none."""
+
+
+_decode_state = msgspec.msgpack.Decoder(_State).decode
+
+
+def encode_state(offset: Offset, owner: bytes, first_offset: Offset = NO_OFFSET) -> bytes:
+    is_kept = 0 <= first_offset < offset
+    return msgspec.msgpack.encode(_State(offset, owner, first_offset if is_kept else NO_OFFSET))
+
+
+def kept_range(snapshot: Snapshot) -> tuple[Offset, Offset]:
+    """Which batches stand before the first entry behind a snapshot: [first, end), often none."""
+    state = _state_of(snapshot)
+    return (state.offset if state.first_offset < 0 else state.first_offset), state.offset
+
+
+def owner_data(snapshot: Snapshot) -> bytes:
+    """What the owner added to a snapshot."""
+    return _state_of(snapshot).owner
+
+
+def _state_of(snapshot: Snapshot) -> _State:
+    check(isinstance(snapshot.state, bytes), "a snapshot's state is bytes")
+    return _decode_state(snapshot.state)  # type: ignore[arg-type]

@@ -12,8 +12,14 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafkaesque.broker.raft.messages import InstallSnapshot, Message
-from kafkaesque.broker.replication.rules.peer_codec import FrameWriter
-from kafkaesque.broker.replication.rules.peer_parts import FRAME_BYTES_MAX, Answer, Blob, Call, Post
+from kafkaesque.broker.replication.rules.peer_codec import (
+    FRAME_BYTES_MAX,
+    Answer,
+    Blob,
+    Call,
+    FrameWriter,
+    Post,
+)
 from kafkaesque.model.ids import GroupId
 from kafkaesque.model.limits import MIB
 

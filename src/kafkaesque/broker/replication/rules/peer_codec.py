@@ -18,28 +18,78 @@ import struct
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from itertools import islice
-from typing import Final, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from kafkaesque.broker.raft import messages as raft
+from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.raft.types import Entry, EntryKind, LogIndex, Membership, Snapshot, Term
-from kafkaesque.broker.replication.rules.peer_parts import (
-    ELEMENTS_MAX,
-    FRAME_BYTES_MAX,
-    MEMBERS_MAX,
-    Answer,
-    BatchReader,
-    Blob,
-    Call,
-    GroupMessage,
-    Outcome,
-    Part,
-    Ping,
-    Pong,
-    Post,
-)
 from kafkaesque.model.errors import KafkaError, ProtocolError, check
 from kafkaesque.model.ids import GroupId, MemberId
-from kafkaesque.model.limits import KIB
+from kafkaesque.model.limits import KIB, MIB
+
+FRAME_BYTES_MAX: Final = 64 * MIB + 64 * KIB
+"""The largest batch that a setting allows, with room for what describes it."""
+
+ELEMENTS_MAX: Final = 200_000
+"""Messages and entries in one frame: bounds the time to decode it, whatever the bytes."""
+
+MEMBERS_MAX: Final = 1024
+"""Voters, or learners, of one group."""
+
+Blob: TypeAlias = bytes | bytearray | memoryview
+BatchReader: TypeAlias = Callable[[memoryview], object]
+"""Makes the payload of an entry out of a batch's bytes, which it may keep."""
+
+
+class Ping(NamedTuple):
+    """Answered at once with the same stamp; to the other side it says nothing else."""
+
+    stamp: int
+
+
+class Pong(NamedTuple):
+    stamp: int
+
+
+class Post(NamedTuple):
+    """One way: nobody says whether it arrived."""
+
+    kind: int
+    body: bytes
+
+
+class Call(NamedTuple):
+    """`number` is unique among the calls of one side of one link."""
+
+    number: int
+    kind: int
+    body: bytes
+
+
+class Outcome(IntEnum):
+    DONE = 0
+    FAILED = 1
+    """The body is a text that says why."""
+    BUSY = 2
+    """Not begun: too much is under way."""
+
+
+class Answer(NamedTuple):
+    number: int
+    outcome: Outcome
+    body: bytes
+
+
+class GroupMessage(NamedTuple):
+    """A Raft message, and whose. The payload of an entry is what the BatchReader made of a
+    batch, `bytes` for other DATA, a Membership, or None."""
+
+    group: GroupId
+    message: Message
+
+
+Part: TypeAlias = Ping | Pong | Post | Call | Answer | GroupMessage
+
 
 COPIED_BYTES_MAX: Final = 4 * KIB
 """Smaller blobs are copied into the buffer around them: a buffer more costs more than that."""

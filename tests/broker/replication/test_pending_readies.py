@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaesque.broker.raft.types import SyncToken
-from kafkaesque.broker.replication.rules.sync_tokens import SyncTokens
+from kafkaesque.broker.replication.rules.pending_readies import SyncTokens
 from kafkaesque.model.ids import Offset
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.raft.group import Lone
 
-from kafkaesque.broker.replication.turns import Turns
+from kafkaesque.broker.replication.opening import Turns
 from kafkaesque.model.ids import GroupId, MemberId
 
 DRAWS = 50
