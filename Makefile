@@ -13,7 +13,8 @@ WAITING_WORKERS ?= $(if $(filter auto,$(WORKERS)),$(shell echo $$((2 * $$(nproc)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup clients up check format format-check lint types imports collect unit test \
+.PHONY: help setup clients up check format format-check lint types imports collect unit unit-pure test \
+        native-check trace \
         conformance conformance-cluster conformance-services pipeline-slow kazoo-suite apache-kafka \
         zookeeper fuzz sim bench faults site lock clean
 
@@ -67,7 +68,11 @@ collect: setup
 unit: setup
 	$(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"
 
-test: check collect clients ## All that CI runs: check, stories, and conformance with every client
+# The same without compiled code, as on a machine that has no compiler.
+unit-pure: setup
+	KAFKAESQUE_PURE=1 $(BIN)/python -m pytest $(UNIT) -q -n $(WORKERS) -m "not story"
+
+test: check unit-pure collect clients ## All that CI runs: check, stories, and conformance with every client
 	$(BIN)/python -m pytest $(REAL) -q -n $(WAITING_WORKERS)
 	$(BIN)/python -m pytest $(UNIT) -m story -q -n $(WAITING_WORKERS)
 
@@ -98,6 +103,12 @@ kazoo-suite: setup ## kazoo's own tests against our coordination
 
 zookeeper: setup ## Run a real Apache ZooKeeper from Maven artefacts on PORT (12181), for conformance
 	$(BIN)/python -m kafkaesque.testing.zookeeper --port $(or $(PORT),12181)
+
+native-check: setup ## The tests of compiled code: pure, and compiled under address sanitizer
+	tools/native-check
+
+trace: setup ## Count the functions that one acks=all record runs through (TRACE=--list names them)
+	$(BIN)/python tools/trace_produce.py $(TRACE)
 
 sim: setup ## Simulate clusters from SEEDS (20000) seeds, on all cores; then find every planted bug
 	$(BIN)/kafkaesque sim --seeds $(or $(SEEDS),20000) --jobs $$(nproc) --keep tests/lab/sim/regression_seeds.txt
