@@ -15,7 +15,7 @@ def kafka() -> Iterator[str]:
 
 @pytest.fixture
 def place(kafka: str) -> Iterator[Place]:
-    """Topics of this test alone."""
+    """A log with topics of its own for each test."""
     own = Place(kafka)
     yield own
     asyncio.run(own.log().remove())

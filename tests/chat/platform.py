@@ -1,4 +1,4 @@
-"""Back end, gateway and page of one process over a broker, for tests of the clients that people use."""
+"""A back end, a gateway and the web page in one process over a broker, for tests of the clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START_SECONDS_MAX = 110.0
 
 
 class Platform:
-    """Runs on a thread of its own. `gateway` is HOST:PORT, `page` a URL."""
+    """Runs on its own thread. `gateway` is HOST:PORT, `page` a URL."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self._place = Place(bootstrap)
@@ -53,7 +53,7 @@ class Platform:
         self._stack.push_async_callback(page.stop)
 
     async def start_gateway(self, name: str, port: int = 0) -> str:
-        """Its address."""
+        """Returns its address."""
         log = self._place.log({"fetch.wait.max.ms": 50})
         config = gateway_config({"ws.origins": "*"})
         gateway = Gateway(name, log, config, self._directory, MachineClock(), cheap_passwords=True)
@@ -62,7 +62,7 @@ class Platform:
         return await gateway.listen("127.0.0.1", port)
 
     async def kill_gateway(self, name: str) -> None:
-        """As kill -9 looks from outside: connections are reset, and nobody says good-bye."""
+        """Looks like kill -9 from outside: connections are reset without a BYE."""
         gateway = self._gateways.pop(name)
         gateway.doors.abort_all()
         await gateway.stop(handed_over=True)
@@ -80,7 +80,7 @@ class Platform:
             await self._task
 
     async def notify(self, user: str, sender: str) -> None:
-        """As the tasks' job does when `sender` has written to `user`."""
+        """Writes the event that the tasks' notification job writes when `sender` messages `user`."""
         now_ms = MachineClock().wall_ms()
         body = {"message_id": "m", "conversation_id": "c", "from": sender, "sent_ms": now_ms}
         event = Event("notification", raw(body), None, now_ms)

@@ -1,4 +1,4 @@
-"""The stories of the back end on a real Apache Kafka, with nothing changed but bootstrap.servers."""
+"""The back end's tests on a real Apache Kafka, with no change but bootstrap.servers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ def apache_kafka() -> Iterator[str]:
     "story",
     [
         test_backend.test_accounts_messages_receipts_and_deletion_on_a_real_log,
-        test_backend.test_successor_knows_everything_and_repeats_take_no_effect,
+        test_backend.test_successor_restores_everything_and_repeats_have_no_effect,
         test_backend.test_two_back_ends_share_the_partitions_and_one_takes_over,
     ],
 )
-def test_back_end_tells_the_same_story(apache_kafka: str, story: Callable[[Place], None]) -> None:
+def test_back_end_behaves_the_same_on_apache_kafka(
+    apache_kafka: str, story: Callable[[Place], None]
+) -> None:
     story(Place(apache_kafka))

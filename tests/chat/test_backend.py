@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.chat.stage import Stand
+from tests.chat.fake_gateway import FakeGateway
 from tests.gateway.logs import Place
 from tests.waiting import until
 
-from kafkaesque.chat.backend import Backend, TopicsDiffer
+from kafkaesque.chat.backend import Backend, PartitionCountMismatch
 from kafkaesque.chat.config import BackendConfig
 from kafkaesque.client.memory import MemoryLog
 from kafkaesque.events.chat import COMMAND_PARTITIONS
@@ -38,8 +38,8 @@ async def running(place: Place, name: str, config: BackendConfig) -> AsyncIterat
 
 
 @asynccontextmanager
-async def stand(place: Place) -> AsyncIterator[Stand]:
-    one = Stand(place.log())
+async def fake_gateway(place: Place) -> AsyncIterator[FakeGateway]:
+    one = FakeGateway(place.log())
     await one.open()
     try:
         yield one
@@ -54,7 +54,7 @@ def test_accounts_messages_receipts_and_deletion_on_a_real_log(place: Place) -> 
     ann, bob = fresh(), fresh()
 
     async def story() -> None:
-        async with running(place, "b1", CONFIG) as backend, stand(place) as clients:
+        async with running(place, "b1", CONFIG) as backend, fake_gateway(place) as clients:
             made = await clients.ask(
                 ann, "account.create", anonymous=True, name=ann, password_hash="$argon2id$x"
             )
@@ -78,11 +78,11 @@ def test_accounts_messages_receipts_and_deletion_on_a_real_log(place: Place) -> 
     asyncio.run(story())
 
 
-def test_successor_knows_everything_and_repeats_take_no_effect(place: Place) -> None:
+def test_successor_restores_everything_and_repeats_have_no_effect(place: Place) -> None:
     ann, bob = fresh(), fresh()
 
     async def story() -> None:
-        async with stand_after_topics(place) as clients:
+        async with fake_gateway_after_topics(place) as clients:
             async with running(place, "b1", CONFIG):
                 await clients.open_accounts(ann, bob)
                 for number in range(12):
@@ -106,11 +106,11 @@ def test_successor_knows_everything_and_repeats_take_no_effect(place: Place) -> 
 
 
 @asynccontextmanager
-async def stand_after_topics(place: Place) -> AsyncIterator[Stand]:
-    """The topics are made by a back end."""
+async def fake_gateway_after_topics(place: Place) -> AsyncIterator[FakeGateway]:
+    """A client after a first back end has created the topics."""
     async with running(place, "b0", CONFIG):
         pass
-    async with stand(place) as one:
+    async with fake_gateway(place) as one:
         yield one
 
 
@@ -118,7 +118,10 @@ def test_two_back_ends_share_the_partitions_and_one_takes_over(place: Place) -> 
     users = [fresh() for _ in range(6)]
 
     async def story() -> None:
-        async with stand_after_topics(place) as clients, running(place, "b1", CONFIG) as first:
+        async with (
+            fake_gateway_after_topics(place) as clients,
+            running(place, "b1", CONFIG) as first,
+        ):
             await clients.open_accounts(*users)
             async with running(place, "b2", CONFIG) as second:
                 half = COMMAND_PARTITIONS // 2
@@ -136,7 +139,7 @@ def test_two_back_ends_share_the_partitions_and_one_takes_over(place: Place) -> 
     asyncio.run(story())
 
 
-async def talk(clients: Stand, users: list[str], text: str) -> None:
+async def talk(clients: FakeGateway, users: list[str], text: str) -> None:
     sent = [
         (one, other, await clients.send(one, "message.send", to=other, text=text))
         for one in users
@@ -149,11 +152,11 @@ async def talk(clients: Stand, users: list[str], text: str) -> None:
         assert ids.count(f"{one}/{command_id}") == 1
 
 
-def test_topics_of_unequal_size_are_refused() -> None:
+def test_topics_with_different_partition_counts_are_refused() -> None:
     async def story() -> None:
         log = MemoryLog()
         await log.ensure_topics([TopicSpec("chat.handover", 4, "USER", "")])
-        with pytest.raises(TopicsDiffer, match=r"chat\.handover"):
+        with pytest.raises(PartitionCountMismatch, match=r"chat\.handover"):
             await Backend(log, "b1", CONFIG).run()
 
     asyncio.run(story())

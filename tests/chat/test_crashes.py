@@ -1,7 +1,7 @@
-"""Back ends that die at any point of their work, from a seed: what clients see is as if none had.
+"""Back ends killed at seeded random points: clients must see the same as without kills.
 
-Over the log in memory, so that a death can fall between any two calls to the log: before a record is
-sent, inside a transaction, after its end, in a snapshot, while a partition is taken or left.
+The tests use the in-memory log, so that a kill can fall between any two calls to the log: before a record
+is sent, inside a transaction, after its end, in a snapshot, while a partition is taken or released.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.chat.stage import Stand
+from tests.chat.fake_gateway import FakeGateway
 from tests.gateway.logs import memory_only
 
 from kafkaesque.chat.backend import Backend
@@ -36,17 +36,17 @@ CONFIG = BackendConfig(poll_wait_ms=5, snapshot_facts=9, batch_records_max=20)
 USERS = ("ann", "bob", "cat", "dan")
 KILLS = 25
 pytestmark = [
-    memory_only("a death between any two calls to the log"),
+    memory_only("a kill between any two calls to the log"),
     pytest.mark.timeout(400),
 ]
 
 
 class Killed(BaseException):
-    """kill -9: nothing of the process runs on, whatever it meant to clean up."""
+    """kill -9: no clean-up code of the process runs."""
 
 
 class MortalLog:
-    """A log as one process sees it, which dies at the call that `lives` counts down to."""
+    """The log as one process sees it; the process is killed after `lives` calls."""
 
     def __init__(self, log: MemoryLog, lives: int) -> None:
         self._log = log
@@ -79,7 +79,7 @@ class MortalLog:
         return reader
 
     def _log_close(self, reader: MemoryReader) -> None:
-        """The dead do not leave their group."""
+        """A killed member does not leave its group."""
         leave = reader.close
 
         async def close() -> None:
@@ -93,7 +93,7 @@ class MortalLog:
 
 
 class MortalWriter:
-    """Counts every call, and the end of a transaction from both sides."""
+    """Counts every call; a kill may come before and after the commit of a transaction."""
 
     def __init__(self, log: MortalLog, writer: LogWriter) -> None:
         self._log = log
@@ -130,7 +130,7 @@ class MortalWriter:
 
 
 class Supervisor:
-    """Starts a back end again whenever it has died, under a name that may be another."""
+    """Restarts a back end whenever it was killed, under the same or another name."""
 
     def __init__(self, log: MemoryLog, chance: random.Random) -> None:
         self._log = log
@@ -161,7 +161,9 @@ class Supervisor:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_back_ends_killed_between_any_two_calls_lose_double_and_reorder_nothing(seed: int) -> None:
+def test_back_ends_killed_between_any_two_calls_lose_duplicate_and_reorder_nothing(
+    seed: int,
+) -> None:
     async def story() -> None:
         log = MemoryLog()
         chance = random.Random(seed)
@@ -172,7 +174,7 @@ def test_back_ends_killed_between_any_two_calls_lose_double_and_reorder_nothing(
             await asyncio.sleep(0.01)
         first.stop()
         await task
-        clients = Stand(log)
+        clients = FakeGateway(log)
         await clients.open()
         keeping = [asyncio.create_task(supervisor.keep(name)) for name in ("b1", "b2")]
         await clients.open_accounts(*USERS)
@@ -189,9 +191,9 @@ def test_back_ends_killed_between_any_two_calls_lose_double_and_reorder_nothing(
 
 
 async def talk(
-    clients: Stand, supervisor: Supervisor, chance: random.Random
+    clients: FakeGateway, supervisor: Supervisor, chance: random.Random
 ) -> list[tuple[str, str, str]]:
-    """Commands, some of them twice, for as long as there is somebody to kill."""
+    """Sends commands, some of them twice, until all kills have happened."""
     sent: list[tuple[str, str, str]] = []
     while supervisor.kills < KILLS or len(sent) < 100:
         sender, to = chance.sample(USERS, 2)
@@ -209,7 +211,7 @@ async def talk(
     return sent
 
 
-def judge(clients: Stand, sent: list[tuple[str, str, str]]) -> None:
+def judge(clients: FakeGateway, sent: list[tuple[str, str, str]]) -> None:
     order = {f"{sender}/{command_id}": at for at, (sender, _, command_id) in enumerate(sent)}
     for sender, to, command_id in sent:
         results = clients.results(sender, command_id)

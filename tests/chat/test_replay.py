@@ -1,4 +1,4 @@
-"""Any interleaving, any crash: state is what the journal says, commands count once, order holds."""
+"""Any interleaving and any crash: state equals the journal, commands take effect once, order holds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ action = st.one_of(
 
 
 class Play:
-    """Does what hypothesis chooses and remembers what was sent, in order."""
+    """Performs the actions that hypothesis chooses and records what was sent, in order."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -71,7 +71,7 @@ class Play:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(action, max_size=120))
-def test_whatever_happens_in_whatever_order(actions: list[tuple[object, ...]]) -> None:
+def test_any_interleaving_keeps_the_invariants(actions: list[tuple[object, ...]]) -> None:
     play = Play()
     for one in actions:
         play.act(one)
@@ -84,8 +84,8 @@ def test_whatever_happens_in_whatever_order(actions: list[tuple[object, ...]]) -
 
 
 def check_results(play: Play) -> None:
-    """One result for each command. Of a sender who has no account any more nothing is remembered: a
-    repeated command is told so, each time."""
+    """One result for each command. Nothing is remembered for a sender whose account was deleted: each
+    repeat gets an error result."""
     open_accounts = {
         name
         for home in play.world.homes.values()
@@ -102,7 +102,7 @@ def check_results(play: Play) -> None:
 
 
 def check_deliveries(play: Play) -> None:
-    """Each message at most once, in the order of its sender; all that were confirmed are there."""
+    """Each message at most once, in its sender's order; all confirmed messages are there."""
     world = play.world
     order = {f"{who}/{command_id}": at for at, (who, _, _, command_id) in enumerate(play.sent)}
     for who in USERS:
@@ -120,7 +120,7 @@ def check_deliveries(play: Play) -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(action, max_size=80), st.integers(0, 2))
-def test_snapshot_and_the_rest_of_the_journal_are_the_whole_journal(
+def test_snapshot_plus_remaining_journal_equals_the_whole_journal(
     actions: list[tuple[object, ...]], number: int
 ) -> None:
     play = Play()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.chat.world import World
 
-from kafkaesque.chat.restore import journal_mark, read_mark
+from kafkaesque.chat.assignment import journal_end, journal_metadata
 from kafkaesque.chat.rules.facts import EntryUnreadable, decode_entry
 from kafkaesque.chat.rules.snapshot import (
     HEADER_KEY,
@@ -25,14 +25,14 @@ def some_world() -> World:
     return world
 
 
-def test_snapshot_holds_everything_and_where_to_go_on() -> None:
+def test_snapshot_holds_all_entities_and_the_next_journal_offset() -> None:
     home = some_world().homes[0]
     state, journal_next = decode_snapshot(encode_snapshot(home.state, home.journal_next))
     assert state.same_as(home.state)
     assert journal_next == home.journal_next > 0
 
 
-def test_second_snapshot_has_what_changed_and_what_is_gone() -> None:
+def test_second_snapshot_holds_changed_and_removed_entities() -> None:
     world = some_world()
     first = dict(encode_snapshot(world.homes[0].state, Offset(1)))
     world.homes[0].state.dirty.clear()
@@ -76,7 +76,7 @@ def test_journal_of_a_later_build_is_refused(data: bytes) -> None:
         decode_entry(data)
 
 
-def test_mark_beside_the_offsets_says_how_far_the_journal_goes() -> None:
-    assert read_mark(CommitPoint(Offset(1), journal_mark(Offset(42)))) == 42
+def test_commit_metadata_records_how_far_the_journal_goes() -> None:
+    assert journal_end(CommitPoint(Offset(1), journal_metadata(Offset(42)))) == 42
     for other in ("", "journal=", "journal=x", "something else"):
-        assert read_mark(CommitPoint(Offset(1), other)) == 0
+        assert journal_end(CommitPoint(Offset(1), other)) == 0

@@ -9,7 +9,7 @@ from tests.gateway.logs import records_of, with_log
 from tests.waiting import until
 
 from kafkaesque.chat.config import BackendConfig
-from kafkaesque.chat.rules.versions import to_home
+from kafkaesque.chat.rules.versions import to_home_version
 from kafkaesque.chat.translator import Translator
 from kafkaesque.client.ports import Log, Record, WriterOptions
 from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
@@ -30,18 +30,18 @@ from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
         ({"op": "say", "body": 7}, {"op": "say", "body": 7}),
     ],
 )
-def test_second_version_says_the_same_in_other_words(said: object, meant: object) -> None:
-    told = to_home("v2", msgspec.json.encode(said))
+def test_v2_commands_translate_to_v1(said: object, meant: object) -> None:
+    told = to_home_version("v2", msgspec.json.encode(said))
     assert msgspec.json.decode(told or b"") == meant
-    assert to_home("v1", msgspec.json.encode(said)) == msgspec.json.encode(said)
+    assert to_home_version("v1", msgspec.json.encode(said)) == msgspec.json.encode(said)
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"\xff", b"[" * 9999, None, b"7"])
-def test_what_cannot_be_read_is_passed_on_for_the_homes_to_refuse(value: bytes | None) -> None:
-    assert to_home("v2", value) == value
+def test_malformed_commands_are_forwarded_unchanged(value: bytes | None) -> None:
+    assert to_home_version("v2", value) == value
 
 
-def test_homes_do_not_know_the_words_of_the_second_version() -> None:
+def test_v1_back_ends_reject_v2_commands() -> None:
     world = World()
     world.open("ann")
     sent = world.send("ann", "say", to="bob", text="x")
@@ -49,7 +49,7 @@ def test_homes_do_not_know_the_words_of_the_second_version() -> None:
     assert world.result("ann", sent)["code"] == "unknown-op"
 
 
-def test_translator_passes_commands_on_once_in_order_with_their_headers() -> None:
+def test_translator_forwards_commands_once_in_order_with_their_headers() -> None:
     async def story(log: Log) -> None:
         await log.admin.ensure_topics([*GATEWAY_TOPICS, command_topic("v2")])
         writer = await log.open_writer(WriterOptions())

@@ -1,4 +1,4 @@
-"""The web chat page in a real browser: two people, one gateway, a back end that goes and comes."""
+"""The web chat page in a real browser: two users, one gateway, a back end that restarts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Person:
         self.page.wait_for_selector("#app:not([hidden])")
 
     def find(self, name: str) -> None:
-        """The list of names may be a moment behind."""
+        """Retries, because the list of names may lag."""
         for _ in range(20):
             self.page.fill("#find", name)
             try:
@@ -87,7 +87,7 @@ class Person:
         )
 
 
-def test_two_people_talk_while_the_back_end_goes_and_comes(
+def test_two_users_chat_while_the_back_end_restarts(
     stack: Platform, browser: sync_api.Browser, tmp_path: Path
 ) -> None:
     ann, bob = Person(browser, stack.page), Person(browser, stack.page)
@@ -118,7 +118,7 @@ def test_two_people_talk_while_the_back_end_goes_and_comes(
     assert ann.wrong == bob.wrong == []
 
 
-def test_page_outlives_its_gateway_and_misses_nothing(
+def test_page_survives_its_gateway_and_misses_nothing(
     stack: Platform, browser: sync_api.Browser
 ) -> None:
     ann, bob = Person(browser, stack.page), Person(browser, stack.page)
@@ -153,7 +153,7 @@ def test_page_outlives_its_gateway_and_misses_nothing(
 
 
 def texts(person: Person) -> list[str]:
-    """Of the lines, without who wrote them and when."""
+    """The texts of the shown messages, without sender and time."""
     shown: list[str] = person.page.locator("#lines li").evaluate_all(
         """lines => lines.map(line => Array.from(line.childNodes)
             .filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data).join(""))"""
@@ -162,7 +162,7 @@ def texts(person: Person) -> list[str]:
 
 
 async def write_from(name: str, gateway: str, to: str, text: str) -> None:
-    """By somebody at another gateway; returns when it stands in the inbox."""
+    """Sends a message through another gateway and returns when it is in the inbox."""
     credentials = Credentials(name=name, password="correct horse", register=True)
     async with EdgeClient([gateway], credentials) as client:
         command = await client.send("message.send", {"to": to, "text": text})
@@ -172,7 +172,7 @@ async def write_from(name: str, gateway: str, to: str, text: str) -> None:
                 return
 
 
-def test_notification_calls_who_looks_elsewhere_and_is_no_second_message(
+def test_notification_alerts_a_user_in_another_thread_and_adds_no_message(
     stack: Platform, browser: sync_api.Browser
 ) -> None:
     bob = Person(browser, stack.page)
@@ -190,7 +190,7 @@ def test_notification_calls_who_looks_elsewhere_and_is_no_second_message(
     assert bob.wrong == []
 
 
-def test_room_is_made_joined_and_talked_in(stack: Platform, browser: sync_api.Browser) -> None:
+def test_room_is_created_joined_and_posted_to(stack: Platform, browser: sync_api.Browser) -> None:
     ann, bob = Person(browser, stack.page), Person(browser, stack.page)
     ann.enter("room-ann")
     bob.enter("room-bob")
@@ -203,7 +203,7 @@ def test_room_is_made_joined_and_talked_in(stack: Platform, browser: sync_api.Br
     ann.sees("#lines .by", "room-bob")
 
 
-def test_reload_keeps_the_session_and_a_second_login_the_history(
+def test_reload_keeps_the_session_and_a_new_login_shows_the_history(
     stack: Platform, browser: sync_api.Browser
 ) -> None:
     ann, bob = Person(browser, stack.page), Person(browser, stack.page)
@@ -223,7 +223,9 @@ def test_reload_keeps_the_session_and_a_second_login_the_history(
     bob.sees("#lines li", "one")
 
 
-def test_wrong_password_and_taken_name_are_said(stack: Platform, browser: sync_api.Browser) -> None:
+def test_wrong_password_and_taken_name_show_an_error(
+    stack: Platform, browser: sync_api.Browser
+) -> None:
     ann = Person(browser, stack.page)
     ann.enter("taken-ann")
     other = Person(browser, stack.page)
@@ -237,7 +239,7 @@ def test_wrong_password_and_taken_name_are_said(stack: Platform, browser: sync_a
         other.sees("#login-error", text)
 
 
-def test_unknown_recipient_and_deletion_are_told(
+def test_unknown_recipient_and_account_deletion_are_shown(
     stack: Platform, browser: sync_api.Browser
 ) -> None:
     ann, bob = Person(browser, stack.page), Person(browser, stack.page)
@@ -251,7 +253,7 @@ def test_unknown_recipient_and_deletion_are_told(
     ann.sees("#lines .at[data-stage=failed]", "there is no account gone-bob")
 
 
-def test_page_comes_with_a_strict_policy_and_only_its_own_files(stack: Platform) -> None:
+def test_page_has_a_strict_policy_and_serves_only_its_own_files(stack: Platform) -> None:
     answer = httpx.get(stack.page)
     given = answer.headers["content-security-policy"]
     assert given == policy([f"ws://{stack.gateway}/"])

@@ -1,4 +1,4 @@
-"""All homes of chat over a log of plain lists: no broker, no clock, every step chosen by the test."""
+"""All home partitions of chat over a log of plain lists, without broker or clock. Tests choose each step."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from kafkaesque.chat.home import Counts, Home, Surroundings
-from kafkaesque.chat.rules.decide import Moment
+from kafkaesque.chat.global_tables import NameList
+from kafkaesque.chat.partition import Counts, HomePartition, RecordProcessor
+from kafkaesque.chat.rules.decide_command import DecisionContext
 from kafkaesque.chat.rules.facts import decode_entry
 from kafkaesque.chat.rules.fold import fold_all
 from kafkaesque.chat.rules.snapshot import decode_snapshot, encode_snapshot
 from kafkaesque.chat.rules.state import PartitionState
-from kafkaesque.chat.tables import NameList
 from kafkaesque.client.ports import Received, Record
 from kafkaesque.events.chat import CHAT_DIRECTORY, CHAT_EVENTS, CHAT_HANDOVER, CHAT_JOURNAL
 from kafkaesque.events.gateway import INBOX, REPLIES, ROOMS, CommandHeaders
@@ -25,7 +25,7 @@ NOW_MS = 1_790_000_000_000
 
 
 class Names:
-    """The directory, up to date at every moment."""
+    """A directory that never lags."""
 
     def __init__(self) -> None:
         self.lists = {"account": NameList(), "room": NameList()}
@@ -46,12 +46,13 @@ class World:
         self.snapshots: dict[int, dict[bytes, bytes | None]] = {}
         self.directory = Names()
         self.counts = Counts()
+        self.processor = RecordProcessor(self.directory, 64, self.counts)
         self.homes = {number: self._empty(number) for number in range(self.partitions)}
         self._next_id = 0
 
     @staticmethod
-    def _empty(number: int) -> Home:
-        return Home(PartitionIndex(number), PartitionState(), Offset(0))
+    def _empty(number: int) -> HomePartition:
+        return HomePartition(PartitionIndex(number), PartitionState(), Offset(0))
 
     # -- the log ----------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class World:
         self.append(Record(COMMANDS, user.encode(), value, headers.to_headers()))
 
     def ask(self, user: str, op: str, *, anonymous: bool = False, **body: Any) -> dict[str, Any]:
-        """The answer, once everything before it is done."""
+        """Processes everything and returns the reply."""
         self._next_id += 1
         correlation = f"q{self._next_id}"
         value = msgspec.json.encode({"op": op, "body": body})
@@ -129,17 +130,15 @@ class World:
         )
 
     def step(self, place: tuple[str, int]) -> None:
-        """One record of one input, in a transaction of its own."""
+        """Processes one record of one input in its own transaction."""
         record = self.log[place][self.done.get(place, 0)]
-        surroundings = Surroundings(
-            Moment(self.now_ms, self.online.__contains__), self.directory, 64, self.counts
-        )
+        context = DecisionContext(self.now_ms, self.online.__contains__)
         home = self.homes[place[1]]
-        decided = home.take(record, surroundings)
-        if decided.journal is not None:
-            self.append(decided.journal)
+        processed = self.processor.process(home, record, context)
+        if processed.journal is not None:
+            self.append(processed.journal)
             home.journal_next = Offset(len(self.log[CHAT_JOURNAL.name, place[1]]))
-        for other in decided.others:
+        for other in processed.others:
             self.append(other)
         self.done[place] = self.done.get(place, 0) + 1
 
@@ -152,18 +151,18 @@ class World:
         self.snapshots.setdefault(number, {}).update(encode_snapshot(home.state, home.journal_next))
         home.state.dirty.clear()
 
-    def rebuilt(self, number: int) -> Home:
-        """What a successor would know."""
+    def rebuilt(self, number: int) -> HomePartition:
+        """The partition as a successor would restore it."""
         state, journal_next = decode_snapshot(self.snapshots.get(number, {}).items())
         journal = self.log.get((CHAT_JOURNAL.name, number), [])
         for record in journal[journal_next:]:
             fold_all(state, decode_entry(record.value or b""))
-        return Home(PartitionIndex(number), state, Offset(len(journal)))
+        return HomePartition(PartitionIndex(number), state, Offset(len(journal)))
 
     def crash(self, number: int) -> None:
         self.homes[number] = self.rebuilt(number)
 
-    # -- what came of it --------------------------------------------------------------------------
+    # -- outcomes ---------------------------------------------------------------------------------
 
     def inbox(self, user: str, kind: str | None = None) -> list[dict[str, Any]]:
         events = [

@@ -16,7 +16,7 @@ from tests import waiting
 from tests.conformance_zookeeper.conftest import IS_OURS, own_node
 from tests.conformance_zookeeper.opened import opened
 
-from kafkaesque.chat.live_gateways import LiveGateways
+from kafkaesque.chat.gateway_liveness import GatewayLiveness
 from kafkaesque.client.memory import MemoryLog
 from kafkaesque.events import tasks as words
 from kafkaesque.events.gateway import GATEWAYS_NODE
@@ -81,8 +81,8 @@ async def serving(name: str, connect: str, directory: Path) -> AsyncIterator[Gat
 
 
 @asynccontextmanager
-async def seen_by_chat(connect: str) -> AsyncIterator[LiveGateways]:
-    chat = LiveGateways(connect)
+async def seen_by_chat(connect: str) -> AsyncIterator[GatewayLiveness]:
+    chat = GatewayLiveness(connect)
     await chat.start()
     try:
         yield chat
@@ -104,8 +104,8 @@ def test_gateways_see_one_another_and_chat_sees_who_lives(connect: str, tmp_path
                 assert stat.ephemeralOwner != 0
             await until(lambda: chat.names == {"gw-1"})
             await until(lambda: others(first) == ())
-            assert chat.lives("gw-1")
-            assert not chat.lives("gw-2")
+            assert chat.is_alive("gw-1")
+            assert not chat.is_alive("gw-2")
 
     with opened(connect, WITHIN_S) as watcher:
         asyncio.run(asyncio.wait_for(story(watcher), 2 * WITHIN_S))

@@ -1,8 +1,8 @@
-"""A running back end: commands and hand-overs in, everything that follows out, in one transaction.
+"""The chat back end: reads commands and hand-overs, writes what follows from each batch in one transaction.
 
-One pass: ensure topics, open a transactional writer, join the group, restore what it assigns, and then
-batch after batch. Whatever goes wrong with the log ends the pass with everything that is held in memory,
-and the next one begins from what the log says: nothing is ever known only here.
+One pass creates the topics, opens a transactional writer, joins the consumer group, restores the
+partitions it is assigned, and then processes batch after batch. Any log error ends the pass and discards
+everything in memory. The next pass starts from the log, which holds the complete state.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kafkaesque.chat.assignment import AssignedPartitions, journal_metadata
 from kafkaesque.chat.config import BackendConfig
-from kafkaesque.chat.home import Counts, Home, Surroundings
-from kafkaesque.chat.live_gateways import LiveGateways
-from kafkaesque.chat.restore import journal_mark
-from kafkaesque.chat.rules.decide import Moment
+from kafkaesque.chat.gateway_liveness import GatewayLiveness
+from kafkaesque.chat.global_tables import GlobalTables
+from kafkaesque.chat.partition import Counts, HomePartition, RecordProcessor
+from kafkaesque.chat.rules.decide_command import DecisionContext
 from kafkaesque.chat.rules.snapshot import encode_snapshot
 from kafkaesque.chat.rules.versions import HOME_VERSION
-from kafkaesque.chat.seats import Seats
-from kafkaesque.chat.tables import Tables
 from kafkaesque.client.ports import (
     CommitPoint,
     Log,
@@ -31,14 +30,13 @@ from kafkaesque.client.ports import (
     LogWriter,
     Received,
     Record,
-    Subscription,
     TransactionsUnsupported,
     WriterOptions,
 )
 from kafkaesque.events.chat import CHAT_HANDOVER, CHAT_JOURNAL, CHAT_SNAPSHOT, CHAT_TOPICS
 from kafkaesque.events.gateway import GATEWAY_TOPICS, REPLIES, command_topic
-from kafkaesque.model.errors import check
-from kafkaesque.model.ids import Offset, PartitionIndex, TopicPartition
+from kafkaesque.model.errors import InvariantBroken
+from kafkaesque.model.ids import Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +44,13 @@ RETRY_SECONDS = 0.2
 RETRY_SECONDS_MAX = 5.0
 
 
-class TopicsDiffer(Exception):
-    """Topics that must have equally many partitions have not: a user would have two homes."""
+class PartitionCountMismatch(Exception):
+    """Topics that must have the same number of partitions differ: a user would have two homes."""
 
 
 @dataclass(slots=True)
-class State:
-    """What can be seen of a back end from outside."""
+class BackendStatus:
+    """What the status page and the metrics show of a back end."""
 
     passes: int = 0
     batches: int = 0
@@ -63,19 +61,19 @@ class State:
     restore_ms: int = 0
     predecessors_ended: int = 0
     decide_ms_sum: float = 0.0
-    """What the rules took; the rest of a batch's time is the log's."""
+    """Time spent in the rules; the rest of a batch's time is spent in the log."""
     transaction_ms_sum: float = 0.0
     transaction_ms_max: float = 0.0
     error: str | None = None
 
-    def note_transaction(self, seconds: float) -> None:
+    def add_transaction(self, seconds: float) -> None:
         self.batches += 1
         self.transaction_ms_sum += seconds * 1000
         self.transaction_ms_max = max(self.transaction_ms_max, seconds * 1000)
 
 
 class Backend:
-    """Runs until `stop`. `name` tells back ends apart, also across restarts."""
+    """One back end; runs until `stop`. `name` identifies it, also across restarts."""
 
     def __init__(self, log: Log, name: str, config: BackendConfig) -> None:
         self._log = log
@@ -85,9 +83,9 @@ class Backend:
         self._stopping = asyncio.Event()
         self._passing: asyncio.Task[None] | None = None
         self.counts = Counts()
-        self.state = State()
-        self._gateways = LiveGateways(config.zookeeper_connect)
-        self.tables = Tables(log, self._gateways)
+        self.state = BackendStatus()
+        self._gateways = GatewayLiveness(config.zookeeper_connect)
+        self.tables = GlobalTables(log, self._gateways)
 
     @property
     def group(self) -> str:
@@ -96,11 +94,11 @@ class Backend:
     def stop(self) -> None:
         self._stopping.set()
         if self._passing is not None and not self.state.ready:
-            # Still on its way in: a log that does not answer must not hold up the end.
+            # Still starting: a log that does not answer must not delay the stop.
             self._passing.cancel()
 
     async def run(self) -> None:
-        """TransactionsUnsupported and TopicsDiffer end it; other trouble with the log is waited out."""
+        """Retries after log errors. Raises TransactionsUnsupported or PartitionCountMismatch."""
         wait_s = RETRY_SECONDS
         while not self._stopping.is_set():
             started_s = time.monotonic()
@@ -128,10 +126,10 @@ class Backend:
         async with contextlib.AsyncExitStack() as stack:
             await self._gateways.start()
             stack.push_async_callback(self._gateways.stop)
-            self.tables = Tables(self._log, self._gateways)
+            self.tables = GlobalTables(self._log, self._gateways)
             stack.push_async_callback(self.tables.stop)
             await self.tables.start()
-            # A writer of the same name that was killed is fenced, and its transaction ended, here.
+            # Opening the writer fences a killed back end of the same name and aborts its transaction.
             options = WriterOptions(
                 transactional_id=self._transactional_id,
                 linger_ms=0,
@@ -140,18 +138,21 @@ class Backend:
             writer = await self._log.open_writer(options)
             stack.push_async_callback(writer.close)
             inputs = (command_topic(HOME_VERSION).name, CHAT_HANDOVER.name)
-            seats = Seats(self._log, writer, self._transactional_id, inputs)
-            reader = await self._log.open_reader(Subscription(inputs, self.group, listener=seats))
-            seats.reader = reader
+            assigned = AssignedPartitions(self._log, writer, self._transactional_id, inputs)
+            reader = await assigned.open_reader(self.group)
             stack.push_async_callback(reader.close)
             stack.callback(self._unready)
-            await self._serve(_Desk(reader, writer, seats, reply_partitions))
+            processor = RecordProcessor(self.tables, reply_partitions, self.counts)
+            batches = _BatchLoop(
+                self._config, reader, writer, assigned, processor, self.tables, self.state
+            )
+            await batches.run(self._stopping)
 
     def _unready(self) -> None:
         self.state.ready = False
 
     async def _prepare_topics(self) -> int:
-        """The number of reply slots."""
+        """Creates missing topics and returns the number of partitions of gw.reply."""
         await self._log.admin.ensure_topics([*GATEWAY_TOPICS, *CHAT_TOPICS])
         names = (
             command_topic(HOME_VERSION).name,
@@ -161,99 +162,100 @@ class Backend:
         )
         counts = {name: await self._log.admin.partition_count(name) for name in names}
         if len(set(counts.values())) != 1:
-            raise TopicsDiffer(f"these must have equally many partitions: {counts}")
+            raise PartitionCountMismatch(
+                f"these topics must have the same number of partitions: {counts}"
+            )
         return await self._log.admin.partition_count(REPLIES.name)
 
-    async def _serve(self, desk: _Desk) -> None:
-        wait_s = self._config.poll_wait_ms / 1000
-        while not self._stopping.is_set():
-            records = await desk.reader.read(self._config.batch_records_max, wait_s)
-            self._show(desk.seats)
+
+@dataclass(frozen=True, slots=True)
+class _BatchLoop:
+    """The processing loop of one pass: read a batch, decide it, write it in one transaction."""
+
+    config: BackendConfig
+    reader: LogReader
+    writer: LogWriter
+    assigned: AssignedPartitions
+    processor: RecordProcessor
+    tables: GlobalTables
+    status: BackendStatus
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        wait_s = self.config.poll_wait_ms / 1000
+        while not stopping.is_set():
+            records = await self.reader.read(self.config.batch_records_max, wait_s)
+            self._update_status()
             self.tables.check()
             if records:
-                await self._process(desk, records)
-            for home in list(desk.seats.homes.values()):
-                if home.facts_since_snapshot >= self._config.snapshot_facts:
-                    await self._write_snapshot(desk, home)
+                await self._process(records)
+            for partition in list(self.assigned.served.values()):
+                if partition.facts_since_snapshot >= self.config.snapshot_facts:
+                    await self._write_snapshot(partition)
 
-    def _show(self, seats: Seats) -> None:
-        state = self.state
-        state.ready = seats.joined.is_set()
-        state.partitions = tuple(sorted(seats.homes))
-        state.restored, state.restore_ms = seats.restored, seats.restore_ms
-        state.predecessors_ended = len(seats.ended)
-        if state.ready:
-            state.error = None
+    def _update_status(self) -> None:
+        status, assigned = self.status, self.assigned
+        status.ready = assigned.joined.is_set()
+        status.partitions = tuple(sorted(assigned.served))
+        status.restored, status.restore_ms = assigned.restored, assigned.restore_ms
+        status.predecessors_ended = len(assigned.fenced)
+        if status.ready:
+            status.error = None
 
-    async def _process(self, desk: _Desk, records: Sequence[Received]) -> None:
-        """All of a batch, or nothing of it."""
+    async def _process(self, records: Sequence[Received]) -> None:
+        """Writes all results of a batch together with its offsets, or nothing."""
         started_s = time.monotonic()
-        now_ms = time.time_ns() // 1_000_000
-        surroundings = Surroundings(
-            Moment(now_ms, self.tables.is_online), self.tables, desk.reply_partitions, self.counts
-        )
+        context = DecisionContext(time.time_ns() // 1_000_000, self.tables.is_online)
         journal: list[Record] = []
         others: list[Record] = []
         done: dict[TopicPartition, Offset] = {}
         for record in records:
-            home = desk.seats.homes.get(record.partition)
-            check(home is not None, f"a record of partition {record.partition}, not served here")
-            if home is not None:
-                decided = home.take(record, surroundings)
-                others += decided.others
-                if decided.journal is not None:
-                    journal.append(decided.journal)
-                place = TopicPartition(record.topic, record.partition)
-                done[place] = Offset(record.offset + 1)
+            partition = self.assigned.served.get(record.partition)
+            if partition is None:
+                raise InvariantBroken(f"read a record of unserved partition {record.partition}")
+            processed = self.processor.process(partition, record, context)
+            others += processed.others
+            if processed.journal is not None:
+                journal.append(processed.journal)
+            done[TopicPartition(record.topic, record.partition)] = Offset(record.offset + 1)
         decided_s = time.monotonic()
-        self.state.decide_ms_sum += (decided_s - started_s) * 1000
-        async with desk.writer.transaction():
-            offsets = await desk.writer.send([*journal, *others])
-            _note_journal(desk.seats.homes, journal, offsets)
-            await desk.writer.send_offsets(desk.reader, desk.points(done))
-        self.state.note_transaction(time.monotonic() - decided_s)
+        self.status.decide_ms_sum += (decided_s - started_s) * 1000
+        async with self.writer.transaction():
+            offsets = await self.writer.send([*journal, *others])
+            self._advance_journals(journal, offsets)
+            await self.writer.send_offsets(self.reader, self._commit_points(done))
+        self.status.add_transaction(time.monotonic() - decided_s)
 
-    async def _write_snapshot(self, desk: _Desk, home: Home) -> None:
-        """With the offsets again, so that a member that the group has left behind cannot write it."""
+    async def _write_snapshot(self, partition: HomePartition) -> None:
+        """Commits the current offsets with the snapshot: the group's generation check then also
+        prevents an expelled member from writing one."""
         records = [
-            Record(CHAT_SNAPSHOT.name, key, value, partition=home.partition)
-            for key, value in encode_snapshot(home.state, home.journal_next)
+            Record(CHAT_SNAPSHOT.name, key, value, partition=partition.index)
+            for key, value in encode_snapshot(partition.state, partition.journal_next)
         ]
-        positions = await desk.reader.positions()
-        done = {place: at for place, at in positions.items() if place.partition == home.partition}
+        positions = await self.reader.positions()
+        done = {place: at for place, at in positions.items() if place.partition == partition.index}
         if not done:
-            # Nothing was read here yet, so there is no offset to be refused by: later, then.
+            # Nothing was read yet, so there is no offset to commit; a later batch writes it.
             return
-        async with desk.writer.transaction():
-            await desk.writer.send(records)
-            await desk.writer.send_offsets(desk.reader, desk.points(done))
-        home.state.dirty.clear()
-        home.facts_since_snapshot = 0
-        self.state.snapshots += 1
+        async with self.writer.transaction():
+            await self.writer.send(records)
+            await self.writer.send_offsets(self.reader, self._commit_points(done))
+        partition.state.dirty.clear()
+        partition.facts_since_snapshot = 0
+        self.status.snapshots += 1
 
+    def _advance_journals(self, journal: Sequence[Record], offsets: Sequence[Offset]) -> None:
+        """`offsets` starts with those of the `journal` records."""
+        for record, offset in zip(journal, offsets, strict=False):
+            if record.partition is not None:
+                partition = self.assigned.served[record.partition]
+                partition.journal_next = Offset(max(partition.journal_next, offset + 1))
 
-@dataclass(frozen=True, slots=True)
-class _Desk:
-    """What one pass works with."""
-
-    reader: LogReader
-    writer: LogWriter
-    seats: Seats
-    reply_partitions: int
-
-    def points(self, done: dict[TopicPartition, Offset]) -> dict[TopicPartition, CommitPoint]:
-        homes = self.seats.homes
+    def _commit_points(
+        self, done: dict[TopicPartition, Offset]
+    ) -> dict[TopicPartition, CommitPoint]:
+        served = self.assigned.served
         return {
-            place: CommitPoint(at, journal_mark(homes[place.partition].journal_next))
+            place: CommitPoint(at, journal_metadata(served[place.partition].journal_next))
             for place, at in done.items()
         }
-
-
-def _note_journal(
-    homes: dict[PartitionIndex, Home], journal: Sequence[Record], offsets: Sequence[Offset]
-) -> None:
-    """`offsets` begins with those of `journal`."""
-    for record, offset in zip(journal, offsets, strict=False):
-        if record.partition is not None:
-            home = homes[record.partition]
-            home.journal_next = Offset(max(home.journal_next, offset + 1))

@@ -1,4 +1,4 @@
-"""The settings of a chat back end, each declared once; read by the command line, passed down."""
+"""The settings of a chat back end. The command line reads them and passes them down."""
 
 from __future__ import annotations
 
@@ -16,43 +16,44 @@ class BackendConfig:
 
     batch_records_max: int = setting(
         "batch.records.max", INT, 500,
-        "Commands and hand-overs that are decided together, in one transaction.",
+        "Maximum number of commands and hand-overs processed in one transaction.",
         at_least=1, at_most=10_000, ours=True,
     )  # fmt: skip
     poll_wait_ms: int = setting(
-        "poll.wait.ms", INT, 250, "How long a read waits when nothing comes; a stop waits as long.",
+        "poll.wait.ms", INT, 250, "How long a read waits for records; a stop may take as long.",
         at_least=1, at_most=10_000, ours=True,
     )  # fmt: skip
     snapshot_facts: int = setting(
         "snapshot.facts", INT, 5000,
-        "Facts after which the changed state of a partition is written: a successor reads about as "
-        "many again.",
+        "Number of facts after which a partition writes a snapshot of what changed. A successor replays "
+        "about as many.",
         at_least=1, ours=True,
     )  # fmt: skip
     zookeeper_connect: str = setting(
         "zookeeper.connect", STRING, "",
-        "Where gateways say that they live: users of one that died count as not connected. Empty: what "
-        "the gateways wrote last is believed.",
+        "ZooKeeper in which gateways register: users of a dead gateway count as offline. Empty: the "
+        "gateways' last presence records are trusted.",
         ours=True,
     )  # fmt: skip
     session_timeout_ms: int = setting(
         "session.timeout.ms", INT, 6000,
-        "After so long without a sign of life the group gives this back end's partitions to others.",
+        "Without heartbeats for this long, the group assigns this back end's partitions to others.",
         at_least=500,
     )  # fmt: skip
     transaction_timeout_ms: int = setting(
         "transaction.timeout.ms", INT, 60_000,
-        "After so long the broker itself ends a transaction whose writer died and has no successor.",
+        "After this long the broker aborts an open transaction whose writer died without a successor.",
         at_least=1000,
     )  # fmt: skip
     group_instance_id: str = setting(
         "group.instance.id", STRING, "",
-        "A back end that comes back under the same id within the session timeout takes up its "
-        "partitions at once. Empty: others take them, at once after a stop in order.",
+        "Static membership: a back end that restarts with the same id within the session timeout gets "
+        "its partitions back at once. Empty: others take them, immediately after a clean stop.",
     )  # fmt: skip
 
     def log_properties(self) -> dict[str, str | int]:
-        """For the client library. Range keeps equal partitions of all inputs with one member."""
+        """Properties of the Kafka client. The range assignor gives one member the same partition of all
+        inputs."""
         properties: dict[str, str | int] = {
             "partition.assignment.strategy": "range",
             "session.timeout.ms": self.session_timeout_ms,
@@ -70,5 +71,5 @@ BACKEND_SETTINGS: Mapping[str, Setting] = settings_of(BackendConfig)
 
 
 def backend_config(values: Mapping[str, str]) -> BackendConfig:
-    """InvalidConfig names the setting that is unknown or wrong."""
+    """Raises InvalidConfig, which names an unknown or invalid setting."""
     return typed_settings(BackendConfig, values)

@@ -1,7 +1,8 @@
-"""A back end of a later application version: reads its own commands, passes them to the homes.
+"""A back end of a later application version: translates its commands and forwards them to v1.
 
-Command, offset and translation are one transaction, so each is passed on exactly once and in the order
-of its user; id, correlation and gateway go with it, so the homes answer as if they had been asked.
+The translated command and the input offset are written in one transaction, so each command is forwarded
+exactly once and in its user's order. Id, correlation and gateway are forwarded too, so the v1 back ends
+answer the client directly.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import contextlib
 import logging
 import time
 
-from kafkaesque.chat.backend import RETRY_SECONDS, RETRY_SECONDS_MAX, State
+from kafkaesque.chat.backend import RETRY_SECONDS, RETRY_SECONDS_MAX, BackendStatus
 from kafkaesque.chat.config import BackendConfig
-from kafkaesque.chat.home import Counts
-from kafkaesque.chat.live_gateways import LiveGateways
-from kafkaesque.chat.rules.versions import HOME_VERSION, to_home
-from kafkaesque.chat.tables import Tables
+from kafkaesque.chat.gateway_liveness import GatewayLiveness
+from kafkaesque.chat.global_tables import GlobalTables
+from kafkaesque.chat.partition import Counts
+from kafkaesque.chat.rules.versions import HOME_VERSION, to_home_version
 from kafkaesque.client.ports import (
     Log,
     LogError,
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Translator:
-    """Runs until `stop`; seen from outside it is a Backend that keeps no state."""
+    """Runs until `stop`. It has the interface of a Backend, but keeps no state."""
 
     def __init__(self, log: Log, name: str, version: str, config: BackendConfig) -> None:
         self._log = log
@@ -42,8 +43,8 @@ class Translator:
         self.name = name
         self._stopping = asyncio.Event()
         self.counts = Counts()
-        self.state = State()
-        self.tables = Tables(log, LiveGateways(""))
+        self.state = BackendStatus()
+        self.tables = GlobalTables(log, GatewayLiveness(""))
 
     @property
     def group(self) -> str:
@@ -53,7 +54,7 @@ class Translator:
         self._stopping.set()
 
     async def run(self) -> None:
-        """TransactionsUnsupported ends it; other trouble with the log is waited out."""
+        """Retries after log errors. Raises TransactionsUnsupported."""
         wait_s = RETRY_SECONDS
         while not self._stopping.is_set():
             try:
@@ -75,8 +76,8 @@ class Translator:
         self.state.error = None
 
     async def revoked(self, places: frozenset[TopicPartition]) -> None:
-        gone = {place.partition for place in places}
-        self.state.partitions = tuple(one for one in self.state.partitions if one not in gone)
+        revoked = {place.partition for place in places}
+        self.state.partitions = tuple(one for one in self.state.partitions if one not in revoked)
 
     async def lost(self, places: frozenset[TopicPartition]) -> None:
         await self.revoked(places)
@@ -105,9 +106,11 @@ class Translator:
                 started_s = time.monotonic()
                 async with writer.transaction():
                     await writer.send(
-                        Record(home, one.key, to_home(self._version, one.value), one.headers)
+                        Record(
+                            home, one.key, to_home_version(self._version, one.value), one.headers
+                        )
                         for one in records
                     )
                     await writer.send_offsets(reader)
                 self.counts.commands += len(records)
-                self.state.note_transaction(time.monotonic() - started_s)
+                self.state.add_transaction(time.monotonic() - started_s)

@@ -1,6 +1,6 @@
-"""Serves the web chat page: a handful of files, nothing from elsewhere, and a policy that says so.
+"""Serves the web chat page: a few static files, with a Content-Security-Policy that allows no others.
 
-The page talks to the gateways by WebSocket; this server has no part in it once the page is loaded.
+The page connects to the gateways by WebSocket; this server only delivers the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PAGE_FILES = ("index.html", "chat.css", "chat.js", "view.js", "icon.svg")
 
 
 def policy(gateways: Sequence[str]) -> str:
-    """Content-Security-Policy: own files, and WebSockets to the named gateways only."""
+    """The Content-Security-Policy: own files, and WebSockets to the given gateways only."""
     hosts = " ".join(f"{urlsplit(one).scheme}://{urlsplit(one).netloc}" for one in gateways)
     return (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -52,7 +52,7 @@ class WebServer(HttpSite):
         super().__init__(application)
 
     async def _serve(self, request: web.Request) -> web.Response:
-        """By exact name out of memory: there is no path to climb."""
+        """Serves a file from memory by its exact name, so that no path can be traversed."""
         name = request.match_info["name"] or "index.html"
         if name in ("healthz", "readyz"):
             return web.Response(text="ok\n", headers=self._headers)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from kafkaesque.chat.backend import Backend, TopicsDiffer
+from kafkaesque.chat.backend import Backend, PartitionCountMismatch
 from kafkaesque.chat.config import BackendConfig
 from kafkaesque.chat.rules.facts import EntryUnreadable
 from kafkaesque.chat.rules.versions import HOME_VERSION
@@ -46,7 +46,7 @@ class BackendWanted:
 def run_backend(connection: Connection, wanted: BackendWanted, screen: Screen) -> None:
     try:
         summary = run_service(_backend(connection, wanted))
-    except TopicsDiffer as error:
+    except PartitionCountMismatch as error:
         raise Failure(str(error)) from None
     except EntryUnreadable as error:
         raise Failure(f"the journal was written by a later build: {error}") from None

@@ -1,4 +1,4 @@
-"""`kafkaesque chat client`: the terminal client's driver. Rules are chat/rules/view.py, looks chat/screen.py."""
+"""`kafkaesque chat client`: the terminal client. View and keyboard rules are in chat/client/rules, drawing in chat/client/screen.py."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import click
 
-from kafkaesque.chat.rules.commands_typed import VERBS, Keyboard, Typed, parse_line
-from kafkaesque.chat.screen import HELP, Frame, draw, printable
-from kafkaesque.chat.session import ChatSession, now_ms
+from kafkaesque.chat.client.rules.terminal_input import VERBS, Keyboard, TypedLine, parse_line
+from kafkaesque.chat.client.screen import HELP, Frame, draw, printable
+from kafkaesque.chat.client.session import ChatSession, now_ms
 from kafkaesque.cli.failures import CannotConnect, Failure
 from kafkaesque.cli.lines_in import lines_of
 from kafkaesque.edge.client import ClientClosed, EdgeClient, RequestFailed
@@ -91,35 +91,35 @@ class Doer:
             self.session.view.notice("no answer; try again")
         return True
 
-    async def _do(self, typed: Typed) -> bool:
+    async def _do(self, typed: TypedLine) -> bool:
         session, view = self.session, self.session.view
         match typed:
-            case Typed("", ""):
+            case TypedLine("", ""):
                 pass
-            case Typed("", text):
+            case TypedLine("", text):
                 if view.current is None:
                     view.notice("/to NAME first, to say whom you talk to")
                 else:
                     await session.write(view.current, text)
-            case Typed("quit", _):
+            case TypedLine("quit", _):
                 return False
-            case Typed("to", name) if name:
+            case TypedLine("to", name) if name:
                 await session.choose(name)
-            case Typed("list", pattern):
+            case TypedLine("list", pattern):
                 body = {"pattern": pattern or "*", "limit": 50}
                 answer = await session.client.ask("account.list", body)
                 names = (
                     f"{row['name']}{'*' if row['online'] else ''}" for row in answer["accounts"]
                 )
                 view.notice("accounts (* online): " + " ".join(names))
-            case Typed("rooms", _):
+            case TypedLine("rooms", _):
                 answer = await session.client.ask("room.list", {"limit": 50})
                 view.notice("rooms: " + " ".join(f"#{row['room']}" for row in answer["rooms"]))
-            case Typed("create" | "join" | "leave", room) if room:
+            case TypedLine("create" | "join" | "leave", room) if room:
                 await session.room(typed.verb, room)
-            case Typed("delete", _):
+            case TypedLine("delete", _):
                 await session.client.send("account.delete", {})
-            case Typed("help", _):
+            case TypedLine("help", _):
                 for text in HELP:
                     view.notice(text)
             case _:
@@ -182,7 +182,7 @@ class TerminalClient:
             case "quit":
                 self._lines.put_nowait(None)
             case "next" | "previous":
-                self._session.say(self._session.view.step(1 if key == "next" else -1))
+                self._session.send_commands(self._session.view.step(1 if key == "next" else -1))
                 if (name := self._session.view.current) is not None:
                     self._lines.put_nowait(f"/to {name}")
                 self._scroll = 0

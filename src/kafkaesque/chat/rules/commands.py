@@ -1,6 +1,7 @@
-"""What a client may say: a record of gw.cmd.* to a Command, or to the reason why it is none. Pure.
+"""Commands and queries of clients: parses a record of gw.cmd.* into a Command, or BadCommand. Pure.
 
-The gateway writes the record, so its headers can be trusted; value and ids are whatever a client sent.
+The gateway writes the record, so its headers can be trusted. The value and the ids come from the client
+and cannot.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kafkaesque.chat.rules.handovers import Asked
+from kafkaesque.chat.rules.handovers import ReplyTo
 from kafkaesque.chat.rules.names import (
     ID_LENGTH_MAX,
     NAME_LENGTH_MAX,
@@ -32,7 +33,7 @@ _PAGE = 50
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Base of what a command can ask for."""
+    """Base of the request bodies."""
 
 
 class SendMessage(Request, frozen=True):
@@ -54,7 +55,7 @@ class Typing(Request, frozen=True):
 
 
 class OpenAccount(Request, frozen=True):
-    """For whoever comes with a token of somebody else's making: an account without a password."""
+    """Creates an account without a password, for a user whose token was issued elsewhere."""
 
 
 class DeleteAccount(Request, frozen=True):
@@ -99,7 +100,7 @@ class ListConversations(Request, frozen=True):
 
 
 class GetHistory(Request, frozen=True, rename={"peer": "with"}):
-    """`peer` is an account or `#ROOM`; messages before the one named, the newest if none is."""
+    """Messages with `peer` (an account or `#ROOM`) before message id `before`; the newest if None."""
 
     peer: Annotated[str, Meta(max_length=NAME_LENGTH_MAX + 1)]
     before: Annotated[str, Meta(max_length=256)] | None = None
@@ -132,8 +133,8 @@ COMMANDS: Mapping[str, type[Request]] = {
     "room.leave": LeaveRoom,
     "room.post": PostToRoom,
 }
-"""To be sent: each takes effect once, and its result is an event in the sender's inbox."""
-ASKS: Mapping[str, type[Request]] = {
+"""Sent by SEND. Each takes effect once; its result is an event in the sender's inbox."""
+QUERIES: Mapping[str, type[Request]] = {
     "account.list": ListAccounts,
     "conversation.list": ListConversations,
     "conversation.history": GetHistory,
@@ -141,87 +142,90 @@ ASKS: Mapping[str, type[Request]] = {
     "room.list": ListRooms,
     "room.subscribe": SubscribeRoom,
 }
-"""To be asked: without effect, so whoever gets no answer asks again."""
-ANONYMOUS_ASKS: Mapping[str, type[Request]] = {
+"""Sent by ASK. They have no effect, so a client that gets no reply may repeat them."""
+ANONYMOUS_QUERIES: Mapping[str, type[Request]] = {
     "account.create": CreateAccount,
     "account.credentials": GetCredentials,
 }
-"""Asked by a gateway for somebody who is not yet anybody."""
+"""Sent by a gateway for a connection that is not authenticated yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One thing that one user wants."""
+    """A parsed command or query of one user."""
 
     user: str
     id: str
     request: Request
-    asked: Asked | None
-    """Who waits for the answer; None for what was sent and has its result in the inbox."""
+    reply_to: ReplyTo | None
+    """Where the reply to a query goes; None for a command, whose result goes to the inbox."""
     sent_ms: int
 
 
 class BadCommand(Exception):
-    """A record that is no command. Whoever can be told, is."""
+    """A record that is not a valid command. Its sender gets an error result if it can be reached."""
 
-    def __init__(self, code: str, message: str, user: str, id: str, asked: Asked | None) -> None:
+    def __init__(
+        self, code: str, message: str, user: str, id: str, reply_to: ReplyTo | None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.user = user
-        """Empty if the record names none: then nobody can be told."""
+        """Empty if the record names no user: then there is nobody to reply to."""
         self.id = id
-        self.asked = asked
+        self.reply_to = reply_to
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _CommandValue(msgspec.Struct, frozen=True):
     op: str
     body: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_written = msgspec.json.Decoder(_Written)
+_value_decoder = msgspec.json.Decoder(_CommandValue)
 _bodies: Mapping[str, msgspec.json.Decoder[Request]] = {
-    op: msgspec.json.Decoder(kind) for op, kind in {**COMMANDS, **ASKS, **ANONYMOUS_ASKS}.items()
+    op: msgspec.json.Decoder(kind)
+    for op, kind in {**COMMANDS, **QUERIES, **ANONYMOUS_QUERIES}.items()
 }
 
 
 def parse_command(
     key: bytes | None, value: bytes | None, headers: Mapping[str, bytes | None], written_ms: int
 ) -> Command:
-    """BadCommand, and nothing else, if it is none."""
+    """Raises BadCommand, and nothing else, for a record that is not a valid command."""
     user = _text(key)
     command_id = _text(headers.get("id"))
-    asked = _asked(headers)
+    reply_to = _reply_to(headers)
 
     def bad(code: str, message: str) -> BadCommand:
-        return BadCommand(code, message, user, command_id, asked)
+        return BadCommand(code, message, user, command_id, reply_to)
 
     if not user:
         raise bad("malformed", "the record has no user")
-    if asked is None and not is_id(command_id):
+    if reply_to is None and not is_id(command_id):
         raise bad("malformed", f"an id has 1 to {ID_LENGTH_MAX} printable characters and no /")
     try:
-        written = _written.decode(value or b"")
+        written = _value_decoder.decode(value or b"")
         decoder = _bodies.get(written.op)
         if decoder is None:
-            raise bad("unknown-op", f"there is no op {written.op[:64]!r}")
+            raise bad("unknown-op", f"unknown op {written.op[:64]!r}")
         request = decoder.decode(written.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad("malformed", str(error)) from None
-    allowed = COMMANDS if asked is None else ASKS
+    allowed = COMMANDS if reply_to is None else QUERIES
     if headers.get("anonymous") == b"1":
-        allowed = ANONYMOUS_ASKS if asked is not None else {}
+        allowed = ANONYMOUS_QUERIES if reply_to is not None else {}
     if written.op not in allowed:
-        verb = "sent" if asked is None else "asked"
+        verb = "sent" if reply_to is None else "asked"
         raise bad("forbidden", f"{written.op} cannot be {verb} on this connection")
-    return Command(user, command_id, request, asked, _number(headers.get("at-ms"), written_ms))
+    return Command(user, command_id, request, reply_to, _number(headers.get("at-ms"), written_ms))
 
 
-def _asked(headers: Mapping[str, bytes | None]) -> Asked | None:
+def _reply_to(headers: Mapping[str, bytes | None]) -> ReplyTo | None:
     correlation = _text(headers.get("correlation"))
     reply = _number(headers.get("reply"), -1)
     if not correlation or reply < 0:
         return None
-    return Asked(_text(headers.get("gateway")), reply, correlation)
+    return ReplyTo(_text(headers.get("gateway")), reply, correlation)
 
 
 def _text(data: bytes | None) -> str:
@@ -231,6 +235,6 @@ def _text(data: bytes | None) -> str:
         return ""
 
 
-def _number(data: bytes | None, otherwise: int) -> int:
+def _number(data: bytes | None, default: int) -> int:
     text = _text(data)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else otherwise
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else default

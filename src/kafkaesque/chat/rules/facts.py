@@ -1,7 +1,7 @@
-"""What the journal says: facts that the state of a partition is a fold of. Values and their JSON.
+"""Facts: the events of the journal, from which a partition's state is folded. Values and their JSON.
 
-One record of the journal is one Entry: all facts of one command or hand-over. Fields are only ever
-added, with defaults; a change that an older fold would misread takes a new VERSION and a new tag.
+One journal record is one entry: all facts of one command or hand-over. Fields are only ever added, with
+defaults. A change that an older fold would misread takes a new VERSION and a new tag.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ VERSION = 1
 
 
 class EntryUnreadable(Exception):
-    """A record of the journal that this build cannot fold: it must not serve the partition."""
+    """A journal record that this build cannot fold; it must not serve the partition."""
 
 
 class Fact(msgspec.Struct, frozen=True, tag_field="fact", omit_defaults=True):
-    """Base; each subclass names its tag."""
+    """Base of all facts."""
 
 
 class AccountCreated(Fact, frozen=True, tag="account.created"):
     user: str
     password_hash: str
-    """argon2, by the gateway; empty for an account that only tokens open."""
+    """argon2, computed by the gateway; empty for an account that logs in with tokens only."""
     at_ms: int
 
 
@@ -32,14 +32,14 @@ class AccountDeleted(Fact, frozen=True, tag="account.deleted"):
 
 
 class CommandTaken(Fact, frozen=True, tag="command.taken"):
-    """The command was decided: its repeats have no effect."""
+    """The command was decided; repeats of its id have no effect."""
 
     user: str
     id: str
 
 
 class MessageSent(Fact, frozen=True, tag="message.sent"):
-    """At the sender's home: handed over, not yet answered."""
+    """At the sender's home: handed over to the recipient's home, not yet answered."""
 
     user: str
     to: str
@@ -49,7 +49,7 @@ class MessageSent(Fact, frozen=True, tag="message.sent"):
 
 
 class MessageTaken(Fact, frozen=True, tag="message.taken"):
-    """At the recipient's home: it stands in the inbox."""
+    """At the recipient's home: accepted and written to the inbox."""
 
     user: str
     sender: str
@@ -59,7 +59,7 @@ class MessageTaken(Fact, frozen=True, tag="message.taken"):
 
 
 class MessageSettled(Fact, frozen=True, tag="message.settled"):
-    """At the sender's home: how far messages to `peer` have come (a Stage)."""
+    """At the sender's home: messages to `peer` have reached `stage` (a Stage)."""
 
     user: str
     peer: str
@@ -68,7 +68,7 @@ class MessageSettled(Fact, frozen=True, tag="message.settled"):
 
 
 class MessagesMarked(Fact, frozen=True, tag="messages.marked"):
-    """At the recipient's home: messages of `peer` were received or read (a Stage)."""
+    """At the recipient's home: messages from `peer` were received or read (`stage` is a Stage)."""
 
     user: str
     peer: str
@@ -77,21 +77,21 @@ class MessagesMarked(Fact, frozen=True, tag="messages.marked"):
 
 
 class RoomEntered(Fact, frozen=True, tag="room.entered"):
-    """At the user's home."""
+    """At the user's home: the user is a member of the room."""
 
     user: str
     room: str
 
 
 class RoomLeft(Fact, frozen=True, tag="room.left"):
-    """At the user's home."""
+    """At the user's home: the user is no longer a member."""
 
     user: str
     room: str
 
 
 class RoomCreated(Fact, frozen=True, tag="room.created"):
-    """At the room's home, as everything below. Its creator is its first member."""
+    """At the room's home, like the facts below. The creator is the first member."""
 
     room: str
     by: str
@@ -152,5 +152,5 @@ def decode_entry(data: bytes) -> tuple[AnyFact, ...]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EntryUnreadable(str(error)) from None
     if entry.v > VERSION:
-        raise EntryUnreadable(f"version {entry.v}; this build reads up to {VERSION}")
+        raise EntryUnreadable(f"journal version {entry.v}; this build reads up to {VERSION}")
     return entry.facts

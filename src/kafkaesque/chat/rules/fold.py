@@ -1,7 +1,7 @@
 """fold(state, fact) -> state: the only place where the state of chat changes. Pure.
 
-Live and replaying back ends run the same lines, so a partition is the same wherever it is served. A fact
-about what is not there (any more) changes nothing: decisions are taken before, never here.
+Live processing and replay run the same code, so a partition has the same state wherever it is served.
+Nothing is decided here: a fact about an entity that does not exist (any more) changes nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def fold_all(state: PartitionState, facts: Iterable[AnyFact]) -> PartitionState:
 
 
 def fold(state: PartitionState, fact: AnyFact) -> PartitionState:
-    """`state` itself, changed."""
+    """Applies `fact` to `state` in place and returns it."""
     match fact:
         case AccountCreated():
             state.accounts[fact.user] = Account(fact.user, fact.password_hash, fact.at_ms)
@@ -101,7 +101,8 @@ def _add_message(state: PartitionState, user: str, peer: str, message: Message) 
     conversation.add(message)
     state.dirty.add(EntityKey("conversation", user, peer))
     if len(conversations) > CONVERSATIONS_MAX:
-        # `decide` refuses a new conversation before all of them hold something undelivered.
+        # `check_conversations` refuses a new conversation while all have undelivered messages, so there
+        # is one to drop.
         stale = [old for old in conversations.values() if not old.undelivered and old.peer != peer]
         if stale:
             oldest = min(stale, key=lambda old: (old.last_ms, old.peer)).peer

@@ -1,7 +1,7 @@
-"""What the home of one user or room asks of the home of another: values and their JSON.
+"""Hand-overs: messages between home partitions through the topic chat.handover. Values and their JSON.
 
-A hand-over is written in the transaction of what led to it and read in the transaction of what it leads
-to, so each is acted on exactly once; it needs no id of its own.
+A hand-over is written in the transaction of the input that caused it, and its offset is committed in the
+transaction of its own effects. Each is processed exactly once, so it needs no id.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import msgspec
 
 
 class HandoverUnreadable(Exception):
-    """A record of chat.handover that this build does not know."""
+    """A record of chat.handover that this build cannot decode."""
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """Who waits for an answer: a partition of gw.reply, and what the gateway knows the ask by."""
+class ReplyTo(msgspec.Struct, frozen=True):
+    """Where to send the reply to a query: a partition of gw.reply, and the gateway's correlation id."""
 
     gateway: str
     reply: int
@@ -22,7 +22,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Handover(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
-    """Base; `to` chooses the home that acts on it."""
+    """Base. `to` is the user or room whose home processes it."""
 
     to: str
 
@@ -38,7 +38,7 @@ class Deliver(Handover, frozen=True, tag="deliver"):
 
 
 class Answered(Handover, frozen=True, tag="answered"):
-    """To the sender: what became of a Deliver; without code, it stands in the peer's inbox."""
+    """To the sender: the outcome of a Deliver. Without `code` the message is in the peer's inbox."""
 
     peer: str
     command_id: str
@@ -49,7 +49,7 @@ class Answered(Handover, frozen=True, tag="answered"):
 
 
 class Receipt(Handover, frozen=True, tag="receipt"):
-    """To the sender: `peer` has received or read these (a Stage)."""
+    """To the sender: `peer` has received or read these messages (`stage` is a Stage)."""
 
     peer: str
     message_ids: tuple[str, ...]
@@ -58,7 +58,7 @@ class Receipt(Handover, frozen=True, tag="receipt"):
 
 
 class Undeliverable(Handover, frozen=True, tag="undeliverable"):
-    """To the sender: `peer` is gone and will never have these."""
+    """To the sender: `peer` was deleted and will never receive these messages."""
 
     peer: str
     message_ids: tuple[str, ...]
@@ -72,22 +72,22 @@ class TypingSeen(Handover, frozen=True, tag="typing"):
 
 
 class RoomRequest(Handover, frozen=True, tag="room.request"):
-    """To a room: `user` creates, joins, leaves, posts, or asks for its history."""
+    """To a room: `user` creates, joins or leaves it, posts, or queries its history."""
 
     user: str
     op: str
     command_id: str = ""
-    """Empty where nobody waits for a result."""
+    """Empty if no result is expected."""
     text: str = ""
     message_id: str = ""
     at_ms: int = 0
     before: str | None = None
     limit: int = 0
-    asked: Asked | None = None
+    reply_to: ReplyTo | None = msgspec.field(default=None, name="asked")
 
 
 class RoomAnswer(Handover, frozen=True, tag="room.answer"):
-    """To the user: what became of a RoomRequest."""
+    """To the user: the outcome of a RoomRequest."""
 
     room: str
     op: str

@@ -1,7 +1,7 @@
-"""What a decision yields: everything that is written for one command or hand-over, all or nothing.
+"""The outputs of one decision: everything that is written for one command or hand-over.
 
-The driver writes it in the transaction that also commits the input, and folds `facts` after that; the
-order within is the order in the log.
+The back end writes all of it in the transaction that also commits the input's offset. The order within
+each list is the order in the log.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkaesque.chat.rules.facts import AnyFact
-from kafkaesque.chat.rules.handovers import AnyHandover, Asked
+from kafkaesque.chat.rules.handovers import AnyHandover, ReplyTo
 from kafkaesque.events.chat import MessageStage
 
 
 class Refusal(Exception):
-    """The rules say no; the code is for programs, the message for people."""
+    """A rule rejected the request. The code is for programs, the message for people."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InboxEvent:
-    """One event for every client of `user`; `re` is the id of the command that it is the result of."""
+    """An event for every client of `user`. A result carries the id of its command in `re`."""
 
     user: str
     type: str
@@ -41,9 +41,9 @@ class RoomEvent:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to an ask."""
+    """The reply to a query; an error if `code` is set."""
 
-    asked: Asked
+    to: ReplyTo
     body: dict[str, Any] | None = None
     code: str | None = None
     message: str | None = None
@@ -51,7 +51,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """`kind` is account or room; `at_ms` None takes the name off the lists."""
+    """A name for the directory. `kind` is account or room; `at_ms` None removes the name."""
 
     kind: str
     name: str
@@ -60,7 +60,7 @@ class DirectoryEntry:
 
 @dataclass(slots=True)
 class Outputs:
-    """See the module."""
+    """See the module's docstring."""
 
     facts: list[AnyFact] = field(default_factory=list)
     handovers: list[AnyHandover] = field(default_factory=list)
@@ -72,9 +72,10 @@ class Outputs:
     is_repeat: bool = False
 
     def result(self, user: str, command_id: str, body: dict[str, Any]) -> None:
-        """What the sender of a command is told, once."""
+        """Adds the success result of a command to the sender's inbox."""
         self.inbox.append(InboxEvent(user, "result", {"ok": True, **body}, command_id))
 
     def refuse(self, user: str, command_id: str, code: str, message: str, **more: Any) -> None:
+        """Adds the error result of a command to the sender's inbox."""
         body = {"ok": False, "code": code, "message": message, **more}
         self.inbox.append(InboxEvent(user, "result", body, command_id))

@@ -1,9 +1,9 @@
-"""Entities of a partition's state to records of chat.snapshot and back. Pure.
+"""Encodes a partition's state as records of chat.snapshot, and back. Pure.
 
-A snapshot is incremental: one record for each entity that changed since the last one (none for an entity
-that is gone), and a header that says which offset of the journal comes next. All of it is one
-transaction on one partition, so that a reader sees it whole or not at all; the last record of a key
-counts. Values begin with the version of their format.
+A snapshot is incremental: one record for each entity that changed since the last one (a tombstone if it
+was removed), and a header with the next journal offset. It is written to one partition in one
+transaction, so a reader sees all of it or nothing. The last record of a key counts. Values begin with
+the version of their format.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _decoders = {kind: msgspec.msgpack.Decoder(type_) for kind, type_ in _KINDS.item
 
 
 class SnapshotUnreadable(Exception):
-    """Written by a later build, or damaged: the journal from its beginning tells the same."""
+    """Written by a later build, or damaged. The whole journal yields the same state."""
 
 
 def encode_snapshot(
     state: PartitionState, journal_next: Offset
 ) -> list[tuple[bytes, bytes | None]]:
-    """Key and value of a record for each dirty entity, then the header."""
+    """Key and value of the record of each dirty entity, then those of the header."""
     records = []
     for key in sorted(state.dirty):
         entity = find_entity(state, key)
@@ -48,7 +48,7 @@ def encode_snapshot(
 def decode_snapshot(
     records: Iterable[tuple[bytes, bytes | None]],
 ) -> tuple[PartitionState, Offset]:
-    """The state, and the offset of the journal to go on from; an empty one and 0 if there is none."""
+    """The state and the next journal offset; an empty state and 0 without a snapshot."""
     newest = dict(records)
     header = newest.pop(HEADER_KEY, None)
     state = PartitionState()
@@ -91,5 +91,7 @@ def _place(state: PartitionState, key: bytes, value: bytes) -> None:
 
 def _body(value: bytes) -> bytes:
     if not value or value[0] > VERSION:
-        raise SnapshotUnreadable(f"version {value[:1]!r}; this build reads up to {VERSION}")
+        raise SnapshotUnreadable(
+            f"snapshot version {value[:1]!r}; this build reads up to {VERSION}"
+        )
     return value[1:]

@@ -1,8 +1,7 @@
-"""The state of one partition: its accounts, their conversations, its rooms. Changed by `fold` alone.
+"""The state of one partition: its accounts, their conversations, its rooms. Only `fold` changes it.
 
-Everything is bounded (names.py has the limits). The entities are what a snapshot is made of: accounts,
-conversations (each side has its own copy, at its own home) and rooms; `dirty` names those that have
-changed since the last one.
+Everything is bounded (limits in names.py). A snapshot stores the entities: accounts, conversations (each
+participant's home has its own copy) and rooms. `dirty` names those that changed since the last snapshot.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from kafkaesque.chat.rules.names import MESSAGES_KEPT_MAX, TEXT_KEPT_BYTES_MAX
 
 
 class Stage(IntEnum):
-    """How far a message has come. It only ever grows."""
+    """How far a message has come. A message's stage only increases."""
 
     SENDING = 0
     QUEUED = 1
@@ -27,7 +26,7 @@ class Stage(IntEnum):
 
 
 class Message(msgspec.Struct, array_like=True):
-    """One message as one side keeps it."""
+    """One participant's copy of a message."""
 
     id: str
     sender: str
@@ -81,9 +80,9 @@ class Conversation(msgspec.Struct):
         self._count(message, 1)
         self.last_ms = max(self.last_ms, message.sent_ms)
         if self.messages.overflow():
-            self._forget_oldest()
+            self._drop_oldest()
 
-    def _forget_oldest(self) -> None:
+    def _drop_oldest(self) -> None:
         for message in list(self.messages.by_id.values()):
             if not self.messages.overflow():
                 return
@@ -98,7 +97,7 @@ class Conversation(msgspec.Struct):
             self.undelivered_bytes += sign * message.size_bytes
 
     def advance(self, message_ids: Iterable[str], stage: int) -> None:
-        """Unknown ids were forgotten meanwhile: nothing is left to mark."""
+        """Moves messages to `stage`. Unknown ids were dropped meanwhile and are ignored."""
         for one in message_ids:
             message = self.messages.by_id.get(one)
             if message is not None and message.stage < stage:
@@ -108,14 +107,14 @@ class Conversation(msgspec.Struct):
 
 
 class Account(msgspec.Struct):
-    """One name. A deleted one stays, so that nobody can take the name and what its inbox holds."""
+    """One account. A deleted one is kept, so that nobody can take its name and read its inbox."""
 
     name: str
     password_hash: str
     created_ms: int
     deleted_ms: int | None = None
     taken: dict[str, None] = {}
-    """Ids of the last commands, oldest first."""
+    """Ids of the user's last commands, oldest first, to detect repeats."""
     rooms: dict[str, None] = {}
 
     @property
@@ -124,7 +123,7 @@ class Account(msgspec.Struct):
 
 
 class Room(msgspec.Struct):
-    """One room, at its own home."""
+    """A room, stored at its own home."""
 
     name: str
     created_by: str
@@ -141,7 +140,7 @@ class Room(msgspec.Struct):
 
 
 class EntityKey(NamedTuple):
-    """`kind` is account, conversation or room; `peer` is of conversations only."""
+    """Identifies an entity. `kind` is account, conversation or room; only conversations have a `peer`."""
 
     kind: str
     name: str
@@ -149,7 +148,7 @@ class EntityKey(NamedTuple):
 
 
 class PartitionState:
-    """What one partition knows."""
+    """All entities of one partition."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, Account] = {}
@@ -159,7 +158,7 @@ class PartitionState:
         self.dirty: set[EntityKey] = set()
 
     def account(self, name: str) -> Account | None:
-        """None also for a deleted one."""
+        """None if it does not exist or was deleted."""
         account = self.accounts.get(name)
         return account if account is not None and account.is_open else None
 
@@ -171,7 +170,7 @@ class PartitionState:
         return account is not None and command_id in account.taken
 
     def same_as(self, other: PartitionState) -> bool:
-        """Equal in all that a snapshot keeps."""
+        """Whether both hold equal entities."""
         return (
             self.accounts == other.accounts
             and self.conversations == other.conversations

@@ -1,7 +1,7 @@
-"""What clients of later application versions say, in the words of the homes (v1). Pure.
+"""Translates commands of later application versions to v1, the version of the home partitions. Pure.
 
-State has one home whatever a client's version, so versions differ in vocabulary alone: the back ends of
-a later version translate and pass on, and the homes answer the client themselves.
+State has one home whatever a client's version, so versions differ only in vocabulary. The back ends of
+a later version translate and forward; the v1 back ends answer the client.
 
 v2: `say {to, text}` for accounts and `#rooms` alike, instead of message.send and room.post.
 """
@@ -20,8 +20,8 @@ _decoder = msgspec.json.Decoder(dict[str, Any])
 _encoder = msgspec.json.Encoder()
 
 
-def to_home(version: str, value: bytes | None) -> bytes | None:
-    """What cannot be read is passed on as it is: the homes tell its sender what is wrong."""
+def to_home_version(version: str, value: bytes | None) -> bytes | None:
+    """The command in v1. A malformed command is forwarded unchanged; v1 answers it with an error."""
     if version != "v2":
         return value
     try:

@@ -1,5 +1,5 @@
 // The web chat page: DOM around view.js, over the gateway's client library (client.js).
-// Text of others is only ever set as textContent; nothing here builds HTML from strings.
+// Text of other users is only ever set as textContent; no HTML is built from strings.
 
 import { EdgeClient } from "./client.js";
 import { View } from "./view.js";
@@ -17,7 +17,7 @@ let state = "connecting";
 let typedMs = 0;
 let settings = { gateways: [] };
 
-// -- logging in -------------------------------------------------------------------------------------
+// -- login -----------------------------------------------------------------------------------------
 
 async function start() {
   settings = await (await fetch("settings.json")).json();
@@ -94,7 +94,7 @@ function leave(text) {
   showLogin(text);
 }
 
-// -- what there is ----------------------------------------------------------------------------------
+// -- loading ----------------------------------------------------------------------------------------
 
 async function load() {
   let listed;
@@ -129,7 +129,7 @@ async function history(name) {
   }
 }
 
-// -- what comes and goes ----------------------------------------------------------------------------
+// -- events and commands ----------------------------------------------------------------------------
 
 function onState(now) {
   state = now;
@@ -141,7 +141,7 @@ function onState(now) {
 function onEvent(event) {
   if (event.type === "account.deleted") { leave("This account was deleted."); return; }
   if (event.type === "result" && !event.body.ok) toast(event.body.message);
-  if (event.type === "message.undeliverable") toast(`${event.body.to} is gone and will not get your message.`);
+  if (event.type === "message.undeliverable") toast(`The account ${event.body.to} was deleted; your message was not delivered.`);
   if (event.type === "notification") notified(event);
   const from = event.body.from || event.body.by;
   if (from && Date.now() - event.at_ms < FRESH_MS) view.online.set(from, true);
@@ -149,7 +149,7 @@ function onEvent(event) {
   render();
 }
 
-// The message itself comes as message.new; this only calls whoever looks elsewhere.
+// The message itself arrives as message.new; this alerts a user who has another thread open.
 function notified(event) {
   const from = event.body.from;
   if (Date.now() - event.at_ms < FRESH_MS && !(looking() && view.current === from)) toast(`${from} wrote to you.`);
@@ -180,7 +180,7 @@ async function write() {
   const to = view.current;
   if (!text || !to) return;
   $("text").value = "";
-  // Not crypto.randomUUID: that one is for secure contexts alone.
+  // Not crypto.randomUUID, which is available in secure contexts only.
   const id = Array.from(crypto.getRandomValues(new Uint32Array(4)), (n) => n.toString(36)).join("");
   view.sent(id, to, text, Date.now());
   render();
@@ -218,7 +218,7 @@ async function findPeople(text, list) {
   for (const row of answer.accounts) view.online.set(row.name, row.online);
   const rows = answer.accounts.filter((row) => row.name !== view.me);
   list.replaceChildren(...rows.map((row) => item(row.name, "", 0, () => pick(row.name))));
-  if (!rows.length) list.replaceChildren(note("Nobody by that name."));
+  if (!rows.length) list.replaceChildren(note("No user with that name."));
 }
 
 async function findRooms(text, list) {
@@ -264,13 +264,14 @@ function wireApp() {
   $("find").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(find, 200); });
   $("find-form").addEventListener("submit", (event) => { event.preventDefault(); find(); });
   $("logout").addEventListener("click", () => {
-    // The gateway answers by closing, and "closed" leaves; without a connection there is no answer.
+    // The gateway answers LOGOUT by closing, and the "closed" state shows the login form. Without a
+    // connection there is no answer.
     sessionStorage.removeItem(SESSION);
     if (state !== "connected") leave("");
     else client.logout();
   });
   $("delete").addEventListener("click", () => {
-    if (confirm("Delete this account? Senders of what you have not received are told.")) {
+    if (confirm("Delete this account? Senders of messages you have not received are notified.")) {
       client.send("account.delete", {}).catch((error) => toast(said(error)));
     }
   });
@@ -313,7 +314,7 @@ function renderLines(thread) {
   const changed = list.dataset.thread !== (thread ? thread.name : "");
   list.dataset.thread = thread ? thread.name : "";
   list.replaceChildren(...(thread ? [...thread.lines.values()].map((line) => bubble(thread, line)) : [note(
-    "Find somebody on the left, and say hello.")]));
+    "Find a user on the left and send a message.")]));
   if (atEnd || changed) list.scrollTop = list.scrollHeight;
 }
 

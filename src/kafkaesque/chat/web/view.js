@@ -1,5 +1,6 @@
-// What one person sees of chat: conversations, messages, unread counts, who types. No DOM, no network.
-// The same rules as chat/view.py. An event may be seen twice (as history and from the inbox): ids tell.
+// The view model of the chat page: conversations, messages, unread counts, typing. No DOM, no network.
+// Same rules as chat/client/rules/view.py. An event may arrive twice (in the history and from the inbox);
+// message ids identify duplicates.
 
 const STAGES = { sending: 0, queued: 1, delivered: 2, read: 3, failed: 4 };
 const TYPING_MS = 6000;
@@ -48,7 +49,7 @@ export class View {
     if (STAGES[stage] > STAGES[line.stage]) line.stage = stage;
   }
 
-  // -- what the person does: each returns the commands that should be sent, as [op, body] -----------
+  // -- user actions: each returns the commands to send, as [op, body] --------------------------------
 
   choose(name) {
     this.current = name;
@@ -64,7 +65,7 @@ export class View {
     this.put(this.thread(to), { id: messageId, from: this.me, text, sentMs: nowMs, stage: "sending" });
   }
 
-  // The command that carries message `id` stands in the log as `commandId`.
+  // The gateway acknowledged message `id` as command `commandId`.
   said(commandId, id) {
     if (this.pending.has(`${this.me}/${id}`)) this.commands.set(commandId, `${this.me}/${id}`);
   }
@@ -78,7 +79,7 @@ export class View {
     return ids.length ? [["message.read", { message_ids: ids }]] : [];
   }
 
-  // -- what comes ------------------------------------------------------------------------------------
+  // -- events -----------------------------------------------------------------------------------------
 
   take(event, nowMs, looking) {
     const { type, body } = event;
@@ -128,7 +129,7 @@ export class View {
 
   isTyping(thread, nowMs) { return nowMs - thread.typingMs < TYPING_MS; }
 
-  // -- answers ---------------------------------------------------------------------------------------
+  // -- replies ----------------------------------------------------------------------------------------
 
   loadConversations(rows) {
     for (const row of rows) {

@@ -1,7 +1,7 @@
-"""Which gateways live, by their ephemeral znodes: users of one that died are connected no more.
+"""Which gateways are alive, by their ephemeral znodes. Users of a dead gateway are not connected.
 
-Without ZooKeeper every gateway that a record of presence names is taken to live. kazoo calls from threads
-of its own; what they bring is one assignment, so nothing needs a lock.
+Without ZooKeeper, every gateway named in a presence record is assumed to be alive. kazoo runs its
+callbacks on its own threads; each does one assignment, so no lock is needed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ SESSION_SECONDS = 6.0
 CONNECT_SECONDS_MAX = 15.0
 
 
-class LiveGateways:
-    """`names` is None while they are not known."""
+class GatewayLiveness:
+    """Watches the gateways' znodes. `names` is None until the first answer."""
 
     def __init__(self, connect: str) -> None:
         self._connect = connect
         self._client: KazooClient | None = None
         self.names: frozenset[str] | None = None
 
-    def lives(self, gateway: str) -> bool:
+    def is_alive(self, gateway: str) -> bool:
         return self.names is None or gateway in self.names
 
     async def start(self) -> None:
-        """LogUnavailable if nobody answers: presence would be wrong without a sign of it."""
+        """Raises LogUnavailable if ZooKeeper does not answer: presence would be silently wrong."""
         if not self._connect:
             return
         self._client = KazooClient(

@@ -1,12 +1,13 @@
-"""What follows from a hand-over at the home that it was handed to. Pure.
+"""decide_handover(handover, state) -> outputs: the effects of a hand-over at the receiving home. Pure.
 
-The home of a recipient knows whether there is such an account, and so decides whether a message is
-taken; the home of a sender keeps how far its messages have come, and tells the sender.
+The recipient's home holds the recipient's account, so it decides whether a message is accepted. The
+sender's home tracks the stage of sent messages and notifies the sender.
 """
 
 from __future__ import annotations
 
-from kafkaesque.chat.rules.decide import Moment, check_conversations
+from kafkaesque.chat.rules.decide_command import DecisionContext, check_conversations
+from kafkaesque.chat.rules.decide_room import decide_room_request
 from kafkaesque.chat.rules.facts import MessageSettled, MessageTaken, RoomEntered, RoomLeft
 from kafkaesque.chat.rules.handovers import (
     Answered,
@@ -20,7 +21,6 @@ from kafkaesque.chat.rules.handovers import (
 )
 from kafkaesque.chat.rules.names import UNDELIVERED_BYTES_MAX, UNDELIVERED_MAX, conversation_id
 from kafkaesque.chat.rules.outputs import InboxEvent, Outputs, Refusal
-from kafkaesque.chat.rules.room_rules import decide_in_room
 from kafkaesque.chat.rules.state import PartitionState, Stage
 from kafkaesque.events.chat import MessageQueued, MessageSent
 from kafkaesque.model.ids import TimestampMs
@@ -28,11 +28,13 @@ from kafkaesque.model.ids import TimestampMs
 _EVENT_OF_STAGE = {Stage.DELIVERED: "message.delivered", Stage.READ: "message.read"}
 
 
-def receive(handover: AnyHandover, state: PartitionState, moment: Moment) -> Outputs:
+def decide_handover(
+    handover: AnyHandover, state: PartitionState, context: DecisionContext
+) -> Outputs:
     outputs = Outputs()
     match handover:
         case Deliver():
-            _deliver(handover, state, moment, outputs)
+            _deliver(handover, state, context, outputs)
         case Answered():
             _answered(handover, state, outputs)
         case Receipt():
@@ -40,17 +42,19 @@ def receive(handover: AnyHandover, state: PartitionState, moment: Moment) -> Out
         case Undeliverable():
             _undeliverable(handover, state, outputs)
         case TypingSeen(to, sender, at_ms):
-            if state.account(to) is not None and moment.is_online(to):
+            if state.account(to) is not None and context.is_online(to):
                 body = {"from": sender, "at_ms": at_ms}
                 outputs.inbox.append(InboxEvent(to, "typing", body))
         case RoomRequest():
-            decide_in_room(handover, state, moment, outputs)
+            decide_room_request(handover, state, context, outputs)
         case RoomAnswer():
             _room_answered(handover, state, outputs)
     return outputs
 
 
-def _deliver(handover: Deliver, state: PartitionState, moment: Moment, outputs: Outputs) -> None:
+def _deliver(
+    handover: Deliver, state: PartitionState, context: DecisionContext, outputs: Outputs
+) -> None:
     to, sender = handover.to, handover.sender
     answer = Answered(sender, to, handover.command_id, handover.message_id, handover.sent_ms)
     try:
@@ -74,7 +78,7 @@ def _deliver(handover: Deliver, state: PartitionState, moment: Moment, outputs: 
         "sent_ms": handover.sent_ms,
     }
     outputs.inbox.append(InboxEvent(to, "message.new", body))
-    for kind in (MessageSent,) if moment.is_online(to) else (MessageSent, MessageQueued):
+    for kind in (MessageSent,) if context.is_online(to) else (MessageSent, MessageQueued):
         outputs.stages.append(
             kind(
                 message_id=handover.message_id,
@@ -96,7 +100,7 @@ def _check_mailbox(handover: Deliver, state: PartitionState) -> None:
         return
     size_bytes = conversation.undelivered_bytes + len(handover.text.encode())
     if conversation.undelivered >= UNDELIVERED_MAX or size_bytes > UNDELIVERED_BYTES_MAX:
-        raise Refusal("mailbox-full", f"{to} has too much of yours undelivered")
+        raise Refusal("mailbox-full", f"{to} has too many undelivered messages from you")
 
 
 def _answered(handover: Answered, state: PartitionState, outputs: Outputs) -> None:
@@ -153,7 +157,7 @@ def _room_answered(handover: RoomAnswer, state: PartitionState, outputs: Outputs
     user, room = handover.to, handover.room
     account = state.account(user)
     if account is None:
-        # Deleted while it entered: the room must not keep a member who is gone.
+        # The account was deleted while it joined: the room must not keep it as a member.
         if handover.code is None and handover.op in ("room.create", "room.join"):
             outputs.handovers.append(RoomRequest(room, user, "room.leave"))
         return

@@ -14,7 +14,7 @@ def world() -> World:
     return world
 
 
-def test_message_to_an_account_reaches_its_inbox_and_the_sender_is_told(world: World) -> None:
+def test_message_reaches_the_recipients_inbox_and_the_sender_gets_a_result(world: World) -> None:
     sent = world.send("ann", "message.send", to="bob", text="hello")
     world.settle()
     assert world.bodies("bob", "message.new") == [
@@ -31,7 +31,7 @@ def test_message_to_an_account_reaches_its_inbox_and_the_sender_is_told(world: W
     assert result["message_id"] == f"ann/{sent}"
 
 
-def test_message_to_nobody_is_refused(world: World) -> None:
+def test_message_to_an_unknown_account_is_refused(world: World) -> None:
     sent = world.send("ann", "message.send", to="nobody", text="hello")
     world.settle()
     assert world.result("ann", sent)["code"] == "unknown-recipient"
@@ -118,7 +118,7 @@ def test_receipts_reach_the_sender_once_each(world: World) -> None:
     ]
 
 
-def test_nobody_can_mark_what_was_not_sent_to_them(world: World) -> None:
+def test_users_cannot_mark_messages_of_others(world: World) -> None:
     sent = world.send("ann", "message.send", to="bob", text="x")
     world.settle()
     world.send("ann", "message.read", message_ids=[f"ann/{sent}"])
@@ -126,13 +126,13 @@ def test_nobody_can_mark_what_was_not_sent_to_them(world: World) -> None:
     assert world.inbox("ann", "message.read") == []
 
 
-def test_message_to_somebody_connected_is_not_called_queued(world: World) -> None:
+def test_message_to_a_connected_user_is_not_queued(world: World) -> None:
     world.send("bob", "message.send", to="ann", text="x")
     world.settle()
     assert [kind for kind, _ in world.stages()] == ["chat.message.sent"]
 
 
-def test_deleting_an_account_tells_the_senders_of_what_was_undelivered(world: World) -> None:
+def test_deleting_an_account_notifies_senders_of_undelivered_messages(world: World) -> None:
     world.open("cat")
     kept = world.send("ann", "message.send", to="bob", text="received")
     lost = world.send("ann", "message.send", to="bob", text="never received")
@@ -176,14 +176,14 @@ def test_repeated_deletion_has_one_result(world: World) -> None:
     assert world.result("bob", "bye")["ok"] is True
 
 
-def test_stranger_is_told_and_leaves_nothing_behind(world: World) -> None:
+def test_user_without_account_gets_an_error_and_leaves_no_state(world: World) -> None:
     sent = world.send("eve", "message.send", to="bob", text="x")
     world.settle()
     assert world.result("eve", sent)["code"] == "no-account"
     assert "eve" not in world.homes[world.home_of("eve")].state.accounts
 
 
-def test_mailbox_is_bounded_and_its_senders_are_told(world: World) -> None:
+def test_full_mailbox_refuses_messages(world: World) -> None:
     sent = [
         world.send("ann", "message.send", to="bob", text="x") for _ in range(UNDELIVERED_MAX + 1)
     ]
@@ -192,7 +192,7 @@ def test_mailbox_is_bounded_and_its_senders_are_told(world: World) -> None:
     assert world.result("ann", sent[-1])["code"] == "mailbox-full"
 
 
-def test_typing_is_told_to_whoever_is_connected(world: World) -> None:
+def test_typing_reaches_connected_users_only(world: World) -> None:
     world.send("bob", "typing", to="ann")
     world.send("ann", "typing", to="bob")
     world.settle()
@@ -213,7 +213,7 @@ def test_typing_is_told_to_whoever_is_connected(world: World) -> None:
         (b'{"op": "message.received", "body": {"message_ids": "x"}}', "malformed"),
     ],
 )
-def test_what_is_no_command_gets_an_error_and_stops_nobody(
+def test_malformed_command_gets_an_error_and_others_are_unaffected(
     world: World, value: bytes, code: str
 ) -> None:
     world.send_bytes("ann", value, "bad")
@@ -223,21 +223,21 @@ def test_what_is_no_command_gets_an_error_and_stops_nobody(
     assert world.result("ann", after)["ok"] is True
 
 
-def test_rule_that_fails_gives_an_internal_error_and_goes_on(
+def test_failing_rule_gives_an_internal_error_and_processing_continues(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("kafkaesque.chat.rules.decide._send", fails)
+        patch.setattr("kafkaesque.chat.rules.decide_command._send", fails)
         sent = world.send("ann", "message.send", to="bob", text="x")
         world.settle()
     assert world.result("ann", sent)["code"] == "internal-error"
     assert world.counts.poison == 1
 
 
-def test_unreadable_handover_is_passed_over(world: World) -> None:
+def test_unreadable_handover_is_skipped(world: World) -> None:
     from kafkaesque.client.ports import Record
 
     world.append(Record("chat.handover", b"ann", msgspec.json.encode({"kind": "of a later build"})))

@@ -5,9 +5,9 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from kafkaesque.chat.rules.commands_typed import Keyboard, Typed, parse_line
-from kafkaesque.chat.rules.view import View
-from kafkaesque.chat.screen import Frame, draw
+from kafkaesque.chat.client.rules.terminal_input import Keyboard, TypedLine, parse_line
+from kafkaesque.chat.client.rules.view import View
+from kafkaesque.chat.client.screen import Frame, draw
 
 NOW_MS = 1_790_000_000_000
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -29,7 +29,7 @@ def talking(*texts: str) -> View:
             "text": text,
             "sent_ms": NOW_MS + number,
         }
-        view.take("message.new", body, None, NOW_MS)
+        view.apply_event("message.new", body, None, NOW_MS)
     view.choose("bob")
     return view
 
@@ -38,17 +38,17 @@ def talking(*texts: str) -> View:
 @pytest.mark.parametrize(
     "text", ["hello", "\u4f60\u597d " * 80, "x" * 500, "a\nb\n\nc", "\u00e9" * 90]
 )
-def test_screen_has_its_size_whatever_is_in_it(width: int, height: int, text: str) -> None:
+def test_screen_always_has_the_requested_size(width: int, height: int, text: str) -> None:
     lines = plain(talking(text), width, height, typed=text)
     assert len(lines) == max(height, 8)
     assert {cell_len(line) for line in lines} == {max(width, 40)}
 
 
-def test_screen_shows_who_says_what_and_how_far_it_came() -> None:
+def test_screen_shows_senders_texts_and_stages() -> None:
     view = talking("hello ann")
     view.sent("c1", "bob", "hello bob", NOW_MS + 10)
-    view.take("message.delivered", {"message_id": "ann/c1", "by": "bob"}, None, NOW_MS)
-    view.take("typing", {"from": "bob", "at_ms": NOW_MS}, None, NOW_MS)
+    view.apply_event("message.delivered", {"message_id": "ann/c1", "by": "bob"}, None, NOW_MS)
+    view.apply_event("typing", {"from": "bob", "at_ms": NOW_MS}, None, NOW_MS)
     text = "\n".join(plain(view, typed="how are"))
     assert "bob: hello ann" in text
     assert "ann: hello bob \u2713\u2713" in text
@@ -57,16 +57,16 @@ def test_screen_shows_who_says_what_and_how_far_it_came() -> None:
     assert "online" in text
 
 
-def test_unread_counts_stand_in_the_list_and_the_header() -> None:
+def test_unread_counts_are_shown_in_the_list_and_the_header() -> None:
     view = talking("x")
     body = {"message_id": "cat/1", "from": "cat", "text": "y", "sent_ms": NOW_MS}
-    view.take("message.new", body, None, NOW_MS)
+    view.apply_event("message.new", body, None, NOW_MS)
     lines = plain(view)
     assert "1 unread" in lines[0]
     assert any(line.startswith(" cat") and line[:22].endswith(" 1") for line in lines)
 
 
-def test_text_of_others_cannot_steer_the_terminal() -> None:
+def test_control_characters_of_others_do_not_reach_the_terminal() -> None:
     lines = draw(talking("\x1b]0;owned\x07 \x9b31m \u202e"), Frame(80, 20, "", "online", NOW_MS))
     text = _COLOURS.sub("", "\n".join(lines))
     assert "\x1b" not in text
@@ -75,7 +75,7 @@ def test_text_of_others_cannot_steer_the_terminal() -> None:
     assert "\u202e" not in text
 
 
-def test_older_messages_come_by_scrolling() -> None:
+def test_scrolling_shows_older_messages() -> None:
     view = talking(*(f"line {number}" for number in range(50)))
     assert "line 49" in "\n".join(plain(view))
     assert "line 20" not in "\n".join(plain(view))
@@ -83,7 +83,7 @@ def test_older_messages_come_by_scrolling() -> None:
     assert "line 0 " in "\n".join(plain(view, scroll=999))
 
 
-def test_keys_of_a_terminal() -> None:
+def test_terminal_bytes_are_decoded_to_keys() -> None:
     keyboard = Keyboard()
     assert keyboard.feed("h\u00e9".encode()[:2]) == ["h"]
     assert keyboard.feed("\u00e9".encode()[1:]) == ["\u00e9"]
@@ -96,11 +96,11 @@ def test_keys_of_a_terminal() -> None:
 @pytest.mark.parametrize(
     ("line", "typed"),
     [
-        ("hello /there", Typed("", "hello /there")),
-        (" /to  bob ", Typed("to", "bob")),
-        ("/QUIT", Typed("quit", "")),
-        ("", Typed("", "")),
+        ("hello /there", TypedLine("", "hello /there")),
+        (" /to  bob ", TypedLine("to", "bob")),
+        ("/QUIT", TypedLine("quit", "")),
+        ("", TypedLine("", "")),
     ],
 )
-def test_lines_are_text_or_commands(line: str, typed: Typed) -> None:
+def test_lines_are_text_or_commands(line: str, typed: TypedLine) -> None:
     assert parse_line(line) == typed

@@ -1,4 +1,4 @@
-"""A stand-in for a gateway over a real log: sends commands, collects what the back ends write."""
+"""A fake gateway over a real log: sends commands, collects what the back ends write."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.waiting import until
 
 from kafkaesque.client.ports import Assignment, Log, Received, Record, WriterOptions
 from kafkaesque.events.gateway import (
@@ -32,8 +33,8 @@ SECONDS_MAX = 60.0
 SLOT = PartitionIndex(5)
 
 
-class Stand:
-    """Made by `open`. What it has read stays in `inbox`, `rooms` and `answers`."""
+class FakeGateway:
+    """Call `open` first. What it has read is kept in `inbox`, `rooms` and `answers`."""
 
     def __init__(self, log: Log, version: str = "v1") -> None:
         self.log = log
@@ -83,11 +84,15 @@ class Stand:
             await self.result(user, command_id)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SECONDS_MAX
-        while not condition():
-            assert time.monotonic() < deadline, "it did not come"
-            for record in await self.reader.read(1000, 0.05):
-                self._take(record)
+        """Reads what the back ends write until `condition` holds."""
+
+        async def read_and_check() -> bool:
+            if not condition():
+                for record in await self.reader.read(1000, 0.05):
+                    self._take(record)
+            return condition()
+
+        await until(read_and_check, "the back ends did not answer", SECONDS_MAX)
 
     def _take(self, record: Received) -> None:
         value = msgspec.json.decode(record.value or b"")
@@ -127,7 +132,7 @@ def backend_process(
 
 
 class BackendProcess:
-    """`kafkaesque chat backend` as a process of its own, for kill -9."""
+    """`kafkaesque chat backend` as a separate process, for kill -9."""
 
     def __init__(self, bootstrap: str, name: str, directory: Path, *arguments: str) -> None:
         self._command = [

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from tests.gateway.logs import with_log
 from tests.waiting import until
 
-from kafkaesque.chat.live_gateways import LiveGateways
-from kafkaesque.chat.tables import NameList, Tables
+from kafkaesque.chat.gateway_liveness import GatewayLiveness
+from kafkaesque.chat.global_tables import GlobalTables, NameList
 from kafkaesque.client.ports import Log, Record, WriterOptions
 from kafkaesque.events.chat import CHAT_TOPICS
 from kafkaesque.events.gateway import GATEWAY_TOPICS, PRESENCE, Presence, encode_value
@@ -16,7 +16,7 @@ names = st.text("abc.-_0", min_size=1, max_size=4)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(names), st.lists(names), st.text("abc*?", max_size=4), names | st.just(""))
-def test_page_of_names_is_what_a_plain_search_finds(
+def test_page_of_names_equals_a_plain_search(
     put: list[str], removed: list[str], pattern: str, after: str
 ) -> None:
     import fnmatch
@@ -32,7 +32,7 @@ def test_page_of_names_is_what_a_plain_search_finds(
     assert len(listed) == len(kept)
 
 
-def test_user_is_online_while_the_gateway_of_the_last_record_lives() -> None:
+def test_user_is_online_while_the_gateway_of_the_last_record_is_alive() -> None:
     async def story(log: Log) -> None:
         await log.admin.ensure_topics([*GATEWAY_TOPICS, *CHAT_TOPICS])
         writer = await log.open_writer(WriterOptions())
@@ -45,8 +45,8 @@ def test_user_is_online_while_the_gateway_of_the_last_record_lives() -> None:
         await connect("bob", "g2")
         await connect("cat", "g1")
         await writer.send([Record(PRESENCE.name, b"cat", None), Record(PRESENCE.name, b"x", b"{")])
-        gateways = LiveGateways("")
-        tables = Tables(log, gateways)
+        gateways = GatewayLiveness("")
+        tables = GlobalTables(log, gateways)
         await tables.start()
         assert [tables.is_online(user) for user in ("ann", "bob", "cat")] == [True, True, False]
         gateways.names = frozenset({"g1"})

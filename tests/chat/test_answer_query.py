@@ -39,7 +39,7 @@ def test_credentials_are_for_gateways_and_for_the_claimed_name_only(world: World
 
 
 @pytest.mark.parametrize("op", ["account.list", "conversation.list", "message.send"])
-def test_nobody_in_particular_may_ask_for_nothing_else(world: World, op: str) -> None:
+def test_anonymous_connections_may_send_no_other_query(world: World, op: str) -> None:
     assert world.ask("ann", op, anonymous=True)["code"] in ("forbidden", "malformed")
 
 
@@ -61,7 +61,7 @@ def test_accounts_are_listed_by_pattern_and_page(world: World) -> None:
     assert rows == [{"name": "zoe", "online": True}]
 
 
-def test_conversations_are_listed_newest_first_with_what_is_unread(world: World) -> None:
+def test_conversations_are_listed_newest_first_with_unread_counts(world: World) -> None:
     world.open("cat")
     world.send("bob", "message.send", to="ann", text="old")
     world.settle()
@@ -93,7 +93,7 @@ def test_history_is_paged_backwards(world: World) -> None:
     assert page(before="ann/unknown") == ([], False)
 
 
-def test_answer_fits_in_a_record_however_long_the_messages(world: World) -> None:
+def test_reply_fits_in_a_record_however_long_the_messages(world: World) -> None:
     for _ in range(60):
         sent = world.send("ann", "message.send", to="bob", text="\u20ac" * 4000)
         world.settle()
@@ -102,7 +102,7 @@ def test_answer_fits_in_a_record_however_long_the_messages(world: World) -> None
     assert 10 < len(answer["messages"]) < 60
 
 
-def test_undelivered_of_many_senders_is_handed_out_in_pieces(world: World) -> None:
+def test_undelivered_messages_of_many_senders_are_paged(world: World) -> None:
     senders = [f"u{number}" for number in range(4)]
     world.open(*senders)
     for sender in senders:
@@ -113,7 +113,7 @@ def test_undelivered_of_many_senders_is_handed_out_in_pieces(world: World) -> No
     assert 10 < len(answer["messages"]) < 48
 
 
-def test_undelivered_messages_are_handed_out_until_received(world: World) -> None:
+def test_undelivered_messages_are_returned_until_received(world: World) -> None:
     sent = [world.send("ann", "message.send", to="bob", text=f"{n}") for n in range(3)]
     answer = world.ask("bob", "message.undelivered")["body"]
     assert [message["text"] for message in answer["messages"]] == ["0", "1", "2"]
@@ -121,7 +121,7 @@ def test_undelivered_messages_are_handed_out_until_received(world: World) -> Non
     assert world.ask("bob", "message.undelivered")["body"]["messages"] == []
 
 
-def test_long_conversation_forgets_its_oldest(world: World) -> None:
+def test_long_conversation_drops_its_oldest_messages(world: World) -> None:
     for number in range(MESSAGES_KEPT_MAX + 10):
         sent = world.send("ann", "message.send", to="bob", text=f"{number}")
         world.settle()
@@ -133,11 +133,11 @@ def test_long_conversation_forgets_its_oldest(world: World) -> None:
         assert next(iter(conversation.messages.by_id.values())).text == "10"
 
 
-def test_ask_of_a_stranger_is_refused(world: World) -> None:
+def test_query_of_a_user_without_account_is_refused(world: World) -> None:
     assert world.ask("eve", "account.list")["code"] == "no-account"
 
 
-def test_answer_to_a_slot_that_does_not_exist_is_dropped(world: World) -> None:
+def test_reply_to_a_missing_reply_partition_is_dropped(world: World) -> None:
     world.send_bytes("ann", b'{"op":"account.list"}', "q", reply=9999, correlation="q")
     world.settle()
     assert world.waiting() == []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaesque.chat.rules.view import FRESH_MS, TYPING_MS, Say, View
+from kafkaesque.chat.client.rules.view import FRESH_MS, TYPING_MS, OutgoingCommand, View
 
 NOW_MS = 1_790_000_000_000
 
@@ -17,21 +17,23 @@ def new(sender: str, number: int, text: str = "hello") -> dict[str, Any]:
     }
 
 
-def take(view: View, kind: str, body: dict[str, Any], re: str | None = None) -> list[Say]:
-    return view.take(kind, body, re, NOW_MS)
+def take(
+    view: View, kind: str, body: dict[str, Any], re: str | None = None
+) -> list[OutgoingCommand]:
+    return view.apply_event(kind, body, re, NOW_MS)
 
 
-def test_message_is_received_and_counted_until_somebody_looks() -> None:
+def test_message_counts_as_unread_until_its_thread_is_opened() -> None:
     view = View("ann")
     assert take(view, "message.new", new("bob", 1)) == [
-        Say("message.received", {"message_ids": ["bob/1"]})
+        OutgoingCommand("message.received", {"message_ids": ["bob/1"]})
     ]
     assert view.unread == 1
-    assert view.choose("bob") == [Say("message.read", {"message_ids": ["bob/1"]})]
+    assert view.choose("bob") == [OutgoingCommand("message.read", {"message_ids": ["bob/1"]})]
     assert view.unread == 0
 
 
-def test_message_of_the_conversation_looked_at_is_read_at_once() -> None:
+def test_message_in_the_open_thread_is_read_at_once() -> None:
     view = View("ann")
     view.choose("bob")
     says = take(view, "message.new", new("bob", 1))
@@ -39,7 +41,7 @@ def test_message_of_the_conversation_looked_at_is_read_at_once() -> None:
     assert view.unread == 0
 
 
-def test_notification_calls_who_looks_elsewhere_and_is_no_second_message() -> None:
+def test_notification_alerts_a_user_in_another_thread_and_adds_no_message() -> None:
     view = View("ann")
     notice = {"message_id": "bob/1", "conversation_id": "x", "from": "bob", "sent_ms": NOW_MS}
     take(view, "message.new", new("bob", 1))
@@ -53,7 +55,7 @@ def test_notification_calls_who_looks_elsewhere_and_is_no_second_message() -> No
     assert view.notices == ["bob wrote to you"]
 
 
-def test_message_seen_twice_is_shown_and_counted_once() -> None:
+def test_duplicate_message_is_shown_and_counted_once() -> None:
     view = View("ann")
     take(view, "message.new", new("bob", 1))
     assert take(view, "message.new", new("bob", 1)) == []
@@ -61,7 +63,7 @@ def test_message_seen_twice_is_shown_and_counted_once() -> None:
     assert view.unread == 1
 
 
-def test_what_is_sent_shows_at_once_and_how_far_it_has_come() -> None:
+def test_sent_message_is_shown_at_once_and_its_stage_follows() -> None:
     view = View("ann")
     view.sent("c1", "bob", "hi", NOW_MS)
     line = view.threads["bob"].lines["ann/c1"]
@@ -74,7 +76,7 @@ def test_what_is_sent_shows_at_once_and_how_far_it_has_come() -> None:
     assert stages == ["sending", "queued", "read", "read"]
 
 
-def test_refused_message_is_marked_and_said() -> None:
+def test_refused_message_is_marked_with_a_notice() -> None:
     view = View("ann")
     view.sent("c1", "nobody", "hi", NOW_MS)
     body = {"ok": False, "code": "unknown-recipient", "message": "there is no account nobody"}
@@ -84,7 +86,7 @@ def test_refused_message_is_marked_and_said() -> None:
     assert view.notices == ["there is no account nobody"]
 
 
-def test_undeliverable_message_is_marked_and_said() -> None:
+def test_undeliverable_message_is_marked_with_a_notice() -> None:
     view = View("ann")
     view.sent("c1", "bob", "hi", NOW_MS)
     take(view, "message.undeliverable", {"message_id": "ann/c1", "to": "bob", "code": "x"})
@@ -92,7 +94,7 @@ def test_undeliverable_message_is_marked_and_said() -> None:
     assert "bob" in view.notices[-1]
 
 
-def test_typing_ends_by_itself_and_with_the_message() -> None:
+def test_typing_ends_after_a_while_and_with_the_message() -> None:
     view = View("ann")
     take(view, "typing", {"from": "bob", "at_ms": NOW_MS})
     thread = view.threads["bob"]
@@ -102,7 +104,7 @@ def test_typing_ends_by_itself_and_with_the_message() -> None:
     assert not thread.is_typing(NOW_MS)
 
 
-def test_history_goes_before_what_came_meanwhile() -> None:
+def test_history_is_placed_before_newer_messages() -> None:
     view = View("ann")
     take(view, "message.new", new("bob", 5))
     rows = [
@@ -111,7 +113,7 @@ def test_history_goes_before_what_came_meanwhile() -> None:
     ]
     says = view.load_history({"with": "bob", "messages": rows, "more": False})
     assert list(view.threads["bob"].lines) == ["bob/3", "bob/4", "bob/5"]
-    assert says == [Say("message.received", {"message_ids": ["bob/4"]})]
+    assert says == [OutgoingCommand("message.received", {"message_ids": ["bob/4"]})]
 
 
 def test_conversations_with_the_newest_message_come_first() -> None:
@@ -138,7 +140,7 @@ def test_post_in_a_room_is_counted_but_never_received_or_read() -> None:
     assert view.choose("#kafka") == []
 
 
-def test_deletion_ends_the_view_and_unknown_events_are_passed_over() -> None:
+def test_account_deletion_ends_the_view_and_unknown_events_are_ignored() -> None:
     view = View("ann")
     assert take(view, "of.a.later.build", {"x": 1}) == []
     take(view, "account.deleted", {"name": "ann"})

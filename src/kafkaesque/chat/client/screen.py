@@ -1,7 +1,7 @@
-"""The terminal client's screen: a view and a size to lines of text with ANSI colours. Pure, but for the
+"""The terminal client's screen: renders a view as lines of text with ANSI colours. Pure except for the
 local time zone.
 
-Nothing of what others wrote reaches the terminal as it is: control characters are shown as such.
+Text of other users is never written to the terminal unfiltered: control characters are replaced.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from kafkaesque.chat.rules.view import Line, Thread, View
+from kafkaesque.chat.client.rules.view import Line, Thread, View
 
 LIST_WIDTH_MAX: Final = 22
 WIDTH_MIN: Final = 40
@@ -28,7 +28,7 @@ _MARKS: Final = {
     "failed": "\u2717",
 }
 HELP: Final = (
-    "/to NAME  talk to somebody          /list [PATTERN]  who there is",
+    "/to NAME  open a conversation       /list [PATTERN]  list accounts",
     "/create ROOM  /join ROOM  /leave ROOM  /rooms  rooms",
     "Tab, Shift-Tab  next, previous conversation   PgUp, PgDn  scroll",
     "/delete  delete this account        /quit or Ctrl-C  leave",
@@ -37,19 +37,19 @@ HELP: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What there is to draw beside the view."""
+    """What to draw besides the view."""
 
     width: int
     height: int
     typed: str
     connection: str
-    """online, or what it waits for."""
+    """online, or the connection's state."""
     now_ms: int
     scroll: int = 0
 
 
 def draw(view: View, frame: Frame) -> list[str]:
-    """Exactly `height` lines of `width` cells, colours aside."""
+    """Exactly `height` lines of `width` cells, not counting colour codes."""
     width, height = max(frame.width, WIDTH_MIN), max(frame.height, HEIGHT_MIN)
     body_height = height - 4
     list_width = min(LIST_WIDTH_MAX, width // 3)
@@ -60,14 +60,14 @@ def draw(view: View, frame: Frame) -> list[str]:
     lines = [_header(view, frame, width)]
     lines += [f"{one} {rule} {other}" for one, other in zip(left, right, strict=True)]
     lines.append(_status(view, frame, width))
-    notice = view.notices[-1] if view.notices else "Tab changes the conversation, /help helps"
+    notice = view.notices[-1] if view.notices else "Tab: next conversation, /help: help"
     lines.append(_DIM + _fit(printable(notice), width) + _RESET)
     lines.append(_input(frame.typed, width))
     return lines
 
 
 def printable(text: str) -> str:
-    """One line that does nothing to a terminal."""
+    """`text` as one line without control characters."""
     return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in text)
 
 
@@ -98,7 +98,7 @@ def _threads(view: View, width: int, height: int) -> list[str]:
 def _messages(view: View, frame: Frame, width: int, height: int) -> list[str]:
     thread = view.threads.get(view.current or "")
     if thread is None:
-        text = [_fit(line, width) for line in ("", " /to NAME begins a conversation", "", *HELP)]
+        text = [_fit(line, width) for line in ("", " /to NAME starts a conversation", "", *HELP)]
         return (text + [" " * width] * height)[:height]
     rows = list(_thread_rows(view, thread, width))
     scroll = min(frame.scroll, max(0, len(rows) - height))
@@ -169,7 +169,7 @@ def _status(view: View, frame: Frame, width: int) -> str:
 
 
 def _input(typed: str, width: int) -> str:
-    """The end of a long line is what one types at."""
+    """The input line. A long line shows its end, where the cursor is."""
     text = printable(typed)
     while cell_len(text) > width - 4:
         text = text[1:]

@@ -1,4 +1,4 @@
-"""What a person types into the terminal client: keys to a line, a line to what is wanted. Pure."""
+"""Terminal input: bytes of a raw terminal to keys, and a typed line to a slash command. Pure."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _SEQUENCES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """`verb` is empty for plain text."""
+class TypedLine:
+    """A line that the user entered. `verb` is empty for plain text."""
 
     verb: str
     rest: str
 
 
-def parse_line(line: str) -> Typed:
+def parse_line(line: str) -> TypedLine:
     text = line.strip()
     if not text.startswith("/"):
-        return Typed("", text)
+        return TypedLine("", text)
     verb, _, rest = text[1:].partition(" ")
-    return Typed(verb.lower(), rest.strip())
+    return TypedLine(verb.lower(), rest.strip())
 
 
 class Keyboard:
-    """Bytes of a raw terminal to keys: single characters, or names as `enter` and `pageup`."""
+    """Decodes bytes of a raw terminal to keys: single characters, or names such as `enter`."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """A character cut in two by the read waits for its other half."""
+        """The keys in `data`. A character that the read cut in two waits for its other half."""
         self._rest += data
         try:
             text, self._rest = self._rest.decode(), b""
@@ -58,7 +58,7 @@ def _cut(text: str) -> tuple[str, str]:
         if text.startswith(sequence):
             return name, text[len(sequence) :]
     if text.startswith("\x1b["):
-        # Some other key: skipped to the letter that ends its sequence.
+        # An unknown key: skip to the letter that ends its sequence.
         end = next((at for at in range(2, len(text)) if text[at].isalpha() or text[at] == "~"), 2)
         return "", text[end + 1 :]
     names = {"\r": "enter", "\n": "enter", "\x7f": "erase", "\x08": "erase", "\t": "next",

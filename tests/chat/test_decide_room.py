@@ -41,13 +41,13 @@ def test_post_is_written_once_to_the_room(world: World) -> None:
         ("room.leave", "nowhere", "unknown-room"),
     ],
 )
-def test_what_a_room_refuses(world: World, op: str, room: str, code: str) -> None:
+def test_room_refuses_invalid_requests(world: World, op: str, room: str, code: str) -> None:
     sent = world.send("bob", op, room=room)
     world.settle()
     assert world.result("bob", sent)["code"] == code
 
 
-def test_stranger_to_a_room_can_neither_post_nor_read(world: World) -> None:
+def test_non_members_can_neither_post_nor_read(world: World) -> None:
     sent = world.send("bob", "room.post", room="kafka", text="x")
     world.settle()
     assert world.result("bob", sent)["code"] == "not-a-member"
@@ -55,7 +55,7 @@ def test_stranger_to_a_room_can_neither_post_nor_read(world: World) -> None:
     assert asked["code"] == "not-a-member"
 
 
-def test_who_leaves_is_out(world: World) -> None:
+def test_member_who_leaves_can_no_longer_post(world: World) -> None:
     world.send("ann", "room.leave", room="kafka")
     world.settle()
     assert world.ask("ann", "room.subscribe", room="kafka")["code"] == "not-a-member"
@@ -69,7 +69,7 @@ def test_deleted_account_leaves_its_rooms(world: World) -> None:
     assert list(world.homes[world.home_of("kafka")].state.rooms["kafka"].members) == ["ann"]
 
 
-def test_history_of_a_room_is_answered_by_the_room(world: World) -> None:
+def test_history_of_a_room_is_answered_by_the_rooms_home(world: World) -> None:
     for number in range(MESSAGES_KEPT_MAX + 5):
         world.send("ann", "room.post", room="kafka", text=f"post {number}")
     body = world.ask("ann", "conversation.history", limit=3, **{"with": "#kafka"})["body"]

@@ -1,8 +1,7 @@
-"""What one person sees of chat: conversations, messages, unread counts, who types. Pure.
+"""The view model of the terminal client: conversations, messages, unread counts, typing. Pure.
 
-Events and answers go in, and what the client should say next comes out. An event may be seen twice (once
-as history, once from the inbox); message ids tell. Shared by the terminal client and by nothing with a
-screen of its own.
+Events and replies go in; commands that the client should send come out. An event may arrive twice (once
+in the history, once from the inbox); message ids identify duplicates.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ LINES_MAX = 500
 NOTICES_MAX = 50
 TYPING_MS = 6000
 FRESH_MS = 60_000
-"""A notification that is older, read again after a reconnection, calls nobody any more."""
+"""Older notifications, read again after a reconnect, are not shown."""
 _STAGES = {"sending": 0, "queued": 1, "delivered": 2, "read": 3, "failed": 4}
 
 
@@ -54,7 +53,7 @@ class Thread:
         return self.name.startswith("#")
 
     def put(self, line: Line) -> bool:
-        """False if it was there."""
+        """Adds a message; returns False if it was already there."""
         self.last_ms = max(self.last_ms, line.sent_ms)
         known = self.lines.get(line.message_id)
         if known is not None:
@@ -70,7 +69,7 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class OutgoingCommand:
     """A command that the client should send."""
 
     op: str
@@ -86,9 +85,9 @@ class View:
         self.current: str | None = None
         self.notices: list[str] = []
         self.ended: str | None = None
-        """Why nothing more will come; None while it may."""
+        """Why the session ended; None while it runs."""
         self._pending: dict[str, str] = {}
-        """Message ids by command id, until the result."""
+        """Message ids by command id, until the result arrives."""
 
     def notice(self, text: str) -> None:
         self.notices = [*self.notices, text][-NOTICES_MAX:]
@@ -98,24 +97,24 @@ class View:
 
     @property
     def ordered(self) -> list[Thread]:
-        """As a person wants them: the newest first."""
+        """Threads, the most recent first."""
         return sorted(self.threads.values(), key=lambda one: (-one.last_ms, one.name))
 
     @property
     def unread(self) -> int:
         return sum(thread.unread for thread in self.threads.values())
 
-    # -- what the person does ---------------------------------------------------------------------
+    # -- user actions -----------------------------------------------------------------------------
 
-    def choose(self, name: str) -> list[Say]:
-        """Look at a thread: what is unread in it is read."""
+    def choose(self, name: str) -> list[OutgoingCommand]:
+        """Opens a thread and marks its messages as read."""
         self.current = name
         thread = self.thread(name)
         thread.unread = 0
         return self._read(thread)
 
-    def step(self, by: int) -> list[Say]:
-        """The next or previous thread of the list."""
+    def step(self, by: int) -> list[OutgoingCommand]:
+        """Opens the next or previous thread of the list."""
         names = [thread.name for thread in self.ordered]
         if not names:
             return []
@@ -123,12 +122,12 @@ class View:
         return self.choose(names[at % len(names)])
 
     def sent(self, command_id: str, to: str, text: str, now_ms: int) -> None:
-        """Shown at once; the result settles it."""
+        """Shows a message that is being sent; the result updates its stage."""
         one_id = message_id(self.me, command_id)
         self._pending[command_id] = one_id
         self.thread(to).put(Line(one_id, self.me, text, now_ms, "sending"))
 
-    def _read(self, thread: Thread) -> list[Say]:
+    def _read(self, thread: Thread) -> list[OutgoingCommand]:
         if thread.is_room:
             return []
         unread = [
@@ -139,12 +138,14 @@ class View:
         for line in unread:
             line.stage = "read"
         ids = [line.message_id for line in unread]
-        return [Say("message.read", {"message_ids": ids})] if ids else []
+        return [OutgoingCommand("message.read", {"message_ids": ids})] if ids else []
 
-    # -- what comes -------------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
-    def take(self, kind: str, body: Mapping[str, Any], re: str | None, now_ms: int) -> list[Say]:
-        """One event; unknown ones are for later clients."""
+    def apply_event(
+        self, kind: str, body: Mapping[str, Any], re: str | None, now_ms: int
+    ) -> list[OutgoingCommand]:
+        """Applies one event. Unknown kinds are ignored: they are meant for later clients."""
         match kind:
             case "message.new":
                 return self._message(body)
@@ -160,20 +161,20 @@ class View:
                 verb = "joined" if kind == "room.joined" else "left"
                 self.notice(f"{body['user']} {verb} #{body['room']}")
             case "notification":
-                # The message itself comes as `message.new`; this calls whoever looks elsewhere.
+                # The message itself arrives as `message.new`; this alerts a user in another thread.
                 if self.current != body["from"] and now_ms - body["sent_ms"] < FRESH_MS:
                     self.notice(f"{body['from']} wrote to you")
             case "account.deleted":
                 self.ended = "this account was deleted"
         return []
 
-    def _message(self, body: Mapping[str, Any]) -> list[Say]:
+    def _message(self, body: Mapping[str, Any]) -> list[OutgoingCommand]:
         thread = self.thread(body["from"])
         thread.typing_ms = 0
         line = Line(body["message_id"], body["from"], body["text"], body["sent_ms"], "delivered")
         if not thread.put(line):
             return []
-        received = Say("message.received", {"message_ids": [line.message_id]})
+        received = OutgoingCommand("message.received", {"message_ids": [line.message_id]})
         if self.current == thread.name:
             return [received, *self._read(thread)]
         thread.unread += 1
@@ -189,7 +190,7 @@ class View:
         thread = self.threads.get(body.get("by") or body.get("to") or "")
         line = None if thread is None else thread.lines.get(body["message_id"])
         if kind == "message.undeliverable":
-            self.notice(f"{body['to']} is gone and will not get your message")
+            self.notice(f"the account {body['to']} was deleted; your message was not delivered")
         if line is not None:
             line.advance("failed" if kind == "message.undeliverable" else kind.split(".")[1])
 
@@ -204,7 +205,7 @@ class View:
             line.advance("queued" if body["ok"] else "failed")
             line.note = "" if body["ok"] else body.get("code", "")
 
-    # -- answers ----------------------------------------------------------------------------------
+    # -- replies ----------------------------------------------------------------------------------
 
     def load_conversations(self, rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows:
@@ -212,8 +213,8 @@ class View:
             thread.unread = row["unread"] if thread.name != self.current else 0
             thread.last_ms = max(thread.last_ms, row["last_ms"])
 
-    def load_history(self, body: Mapping[str, Any]) -> list[Say]:
-        """Older messages go before those that are there. What was undelivered is received now."""
+    def load_history(self, body: Mapping[str, Any]) -> list[OutgoingCommand]:
+        """Puts older messages before the present ones, and marks undelivered ones as received."""
         thread = self.thread(body["with"])
         thread.members = tuple(body.get("members", ()))
         known = thread.lines
@@ -228,8 +229,10 @@ class View:
         for line in known.values():
             thread.put(line)
         thread.loaded = True
-        says = [Say("message.received", {"message_ids": received})] if received else []
+        commands = (
+            [OutgoingCommand("message.received", {"message_ids": received})] if received else []
+        )
         if self.current == thread.name:
             thread.unread = 0
-            says += self._read(thread)
-        return says
+            commands += self._read(thread)
+        return commands

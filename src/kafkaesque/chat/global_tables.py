@@ -1,6 +1,7 @@
-"""What every back end knows of all partitions: names for the lists, and who is connected.
+"""Tables that every back end holds in full: the directory of names, and which users are connected.
 
-Both are read from compacted topics outside of any group, by one task, and may be a moment behind.
+Both are read from compacted topics outside any consumer group (as a GlobalKTable in Kafka Streams), by
+one task, and may lag a moment.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
-from kafkaesque.chat.live_gateways import LiveGateways
+from kafkaesque.chat.gateway_liveness import GatewayLiveness
 from kafkaesque.client.ports import Assignment, Log, LogReader, LogUnavailable, Received, Span
 from kafkaesque.events.chat import CHAT_DIRECTORY
 from kafkaesque.events.envelope import MalformedEvent
@@ -48,7 +49,10 @@ class NameList:
             del self._names[bisect_right(self._names, name) - 1]
 
     def page(self, pattern: str, after: str, limit: int) -> list[str]:
-        """A prefix before the first wildcard is where the search begins and ends."""
+        """Up to `limit` names after `after` that match `pattern`.
+
+        The search is limited to names with the prefix before the pattern's first wildcard.
+        """
         matches = re.compile(fnmatch.translate(pattern)).match
         prefix = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
         found: list[str] = []
@@ -62,21 +66,22 @@ class NameList:
 
 
 def _before(prefix: str) -> str:
-    """The greatest text that sorts before every name with `prefix`: one step down of its last letter."""
+    """A text that sorts before every name with `prefix` and after all smaller names: its last letter is
+    decremented."""
     if not prefix:
         return ""
     return prefix[:-1] + chr(max(0, ord(prefix[-1]) - 1)) + "\U0010ffff"
 
 
-class Tables:
-    """Directory of names, and presence. `start` returns once both are as new as the log was."""
+class GlobalTables:
+    """Directory of names, and presence. `start` returns when both have caught up with the log."""
 
-    def __init__(self, log: Log, gateways: LiveGateways) -> None:
+    def __init__(self, log: Log, gateways: GatewayLiveness) -> None:
         self._log = log
         self._gateways = gateways
         self._lists = {"account": NameList(), "room": NameList()}
         self._online: dict[str, str] = {}
-        """Which gateway each user is connected to, as far as the records say."""
+        """The gateway of each connected user, as last recorded; the gateway may have died since."""
         self._reader: LogReader | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -85,7 +90,7 @@ class Tables:
 
     def is_online(self, user: str) -> bool:
         gateway = self._online.get(user)
-        return gateway is not None and self._gateways.lives(gateway)
+        return gateway is not None and self._gateways.is_alive(gateway)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -116,12 +121,12 @@ class Tables:
 
     async def _read(self, reader: LogReader) -> None:
         for record in await reader.read(READ_RECORDS, WAIT_SECONDS):
-            self._take(record)
+            self._apply(record)
 
-    def _take(self, record: Received) -> None:
+    def _apply(self, record: Received) -> None:
         key = (record.key or b"").decode(errors="replace")
         if record.topic == PRESENCE.name:
-            self._take_presence(key, record.value)
+            self._apply_presence(key, record.value)
             return
         kind, _, name = key.partition("/")
         names = self._lists.get(kind)
@@ -132,7 +137,7 @@ class Tables:
         else:
             names.put(name)
 
-    def _take_presence(self, user: str, value: bytes | None) -> None:
+    def _apply_presence(self, user: str, value: bytes | None) -> None:
         try:
             presence = None if value is None else decode_presence(value)
         except MalformedEvent as error:
@@ -144,7 +149,7 @@ class Tables:
             self._online[user] = presence.gateway
 
     def check(self) -> None:
-        """LogError if the task that reads has failed."""
+        """Raises the LogError that ended the reading task, if any."""
         if self._task is not None and self._task.done():
             self._task.result()
 

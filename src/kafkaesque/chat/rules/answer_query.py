@@ -1,8 +1,8 @@
-"""What is answered to an ask at the home of the user who asks. Pure.
+"""answer_query(command, state) -> outputs: the reply to a query (an ASK of the edge protocol). Pure.
 
-Two asks are the gateway's own and belong to nobody yet: `account.create`, the one ask with an effect,
-and `account.credentials`. The lists come from the directory, which every back end reads by itself and
-which may be a moment behind.
+A query is answered at the home of the user who asks. Only gateways send `account.create`, the one query
+with an effect, and `account.credentials`, for a connection that is not authenticated yet. Lists of names
+come from the directory, which may lag a moment.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from kafkaesque.chat.rules.commands import (
     Request,
     SubscribeRoom,
 )
-from kafkaesque.chat.rules.decide import Moment, create_account
-from kafkaesque.chat.rules.handovers import Asked, RoomRequest
+from kafkaesque.chat.rules.decide_command import DecisionContext, create_account
+from kafkaesque.chat.rules.handovers import ReplyTo, RoomRequest
 from kafkaesque.chat.rules.names import PAGE_TEXT_BYTES_MAX, conversation_id, is_name
 from kafkaesque.chat.rules.outputs import Outputs, Refusal, Reply
 from kafkaesque.chat.rules.state import Account, Conversation, Message, PartitionState, Stage
@@ -32,70 +32,70 @@ _STAGE_NAMES = {stage: stage.name.lower() for stage in Stage}
 
 
 class Directory(Protocol):
-    """Names there are."""
+    """The names of all accounts and rooms."""
 
     def names(self, kind: str, pattern: str, after: str, limit: int) -> Sequence[str]:
-        """In order, those beyond `after` that match a pattern with * and ?."""
+        """Up to `limit` sorted names after `after` that match a pattern with * and ?."""
         ...
 
 
-def answer(
-    command: Command, state: PartitionState, directory: Directory, moment: Moment
+def answer_query(
+    command: Command, state: PartitionState, directory: Directory, context: DecisionContext
 ) -> Outputs:
     outputs = Outputs()
-    asked = command.asked
-    if asked is None:
+    reply_to = command.reply_to
+    if reply_to is None:
         return outputs
     try:
         if isinstance(command.request, CreateAccount | GetCredentials):
-            body: dict[str, Any] | None = _for_gateway(command, state, moment, outputs)
+            body: dict[str, Any] | None = _for_gateway(command, state, context, outputs)
         else:
             account = state.account(command.user)
             if account is None:
                 raise Refusal("no-account", f"there is no account {command.user}")
-            body = _for_user(account, asked, command.request, state, directory, moment, outputs)
+            body = _for_user(account, reply_to, command.request, state, directory, context, outputs)
     except Refusal as refusal:
         outputs = Outputs()
-        outputs.replies.append(Reply(asked, code=refusal.code, message=str(refusal)))
+        outputs.replies.append(Reply(reply_to, code=refusal.code, message=str(refusal)))
         return outputs
     if body is not None:
-        outputs.replies.append(Reply(asked, body))
+        outputs.replies.append(Reply(reply_to, body))
     return outputs
 
 
 def _for_gateway(
-    command: Command, state: PartitionState, moment: Moment, outputs: Outputs
+    command: Command, state: PartitionState, context: DecisionContext, outputs: Outputs
 ) -> dict[str, Any]:
     request = command.request
     if not isinstance(request, CreateAccount | GetCredentials) or request.name != command.user:
-        raise Refusal("forbidden", "the name is not the one that the connection claims")
+        raise Refusal("forbidden", "the account name is not the one that the connection claims")
     account = state.account(request.name)
     if isinstance(request, CreateAccount):
         if account is None or account.password_hash != request.password_hash:
-            # The same hash is the same ask, repeated: a salt is never drawn twice.
-            create_account(request.name, request.password_hash, state, moment, outputs)
+            # The same hash means the same request, repeated: salts are random.
+            create_account(request.name, request.password_hash, state, context, outputs)
         return {"name": request.name}
     if account is None:
         raise Refusal("unknown-account", f"there is no account {request.name}")
     if not account.password_hash:
-        raise Refusal("no-password", f"{request.name} is opened by a token only")
+        raise Refusal("no-password", f"{request.name} has no password; log in with a token")
     return {"password_hash": account.password_hash}
 
 
 def _for_user(
     account: Account,
-    asked: Asked,
+    reply_to: ReplyTo,
     request: Request,
     state: PartitionState,
     directory: Directory,
-    moment: Moment,
+    context: DecisionContext,
     outputs: Outputs,
 ) -> dict[str, Any] | None:
-    """None if somebody else answers."""
+    """The reply's body; None if the home of a room will reply."""
     match request:
         case ListAccounts(pattern, after, limit):
             names = directory.names("account", pattern, after, limit)
-            rows = [{"name": name, "online": moment.is_online(name)} for name in names]
+            rows = [{"name": name, "online": context.is_online(name)} for name in names]
             return {"accounts": rows, "more": len(rows) == limit}
         case ListRooms(pattern, after, limit):
             names = directory.names("room", pattern, after, limit)
@@ -114,7 +114,12 @@ def _for_user(
                 raise Refusal("unknown-room", f"there is no room {peer}")
             outputs.handovers.append(
                 RoomRequest(
-                    peer[1:], account.name, "room.history", before=before, limit=limit, asked=asked
+                    peer[1:],
+                    account.name,
+                    "room.history",
+                    before=before,
+                    limit=limit,
+                    reply_to=reply_to,
                 )
             )
             return None
@@ -122,7 +127,7 @@ def _for_user(
             conversation = state.conversation(account.name, peer) or Conversation(peer)
             body = page_of(list(conversation.messages.by_id.values()), before, limit)
             return {**body, "with": peer, "unread": conversation.unread}
-    raise Refusal("forbidden", "that cannot be asked")
+    raise Refusal("forbidden", "this operation is not a query")
 
 
 def _conversations(user: str, limit: int, state: PartitionState) -> dict[str, Any]:

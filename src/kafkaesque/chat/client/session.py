@@ -1,6 +1,6 @@
-"""One person's session: events of an EdgeClient into a View, and what follows from them back.
+"""A chat session of one user: applies the events of an EdgeClient to a View, and sends commands.
 
-Knows nothing of screens. `changed` is set whenever there is something new to show.
+Independent of the screen. `changed` is set whenever there is something new to show.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kafkaesque.chat.rules.view import Say, View
+from kafkaesque.chat.client.rules.view import OutgoingCommand, View
 from kafkaesque.edge.client import (
     ClientClosed,
     EdgeClient,
@@ -29,7 +29,7 @@ def now_ms() -> int:
 
 
 class ChatSession:
-    """`start` after the client has, `stop` before it closes."""
+    """Start it after the client has started, and stop it before the client closes."""
 
     def __init__(self, client: EdgeClient) -> None:
         self.client = client
@@ -48,8 +48,8 @@ class ChatSession:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def load(self) -> None:
-        """What there is: conversations, what came while nobody was here, rooms. An account that only a
-        token opens is made on the way."""
+        """Loads conversations, undelivered messages and rooms. Creates the account if a user with a token
+        has none yet."""
         try:
             listed = await self.client.ask("conversation.list", {"limit": 200})
         except RequestFailed as failed:
@@ -58,58 +58,60 @@ class ChatSession:
             await self.client.send("account.open", {})
             return
         self.view.load_conversations(listed["conversations"])
-        await self._take_undelivered()
+        await self._receive_undelivered()
         rooms = await self.client.ask("room.list", {"limit": 1})
         for room in rooms["mine"]:
             self.view.thread(f"#{room}")
             await self.client.subscribe(room)
         self.changed.set()
 
-    async def _take_undelivered(self) -> None:
-        """They are received by being shown, so that the next page has others."""
+    async def _receive_undelivered(self) -> None:
+        """Marks each page as received, so that the next query returns other messages."""
         while True:
             page = await self.client.ask("message.undelivered", {"limit": UNDELIVERED_PAGE})
             counted = {name: thread.unread for name, thread in self.view.threads.items()}
-            says: list[Say] = []
+            commands: list[OutgoingCommand] = []
             for message in page["messages"]:
-                says += self.view.take("message.new", message, None, now_ms())
+                commands += self.view.apply_event("message.new", message, None, now_ms())
             for name, unread in counted.items():
-                # The list has counted them already.
+                # conversation.list has counted them already.
                 if name != self.view.current:
                     self.view.thread(name).unread = unread
-            ids = [one for say in says for one in say.body["message_ids"]]
+            ids = [one for command in commands for one in command.body["message_ids"]]
             if ids:
                 await self.client.send("message.received", {"message_ids": ids})
             if not page["more"] or not ids:
                 return
 
-    # -- what the person does ---------------------------------------------------------------------
+    # -- user actions -----------------------------------------------------------------------------
 
     async def choose(self, name: str) -> None:
-        self.say(self.view.choose(name))
+        self.send_commands(self.view.choose(name))
         self.changed.set()
         if not self.view.thread(name).loaded:
             try:
                 history = await self.client.ask(
                     "conversation.history", {"with": name, "limit": 100}
                 )
-                self.say(self.view.load_history(history))
+                self.send_commands(self.view.load_history(history))
             except RequestFailed as failed:
                 self.view.notice(str(failed))
             self.changed.set()
 
     async def write(self, to: str, text: str) -> None:
-        """Shown at once, and sent for as long as it takes."""
+        """Shows the message at once; sending may take as long as the connection is down."""
         command_id = secrets.token_hex(8)
         self.view.sent(command_id, to, text, now_ms())
         self.changed.set()
         if to.startswith("#"):
-            await self._send(Say("room.post", {"room": to[1:], "text": text}), command_id)
+            await self._send(
+                OutgoingCommand("room.post", {"room": to[1:], "text": text}), command_id
+            )
         else:
-            await self._send(Say("message.send", {"to": to, "text": text}), command_id)
+            await self._send(OutgoingCommand("message.send", {"to": to, "text": text}), command_id)
 
     async def room(self, op: str, room: str) -> None:
-        """create, join or leave; the result is waited for, because SUB asks for membership."""
+        """`op` is create, join or leave. Entering waits for membership, which SUB requires."""
         name = room.removeprefix("#")
         await self.client.send(f"room.{op}", {"room": name})
         if op == "leave":
@@ -128,25 +130,25 @@ class ChatSession:
                 if failed.code != "not-a-member":
                     raise
             await asyncio.sleep(wait_s)
-        raise RequestFailed("not-a-member", f"#{room} did not let us in")
+        raise RequestFailed("not-a-member", f"joining #{room} did not complete in time")
 
     def typing(self) -> None:
-        """At most every few seconds, to whom is looked at."""
+        """Sends a typing notice to the open conversation, at most every few seconds."""
         to = self.view.current
         if to is None or to.startswith("#") or time.monotonic() - self._typed_s < TYPING_EVERY_S:
             return
         self._typed_s = time.monotonic()
-        self.say([Say("typing", {"to": to})])
+        self.send_commands([OutgoingCommand("typing", {"to": to})])
 
-    # -- what is said -----------------------------------------------------------------------------
+    # -- connection -------------------------------------------------------------------------------
 
-    def say(self, says: Sequence[Say]) -> None:
-        for say in says:
-            self._spawn(self._send(say))
+    def send_commands(self, commands: Sequence[OutgoingCommand]) -> None:
+        for command in commands:
+            self._spawn(self._send(command))
 
-    async def _send(self, say: Say, command_id: str | None = None) -> None:
+    async def _send(self, command: OutgoingCommand, command_id: str | None = None) -> None:
         try:
-            await self.client.send(say.op, say.body, id=command_id)
+            await self.client.send(command.op, command.body, id=command_id)
         except RequestFailed as failed:
             self.view.notice(str(failed))
             self.changed.set()
@@ -162,9 +164,11 @@ class ChatSession:
     async def _follow(self) -> None:
         async for event in self.client.events():
             if isinstance(event, Happening):
-                self.say(self.view.take(event.type, event.body, event.re, now_ms()))
+                self.send_commands(
+                    self.view.apply_event(event.type, event.body, event.re, now_ms())
+                )
             elif isinstance(event, SnapshotNeeded):
-                self.view.notice("something was missed: loading it anew")
+                self.view.notice("some events were missed; reloading")
                 await self.load()
             self.changed.set()
         self.view.ended = self.view.ended or "the gateway closed the session"

@@ -18,7 +18,7 @@ import pytest
 from tests.chat.platform import Platform, platform
 from tests.waiting import until
 
-from kafkaesque.chat.session import ChatSession
+from kafkaesque.chat.client.session import ChatSession
 from kafkaesque.cli.chat_client import Doer
 from kafkaesque.edge.client import EdgeClient
 from kafkaesque.edge.client_state import Credentials
@@ -47,7 +47,7 @@ async def session_of(
             await session.stop()
 
 
-def test_two_sessions_talk_and_see_how_far_it_came(stack: Platform) -> None:
+def test_two_sessions_exchange_messages_and_receipts(stack: Platform) -> None:
     async def story() -> None:
         async with session_of(stack, "s-ann") as ann, session_of(stack, "s-bob") as bob:
             assert await Doer(ann).do("/to s-bob")
@@ -68,7 +68,7 @@ def test_two_sessions_talk_and_see_how_far_it_came(stack: Platform) -> None:
     asyncio.run(story())
 
 
-def test_what_came_while_nobody_was_there_is_delivered_at_the_next_login(stack: Platform) -> None:
+def test_messages_sent_while_offline_are_delivered_at_the_next_login(stack: Platform) -> None:
     async def story() -> None:
         async with session_of(stack, "q-ann") as ann:
             async with session_of(stack, "q-bob"):
@@ -86,7 +86,7 @@ def test_what_came_while_nobody_was_there_is_delivered_at_the_next_login(stack: 
     asyncio.run(story())
 
 
-def test_rooms_by_typed_lines_and_deletion_of_an_account(stack: Platform) -> None:
+def test_typed_lines_manage_rooms_and_delete_the_account(stack: Platform) -> None:
     async def story() -> None:
         async with session_of(stack, "r-ann") as ann, session_of(stack, "r-bob") as bob:
             await Doer(ann).do("/create den")
@@ -116,7 +116,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_one_shots_send_list_and_fail_with_a_reason(stack: Platform) -> None:
+def test_one_shot_commands_send_list_and_report_failures(stack: Platform) -> None:
     gateway = ("-g", stack.gateway)
 
     async def register() -> None:
@@ -158,7 +158,7 @@ class Terminal:
         os.write(self._main, text.encode())
 
     def end(self) -> int:
-        """Its exit code; what it still writes is read, or it could not end."""
+        """The exit code. Output is read meanwhile, because a full terminal buffer would block the exit."""
         deadline_s = time.monotonic() + SECONDS_MAX
         while self._process.poll() is None and time.monotonic() < deadline_s:
             if select.select([self._main], [], [], 0.1)[0]:
@@ -171,7 +171,7 @@ class Terminal:
         return code
 
 
-def test_screen_in_a_terminal_shows_messages_and_gives_the_terminal_back(stack: Platform) -> None:
+def test_terminal_client_shows_messages_and_restores_the_terminal(stack: Platform) -> None:
     async def story() -> None:
         async with session_of(stack, "t-bob") as bob:
             terminal = Terminal("-g", stack.gateway, "-n", "t-ann", "--register")
@@ -182,6 +182,6 @@ def test_screen_in_a_terminal_shows_messages_and_gives_the_terminal_back(stack: 
             await asyncio.to_thread(terminal.until, lambda seen: "t-bob: hello back" in seen)
             terminal.type("\x03")
             assert await asyncio.to_thread(terminal.end) == 0
-            assert terminal.output.rstrip().endswith("\x1b[?1049l"), "the screen is given back"
+            assert terminal.output.rstrip().endswith("\x1b[?1049l"), "the screen is restored"
 
     asyncio.run(story())

@@ -1,7 +1,7 @@
-"""decide(command, state) -> outputs: what follows from a command at the home of its user. Pure.
+"""decide_command(command, state) -> outputs: the effects of a command at its user's home. Pure.
 
-Nothing here changes the state: the driver folds the facts once they are written. Rooms have their own
-rules (room_rules.py), asks theirs (answers.py), and what other homes hand over (receive.py).
+Deciding does not change the state; the caller folds the resulting facts (fold.py). Queries are answered
+in answer_query.py, hand-overs from other homes in decide_handover.py, room requests in decide_room.py.
 """
 
 from __future__ import annotations
@@ -51,32 +51,32 @@ from kafkaesque.model.ids import TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """What a decision may know beyond its partition's state."""
+class DecisionContext:
+    """The inputs of a decision besides the command and its partition's state."""
 
     now_ms: int
     is_online: Callable[[str], bool]
 
 
-def decide(command: Command, state: PartitionState, moment: Moment) -> Outputs:
-    """For what was sent; asks have `answers.answer`."""
+def decide_command(command: Command, state: PartitionState, context: DecisionContext) -> Outputs:
+    """The effects of a command. A repeated command has none."""
     if state.has_taken(command.user, command.id):
         return Outputs(is_repeat=True)
     outputs = Outputs()
     try:
         if isinstance(command.request, OpenAccount):
-            _open_account(command, state, moment, outputs)
+            _open_account(command, state, context, outputs)
         else:
             account = state.account(command.user)
             if account is None:
                 raise Refusal("no-account", f"there is no account {command.user}")
-            _decide_for(account, command, state, moment, outputs)
+            _decide_for(account, command, state, context, outputs)
     except Refusal as refusal:
         outputs = Outputs()
         outputs.refuse(command.user, command.id, refusal.code, str(refusal))
     if not isinstance(command.request, MarkReceived | MarkRead | Typing):
-        # Marks and typing may be repeated as they are; everything else is remembered. Of somebody
-        # without an account nothing is, or strangers could fill the memory.
+        # Receipts and typing are idempotent; the ids of all other commands are remembered. Nothing is
+        # remembered for users without an account, or strangers could fill the memory.
         outputs.facts.append(CommandTaken(command.user, command.id))
     if state.accounts.get(command.user) is None and not _creates(outputs):
         outputs.facts.clear()
@@ -88,63 +88,67 @@ def _creates(outputs: Outputs) -> bool:
 
 
 def _decide_for(
-    account: Account, command: Command, state: PartitionState, moment: Moment, outputs: Outputs
+    account: Account,
+    command: Command,
+    state: PartitionState,
+    context: DecisionContext,
+    outputs: Outputs,
 ) -> None:
     match command.request:
         case SendMessage():
             _send(command, command.request, state, outputs)
         case MarkReceived(ids):
-            _mark(command.user, ids, Stage.DELIVERED, state, moment, outputs)
+            _mark(command.user, ids, Stage.DELIVERED, state, context, outputs)
         case MarkRead(ids):
-            _mark(command.user, ids, Stage.READ, state, moment, outputs)
+            _mark(command.user, ids, Stage.READ, state, context, outputs)
         case Typing(to):
             if is_name(to) and to != command.user:
-                outputs.handovers.append(TypingSeen(to, command.user, moment.now_ms))
+                outputs.handovers.append(TypingSeen(to, command.user, context.now_ms))
         case DeleteAccount():
-            _delete(account, command, state, moment, outputs)
+            _delete(account, command, state, context, outputs)
         case CreateRoom() | JoinRoom() | LeaveRoom() | PostToRoom():
-            _ask_room(account, command, command.request, outputs)
+            _request_room(account, command, command.request, outputs)
 
 
 def _open_account(
-    command: Command, state: PartitionState, moment: Moment, outputs: Outputs
+    command: Command, state: PartitionState, context: DecisionContext, outputs: Outputs
 ) -> None:
     if state.account(command.user) is None:
-        create_account(command.user, "", state, moment, outputs)
+        create_account(command.user, "", state, context, outputs)
     outputs.result(command.user, command.id, {"name": command.user})
 
 
 def create_account(
-    name: str, password_hash: str, state: PartitionState, moment: Moment, outputs: Outputs
+    name: str, password_hash: str, state: PartitionState, context: DecisionContext, outputs: Outputs
 ) -> None:
-    """Refusal if the name is taken or was ever taken: its inbox may still hold another's events."""
+    """Refuses a name that is or was ever taken: its inbox may still hold the old account's events."""
     if not is_name(name):
         raise Refusal("bad-name", f"a name has {NAME_RULE}")
     if name in state.accounts:
         raise Refusal("name-taken", f"the name {name} is taken")
-    outputs.facts.append(AccountCreated(name, password_hash, moment.now_ms))
-    outputs.directory.append(DirectoryEntry("account", name, moment.now_ms))
+    outputs.facts.append(AccountCreated(name, password_hash, context.now_ms))
+    outputs.directory.append(DirectoryEntry("account", name, context.now_ms))
 
 
 def check_text(text: str) -> None:
     if not is_text(text):
         raise Refusal(
-            "bad-text", f"a text has 1 to {TEXT_LENGTH_MAX} characters, none of them a control"
+            "bad-text", f"a text has 1 to {TEXT_LENGTH_MAX} characters and no control characters"
         )
 
 
 def _new_message_id(command: Command, wanted: str | None) -> str:
     if wanted is not None and not is_id(wanted):
-        raise Refusal("bad-id", "a message_id is printable, short and has no /")
+        raise Refusal("bad-id", "a message_id is short, printable and contains no /")
     return message_id(command.user, wanted or command.id)
 
 
 def _send(command: Command, request: SendMessage, state: PartitionState, outputs: Outputs) -> None:
-    """The recipient's home answers; until then the message is on its way."""
+    """Hands the message over to the recipient's home, which answers whether it was accepted."""
     user, to = command.user, request.to
     check_text(request.text)
     if to == user:
-        raise Refusal("to-yourself", "a message goes to somebody else")
+        raise Refusal("to-yourself", "the recipient must not be the sender")
     if not is_name(to):
         raise Refusal("unknown-recipient", f"there is no account {to}")
     one_id = _new_message_id(command, request.message_id)
@@ -152,16 +156,18 @@ def _send(command: Command, request: SendMessage, state: PartitionState, outputs
     if conversation is None:
         check_conversations(state, user)
     elif one_id in conversation.messages.by_id:
-        raise Refusal("repeated-id", f"a message {one_id} was sent before")
+        raise Refusal("repeated-id", f"message {one_id} was sent before")
     outputs.facts.append(MessageSent(user, to, one_id, request.text, command.sent_ms))
     outputs.handovers.append(Deliver(to, user, command.id, one_id, request.text, command.sent_ms))
 
 
 def check_conversations(state: PartitionState, user: str) -> None:
-    """Room for one more conversation: some old one can be forgotten."""
+    """Refuses a new conversation if no old one can be dropped: all have undelivered messages."""
     mine = state.conversations.get(user, {})
     if len(mine) >= CONVERSATIONS_MAX and all(one.undelivered for one in mine.values()):
-        raise Refusal("mailbox-full", f"{user} has too many conversations unanswered")
+        raise Refusal(
+            "mailbox-full", f"{user} has too many conversations with undelivered messages"
+        )
 
 
 def _mark(
@@ -169,10 +175,11 @@ def _mark(
     message_ids: tuple[str, ...],
     stage: Stage,
     state: PartitionState,
-    moment: Moment,
+    context: DecisionContext,
     outputs: Outputs,
 ) -> None:
-    """Ids that are unknown, forgotten or marked before are passed over: marks may be repeated."""
+    """Marks messages as delivered or read. Ids that are unknown, dropped or already marked are
+    skipped, so a mark may be repeated."""
     by_peer: dict[str, list[str]] = defaultdict(list)
     for one_id in dict.fromkeys(message_ids):
         peer = sender_of(one_id)
@@ -181,23 +188,23 @@ def _mark(
         if message is None or message.sender != peer or message.stage >= stage:
             continue
         by_peer[peer].append(one_id)
-        _note_stages(user, message, stage, moment, outputs)
+        _note_stages(user, message, stage, context, outputs)
     for peer, ids in by_peer.items():
         outputs.facts.append(MessagesMarked(user, peer, tuple(ids), stage))
-        outputs.handovers.append(Receipt(peer, user, tuple(ids), stage, moment.now_ms))
+        outputs.handovers.append(Receipt(peer, user, tuple(ids), stage, context.now_ms))
 
 
 def _note_stages(
-    user: str, message: Message, stage: Stage, moment: Moment, outputs: Outputs
+    user: str, message: Message, stage: Stage, context: DecisionContext, outputs: Outputs
 ) -> None:
-    """What is read without having been received was received as well."""
+    """A message that is read without having been received counts as delivered too."""
     facts = {
         "message_id": message.id,
         "conversation_id": conversation_id(user, message.sender),
         "sender": message.sender,
         "recipient": user,
     }
-    sent_ms, now_ms = TimestampMs(message.sent_ms), TimestampMs(moment.now_ms)
+    sent_ms, now_ms = TimestampMs(message.sent_ms), TimestampMs(context.now_ms)
     if message.stage < Stage.DELIVERED:
         outputs.stages.append(MessageDelivered(**facts, sent_ms=sent_ms, delivered_ms=now_ms))
     if stage >= Stage.READ:
@@ -205,10 +212,14 @@ def _note_stages(
 
 
 def _delete(
-    account: Account, command: Command, state: PartitionState, moment: Moment, outputs: Outputs
+    account: Account,
+    command: Command,
+    state: PartitionState,
+    context: DecisionContext,
+    outputs: Outputs,
 ) -> None:
-    """The fate of what is undelivered: it is deleted, and its senders are told."""
-    user, now_ms = account.name, moment.now_ms
+    """Deletes the account and its undelivered messages, and notifies their senders."""
+    user, now_ms = account.name, context.now_ms
     outputs.facts.append(AccountDeleted(user, now_ms))
     for conversation in state.conversations.get(user, {}).values():
         waiting = _undelivered(conversation)
@@ -242,7 +253,7 @@ def _undelivered(conversation: Conversation) -> list[Message]:
     return [message for message in messages if conversation.is_undelivered(message)]
 
 
-def _ask_room(
+def _request_room(
     account: Account,
     command: Command,
     request: CreateRoom | JoinRoom | LeaveRoom | PostToRoom,
@@ -265,7 +276,7 @@ def _ask_room(
             one_id = _new_message_id(command, request.message_id)
     enters = op in ("room.create", "room.join") and room not in account.rooms
     if enters and len(account.rooms) >= ROOMS_OF_USER_MAX:
-        raise Refusal("too-many-rooms", f"nobody is in more than {ROOMS_OF_USER_MAX} rooms")
+        raise Refusal("too-many-rooms", f"a user can be in at most {ROOMS_OF_USER_MAX} rooms")
     outputs.handovers.append(
         RoomRequest(
             room, account.name, op, command.id, text, message_id=one_id, at_ms=command.sent_ms
@@ -273,11 +284,11 @@ def _ask_room(
     )
 
 
-def refuse_bad(bad: BadCommand) -> Outputs:
-    """For what is no command: whoever can be told, is told."""
+def reject(bad: BadCommand) -> Outputs:
+    """The error reply or result for a malformed command, if its sender is known."""
     outputs = Outputs()
-    if bad.asked is not None:
-        outputs.replies.append(Reply(bad.asked, code=bad.code, message=str(bad)))
+    if bad.reply_to is not None:
+        outputs.replies.append(Reply(bad.reply_to, code=bad.code, message=str(bad)))
     elif bad.user and bad.id:
         outputs.refuse(bad.user, bad.id, bad.code, str(bad))
     return outputs

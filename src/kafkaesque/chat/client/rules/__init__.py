@@ -1,0 +1,1 @@
+"""Rules of the terminal client, without I/O: the view of the conversations, and keyboard input."""
