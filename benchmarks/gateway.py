@@ -26,7 +26,7 @@ import jwt
 import psutil
 
 from kafkaesque.edge.protocol.codec import Encoding, encode_pair, encode_payload
-from kafkaesque.edge.protocol.frames import encode_frame
+from kafkaesque.edge.protocol.framing import encode_frame
 from kafkaesque.edge.protocol.messages import OPCODES, Auth, Hello, Message, Resume
 from kafkaesque.testing.broker_process import BrokerProcess
 

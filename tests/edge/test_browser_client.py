@@ -1,4 +1,4 @@
-"""The browser's client, run by Node (whose WebSocket is the browsers'), against a real gateway."""
+"""The browser client, run by Node (which has the browsers' WebSocket), against a real gateway."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def has_websocket() -> bool:
 @pytest.mark.skipif(
     not has_websocket(), reason="a Node with WebSocket is missing: install Node 20 or newer"
 )
-def test_browser_client_speaks_resumes_and_repeats() -> None:
+def test_browser_client_sends_resumes_and_repeats() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway()
         script = STORY % {"client": json.dumps(CLIENT.as_uri()), "address": gateway.address}

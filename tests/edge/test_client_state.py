@@ -24,7 +24,7 @@ def test_opening_resumes_after_the_last_event() -> None:
     ]
 
 
-def test_what_was_not_answered_is_said_again_in_order_with_its_id() -> None:
+def test_unanswered_requests_are_repeated_in_order_with_their_ids() -> None:
     client = state()
     first = client.request(lambda new: Send(new, "a"))
     second = client.request(lambda new: Send(new, "b"))
@@ -33,7 +33,7 @@ def test_what_was_not_answered_is_said_again_in_order_with_its_id() -> None:
     assert client.welcomed(None) == [first, third]
 
 
-def test_rooms_are_followed_again_from_where_they_were() -> None:
+def test_room_subscriptions_are_renewed_from_their_positions() -> None:
     client = state()
     client.rooms["lobby"] = "r1"
     client.reached("r9", "lobby")
@@ -43,7 +43,7 @@ def test_rooms_are_followed_again_from_where_they_were() -> None:
     assert (again.room, again.position) == ("lobby", "r9")
 
 
-def test_password_is_used_until_there_is_a_token_and_again_when_it_is_refused() -> None:
+def test_password_is_used_without_a_token_and_after_a_rejected_token() -> None:
     client = state(Credentials(name="alice", password="pw", register=True))
     assert client.opening("", None)[1] == Auth(name="alice", password="pw", register=True)
     client.welcomed("fresh")
@@ -54,7 +54,7 @@ def test_password_is_used_until_there_is_a_token_and_again_when_it_is_refused() 
     assert not client.refused()
 
 
-def test_addresses_take_turns_and_those_that_a_gateway_named_come_first() -> None:
+def test_addresses_rotate_after_the_goaway_targets() -> None:
     addresses = Addresses(["ws://a:1/chat", "ws://b:2/chat"])
     assert [addresses.next() for _ in range(3)] == [
         "ws://a:1/chat",

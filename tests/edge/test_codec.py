@@ -17,8 +17,7 @@ from kafkaesque.edge.protocol.codec import (
     sniff_encoding,
 )
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
-from kafkaesque.edge.protocol.messages import MESSAGES, OPCODES
-from kafkaesque.edge.protocol.opcodes import Opcode, said_by_clients
+from kafkaesque.edge.protocol.messages import MESSAGES, OPCODES, Opcode
 
 BOTH = pytest.mark.parametrize("encoding", list(Encoding))
 SAID = [
@@ -37,7 +36,7 @@ SAID = [
 
 @BOTH
 @pytest.mark.parametrize("message", SAID, ids=lambda message: type(message).__name__)
-def test_messages_come_back_in_both_encodings(
+def test_messages_round_trip_in_both_encodings(
     encoding: Encoding, message: messages.Message
 ) -> None:
     payload = encode_payload(message, encoding)
@@ -46,7 +45,7 @@ def test_messages_come_back_in_both_encodings(
 
 
 @BOTH
-def test_body_passes_through_unread(encoding: Encoding) -> None:
+def test_body_passes_through_unchanged(encoding: Encoding) -> None:
     encode = msgspec.json.encode if encoding is Encoding.JSON else msgspec.msgpack.encode
     said = messages.Send("c1", "op", msgspec.Raw(encode({"to": "bob", "n": [1, None]})))
     heard = decode_pair(encode_pair(said, encoding), encoding)
@@ -64,7 +63,7 @@ def test_missing_body_is_an_empty_object(encoding: Encoding) -> None:
     assert bytes(body_to_json(heard.body, encoding)) == b"{}"
 
 
-def test_first_payload_tells_the_encoding() -> None:
+def test_first_payload_determines_the_encoding() -> None:
     for encoding in Encoding:
         assert sniff_encoding(encode_payload(messages.Hello("v1"), encoding)) is encoding
         assert sniff_encoding(encode_payload(messages.Hello(), encoding)) is encoding
@@ -82,7 +81,7 @@ def test_first_payload_tells_the_encoding() -> None:
         (Opcode.SEND, b'{"id":"a","op":"b","body":' + b"[" * 5000, CloseCode.BAD_FRAME),
     ],
 )
-def test_payload_that_is_not_its_opcodes_is_a_violation(
+def test_payload_that_does_not_match_its_opcode_is_a_violation(
     opcode: int, payload: bytes, code: CloseCode
 ) -> None:
     with pytest.raises(Violation) as refused:
@@ -112,7 +111,7 @@ def test_any_bytes_are_a_message_or_a_violation(
             continue
 
 
-def test_every_opcode_has_one_message_and_a_speaker() -> None:
+def test_every_opcode_has_one_message_and_a_direction() -> None:
     assert set(MESSAGES) == set(Opcode)
-    assert said_by_clients(Opcode.LOGOUT)
-    assert not said_by_clients(Opcode.WELCOME)
+    assert Opcode.LOGOUT.is_from_client
+    assert not Opcode.WELCOME.is_from_client

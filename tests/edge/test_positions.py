@@ -13,14 +13,14 @@ from kafkaesque.model.ids import Offset, PartitionIndex, TopicId
 TOPIC = TopicId(UUID("988d55d5-f0fd-4b3b-91ee-14aff4576aab"))
 
 
-def test_position_reads_as_the_guide_shows_it() -> None:
+def test_position_has_the_documented_format() -> None:
     position = Position(TOPIC, PartitionIndex(17), Offset(123456))
     assert str(position) == "mI1V1fD9SzuR7hSv9Fdqqw.17.123456"
 
 
 @given(st.uuids(), st.integers(0, 2**31 - 1), st.integers(-1, 2**63 - 1))
 @settings(deadline=None, max_examples=60)
-def test_positions_come_back(topic: UUID, partition: int, offset: int) -> None:
+def test_positions_round_trip(topic: UUID, partition: int, offset: int) -> None:
     position = Position(TopicId(topic), PartitionIndex(partition), Offset(offset))
     assert parse_position(str(position)) == position
 
@@ -41,6 +41,6 @@ def test_positions_come_back(topic: UUID, partition: int, offset: int) -> None:
         "m" * 1000,
     ],
 )
-def test_text_that_is_no_position_is_a_violation(text: str) -> None:
+def test_invalid_position_is_a_violation(text: str) -> None:
     with pytest.raises(Violation):
         parse_position(text)

@@ -1,4 +1,4 @@
-"""The vectors of docs/GATEWAY.md, and that its tables say what the code does."""
+"""Runs the vectors of docs/GATEWAY.md and compares its tables with the code."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from kafkaesque.edge.protocol.codec import (
     encode_payload,
 )
 from kafkaesque.edge.protocol.codes import CloseCode, ErrorCode
-from kafkaesque.edge.protocol.frames import FrameParser, encode_frame
-from kafkaesque.edge.protocol.messages import MESSAGES
-from kafkaesque.edge.protocol.opcodes import Opcode, said_by_clients
+from kafkaesque.edge.protocol.framing import FrameParser, encode_frame
+from kafkaesque.edge.protocol.messages import MESSAGES, Opcode
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "GATEWAY.md").read_text()
@@ -28,7 +27,7 @@ VECTORS = [line.split(None, 4) for line in BLOCK.splitlines()]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: "-".join(vector[:3]))
-def test_vector_reads_and_writes_as_the_guide_says(vector: list[str]) -> None:
+def test_vector_encodes_and_decodes_as_documented(vector: list[str]) -> None:
     name, transport, encoding_name, hexadecimal, payload = vector
     opcode, encoding, data = Opcode[name], Encoding(encoding_name), bytes.fromhex(hexadecimal)
     message = msgspec.json.decode(payload, type=MESSAGES[opcode])
@@ -42,13 +41,13 @@ def test_vector_reads_and_writes_as_the_guide_says(vector: list[str]) -> None:
         assert decode_pair(data, encoding) == message
 
 
-def test_guide_lists_every_opcode_with_its_speaker() -> None:
+def test_guide_lists_every_opcode_with_its_direction() -> None:
     rows = re.findall(r"^\| (\d+) ([A-Z_]+) \| (client|gateway) \|", GUIDE, re.M)
     assert [(int(number), name) for number, name, _ in rows] == [
         (opcode.value, opcode.name) for opcode in Opcode
     ]
     for number, _, speaker in rows:
-        assert (speaker == "client") is said_by_clients(Opcode(int(number)))
+        assert (speaker == "client") is Opcode(int(number)).is_from_client
 
 
 def test_guide_lists_every_code_with_whether_to_reconnect() -> None:
@@ -60,6 +59,6 @@ def test_guide_lists_every_code_with_whether_to_reconnect() -> None:
     assert errors == {code.text: "yes" if code.retry else "no" for code in ErrorCode}
 
 
-def test_browser_client_knows_the_same_opcodes() -> None:
+def test_browser_client_has_the_same_opcodes() -> None:
     found = {name: int(number) for name, number in re.findall(r"([A-Z_]+): (\d+)", BROWSER)}
     assert found == {opcode.name: opcode.value for opcode in Opcode}

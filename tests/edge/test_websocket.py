@@ -12,9 +12,9 @@ from websockets.uri import parse_uri
 
 from kafkaesque.edge.protocol.codec import Encoding
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.framing import ControlFrame
 from kafkaesque.edge.protocol.messages import Hello, Message, Ping
-from kafkaesque.edge.protocol.websocket import Handshake, OriginRule, WebSocketWire
-from kafkaesque.edge.protocol.wires import Control
+from kafkaesque.edge.protocol.websocket import Handshake, OriginRule, WebSocketFraming
 
 
 def request(*headers: str, path: str = "/") -> bytes:
@@ -74,52 +74,52 @@ def test_pages_of_other_hosts_are_refused(
     assert done.answer.startswith(b"HTTP/1.1 101" if accepted else b"HTTP/1.1 403")
 
 
-def test_request_without_our_subprotocol_is_refused_in_http() -> None:
+def test_request_without_our_subprotocol_is_rejected_by_http() -> None:
     done = Handshake(OriginRule()).feed(request())
     assert done is not None
     assert done.encoding is None
     assert done.answer.startswith(b"HTTP/1.1 400")
 
 
-def test_request_that_does_not_end_is_given_up() -> None:
+def test_endless_request_is_rejected() -> None:
     handshake = Handshake(OriginRule())
     with pytest.raises(Violation) as refused:
         handshake.feed(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 4000)
     assert refused.value.code is CloseCode.TOO_LARGE
 
 
-def heard(wire: WebSocketWire, data: bytes) -> list[Message | Control]:
+def heard(wire: WebSocketFraming, data: bytes) -> list[Message | ControlFrame]:
     return list(wire.feed(data))
 
 
-def test_messages_and_controls_are_told_apart_however_the_bytes_are_cut() -> None:
+def test_messages_and_control_frames_are_parsed_however_the_bytes_are_split() -> None:
     stream = (
         masked(1, b"[1,{}]") + masked(9, b"hey") + masked(1, b'[4,{"t"', fin=False)
         + masked(0, b":7}]") + masked(8, struct.pack(">H", 1000))
     )  # fmt: skip
-    wire = WebSocketWire(Encoding.JSON)
-    found: list[Message | Control] = []
+    wire = WebSocketFraming(Encoding.JSON)
+    found: list[Message | ControlFrame] = []
     for byte in stream:
         found += heard(wire, bytes([byte]))
     assert found == [
         Hello(),
-        Control(b"\x8a\x03hey", closed=False),
+        ControlFrame(b"\x8a\x03hey", closed=False),
         Ping(7),
-        Control(b"\x88\x02\x03\xe8", closed=True),
+        ControlFrame(b"\x88\x02\x03\xe8", closed=True),
     ]
 
 
-def test_wire_goes_on_from_what_another_had_left() -> None:
+def test_framing_continues_from_the_rest_of_another() -> None:
     stream = masked(1, b"[1,{}]") + masked(1, b'[4,{"t":7}]')
-    first = WebSocketWire(Encoding.JSON)
+    first = WebSocketFraming(Encoding.JSON)
     assert heard(first, stream[:-3]) == [Hello()]
     rest = first.rest()
     assert rest is not None
-    assert heard(WebSocketWire(Encoding.JSON, rest), stream[-3:]) == [Ping(7)]
+    assert heard(WebSocketFraming(Encoding.JSON, rest), stream[-3:]) == [Ping(7)]
 
 
-def test_wire_between_two_fragments_cannot_be_handed_over() -> None:
-    wire = WebSocketWire(Encoding.JSON)
+def test_connection_between_two_fragments_cannot_be_handed_over() -> None:
+    wire = WebSocketFraming(Encoding.JSON)
     heard(wire, masked(1, b"[1,", fin=False))
     assert wire.rest() is None
 
@@ -149,15 +149,15 @@ def test_wire_between_two_fragments_cannot_be_handed_over() -> None:
         "not UTF-8",
     ],
 )
-def test_broken_frames_are_violations(data: bytes, code: CloseCode) -> None:
+def test_invalid_frames_are_violations(data: bytes, code: CloseCode) -> None:
     with pytest.raises(Violation) as refused:
-        heard(WebSocketWire(Encoding.JSON), data)
+        heard(WebSocketFraming(Encoding.JSON), data)
     assert refused.value.code is code
 
 
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
-def test_frames_of_every_length_are_as_the_library_writes_them(size: int) -> None:
-    wire = WebSocketWire(Encoding.JSON)
+def test_frames_of_every_length_equal_the_librarys(size: int) -> None:
+    wire = WebSocketFraming(Encoding.JSON)
     frame = wire.encode(Hello(client="x" * size))
     start = frame.index(b"[")
     assert frame == LibraryFrame(FrameOpcode.TEXT, frame[start:]).serialize(mask=False)
@@ -167,6 +167,6 @@ def test_frames_of_every_length_are_as_the_library_writes_them(size: int) -> Non
 @settings(deadline=None, max_examples=100)
 def test_any_bytes_are_messages_or_a_violation(data: bytes) -> None:
     try:
-        heard(WebSocketWire(Encoding.JSON), data)
+        heard(WebSocketFraming(Encoding.JSON), data)
     except Violation:
         return

@@ -47,6 +47,6 @@ def test_stage_of_a_message_has_one_id_and_its_own_time(
     assert b"text" not in encode(envelope)
 
 
-def test_topics_that_share_a_home_have_equally_many_partitions() -> None:
+def test_topics_of_the_homes_have_the_same_number_of_partitions() -> None:
     topics = (CHAT_HANDOVER, CHAT_JOURNAL, CHAT_SNAPSHOT, COMMANDS)
     assert len({topic.partitions for topic in topics}) == 1

@@ -39,7 +39,7 @@ WORDS = Vocabulary(Painted)
 EVENT = Envelope("e1", TimestampMs(7), "test", Painted("red"), cause="e0")
 
 
-def test_event_survives_the_log() -> None:
+def test_event_round_trips() -> None:
     assert WORDS.decode(encode(EVENT)) == EVENT
 
 
@@ -63,7 +63,9 @@ def test_reader_ignores_fields_that_a_newer_writer_added() -> None:
 
 
 @pytest.mark.parametrize("change", [{"version": 2}, {"kind": "test.sanded"}])
-def test_unknown_kind_or_version_is_told_apart_from_rubbish(change: dict[str, object]) -> None:
+def test_unknown_kind_or_version_is_distinguished_from_malformed_bytes(
+    change: dict[str, object],
+) -> None:
     written = {**msgspec.json.decode(encode(EVENT)), **change}
     with pytest.raises(UnknownEvent):
         WORDS.decode(msgspec.json.encode(written))
@@ -96,7 +98,7 @@ def test_two_bodies_of_one_kind_and_version_are_a_bug() -> None:
         b"[" * 100_000,
     ],
 )
-def test_rubbish_is_a_malformed_event(data: bytes) -> None:
+def test_invalid_bytes_are_a_malformed_event(data: bytes) -> None:
     with pytest.raises(MalformedEvent):
         WORDS.decode(data)
 

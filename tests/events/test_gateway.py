@@ -9,7 +9,7 @@ from kafkaesque.events.envelope import MalformedEvent
 from kafkaesque.model.ids import PartitionIndex, TimestampMs
 
 
-def test_command_headers_come_back_as_they_went() -> None:
+def test_command_headers_round_trip() -> None:
     asked = events.CommandHeaders(
         "c1", "gw-1", "v2", TimestampMs(5), PartitionIndex(7), "corr", anonymous=True
     )
@@ -28,12 +28,12 @@ def test_command_headers_come_back_as_they_went() -> None:
         (("id", None), ("gateway", b"g"), ("app-version", b"v1"), ("at-ms", b"1")),
     ],
 )
-def test_headers_that_say_too_little_are_malformed(headers: events.Headers) -> None:
+def test_incomplete_headers_are_malformed(headers: events.Headers) -> None:
     with pytest.raises(MalformedEvent):
         events.CommandHeaders.of(headers)
 
 
-def test_values_read_as_the_contract_writes_them() -> None:
+def test_values_have_the_documented_json() -> None:
     command = events.decode_command(b'{"op": "message.send", "body": {"to": "bob"}}')
     assert (command.op, bytes(command.body)) == ("message.send", b'{"to": "bob"}')
     event = events.decode_event(b'{"type": "message.new", "body": {}, "re": "c1", "at_ms": 5}')
@@ -61,7 +61,7 @@ def test_value_too_large_for_a_default_kafka_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "partition"), [("alice", 7), ("bob", 0), ("zoë", 20)])
-def test_keys_are_placed_where_they_always_were(name: str, partition: int) -> None:
-    """Another rule would put a user's new events beside the old ones: resume would miss them."""
+def test_partitioning_of_keys_never_changes(name: str, partition: int) -> None:
+    """Another partitioning would put a user's new events on another partition, where resume misses them."""
     assert events.partition_of(name, 32) == partition
     assert events.partition_of(name.encode(), 32) == partition

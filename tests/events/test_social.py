@@ -26,7 +26,7 @@ EDITED = PostEdited(network="x", id="7", text="ho", tags=(), languages=(), edite
 DELETED = PostDeleted(network="x", id="7", deleted_ms=AT)
 
 
-def test_post_edit_and_deletion_share_a_key_and_have_ids_of_their_own() -> None:
+def test_post_edit_and_deletion_share_a_key_and_have_distinct_ids() -> None:
     events = [POST, EDITED, DELETED]
     assert {post_key(event) for event in events} == {"x/7"}
     assert len({post_envelope(event, "s").id for event in events}) == 3
@@ -36,7 +36,7 @@ def test_same_event_seen_by_two_sources_has_one_id() -> None:
     assert post_envelope(POST, "one").id == post_envelope(POST, "two").id
 
 
-def test_events_survive_the_log() -> None:
+def test_events_round_trip() -> None:
     for event in (POST, EDITED, DELETED):
         assert POSTS.decode(encode(post_envelope(event, "s"))).body == event
     cursor = SourceCursor(network="x", source="s", stream="posts", cursor="9", read_ms=AT)

@@ -9,6 +9,6 @@ def test_topics_have_distinct_legal_names() -> None:
     assert all(name.replace(".", "").isalnum() for name in names)
 
 
-def test_cursors_are_compacted_on_one_partition_so_that_the_newest_counts() -> None:
+def test_cursors_are_compacted_on_one_partition() -> None:
     assert SOCIAL_CURSORS.configs["cleanup.policy"] == "compact"
     assert SOCIAL_CURSORS.partitions == 1

@@ -13,7 +13,7 @@ from tests.waiting import until
 
 from kafkaesque.edge.protocol.codec import Encoding, decode_payload, encode_payload
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
-from kafkaesque.edge.protocol.frames import FrameParser, encode_frame
+from kafkaesque.edge.protocol.framing import FrameParser, encode_frame
 from kafkaesque.edge.protocol.messages import OPCODES, Auth, Bye, Hello, Message, Send
 from kafkaesque.gateway.gateway import Gateway
 

@@ -89,7 +89,7 @@ def test_bytes_of_a_message_cut_in_two_by_the_handover_are_put_together() -> Non
         old = await on.gateway()
         reader, writer = await asyncio.open_connection(*old.address.split(":"))
         from kafkaesque.edge.protocol.codec import encode_payload
-        from kafkaesque.edge.protocol.frames import encode_frame
+        from kafkaesque.edge.protocol.framing import encode_frame
         from kafkaesque.edge.protocol.messages import OPCODES, Auth, Hello, Ping
 
         def frame(message: object) -> bytes:

@@ -14,7 +14,7 @@ from tests.waiting import until
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from kafkaesque.edge.links import LinkClosed, open_link
+from kafkaesque.edge.client_transport import TransportClosed, open_transport
 from kafkaesque.edge.protocol.codec import Encoding
 from kafkaesque.gateway.gateway import Gateway
 from kafkaesque.gateway.status_page import StatusPage
@@ -137,11 +137,11 @@ def test_nginx_passes_websockets_with_the_address_of_the_client(tmp_path: Path, 
 def test_without_the_header_a_trusted_proxy_is_refused() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(proxy_protocol="true")
-        link = await open_link(gateway.address, Encoding.JSON)
+        link = await open_transport(gateway.address, Encoding.JSON)
         from kafkaesque.edge.protocol.messages import Hello
 
         await link.send([Hello()])
-        with pytest.raises(LinkClosed):
+        with pytest.raises(TransportClosed):
             await link.receive()
         await link.close()
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.edge.protocol.codes import Violation
-from kafkaesque.edge.protocol.wires import TcpWire
+from kafkaesque.edge.protocol.framing import TcpFraming
 from kafkaesque.gateway.opening import Opening, OpeningRules
 from kafkaesque.gateway.rules.proxy_header import (
     SIGNATURE,
@@ -89,7 +89,7 @@ def test_header_is_taken_from_trusted_proxies_only() -> None:
     opened = opening("127.0.0.1", proxy=True).feed(header + FRAME)
     assert opened is not None
     assert (opened.address, opened.rest) == ("192.0.2.7:5555", FRAME)
-    assert isinstance(opened.wire, TcpWire)
+    assert isinstance(opened.wire, TcpFraming)
     with pytest.raises(Violation):
         opening("127.0.0.1", proxy=True).feed(FRAME)
     with pytest.raises(Violation):

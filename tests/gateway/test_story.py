@@ -14,7 +14,7 @@ from kafkaesque.client.memory import MemoryLog
 from kafkaesque.client.ports import DeliveryFailed, Record
 from kafkaesque.edge.client import ClientClosed, EdgeClient, RequestFailed, SnapshotNeeded
 from kafkaesque.edge.client_state import Credentials
-from kafkaesque.edge.links import open_link
+from kafkaesque.edge.client_transport import open_transport
 from kafkaesque.edge.protocol.codec import Encoding
 from kafkaesque.edge.protocol.codes import CloseCode
 from kafkaesque.edge.protocol.messages import Auth, Hello, Resume
@@ -211,7 +211,7 @@ def test_slow_client_spills_to_the_log_and_loses_nothing() -> None:
 def test_client_that_never_reads_is_closed_in_the_end() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(slow_timeout_ms="300")
-        link = await open_link(gateway.address, Encoding.JSON)
+        link = await open_transport(gateway.address, Encoding.JSON)
         await link.send([Hello(), Auth(token=on.token("alice")), Resume()])
         await until(lambda: gateway.services.counters.resumes == 1)
         await events_for(on, "alice", 200, 100_000)

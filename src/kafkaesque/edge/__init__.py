@@ -1,7 +1,6 @@
-"""What clients and gateways say to each other, and the client library that says it.
+"""The edge protocol between clients and gateways, and the client library.
 
-Pure: `opcodes`, `codes`, `messages`, `codec`, `frames`, `websocket`, `positions`, `client_state`. They
-take bytes and give values. The library is `client` (asyncio, resumes by itself) over `links`; its twin
-for browsers is `web/client.js`. docs/GATEWAY.md specifies the protocol, with vectors that a test runs.
-Beside it stands `http_site`: the page that every service shows to those who operate it.
+`protocol/` and `client_state` do no I/O. The library is `client` (asyncio, reconnects and resumes) over
+`client_transport`; `web/client.js` is the browser's version. docs/GATEWAY.md specifies the protocol, with
+test vectors. `http_site` is the status page of every service.
 """

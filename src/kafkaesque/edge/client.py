@@ -1,13 +1,13 @@
-"""The client library: one persistent session with whichever gateway is there.
+"""The client library: one persistent session of a user, over changing connections to gateways.
 
     async with EdgeClient(["127.0.0.1:7000"], Credentials(token=token)) as client:
         await client.send("message.send", {"to": "bob", "text": "hello"})
         async for event in client.events():
             ...
 
-It connects again by itself, resumes after the last event that it got, and repeats commands that were not
-acknowledged. `send` returns once the command stands in the log; its result is an event with `re` equal to
-its id. What is kept and what is said is `client_state`'s matter.
+It reconnects, resumes after the last received event, and repeats unacknowledged commands. `send` returns
+when the command is in the log; its result is an event whose `re` is the command's id. `client_state` holds
+the rules; this module does the I/O.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from typing import Any, Self
 import msgspec
 
 from kafkaesque.edge.client_state import Addresses, ClientState, Credentials, backoff_s
-from kafkaesque.edge.links import Link, LinkClosed, closed_by, open_link
+from kafkaesque.edge.client_transport import (
+    ClientTransport,
+    TransportClosed,
+    closed_by,
+    open_transport,
+)
 from kafkaesque.edge.protocol.codec import Encoding
 from kafkaesque.edge.protocol.codes import CloseCode
 from kafkaesque.edge.protocol.messages import (
@@ -57,11 +62,11 @@ logger = logging.getLogger(__name__)
 QUEUE_EVENTS_MAX = 1000
 RETRY_SECONDS = 0.25
 REFRESH_SHARE = 0.8
-"""Of a token's life, after which a fresh one is asked for."""
+"""Fraction of a token's lifetime after which the client requests a new one."""
 
 
 class RequestFailed(Exception):
-    """The gateway or the back end refused; trying the same again does not help."""
+    """The gateway or the back end rejected the request; repeating it does not help."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"{code}: {text}")
@@ -69,7 +74,7 @@ class RequestFailed(Exception):
 
 
 class ClientClosed(Exception):
-    """The gateway sent us away for good; `code` is its CloseCode."""
+    """The gateway closed the session for good; `code` is its CloseCode."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -78,7 +83,7 @@ class ClientClosed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An event. `position` is where to go on after it, in another process if need be."""
+    """An event. A client that is given its `position`, in any process, resumes after it."""
 
     position: str
     type: str
@@ -90,7 +95,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNeeded:
-    """Something was missed that the log no longer has: load the state anew. Events go on after this."""
+    """Missed events are no longer in the log: reload the state. Later events follow."""
 
     reason: str
     room: str | None = None
@@ -98,7 +103,7 @@ class SnapshotNeeded:
 
 @dataclass(slots=True)
 class Counts:
-    """For those who measure."""
+    """Statistics of a client, for benchmarks and fault runs."""
 
     connects: int = 0
     disconnects: int = 0
@@ -106,7 +111,7 @@ class Counts:
     replayed: int = 0
     repeated: int = 0
     resume_s: list[float] = field(default_factory=list)
-    """For each reconnect: from the loss of the connection until events were live again."""
+    """Seconds from losing the connection until events were live again, for each reconnect."""
     lost_s: float | None = None
 
 
@@ -132,17 +137,17 @@ class EdgeClient:
         self._events: asyncio.Queue[Happening | SnapshotNeeded | None] = asyncio.Queue()
         self._taken = 0
         self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._link: Link | None = None
+        self._transport: ClientTransport | None = None
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
         self._leave_s: float | None = None
         self.welcome: Welcome | None = None
         self.counts = Counts()
 
-    # -- life ----------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Returns once events flow. ClientClosed or RequestFailed if the gateway refuses us."""
+        """Returns when events are live. Raises ClientClosed or RequestFailed if the gateway refuses."""
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._task = loop.create_task(self._run())
@@ -152,15 +157,15 @@ class EdgeClient:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.close()
         self._end(ClientClosed("closed by its owner", 0))
 
     async def logout(self) -> None:
-        """The token is good no more, on any gateway; then close."""
-        with contextlib.suppress(LinkClosed):
-            await self._say([Logout()])
+        """Revokes the token on all gateways, then closes."""
+        with contextlib.suppress(TransportClosed):
+            await self._send([Logout()])
             await asyncio.wait([self._task] if self._task is not None else [], timeout=5)
         await self.close()
 
@@ -168,7 +173,7 @@ class EdgeClient:
         try:
             await self.start()
         except BaseException:
-            # No `__aexit__` comes after this: what was opened is closed here, and the caller told.
+            # `__aexit__` is not called after a failed `__aenter__`, so clean up here.
             await self.close()
             raise
         return self
@@ -191,27 +196,27 @@ class EdgeClient:
     # -- requests ------------------------------------------------------------------------------------
 
     async def send(self, op: str, body: Any = None, *, id: str | None = None) -> str:
-        """The command stands in the log; its id. RequestFailed if it may not be said."""
+        """Returns the command's id when it is in the log. Raises RequestFailed if it is rejected."""
         data = self._raw(body)
-        said = self._state.request(lambda new: Send(id or new, op, data))
-        await self._answer(said)
-        return said.id
+        request = self._state.request(lambda new: Send(id or new, op, data))
+        await self._await_answer(request)
+        return request.id
 
     async def ask(self, op: str, body: Any = None, *, timeout_s: float = 30.0) -> Any:
-        """The answer's body. RequestFailed with the back end's code; TimeoutError."""
+        """Returns the answer's body. Raises RequestFailed with the back end's code, or TimeoutError."""
         data = self._raw(body)
-        said = self._state.request(lambda new: Ask(new, op, data))
+        request = self._state.request(lambda new: Ask(new, op, data))
         async with asyncio.timeout(timeout_s):
-            return await self._answer(said)
+            return await self._await_answer(request)
 
     async def subscribe(self, room: str, position: str | None = None) -> None:
-        """Events of `room` come too, from `position` or from now on, across reconnects."""
-        answer = await self._answer(self._state.request(lambda new: Sub(new, room, position)))
+        """Subscribes to the events of `room`, from `position` or from now on, across reconnects."""
+        answer = await self._await_answer(self._state.request(lambda new: Sub(new, room, position)))
         self._state.rooms.setdefault(room, answer["position"])
 
     async def unsubscribe(self, room: str) -> None:
         self._state.rooms.pop(room, None)
-        await self._answer(self._state.request(lambda new: Unsub(new, room)))
+        await self._await_answer(self._state.request(lambda new: Unsub(new, room)))
 
     async def events(self) -> AsyncIterator[Happening | SnapshotNeeded]:
         """All events, in order, each once. Ends when the client is closed."""
@@ -219,8 +224,8 @@ class EdgeClient:
             self._taken += 1
             if self._taken >= QUEUE_EVENTS_MAX // 2:
                 taken, self._taken = self._taken, 0
-                with contextlib.suppress(LinkClosed):
-                    await self._say([Credit(taken)])
+                with contextlib.suppress(TransportClosed):
+                    await self._send([Credit(taken)])
             yield event
 
     def _raw(self, body: Any) -> msgspec.Raw:
@@ -229,23 +234,23 @@ class EdgeClient:
             return msgspec.Raw(msgspec.json.encode(value))
         return msgspec.Raw(msgspec.msgpack.encode(value))
 
-    async def _answer(self, said: Send | Ask | Sub | Unsub) -> Any:
+    async def _await_answer(self, request: Send | Ask | Sub | Unsub) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[said.id] = answer
+        self._waiting[request.id] = answer
         try:
-            # Without a connection it is said after the next WELCOME.
+            # Without a connection it is sent after the next WELCOME.
             if self.welcome is not None:
-                with contextlib.suppress(LinkClosed):
-                    await self._say([said])
+                with contextlib.suppress(TransportClosed):
+                    await self._send([request])
             return await answer
         finally:
-            self._waiting.pop(said.id, None)
-            self._state.done(said.id)
+            self._waiting.pop(request.id, None)
+            self._state.done(request.id)
 
-    async def _say(self, messages: Sequence[Message]) -> None:
-        if self._link is None:
-            raise LinkClosed("not connected")
-        await self._link.send(messages)
+    async def _send(self, messages: Sequence[Message]) -> None:
+        if self._transport is None:
+            raise TransportClosed("not connected")
+        await self._transport.send(messages)
 
     # -- the connection ------------------------------------------------------------------------------
 
@@ -255,7 +260,7 @@ class EdgeClient:
             while True:
                 try:
                     await self._connect_and_listen()
-                except LinkClosed as closed:
+                except TransportClosed as closed:
                     failures = 0 if self.welcome is not None else failures + 1
                     await self._disconnected(closed)
                     if not closed.reconnect and not self._may_retry(closed):
@@ -264,77 +269,77 @@ class EdgeClient:
         except (ClientClosed, RequestFailed) as ended:
             self._end(ended)
         except Exception as error:
-            # The supervisor of this task: whoever waits for an answer must not wait for ever.
+            # A bug here must not leave callers waiting for answers forever.
             logger.exception("the client failed")
             self._end(ClientClosed(f"the client failed: {error!r}", 0))
 
-    def _may_retry(self, closed: LinkClosed) -> bool:
+    def _may_retry(self, closed: TransportClosed) -> bool:
         return closed.code == CloseCode.AUTH_FAILED and self._state.refused()
 
-    async def _disconnected(self, closed: LinkClosed) -> None:
+    async def _disconnected(self, closed: TransportClosed) -> None:
         logger.debug("disconnected: %s", closed)
         if self.welcome is not None:
             self.counts.disconnects += 1
             self.counts.lost_s = time.monotonic()
         self.welcome = None
-        link, self._link = self._link, None
-        self._tell("disconnected")
-        if link is not None:
-            await link.close()
+        transport, self._transport = self._transport, None
+        self._report_state("disconnected")
+        if transport is not None:
+            await transport.close()
 
     async def _connect_and_listen(self) -> None:
-        self._tell("connecting")
+        self._report_state("connecting")
         self._leave_s = None
-        link = await open_link(self.addresses.next(), self._encoding, self._tls)
-        self._link = link
+        transport = await open_transport(self.addresses.next(), self._encoding, self._tls)
+        self._transport = transport
         self.counts.connects += 1
         self._taken = 0
         credit = max(1, QUEUE_EVENTS_MAX - self._events.qsize())
-        await link.send(self._state.opening("kafkaesque-python", credit))
+        await transport.send(self._state.opening("kafkaesque-python", credit))
         heartbeat: asyncio.Task[None] | None = None
         try:
             while True:
-                for message in await self._receive(link):
+                for message in await self._receive(transport):
                     if isinstance(message, Welcome) and heartbeat is None:
-                        heartbeat = asyncio.create_task(self._keep_alive(message, link))
-                    await self._heard(message)
+                        heartbeat = asyncio.create_task(self._keep_alive(message, transport))
+                    await self._handle(message)
         finally:
             if heartbeat is not None:
                 heartbeat.cancel()
                 await asyncio.gather(heartbeat, return_exceptions=True)
 
-    async def _receive(self, link: Link) -> Sequence[Message]:
-        """LinkClosed when a gateway that should have answered a heartbeat has not."""
+    async def _receive(self, transport: ClientTransport) -> Sequence[Message]:
+        """Raises TransportClosed if the gateway did not answer a heartbeat, or at its GOAWAY deadline."""
         silence_s = 30.0 if self.welcome is None else self.welcome.heartbeat_ms * 2.5 / 1000
         if self._leave_s is not None:
             silence_s = max(0.0, self._leave_s - time.monotonic())
         try:
             async with asyncio.timeout(silence_s):
-                return await link.receive()
+                return await transport.receive()
         except TimeoutError:
-            raise LinkClosed("the gateway is silent, or told us to leave") from None
+            raise TransportClosed("no heartbeat from the gateway, or GOAWAY") from None
 
-    async def _keep_alive(self, welcome: Welcome, link: Link) -> None:
+    async def _keep_alive(self, welcome: Welcome, transport: ClientTransport) -> None:
         pause_s = welcome.heartbeat_ms * 0.8 / 1000
         life_ms = welcome.expires_ms - time.time_ns() // 1_000_000
         refresh_s = time.monotonic() + life_ms * REFRESH_SHARE / 1000
         while True:
             await asyncio.sleep(min(pause_s, max(0.05, refresh_s - time.monotonic())))
-            said: list[Message] = [Ping(time.time_ns() // 1_000_000)]
+            messages: list[Message] = [Ping(time.time_ns() // 1_000_000)]
             if time.monotonic() >= refresh_s and self._state.token is not None:
-                said.append(Auth(token=self._state.token, refresh=True))
+                messages.append(Auth(token=self._state.token, refresh=True))
                 refresh_s += pause_s
             try:
-                await link.send(said)
-            except LinkClosed:
+                await transport.send(messages)
+            except TransportClosed:
                 return
 
     # -- messages ------------------------------------------------------------------------------------
 
-    async def _heard(self, message: Message) -> None:
+    async def _handle(self, message: Message) -> None:
         match message:
             case Event():
-                self._happened(message)
+                self._handle_event(message)
             case Ack():
                 self._settle(message.id, None)
             case Answer():
@@ -356,9 +361,9 @@ class EdgeClient:
             case Bye():
                 raise closed_by(message)
             case _:
-                raise LinkClosed(f"a gateway does not say {type(message).__name__}")
+                raise TransportClosed(f"unexpected {type(message).__name__} from a gateway")
 
-    def _happened(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         self._state.reached(event.position, event.room)
         decode: Any = msgspec.json.decode
         if self._encoding is Encoding.MSGPACK:
@@ -378,7 +383,7 @@ class EdgeClient:
             return
         self.counts.repeated += len(again)
         if again:
-            await self._say(again)
+            await self._send(again)
 
     def _resumed(self, resumed: Resumed) -> None:
         self._state.reached(resumed.position, None)
@@ -387,7 +392,7 @@ class EdgeClient:
             self.counts.resume_s.append(time.monotonic() - self.counts.lost_s)
             self.counts.lost_s = None
         self.counts.replayed += resumed.replayed
-        self._tell("connected")
+        self._report_state("connected")
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
 
@@ -395,10 +400,10 @@ class EdgeClient:
         self._events.put_nowait(SnapshotNeeded(invalid.reason, invalid.room))
         if invalid.room is None:
             self._state.position = invalid.live
-            await self._say([Resume(invalid.live)])
+            await self._send([Resume(invalid.live)])
         elif invalid.room in self._state.rooms:
             self._state.rooms[invalid.room] = invalid.live
-            await self._say([Sub(self._state.new_id(), invalid.room, invalid.live)])
+            await self._send([Sub(self._state.new_id(), invalid.room, invalid.live)])
 
     def _answered(self, answer: Answer) -> None:
         if answer.ok:
@@ -411,20 +416,20 @@ class EdgeClient:
 
     def _failed(self, error: Error) -> None:
         if error.id is None:
-            # About the login: the only request without an id.
+            # Only the login is a request without an id.
             raise RequestFailed(error.code, error.message)
-        said = self._state.waiting(error.id)
-        if not error.retry or said is None:
+        request = self._state.waiting(error.id)
+        if not error.retry or request is None:
             self._reject(error.id, RequestFailed(error.code, error.message))
             return
         wait_s = max(error.retry_after_ms / 1000, RETRY_SECONDS)
-        asyncio.get_running_loop().call_later(wait_s, self._say_again, error.id)
+        asyncio.get_running_loop().call_later(wait_s, self._resend, error.id)
 
-    def _say_again(self, request_id: str) -> None:
-        said, link = self._state.waiting(request_id), self._link
-        if said is not None and link is not None and self.welcome is not None:
-            task = asyncio.ensure_future(link.send([said]))
-            # If it fails the connection has gone, and the next WELCOME repeats it.
+    def _resend(self, request_id: str) -> None:
+        request, transport = self._state.waiting(request_id), self._transport
+        if request is not None and transport is not None and self.welcome is not None:
+            task = asyncio.ensure_future(transport.send([request]))
+            # A failure means that the connection closed; the request is repeated after the next WELCOME.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _settle(self, request_id: str, value: Any) -> None:
@@ -439,16 +444,16 @@ class EdgeClient:
         if answer is not None and not answer.done():
             answer.set_exception(failure)
 
-    def _tell(self, state: str) -> None:
+    def _report_state(self, state: str) -> None:
         if self._on_state is not None:
             self._on_state(state)
 
     def _end(self, why: Exception) -> None:
         self.welcome = None
-        self._tell("closed")
+        self._report_state("closed")
         if self._first is not None and not self._first.done():
             self._first.set_exception(why)
-            # Whoever waits in `start` is told; if nobody does, that is no error.
+            # Mark the exception as retrieved: nobody may be waiting in `start`.
             self._first.exception()
         for answer in list(self._waiting.values()):
             if not answer.done():

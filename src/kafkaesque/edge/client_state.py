@@ -1,7 +1,7 @@
-"""What a client keeps so that nothing is lost or done twice, whatever happens to its connections.
+"""The state of a client across connections: position, rooms and unanswered requests.
 
-Pure: requests in, messages to say out. The driver is `client`. The browser's twin (`web/client.js`) has
-the same rules.
+With it nothing is lost or done twice when connections break. Pure: requests go in, messages to send come
+out. `client` does the I/O. The browser's client (`web/client.js`) follows the same rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BACKOFF_SECONDS_MAX = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """`token`, or `name` and `password`."""
+    """A `token`, or `name` and `password`. `register` creates the account."""
 
     token: str | None = None
     name: str | None = None
@@ -31,7 +31,7 @@ def backoff_s(failures: int, chance: float) -> float:
 
 
 class Addresses:
-    """Where to connect next: what a gateway named when it sent us away, else each known one in turn."""
+    """Where to connect next: the targets of the last GOAWAY, then the known addresses in turn."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self.known = list(known)
@@ -47,14 +47,14 @@ class Addresses:
         return self._current
 
     def prefer(self, targets: Sequence[str]) -> None:
-        """Gateways name each other by HOST:PORT; a client keeps the scheme and path by which it came."""
+        """Sets the GOAWAY targets. They are HOST:PORT; scheme and path are those of the current address."""
         scheme, separator, place = self._current.rpartition("://")
         path = "/" + place.partition("/")[2] if "/" in place else ""
         self._preferred = [f"{scheme}{separator}{target}{path}" for target in targets]
 
 
 class ClientState:
-    """Positions and requests of one client. Requests stay until they are answered."""
+    """Positions and requests of one client. Requests are kept until they are answered."""
 
     def __init__(
         self, credentials: Credentials, app_version: str, position: str | None, prefix: str
@@ -66,7 +66,7 @@ class ClientState:
         self._requests: dict[str, Send | Ask | Sub | Unsub] = {}
         self.position = position
         self.rooms: dict[str, str | None] = {}
-        """Rooms that are followed, with how far."""
+        """Subscribed rooms, with the position in each."""
         self.token = credentials.token
 
     def new_id(self) -> str:
@@ -76,7 +76,7 @@ class ClientState:
     # -- connecting ----------------------------------------------------------------------------------
 
     def opening(self, client: str, credit: int | None) -> Sequence[Message]:
-        """Said in one breath on a new connection."""
+        """The messages to send at once on a new connection."""
         return [
             Hello(self._app_version, client, credit),
             self._auth(),
@@ -90,7 +90,8 @@ class ClientState:
         return Auth(name=held.name, password=held.password, register=held.register)
 
     def welcomed(self, token: str | None) -> Sequence[Message]:
-        """What was said before and not answered, again; a repeated command takes effect once."""
+        """Returns the unanswered requests to repeat (a repeated command takes effect once) and the
+        subscriptions to renew."""
         if token is not None:
             self.token = token
         again: list[Message] = [
@@ -101,30 +102,32 @@ class ClientState:
         return [*self._requests.values(), *again]
 
     def _is_subscribing(self, room: str) -> bool:
-        return any(isinstance(said, Sub) and said.room == room for said in self._requests.values())
+        return any(
+            isinstance(request, Sub) and request.room == room for request in self._requests.values()
+        )
 
     def refused(self) -> bool:
-        """The gateway did not like who we are. True if there is something else to try: a token that is
-        not good any more gives way to the password."""
+        """Authentication failed. Returns True if there is something else to try: after a rejected token,
+        the password."""
         if self.token is not None and self._credentials.password is not None:
             self.token = None
             return True
         return False
 
     def registered(self) -> None:
-        """The account is there now: from here on it is a login."""
+        """The account exists now; further connections log in without registering."""
         held = self._credentials
         self._credentials = Credentials(held.token, held.name, held.password)
 
     # -- requests ------------------------------------------------------------------------------------
 
     def request(self, make: Callable[[str], Send | Ask | Sub | Unsub]) -> Send | Ask | Sub | Unsub:
-        said = make(self.new_id())
-        self._requests[said.id] = said
-        return said
+        request = make(self.new_id())
+        self._requests[request.id] = request
+        return request
 
     def done(self, request_id: str) -> Send | Ask | Sub | Unsub | None:
-        """Answered, one way or the other; None if it was before."""
+        """Removes an answered request; None if it was removed before."""
         return self._requests.pop(request_id, None)
 
     def waiting(self, request_id: str) -> Send | Ask | Sub | Unsub | None:

@@ -1,4 +1,4 @@
-"""The contract between services: which topics there are and what their records say.
+"""The contract between services: their topics, and the values of the records in them.
 
-Values and their JSON only. No client, no I/O, no clock; nothing here knows which service writes.
+Only values and their JSON: no client, no I/O, no clock, and no dependency on any service.
 """

@@ -1,11 +1,11 @@
-"""Chat: what happened to its messages, for the pipeline and tasks, and the topics of its back ends.
+"""Chat: the events of its messages, for the pipeline and tasks, and the topics of its back ends.
 
-`chat.events` has facts without content: who, to whom, when, never the text. Every stage of a message
-carries `sent_ms`, so that no latency needs a join; all stages of a message come in order, because one
-back end at a time writes those of a conversation's recipient.
+`chat.events` holds facts without content: sender, recipient and time, never the text. Every stage of a
+message carries `sent_ms`, so that computing a latency needs no join. The stages of a message are in
+order, because one back end at a time writes for a recipient.
 
-The other topics are the back ends' own (chat/ has what their records say): declared here because
-whoever operates the log has to know them.
+The other topics are internal to the back ends (chat/ defines their records). They are declared here
+because operators of the log need to know them.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ SOURCE = "chat"
 _DAY_MS = 24 * 3_600_000
 _COMPACTED = {"cleanup.policy": "compact"}
 COMMAND_PARTITIONS = 8
-"""Of gw.cmd.*, and so of every topic that keeps a user's home beside the user's commands."""
+"""Partitions of gw.cmd.*, and of every topic that is partitioned like the users' commands."""
 
 CHAT_EVENTS = TopicSpec(
     name="chat.events",
     partitions=4,
     key="CONVERSATION ID",
-    doc="What happened to messages: sent, queued, delivered, read, deleted. No text.",
+    doc="Stages of messages: sent, queued, delivered, read, deleted. No text.",
     configs={"retention.ms": str(30 * _DAY_MS)},
 )
 CHAT_JOURNAL = TopicSpec(
     name="chat.journal",
     partitions=COMMAND_PARTITIONS,
     key="USER or ROOM",
-    doc="Facts that the state of chat is a fold of. The truth: kept for ever.",
+    doc="Facts from which the state of chat is folded. The source of truth: kept forever.",
     configs={"retention.ms": "-1"},
 )
 CHAT_SNAPSHOT = TopicSpec(
     name="chat.snapshot",
     partitions=COMMAND_PARTITIONS,
     key="ENTITY",
-    doc="State as of an offset of the journal, one record an entity: saves reading all of it.",
+    doc="State as of a journal offset, one record per entity, so that a restore need not read all of the journal.",
     configs=_COMPACTED,
 )
 CHAT_HANDOVER = TopicSpec(
     name="chat.handover",
     partitions=COMMAND_PARTITIONS,
     key="USER or ROOM",
-    doc="What the home of one user or room asks of the home of another.",
+    doc="Messages from the home of one user or room to the home of another.",
     configs={"retention.ms": str(7 * _DAY_MS)},
 )
 CHAT_DIRECTORY = TopicSpec(
     name="chat.directory",
     partitions=1,
     key="account/NAME or room/NAME",
-    doc="Names of the accounts and rooms there are, for the lists.",
+    doc="Names of all accounts and rooms, for lists.",
     configs=_COMPACTED,
 )
 CHAT_OWNERS = TopicSpec(
     name="chat.owners",
     partitions=1,
     key="PARTITION",
-    doc="Which writer serves a partition: its successor ends what a dead one left open.",
+    doc="Which writer serves a partition: its successor ends the open transaction of a dead writer.",
     configs=_COMPACTED,
 )
 CHAT_TOPICS = (
@@ -75,7 +75,7 @@ CHAT_TOPICS = (
 
 
 class MessageStage(Body, frozen=True, kw_only=True):
-    """What every stage of a message says."""
+    """Base of the stages of a message."""
 
     STAGE: ClassVar[str]
 
@@ -92,7 +92,7 @@ class MessageStage(Body, frozen=True, kw_only=True):
 
 
 class MessageSent(MessageStage, frozen=True, kw_only=True):
-    """The recipient exists, and the message stands in the recipient's inbox."""
+    """The recipient exists, and the message is in the recipient's inbox."""
 
     KIND: ClassVar[str] = "chat.message.sent"
     STAGE: ClassVar[str] = "sent"
@@ -106,7 +106,7 @@ class MessageQueued(MessageStage, frozen=True, kw_only=True):
 
 
 class MessageDelivered(MessageStage, frozen=True, kw_only=True):
-    """A client of the recipient has it."""
+    """A client of the recipient has received it."""
 
     KIND: ClassVar[str] = "chat.message.delivered"
     STAGE: ClassVar[str] = "delivered"
@@ -148,5 +148,5 @@ CHAT = Vocabulary(MessageSent, MessageQueued, MessageDelivered, MessageRead, Mes
 
 
 def stage_envelope(body: MessageStage) -> Envelope[MessageStage]:
-    """A stage of a message has one id, however often it is written."""
+    """A stage of a message always has the same id, so that duplicates can be dropped."""
     return Envelope(f"{body.message_id}#{body.STAGE}", body.stage_ms, SOURCE, body)

@@ -1,13 +1,13 @@
-"""What every record of a service looks like: one JSON object, an envelope around a typed body.
+"""The envelope of every event: one JSON object around a typed body.
 
     {"id": "...", "kind": "social.post", "version": 1, "time_ms": 1790000000000,
      "source": "bluesky", "body": {...}}
 
-`id` names the event itself: a consumer that drops records with an id it has seen turns at-least-once
-into exactly-once. `version` grows when a reader of the old version would misread the body; a new
-optional field does not need it, because readers ignore fields they do not know.
+`id` identifies the event: a consumer that drops records with an id it has seen turns at-least-once
+into exactly-once. `version` is increased when a reader of the old version would misread the body. A new
+optional field needs no new version, because readers ignore unknown fields.
 
-Lives here: bytes to envelope and back, and the table of bodies. The bodies live in their own modules.
+This module encodes and decodes envelopes. The bodies are in their own modules.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kafkaesque.model.errors import check
 from kafkaesque.model.ids import TimestampMs
 
 EVENT_SIZE_BYTES_MAX = 900_000
-"""An event fits in a batch of any Kafka with default `max.message.bytes` (1,048,588)."""
+"""Fits in a batch of any Kafka with the default `max.message.bytes` (1,048,588)."""
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """What a kind of event says. Subclasses give their KIND and VERSION."""
+    """Base of event bodies. Subclasses define KIND and VERSION."""
 
     KIND: ClassVar[str]
     VERSION: ClassVar[int] = 1
@@ -35,7 +35,7 @@ B_co = TypeVar("B_co", bound=Body, covariant=True)
 
 
 class EventError(Exception):
-    """Bytes that are no event that this reader can use."""
+    """Bytes that this reader cannot use as an event."""
 
 
 class MalformedEvent(EventError):
@@ -43,16 +43,16 @@ class MalformedEvent(EventError):
 
 
 class UnknownEvent(EventError):
-    """An envelope of a kind or version that this reader does not know."""
+    """An envelope of a kind or version that the reader's vocabulary lacks."""
 
     def __init__(self, kind: str, version: int) -> None:
-        super().__init__(f"no event {kind!r} of version {version} is known here")
+        super().__init__(f"unknown event kind {kind!r}, version {version}")
         self.kind = kind
         self.version = version
 
 
 class Envelope(msgspec.Struct, Generic[B_co], frozen=True):
-    """One event. `cause` is the id of the event that led to this one, where there is one."""
+    """One event. `cause` is the id of the event that caused it, if any."""
 
     id: str
     time_ms: TimestampMs
@@ -66,7 +66,7 @@ class Envelope(msgspec.Struct, Generic[B_co], frozen=True):
 
 
 class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The envelope as it stands in the log; the body is looked at once its kind is known."""
+    """The envelope as stored in the log; the body is decoded once its kind is known."""
 
     id: str
     kind: str
@@ -82,13 +82,13 @@ _envelopes = msgspec.json.Decoder(_Written)
 
 
 class Vocabulary:
-    """The kinds of event that one topic (or one service) can read."""
+    """The kinds of events that a topic or a service uses."""
 
     def __init__(self, *bodies: type[Body]) -> None:
         self._decoders: dict[tuple[str, int], msgspec.json.Decoder[Body]] = {}
         for body in bodies:
             key = (body.KIND, body.VERSION)
-            check(key not in self._decoders, f"two bodies claim {key}")
+            check(key not in self._decoders, f"two bodies have kind and version {key}")
             self._decoders[key] = msgspec.json.Decoder(body)
 
     @property
@@ -96,7 +96,7 @@ class Vocabulary:
         return frozenset(kind for kind, _ in self._decoders)
 
     def decode(self, data: bytes) -> Envelope[Body]:
-        """MalformedEvent or UnknownEvent, and nothing else, for bytes that cannot be read."""
+        """Raises MalformedEvent or UnknownEvent, and nothing else, for bytes it cannot decode."""
         try:
             written = _envelopes.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -114,7 +114,7 @@ class Vocabulary:
 
 
 def encode(event: Envelope[Body]) -> bytes:
-    """The bytes of `event`. MalformedEvent if it is too large for a default Kafka."""
+    """Raises MalformedEvent if the event is too large for a default Kafka."""
     body = event.body
     data = _encoder.encode(
         _Written(
@@ -129,6 +129,6 @@ def encode(event: Envelope[Body]) -> bytes:
     )
     if len(data) > EVENT_SIZE_BYTES_MAX:
         raise MalformedEvent(
-            f"{body.KIND} {event.id!r} takes {len(data)} bytes of {EVENT_SIZE_BYTES_MAX}"
+            f"{body.KIND} {event.id!r} takes {len(data)} bytes; at most {EVENT_SIZE_BYTES_MAX} are allowed"
         )
     return data

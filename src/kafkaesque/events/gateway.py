@@ -1,11 +1,11 @@
-"""What gateways and back ends say to each other through the log: topics, records, headers.
+"""The topics between gateways and back ends: their records and headers.
 
-A client's command goes to `gw.cmd.<version>`; what a back end has to tell a user goes to `gw.inbox`, to
-those in a room to `gw.rooms`, to one who asked to `gw.reply`. Keys are UTF-8 names. Bodies are opaque
-here: a gateway passes them on and never looks inside (seed 000: the front end only forwards).
+Clients' commands go to `gw.cmd.<version>`, events for a user to `gw.inbox`, events of a room to
+`gw.rooms`, replies to queries to `gw.reply`. Keys are UTF-8 names. Bodies are opaque: a gateway forwards
+them without looking inside.
 
-The place of an inbox record (topic id, partition, offset) is the position from which a client resumes.
-So `gw.inbox` is never resized, and every writer must place a key where `partition_of` says, which is
+A client resumes from the position of an inbox record (topic id, partition, offset). `gw.inbox` must
+therefore never be resized, and every writer must partition keys as `partition_of` does, which is
 librdkafka's default.
 """
 
@@ -25,25 +25,25 @@ _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
 COMMAND_PARTITIONS = 8
-"""Few: a transaction syncs every partition that it touches, twice. Whoever wants more makes the topics
-with more before the first start; all that is served asks the log how many there are."""
+"""Few, because a transaction syncs every partition that it touches twice. For more, create the topics
+with more partitions before the first start; all services read the count from the log."""
 DEFAULT_VERSION = "v1"
 ANONYMOUS_OPS = frozenset({"account.create", "account.credentials"})
-"""The gateway asks these on behalf of a connection that has not authenticated; no client may."""
+"""Queries that the gateway sends for a connection that has not authenticated; clients may not."""
 SUBSCRIBE_OP = "room.subscribe"
 
 GATEWAYS_NODE = "/gateways"
-"""Its children are the live gateways, ephemeral; data is a `GatewayNode`."""
+"""Parent of the live gateways' ephemeral znodes; their data is a `GatewayNode`."""
 ROUTES_NODE = "/gateway/routes"
 
 
 def command_topic(version: str = DEFAULT_VERSION) -> TopicSpec:
-    """Commands of clients for the back ends built for one application version."""
+    """Clients' commands for the back ends of one application version."""
     return TopicSpec(
         name=f"gw.cmd.{version}",
         partitions=COMMAND_PARTITIONS,
         key="USER",
-        doc=f"Commands and questions of clients of application version {version}, for its back ends.",
+        doc=f"Commands and queries of clients of application version {version}, for its back ends.",
         configs={"retention.ms": str(7 * _DAY_MS)},
     )
 
@@ -53,36 +53,36 @@ INBOX = TopicSpec(
     name="gw.inbox",
     partitions=8,
     key="USER",
-    doc="Every durable event for a user. How long it is kept is how long a client may be away.",
+    doc="Every durable event for a user. Its retention is how long a client may be away and still resume.",
     configs={"retention.ms": str(7 * _DAY_MS)},
 )
 ROOMS = TopicSpec(
     name="gw.rooms",
     partitions=8,
     key="ROOM",
-    doc="Events of rooms: written once, fanned out by the gateways to connections that subscribed.",
+    doc="Events of rooms: written once, fanned out by the gateways to subscribed connections.",
     configs={"retention.ms": str(7 * _DAY_MS)},
 )
 REPLIES = TopicSpec(
     name="gw.reply",
     partitions=64,
     key="GATEWAY",
-    doc="Answers to questions, one partition for each gateway slot.",
+    doc="Replies to queries, one partition for each gateway slot.",
     configs={"retention.ms": str(_HOUR_MS), "segment.ms": str(_HOUR_MS)},
 )
 PRESENCE = TopicSpec(
     name="gw.presence",
     partitions=8,
     key="USER",
-    doc="Which gateway a user is connected to; a tombstone when the last connection went. Holds only "
-    "as long as the gateway's znode lives.",
+    doc="Which gateway a user is connected to; a tombstone when the last connection closed. Valid only "
+    "while the gateway's znode exists.",
     configs={"cleanup.policy": "compact", "segment.ms": str(_HOUR_MS)},
 )
 REVOKED = TopicSpec(
     name="gw.revoked",
     partitions=1,
     key="TOKEN ID",
-    doc="Tokens that were logged out before they expired; all gateways refuse them.",
+    doc="Tokens that were revoked before they expired; all gateways refuse them.",
     configs={"cleanup.policy": "compact,delete", "retention.ms": str(31 * _DAY_MS)},
 )
 
@@ -90,7 +90,7 @@ GATEWAY_TOPICS = (COMMANDS, INBOX, ROOMS, REPLIES, PRESENCE, REVOKED)
 
 
 def partition_of(key: str | bytes, count: int) -> PartitionIndex:
-    """Where librdkafka's default partitioner (`consistent_random`) puts a key that is not empty."""
+    """The partition of a non-empty key by librdkafka's default partitioner (`consistent_random`)."""
     data = key.encode() if isinstance(key, str) else key
     return PartitionIndex(zlib.crc32(data) % count)
 
@@ -103,7 +103,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Value of a record of `gw.inbox` or `gw.rooms`. `re` is the id of the command that it answers."""
+    """Value of a record of `gw.inbox` or `gw.rooms`. A result has its command's id in `re`."""
 
     type: str
     body: msgspec.Raw = msgspec.Raw(b"{}")
@@ -133,14 +133,14 @@ class Revocation(msgspec.Struct, frozen=True):
 
     user: str
     until_ms: int
-    """When the token would have expired by itself."""
+    """When the token would have expired."""
 
 
 class GatewayNode(msgspec.Struct, frozen=True):
     """Data of a gateway's ephemeral znode."""
 
     tcp: str
-    """HOST:PORT that clients dial."""
+    """HOST:PORT for clients."""
     slot: int
     draining: bool = False
 
@@ -149,15 +149,17 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_value(value: msgspec.Struct) -> bytes:
-    """MalformedEvent if it is too large for a default Kafka."""
+    """Raises MalformedEvent if it is too large for a default Kafka."""
     data = _encoder.encode(value)
     if len(data) > EVENT_SIZE_BYTES_MAX:
-        raise MalformedEvent(f"a value takes {len(data)} bytes of {EVENT_SIZE_BYTES_MAX}")
+        raise MalformedEvent(
+            f"a value takes {len(data)} bytes; at most {EVENT_SIZE_BYTES_MAX} are allowed"
+        )
     return data
 
 
 def raw(body: Any) -> msgspec.Raw:
-    """A body of any JSON-like value, for the structs above."""
+    """Encodes any JSON-like value as a body of the structs above."""
     return msgspec.Raw(_encoder.encode(body))
 
 
@@ -177,7 +179,7 @@ def _decode(decoder: Any, data: bytes) -> Any:
 
 
 def decode_command(data: bytes) -> Command:
-    """These raise MalformedEvent, and nothing else, for bytes that cannot be read."""
+    """Like the functions below, raises MalformedEvent, and nothing else, for invalid bytes."""
     command: Command = _decode(_commands, data)
     return command
 
@@ -212,17 +214,17 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class CommandHeaders:
-    """What stands beside a command. `id` and the user together make it effective once."""
+    """The headers of a command. A command takes effect once per user and `id`."""
 
     id: str
     gateway: str
     app_version: str
     at_ms: TimestampMs
     reply: PartitionIndex | None = None
-    """Partition of `gw.reply` for the answer; only questions have it, and a correlation."""
+    """Partition of `gw.reply` for the reply; only queries have it, and a correlation id."""
     correlation: str | None = None
     anonymous: bool = False
-    """The connection has not authenticated: the key is the name that it claims."""
+    """The connection has not authenticated; the key is the name that it claims."""
 
     def to_headers(self) -> Headers:
         pairs: list[tuple[str, bytes | None]] = [
@@ -240,7 +242,7 @@ class CommandHeaders:
 
     @classmethod
     def of(cls, headers: Headers) -> CommandHeaders:
-        """MalformedEvent if one is missing or unreadable."""
+        """Raises MalformedEvent if a header is missing or invalid."""
         found = {name: value for name, value in headers if value is not None}
         try:
             return cls(
@@ -257,5 +259,5 @@ class CommandHeaders:
 
 
 def reply_headers(correlation: str, gateway: str) -> Headers:
-    """What an answer carries back, taken from the question's headers."""
+    """The headers of a reply, taken from the query's headers."""
     return (("correlation", correlation.encode()), ("gateway", gateway.encode()))

@@ -3,8 +3,8 @@
 Topics and keys: `topics.SOCIAL_POSTS` (Post, PostEdited, PostDeleted, keyed by `post_key`),
 `topics.SOCIAL_CURSORS` (SourceCursor), `topics.SOCIAL_REJECTED` (FrameRejected).
 
-Times: `created_ms` is what the author's software claims and may be anything; `seen_ms` is when the
-network (or, where it does not say, the source) first saw the post, and is the one to window by.
+Times: `created_ms` is what the author's software claims and may be arbitrary. `seen_ms` is when the
+network (or the source, if the network does not say) first saw the post; use it for windows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from kafkaesque.events.envelope import Body, Envelope, Vocabulary
 from kafkaesque.model.ids import TimestampMs
 
 TEXT_LENGTH_MAX = 100_000
-"""Characters kept of a post's text. Networks allow 300 to a few thousand; a server may lie."""
+"""Maximum length of a stored text. Networks allow 300 to a few thousand characters, but a server may
+send more."""
 TAGS_MAX = 64
 LANGUAGES_MAX = 8
 RAW_LENGTH_MAX = 4_000
-"""Characters kept of a frame that could not be read."""
+"""Maximum stored length of a rejected frame."""
 
 
 class Post(Body, frozen=True, kw_only=True):
@@ -29,13 +30,13 @@ class Post(Body, frozen=True, kw_only=True):
 
     network: str
     id: str
-    """As the network names it: an AT URI, a status id, a post id. Unique within `network`."""
+    """The network's id: an AT URI, a status id, a post id. Unique within `network`."""
     author: str
     text: str
     tags: tuple[str, ...]
-    """Hashtags without `#`, case-folded, each once, in order of appearance."""
+    """Distinct hashtags without `#`, case-folded, in order of appearance."""
     languages: tuple[str, ...]
-    """BCP 47, as the author's software says; empty where it says nothing."""
+    """BCP 47 tags from the author's software; empty if it gives none."""
     created_ms: TimestampMs
     seen_ms: TimestampMs
     url: str | None = None
@@ -43,7 +44,7 @@ class Post(Body, frozen=True, kw_only=True):
 
 
 class PostEdited(Body, frozen=True, kw_only=True):
-    """The text of a post was changed; `edited_ms` tells edits of one post apart."""
+    """The text of a post was changed. `edited_ms` identifies the edit."""
 
     KIND: ClassVar[str] = "social.post.edited"
 
@@ -57,7 +58,7 @@ class PostEdited(Body, frozen=True, kw_only=True):
 
 
 class PostDeleted(Body, frozen=True, kw_only=True):
-    """The author took a post back: whoever keeps a copy removes it."""
+    """The author deleted a post; consumers must remove their copies."""
 
     KIND: ClassVar[str] = "social.post.deleted"
 
@@ -67,7 +68,7 @@ class PostDeleted(Body, frozen=True, kw_only=True):
 
 
 class SourceCursor(Body, frozen=True, kw_only=True):
-    """Everything up to `cursor` of one stream of a source stands in the log."""
+    """Everything up to `cursor` of one stream of a source is in the log."""
 
     KIND: ClassVar[str] = "social.cursor"
 
@@ -75,13 +76,13 @@ class SourceCursor(Body, frozen=True, kw_only=True):
     source: str
     stream: str
     cursor: str
-    """In the network's own terms; `sources.cursors` knows how to resume from it."""
+    """In the network's format; `sources.rules.cursors` computes where to resume from it."""
     read_ms: TimestampMs
-    """The source's clock when it had read that far."""
+    """The source's clock when it had read up to the cursor."""
 
 
 class FrameRejected(Body, frozen=True, kw_only=True):
-    """A frame from the network that is not what its protocol promises."""
+    """A frame that violates the network's protocol."""
 
     KIND: ClassVar[str] = "social.frame.rejected"
 
@@ -100,12 +101,12 @@ REJECTED = Vocabulary(FrameRejected)
 
 
 def post_key(event: PostEvent) -> str:
-    """Key of the record: a post's edits and deletion follow it on one partition."""
+    """The record key: a post, its edits and its deletion share a partition."""
     return f"{event.network}/{event.id}"
 
 
 def post_envelope(event: PostEvent, source: str) -> Envelope[PostEvent]:
-    """The same event has the same id however often and by whichever connection it was seen."""
+    """The same event always has the same id, so that duplicates can be dropped."""
     match event:
         case Post():
             return Envelope(f"{post_key(event)}#post", event.seen_ms, source, event)

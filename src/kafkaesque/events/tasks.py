@@ -1,10 +1,10 @@
-"""What tasks write to the log: calls, timers, dead letters, results, and the topics they stand in.
+"""Records of the tasks service: calls, timers, dead letters, results, and their topics.
 
-A call is one JSON object; whatever changes from attempt to attempt stands in headers, so that the value
-of a call is the same bytes from its first sending to its dead letter.
+A call is one JSON object. Everything that changes between attempts is in headers, so that the value of
+a call is the same bytes from its first sending to its dead letter.
 
 Topics of a queue `q`: `tasks.q`, its delays `tasks.q.retry.5s` and so on, its dead letters `tasks.q.dead`.
-All queues share `tasks.timers`. Lives here: the words and their JSON. No client, no clock, no policy.
+All queues share `tasks.timers`. This module holds values and their JSON: no client, clock or policy.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 
 TIERS_MS: Final = {"5s": 5_000, "1m": 60_000, "10m": 600_000, "1h": _HOUR_MS}
-"""Delayed topics by name: a record of tier `1m` is due within a minute of being written. What is to
-wait longer than the last becomes a timer."""
+"""Delay tiers: a record of tier `1m` is due within a minute of being written. A longer delay than the
+last tier becomes a timer."""
 
 QUEUE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-"""No dots: they separate the parts of a topic's name."""
+"""No dots, which separate the parts of a topic name."""
 
 ATTEMPT: Final = "attempt"
-"""Header: which attempt this record is, from 1; absent: the first."""
+"""Header: the number of this attempt, from 1; absent on the first."""
 DUE: Final = "due-ms"
 """Header: not before this time."""
 TRACE: Final = "traceparent"
 """Header: W3C Trace Context."""
 ORIGIN: Final = "origin"
-"""Header: TOPIC/PARTITION/OFFSET at which the call first stood in the log."""
+"""Header: TOPIC/PARTITION/OFFSET of the call's first record."""
 FIRST_FAILURE: Final = "first-failure-ms"
 FAILURE: Final = "failure"
-"""Header: class and text of the last exception."""
+"""Header: class and message of the last exception."""
 FIRED: Final = "fired"
-"""Header of a timer's tombstone: offset of the record that fired, or `cancel`."""
+"""Header of a timer's tombstone: the offset of the timer that fired, or `cancel`."""
 
 DEAD_REASON: Final = "dead-reason"
 DEAD_TRACE: Final = "dead-traceback"
 DEAD_TIME: Final = "dead-ms"
 DEAD_KEY: Final = "dead-key"
-"""Header: the key that the call had, since the key of a dead letter names the letter."""
+"""Header: the call's key, because the key of a dead letter identifies the letter."""
 
 
 class MalformedTask(Exception):
-    """Bytes that are no call, timer or result. The text says what is wrong with them."""
+    """Bytes that are not a valid call, timer or result; the message says why."""
 
 
 class TaskMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call of a task, as it stands in the log."""
+    """A call of a task, as stored in the log."""
 
     id: str
     task: str
@@ -62,21 +62,21 @@ class TaskMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     sent_ms: TimestampMs
     version: int = 1
     expires_ms: TimestampMs | None = None
-    """Not worth doing after this."""
+    """The call is dropped after this time."""
 
 
 class CronRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A timer that comes again."""
+    """The schedule of a recurring timer."""
 
     expression: str
     timezone: str = "UTC"
     misfire: str = "once"
     after_ms: TimestampMs | None = None
-    """The occurrence that was handled last; None as an application declares it."""
+    """The last handled occurrence; None in an application's declaration."""
 
 
 class TimerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call that waits for its time; the key of its record is the timer's id."""
+    """A call scheduled for a later time. The record key is the timer's id."""
 
     due_ms: TimestampMs
     topic: str
@@ -87,7 +87,7 @@ class TimerMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ResultMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a call whose task keeps results; the key of its record is the call's id."""
+    """The result of a call whose task stores results. The record key is the call's id."""
 
     id: str
     task: str
@@ -101,14 +101,16 @@ _encoder = msgspec.json.Encoder()
 _tasks = msgspec.json.Decoder(TaskMessage)
 _timers = msgspec.json.Decoder(TimerMessage)
 _results = msgspec.json.Decoder(ResultMessage)
-_REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode_message(message: TaskMessage | TimerMessage | ResultMessage) -> bytes:
-    """MalformedTask if it is too large for any Kafka with default settings."""
+    """Raises MalformedTask if the message is too large for a Kafka with default settings."""
     data = _encoder.encode(message)
     if len(data) > EVENT_SIZE_BYTES_MAX:
-        raise MalformedTask(f"it takes {len(data)} bytes of {EVENT_SIZE_BYTES_MAX}")
+        raise MalformedTask(
+            f"the message takes {len(data)} bytes; at most {EVENT_SIZE_BYTES_MAX} are allowed"
+        )
     return data
 
 
@@ -117,21 +119,21 @@ def decode_task(data: bytes | None) -> TaskMessage:
         raise MalformedTask("not a call: the record has no value")
     try:
         return _tasks.decode(data)
-    except _REFUSALS as error:
+    except _DECODE_ERRORS as error:
         raise MalformedTask(f"not a call: {error}") from None
 
 
 def decode_timer(data: bytes) -> TimerMessage:
     try:
         return _timers.decode(data)
-    except _REFUSALS as error:
+    except _DECODE_ERRORS as error:
         raise MalformedTask(f"not a timer: {error}") from None
 
 
 def decode_result(data: bytes | None) -> ResultMessage:
     try:
         return _results.decode(data or b"")
-    except _REFUSALS as error:
+    except _DECODE_ERRORS as error:
         raise MalformedTask(f"not a result: {error}") from None
 
 
@@ -151,18 +153,18 @@ def dead_topic(queue: str) -> str:
 
 
 def queue_of(topic: str) -> str:
-    """The queue that a topic of calls or delays belongs to."""
+    """The queue of a topic of calls or delayed calls."""
     return topic.split(".")[1]
 
 
 def tier_of(topic: str) -> str | None:
-    """The tier of a delayed topic; None for any other."""
+    """The tier of a topic of delayed calls; None for any other topic."""
     parts = topic.split(".")
     return parts[3] if len(parts) == 4 and parts[2] == "retry" else None
 
 
 def queue_topics(queue: str, partitions: int = PARTITIONS) -> list[TopicSpec]:
-    """All that a queue needs: calls, delays, dead letters."""
+    """The topics of a queue: calls, delayed calls, dead letters."""
     week = {"retention.ms": str(7 * _DAY_MS)}
     delays = [
         TopicSpec(
@@ -179,7 +181,7 @@ def queue_topics(queue: str, partitions: int = PARTITIONS) -> list[TopicSpec]:
         *delays,
         TopicSpec(
             dead_topic(queue), 1, "TOPIC/PARTITION/OFFSET that failed",
-            f"Calls of queue {queue} that were given up, until redriven or dropped.",
+            f"Calls of queue {queue} that failed for good, until redriven or dropped.",
             {"cleanup.policy": "compact", "segment.ms": str(_DAY_MS)},
         ),
     ]  # fmt: skip
@@ -189,34 +191,34 @@ TIMERS = TopicSpec(
     name="tasks.timers",
     partitions=4,
     key="TIMER ID",
-    doc="Calls that wait for their time; a tombstone ends one. Never resized.",
+    doc="Calls scheduled for a later time; a tombstone ends a timer. Must not be resized.",
     configs={"cleanup.policy": "compact", "segment.ms": str(_HOUR_MS)},
 )
 OWNER_KEY: Final = "!owner/"
-"""Beginning of the key under which each new owner of a partition of the timers leaves a mark."""
+"""Key prefix of the marker that each new owner of a timer partition writes."""
 TIMERS_DEAD: Final = TopicSpec(
     name="tasks.timers.dead",
     partitions=1,
     key="TOPIC/PARTITION/OFFSET that failed",
-    doc="Timers that could not be read.",
+    doc="Timers that could not be decoded.",
     configs={"cleanup.policy": "compact", "segment.ms": str(_DAY_MS)},
 )
 TOMBSTONES_KEPT_MS: Final = _DAY_MS
-"""Kafka's default of `delete.retention.ms`: whoever has not read the timers for longer may have missed
+"""Kafka's default `delete.retention.ms`: a reader that has not read the timers for longer may have missed
 tombstones."""
 
 RELAYS = TopicSpec(
     name="tasks.relays",
     partitions=1,
     key="RELAY NAME",
-    doc="The last batch that each relay brought from a database's outbox to the log.",
+    doc="The last batch that each relay copied from a database outbox to the log.",
     configs={"cleanup.policy": "compact", "segment.ms": str(_HOUR_MS)},
 )
 
 
 def results_topic(app: str) -> TopicSpec:
     return TopicSpec(
-        f"tasks.{app}.results", 4, "CALL ID", f"What became of calls of {app} that keep results.",
+        f"tasks.{app}.results", 4, "CALL ID", f"Results of calls of {app}, for tasks that store them.",
         {"retention.ms": str(_DAY_MS)},
     )  # fmt: skip
 
@@ -225,6 +227,6 @@ CHAT_METRICS = TopicSpec(
     name="chat.metrics",
     partitions=4,
     key="MINUTE/STAGE",
-    doc="Deltas: one for each stage of each message, exactly once. Their sum is the metric.",
+    doc="Metric deltas: one for each stage of each message, exactly once. Their sum is the metric.",
     configs={"retention.ms": str(7 * _DAY_MS)},
 )

@@ -1,6 +1,6 @@
-"""Every topic of the services: name, key, partitions, settings, who writes, who reads.
+"""Declarations of topics, and the topics of the sources.
 
-A service that wants something of another writes to a topic declared here, and nowhere else.
+Services communicate only through the topics declared in this package.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _DAY_MS = 24 * _HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as a service needs it. Created if absent; never altered when it is there."""
+    """A topic that a service needs. It is created if absent and never altered."""
 
     name: str
     partitions: int
     key: str
-    """What the record key is; records of equal keys keep their order."""
+    """The meaning of the record key. Records with equal keys keep their order."""
     doc: str
     configs: Mapping[str, str] = field(default_factory=dict)
 
@@ -28,22 +28,22 @@ SOCIAL_POSTS = TopicSpec(
     name="social.posts",
     partitions=3,
     key="NETWORK/POST ID",
-    doc="Posts, their edits and their deletions, as the sources saw them. Keyed by post and not by "
-    "author because a deletion on Mastodon names no author, and must follow its post.",
+    doc="Posts, their edits and their deletions. Keyed by post and not by author, because a deletion on "
+    "Mastodon names no author and must follow its post.",
     configs={"retention.ms": str(7 * _DAY_MS)},
 )
 SOCIAL_CURSORS = TopicSpec(
     name="social.cursors",
     partitions=1,
     key="SOURCE NAME/STREAM",
-    doc="How far each source has read its network; the newest record of a key counts.",
+    doc="How far each source has read its network; the newest record of a key is valid.",
     configs={"cleanup.policy": "compact", "segment.ms": str(_HOUR_MS)},
 )
 SOCIAL_REJECTED = TopicSpec(
     name="social.rejected",
     partitions=1,
     key="SOURCE NAME",
-    doc="Frames that a source could not read, with the reason: the dead letters of the sources.",
+    doc="Dead letters of the sources: frames that could not be parsed, with the reason.",
     configs={"retention.ms": str(7 * _DAY_MS)},
 )
 

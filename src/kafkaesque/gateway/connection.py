@@ -14,8 +14,8 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, cast
 
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
+from kafkaesque.edge.protocol.framing import ControlFrame, Framing
 from kafkaesque.edge.protocol.messages import Message
-from kafkaesque.edge.protocol.wires import Control, Wire
 from kafkaesque.gateway.opening import Opening, OpeningRules
 from kafkaesque.gateway.rules.outgoing import Outgoing
 from kafkaesque.gateway.rules.session import Session
@@ -67,7 +67,7 @@ class Connection(asyncio.Protocol):
         "writable",
     )  # fmt: skip
 
-    def __init__(self, host: Host, session: Session, wire: Wire | None = None) -> None:
+    def __init__(self, host: Host, session: Session, wire: Framing | None = None) -> None:
         self._host = host
         self.session = session
         self.wire = wire
@@ -154,8 +154,8 @@ class Connection(asyncio.Protocol):
 
     # -- messages ------------------------------------------------------------------------------------
 
-    def _heard(self, item: Message | Control) -> None:
-        if isinstance(item, Control):
+    def _heard(self, item: Message | ControlFrame) -> None:
+        if isinstance(item, ControlFrame):
             self.write(item.answer)
             if item.closed and self.transport is not None:
                 self.transport.close()
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
             return
         self._code = code
         if self.wire is not None:
-            self.transport.write(self.wire.farewell(code, text))
+            self.transport.write(self.wire.encode_close(code, text))
         if self.writable and self.transport.can_write_eof():
             with contextlib.suppress(OSError):
                 self.transport.write_eof()

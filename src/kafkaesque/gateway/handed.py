@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from kafkaesque.edge.protocol.codec import Encoding
+from kafkaesque.edge.protocol.framing import Framing, TcpFraming
 from kafkaesque.edge.protocol.positions import Position, parse_position
-from kafkaesque.edge.protocol.websocket import WebSocketWire
-from kafkaesque.edge.protocol.wires import TcpWire, Wire
+from kafkaesque.edge.protocol.websocket import WebSocketFraming
 from kafkaesque.gateway.connection import Connection
 from kafkaesque.gateway.rules.outgoing import Outgoing
 from kafkaesque.gateway.rules.outlets import Board, From, Outlet
@@ -107,13 +107,13 @@ def session_of(handed: HandedConnection, now_s: float) -> Session:
     return session
 
 
-def wire_of(handed: HandedConnection, frame_max_bytes: int) -> Wire:
+def wire_of(handed: HandedConnection, frame_max_bytes: int) -> Framing:
     encoding = Encoding(handed.encoding)
-    wire: Wire
+    wire: Framing
     if handed.kind == "tcp":
-        wire = TcpWire(encoding, handed.rest)
+        wire = TcpFraming(encoding, handed.rest)
     else:
-        wire = WebSocketWire(encoding, handed.rest)
+        wire = WebSocketFraming(encoding, handed.rest)
     if handed.user is not None:
         wire.allow(frame_max_bytes)
     return wire

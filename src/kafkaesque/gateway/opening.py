@@ -12,9 +12,9 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
-from kafkaesque.edge.protocol.opcodes import PROTOCOL_VERSION
-from kafkaesque.edge.protocol.websocket import Handshake, OriginRule, WebSocketWire
-from kafkaesque.edge.protocol.wires import TcpWire, Wire
+from kafkaesque.edge.protocol.framing import Framing, TcpFraming
+from kafkaesque.edge.protocol.messages import PROTOCOL_VERSION
+from kafkaesque.edge.protocol.websocket import Handshake, OriginRule, WebSocketFraming
 from kafkaesque.gateway.rules.proxy_header import forwarded_address, parse_proxy_header
 from kafkaesque.model.errors import InvalidConfig
 
@@ -22,7 +22,7 @@ from kafkaesque.model.errors import InvalidConfig
 class Opened(NamedTuple):
     """`wire` None: refused; `answer` says why, and the connection closes."""
 
-    wire: Wire | None
+    wire: Framing | None
     answer: bytes
     address: str
     rest: bytes
@@ -85,7 +85,7 @@ class Opening:
             return self._shake_hands(head)
         if head[0] != PROTOCOL_VERSION:
             raise Violation(CloseCode.BAD_VERSION, f"version {head[0]}, not {PROTOCOL_VERSION}")
-        return Opened(TcpWire(), b"", self._address, head)
+        return Opened(TcpFraming(), b"", self._address, head)
 
     def _shake_hands(self, data: bytes) -> Opened | None:
         if self._handshake is None:
@@ -96,5 +96,5 @@ class Opening:
         address = self._address
         if self._trusted and done.forwarded_for:
             address = forwarded_address(done.forwarded_for) or address
-        wire = None if done.encoding is None else WebSocketWire(done.encoding)
+        wire = None if done.encoding is None else WebSocketFraming(done.encoding)
         return Opened(wire, done.answer, address, done.rest)

@@ -1,8 +1,8 @@
-"""Messages to bytes and back, in JSON or msgpack. On TCP the payload is the message and the frame names
-the opcode; on WebSocket a message is the pair `[opcode, payload]`.
+"""Encodes messages as JSON or msgpack, and back. On TCP the frame carries the opcode and the payload; on
+WebSocket a message is the pair `[opcode, payload]`.
 
-Bodies are not looked into: in JSON they pass through as they came; between msgpack and the log, which
-holds JSON, they are converted.
+Bodies are opaque. JSON bodies are passed through unchanged; msgpack bodies are converted from and to
+JSON, which the log stores.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from typing import Any
 import msgspec
 
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
-from kafkaesque.edge.protocol.messages import MESSAGES, OPCODES, Message
-from kafkaesque.edge.protocol.opcodes import Opcode
+from kafkaesque.edge.protocol.messages import MESSAGES, OPCODES, Message, Opcode
 
-NESTING_MAX = 64
-_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError)
 
 
 class Encoding(Enum):
@@ -34,7 +32,7 @@ _msgpack_pair = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 
 
 def encode_payload(message: Message, encoding: Encoding) -> bytes:
-    """`body` of the message must be in this encoding, or empty."""
+    """The message's `body` must be in this encoding, or empty."""
     message = _with_body(message, encoding)
     return _json.encode(message) if encoding is Encoding.JSON else _msgpack.encode(message)
 
@@ -49,14 +47,14 @@ def encode_pair(message: Message, encoding: Encoding) -> bytes:
 
 
 def decode_payload(opcode: int, payload: bytes | msgspec.Raw, encoding: Encoding) -> Message:
-    """Violation for an opcode or a payload that the protocol does not have."""
+    """Raises Violation for an unknown opcode or an invalid payload."""
     known = MESSAGES.get(opcode)  # type: ignore[call-overload]
     if known is None:
-        raise Violation(CloseCode.BAD_OPCODE, f"there is no opcode {opcode}")
+        raise Violation(CloseCode.BAD_OPCODE, f"unknown opcode {opcode}")
     decoders: Any = _json_decoders if encoding is Encoding.JSON else _msgpack_decoders
     try:
         message: Message = decoders[opcode].decode(payload)
-    except _REFUSED as error:
+    except _DECODE_ERRORS as error:
         name = Opcode(opcode).name
         raise Violation(CloseCode.BAD_FRAME, f"{name}: {error}") from None
     return message
@@ -66,39 +64,39 @@ def decode_pair(data: bytes, encoding: Encoding) -> Message:
     decoder: Any = _json_pair if encoding is Encoding.JSON else _msgpack_pair
     try:
         opcode, payload = decoder.decode(data)
-    except _REFUSED as error:
+    except _DECODE_ERRORS as error:
         raise Violation(CloseCode.BAD_FRAME, str(error)) from None
     return decode_payload(opcode, payload, encoding)
 
 
 def sniff_encoding(payload: bytes) -> Encoding:
-    """That of a TCP connection's first payload: a JSON object begins with `{` or white space."""
+    """The encoding of a TCP connection's first payload: a JSON object begins with `{` or white space."""
     return Encoding.JSON if payload[:1] in (b"{", b" ", b"\t", b"\n", b"\r") else Encoding.MSGPACK
 
 
 def body_to_json(body: msgspec.Raw, encoding: Encoding) -> msgspec.Raw:
-    """A client's body as the log holds it. Violation if it is none."""
+    """Converts a client's body to the log's JSON. Raises Violation if it is invalid."""
     data = bytes(body)
     try:
         if encoding is Encoding.JSON:
-            # What was inside a decoded message is well-formed, but may not be UTF-8 yet.
+            # A body inside a decoded message is well-formed, but its strings may be invalid UTF-8.
             data.decode()
             return msgspec.Raw(data or b"{}")
         value = msgspec.msgpack.decode(data) if data else {}
         return msgspec.Raw(_json.encode(value))
-    except (*_REFUSED, TypeError, ValueError) as error:
-        raise Violation(CloseCode.BAD_FRAME, f"a body: {error}") from None
+    except (*_DECODE_ERRORS, TypeError, ValueError) as error:
+        raise Violation(CloseCode.BAD_FRAME, f"invalid body: {error}") from None
 
 
 def body_from_json(body: msgspec.Raw, encoding: Encoding) -> msgspec.Raw:
-    """A body of the log for a client. Bodies that the log holds were checked when they came."""
+    """Converts a body of the log for a client. Bodies in the log were checked when they were written."""
     if encoding is Encoding.JSON:
         return body
     return msgspec.Raw(_msgpack.encode(msgspec.json.decode(body)))
 
 
 def _with_body(message: Message, encoding: Encoding) -> Message:
-    """An empty body is what its default stands for: an empty object."""
+    """Replaces an empty body, the default, by an empty object."""
     body = getattr(message, "body", None)
     if body is not None and not bytes(body):
         empty = b"{}" if encoding is Encoding.JSON else b"\x80"

@@ -1,7 +1,8 @@
-"""Why a connection was closed and why a request failed, each with what the client should do next.
+"""Close codes of connections and error codes of requests, and whether the client should retry.
 
-Close codes 4000-4499 mean "reconnect and resume", 4500-4999 "do not, until something changes" (after
-Centrifugo and Discord). A WebSocket closes with the code; on TCP the gateway says BYE with it first.
+Close codes 4000-4499 mean "reconnect and resume", 4500-4999 "do not reconnect until something changes"
+(as in Centrifugo and Discord). A WebSocket closes with the code; on TCP the gateway sends BYE with it
+first.
 """
 
 from __future__ import annotations
@@ -13,33 +14,33 @@ class CloseCode(IntEnum):
     """Why the gateway closes a connection."""
 
     GOING_AWAY = 4000
-    """The gateway drains: resume on one of the targets of its GOAWAY."""
+    """The gateway is draining: resume on one of the targets of its GOAWAY."""
     IDLE = 4001
-    """Nothing was heard for longer than the heartbeat allows."""
+    """No message arrived within the heartbeat timeout."""
     TOO_SLOW = 4002
-    """Events could not be written for longer than the gateway waits."""
+    """The client did not read its events within the gateway's write timeout."""
     AUTH_EXPIRED = 4003
-    """The token ran out: get a new one, then resume."""
+    """The token expired: get a new one, then resume."""
     BUSY = 4004
     """Too many connections: try another gateway, or later."""
     SERVER_ERROR = 4005
-    """Something broke at our end."""
+    """An internal error of the gateway."""
     AUTH_TIMEOUT = 4006
-    """The connection did not say who it is in time."""
+    """The client did not authenticate in time."""
     REVOKED = 4007
     """The session was logged out elsewhere: log in again."""
 
     BAD_VERSION = 4500
     BAD_FRAME = 4501
-    """Bytes that are no frame, or a payload that is not what its opcode promises."""
+    """An invalid frame, or a payload that does not match its opcode."""
     TOO_LARGE = 4502
     BAD_OPCODE = 4503
     BAD_STATE = 4504
-    """A message that may not be said now, as a command before AUTH."""
+    """A message that is not allowed in this state, such as a command before AUTH."""
     AUTH_FAILED = 4505
     BAD_ORIGIN = 4506
     LOGGED_OUT = 4507
-    """The client asked for it."""
+    """The client logged out."""
     TOO_MANY = 4508
     """This user has too many connections."""
 
@@ -49,13 +50,13 @@ class CloseCode(IntEnum):
 
 
 class ErrorCode(Enum):
-    """Why one request failed; the connection stays. `retry`: the same request may succeed later."""
+    """Why a request failed; the connection stays open. `retry`: the same request may succeed later."""
 
     RATE_LIMITED = ("rate-limited", True)
     BUSY = ("busy", True)
     UNAVAILABLE = ("unavailable", True)
     """The log or the back ends did not answer in time. A SEND may have taken effect: repeat it with
-    its id."""
+    the same id."""
     TIMEOUT = ("timeout", True)
     FORBIDDEN_OP = ("forbidden-op", False)
     TOO_MANY_SUBSCRIPTIONS = ("too-many-subscriptions", False)
@@ -71,7 +72,7 @@ class ErrorCode(Enum):
 
 
 class Violation(Exception):
-    """The peer broke the protocol: the connection closes with `code`. Parsers raise nothing else."""
+    """The peer violated the protocol; the connection closes with `code`. Parsers raise nothing else."""
 
     def __init__(self, code: CloseCode, text: str) -> None:
         super().__init__(text)

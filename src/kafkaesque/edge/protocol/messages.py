@@ -1,48 +1,84 @@
-"""The payload of each opcode. Unknown fields are ignored, so that a field can be added; a field that is
-missing or of the wrong type is a violation."""
+"""The messages of the edge protocol: the opcodes, and the payload of each.
+
+Unknown fields are ignored, so that fields can be added. A missing field or one of the wrong type is a
+violation. docs/GATEWAY.md describes the order of messages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 
 import msgspec
 
-from kafkaesque.edge.protocol.opcodes import Opcode
+PROTOCOL_VERSION = 1
+"""The first byte of every TCP frame, and part of the WebSocket subprotocol's name."""
+
+
+class Opcode(IntEnum):
+    """Values below 64 are sent by clients, the others by gateways. They never change."""
+
+    HELLO = 1
+    AUTH = 2
+    RESUME = 3
+    PING = 4
+    SEND = 5
+    ASK = 6
+    SUB = 7
+    UNSUB = 8
+    CREDIT = 9
+    LOGOUT = 10
+
+    WELCOME = 64
+    RESUMED = 65
+    INVALID_SESSION = 66
+    PONG = 67
+    ACK = 68
+    ANSWER = 69
+    EVENT = 70
+    GOAWAY = 71
+    ERROR = 72
+    BYE = 73
+
+    @property
+    def is_from_client(self) -> bool:
+        return self < Opcode.WELCOME
+
 
 NAME_LENGTH_MAX = 128
-"""Characters of a user, a room, an id, an operation."""
+"""Maximum length of the name of a user or room, an id, an operation."""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What every payload is."""
+    """Base of all payloads."""
 
 
-# -- said by clients -------------------------------------------------------------------------------
+# -- from clients ----------------------------------------------------------------------------------
 
 
 class Hello(Message, frozen=True):
-    """The first message of a connection. Its encoding is the connection's."""
+    """The first message of a connection. Its encoding becomes the connection's."""
 
     app_version: str = ""
-    """Chooses the back ends, by the routes. Empty: the default route."""
+    """Selects the back ends through the routes. Empty: the default route."""
     client: str = ""
     credit: int | None = None
-    """Events that may be sent before a CREDIT; None: as many as the socket takes."""
+    """Events that the gateway may send before a CREDIT; None: limited by the socket only."""
 
 
 class Auth(Message, frozen=True):
-    """Either `token`, or `name` and `password`."""
+    """Authenticates with `token`, or with `name` and `password`."""
 
     token: str | None = None
     name: str | None = None
     password: str | None = None
     register: bool = False
     refresh: bool = False
-    """With `token`: the gateway issues a fresh one, if the old is its own."""
+    """With `token`: the gateway issues a new token, if it issued the old one."""
 
 
 class Resume(Message, frozen=True):
-    """From where events are wanted: after `position`, from `earliest`, or from now on."""
+    """Where events start: after `position`, from `earliest`, or from now on (None)."""
 
     position: str | None = None
 
@@ -60,7 +96,7 @@ class Send(Message, frozen=True):
 
 
 class Ask(Message, frozen=True):
-    """A question: answered once, or not at all."""
+    """A query: answered once, or not at all."""
 
     id: str
     op: str
@@ -71,7 +107,7 @@ class Sub(Message, frozen=True):
     id: str
     room: str
     position: str | None = None
-    """As in RESUME, but of the room."""
+    """As in RESUME, but in the room's events."""
 
 
 class Unsub(Message, frozen=True):
@@ -80,43 +116,43 @@ class Unsub(Message, frozen=True):
 
 
 class Credit(Message, frozen=True):
-    """So many more events may be sent."""
+    """Allows the gateway to send this many more events."""
 
     events: int
 
 
 class Logout(Message, frozen=True):
-    """The token is refused from now on, on every gateway; the connection closes."""
+    """Revokes the token on every gateway and closes the connection."""
 
 
-# -- said by gateways ------------------------------------------------------------------------------
+# -- from gateways ---------------------------------------------------------------------------------
 
 
 class Welcome(Message, frozen=True):
-    """Answer to AUTH."""
+    """The answer to a successful AUTH."""
 
     user: str
     session: str
     gateway: str
     heartbeat_ms: int
-    """The client says something at least this often."""
+    """The client must send something at least this often."""
     expires_ms: int
-    """Wall clock; a new AUTH before then keeps the connection."""
+    """Wall-clock time; a new AUTH before then keeps the connection open."""
     token: str | None = None
     targets: tuple[str, ...] = ()
-    """Gateways that read this user's inbox anyway, best first: good ones to connect to next time."""
+    """Gateways that read this user's inbox anyway, best first: preferred for the next connection."""
     frame_max_bytes: int = 0
 
 
 class Resumed(Message, frozen=True):
-    """All that was missed has been sent; from here on events are live."""
+    """All missed events have been sent; the following events are live."""
 
     replayed: int
     position: str
 
 
 class InvalidSession(Message, frozen=True):
-    """`position` cannot be resumed from: load a snapshot, then RESUME from `live`."""
+    """The position cannot be resumed from: load a snapshot, then RESUME from `live`."""
 
     reason: str
     snapshot: bool
@@ -132,7 +168,7 @@ class Pong(Message, frozen=True):
 
 
 class Ack(Message, frozen=True):
-    """The command stands in the log."""
+    """The command is in the log."""
 
     id: str
 
@@ -146,7 +182,7 @@ class Answer(Message, frozen=True):
 
 
 class Event(Message, frozen=True):
-    """`position` names the event, and is where to resume after it."""
+    """`position` identifies the event; resume from it to continue after the event."""
 
     position: str
     type: str
@@ -164,7 +200,7 @@ class GoAway(Message, frozen=True):
 
 
 class Error(Message, frozen=True):
-    """The request `id` failed; without id, something about the connection."""
+    """The request `id` failed; without an id, the error concerns the connection."""
 
     code: str
     retry: bool

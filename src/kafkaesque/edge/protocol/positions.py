@@ -1,10 +1,10 @@
-"""Positions: where in the log an event stands, as the text that a client keeps and hands back.
+"""Positions: the place of an event in the log, as the text that a client stores and sends back.
 
     mI1V1fD9SzuR7hSv9Fdqqw.17.123456      topic id (base64url, as Kafka prints it), partition, offset
 
-The topic id is the epoch: a topic made anew has another, and old positions mean nothing there.
-A position names an event; resuming from it begins with the one after. It is no secret and grants
-nothing: a gateway hands out events by user, whatever the position says.
+The topic id is the epoch: a recreated topic has another id, which invalidates old positions. A position
+identifies an event; resuming from it starts with the next one. It is not a secret: a gateway delivers
+events by user, whatever the position.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ID_LENGTH = 22
 
 
 class Position(NamedTuple):
-    """`offset` -1: before the first record."""
+    """`offset` -1 is before the first record."""
 
     topic: TopicId
     partition: PartitionIndex
@@ -34,13 +34,13 @@ class Position(NamedTuple):
 
 
 def prefix_of(topic: TopicId, partition: PartitionIndex) -> str:
-    """What all positions of one partition begin with."""
+    """The common prefix of all positions of one partition."""
     name = base64.urlsafe_b64encode(topic.bytes).decode().rstrip("=")
     return f"{name}.{partition}."
 
 
 def parse_position(text: str) -> Position:
-    """Violation if it is no position at all; whether it can be resumed from is for the gateway."""
+    """Raises Violation for invalid text. The gateway checks whether the position can be resumed from."""
     if len(text) > POSITION_LENGTH_MAX:
         raise _bad(text[:POSITION_LENGTH_MAX])
     name, dot, rest = text.partition(".")
@@ -67,4 +67,4 @@ def _number(digits: str, text: str, limit: int) -> int:
 
 
 def _bad(text: str) -> Violation:
-    return Violation(CloseCode.BAD_FRAME, f"{text!r} is no position")
+    return Violation(CloseCode.BAD_FRAME, f"invalid position {text!r}")

@@ -1,8 +1,8 @@
-"""The gateway's side of a WebSocket, without I/O: opening handshake, then frames.
+"""The gateway's side of a WebSocket, without I/O: the opening handshake, then frames (RFC 6455).
 
-The handshake is judged by the `websockets` library. Frames are cut here, because a connection that is
-handed to another process must be between two frames, and that library's parser cannot say where it
-stands. No extensions: compression per connection costs more than it saves where one event goes to many.
+The `websockets` library checks the handshake. Frames are parsed here, because a connection can be handed
+over to another process only between two frames, and the library's parser does not expose its position.
+No extensions: per-connection compression costs more than it saves when one event goes to many clients.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from websockets.utils import apply_mask
 
 from kafkaesque.edge.protocol.codec import Encoding, decode_pair, encode_pair
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
-from kafkaesque.edge.protocol.frames import FRAME_SIZE_BYTES_BEFORE_AUTH
+from kafkaesque.edge.protocol.framing import (
+    CLOSE_TEXT_LENGTH_MAX,
+    FRAME_SIZE_BYTES_BEFORE_AUTH,
+    ControlFrame,
+)
 from kafkaesque.edge.protocol.messages import Message
-from kafkaesque.edge.protocol.wires import CLOSE_TEXT_LENGTH_MAX, Control
 
 SUBPROTOCOLS = {"kafkaesque.v1.json": Encoding.JSON, "kafkaesque.v1.msgpack": Encoding.MSGPACK}
 REQUEST_SIZE_BYTES_MAX = 16 * 1024
@@ -35,8 +38,8 @@ _library_log.setLevel(logging.WARNING)
 _END_OF_REQUEST = b"\r\n\r\n"
 
 
-class Handshaken(NamedTuple):
-    """`encoding` None: refused; `answer` says why, and the connection closes."""
+class HandshakeResult(NamedTuple):
+    """The outcome of a handshake. `encoding` None: rejected; send `answer` and close."""
 
     answer: bytes
     encoding: Encoding | None
@@ -46,8 +49,8 @@ class Handshaken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OriginRule:
-    """Which pages may connect: those of the same host, those named, or (`*`) any. Programs that are no
-    browser send no Origin and are not asked for one."""
+    """Which web pages may connect: those of the same host, the listed origins, or any (`*`). Programs
+    other than browsers send no Origin and are allowed."""
 
     allowed: tuple[str, ...] = ()
 
@@ -58,31 +61,31 @@ class OriginRule:
 
 
 class Handshake:
-    """Collects the HTTP request, then answers it."""
+    """Collects the HTTP upgrade request, then answers it."""
 
     def __init__(self, origins: OriginRule) -> None:
         self._origins = origins
         self._request = b""
 
-    def feed(self, data: bytes) -> Handshaken | None:
-        """None while the request is not whole."""
+    def feed(self, data: bytes) -> HandshakeResult | None:
+        """None while the request is incomplete."""
         self._request += data
         end = self._request.find(_END_OF_REQUEST)
         if end < 0:
             if len(self._request) > REQUEST_SIZE_BYTES_MAX:
-                raise Violation(CloseCode.TOO_LARGE, "an HTTP request that does not end")
+                raise Violation(CloseCode.TOO_LARGE, "the HTTP request is too long")
             return None
         end += len(_END_OF_REQUEST)
-        return self._judge(self._request[:end], self._request[end:])
+        return self._answer(self._request[:end], self._request[end:])
 
-    def _judge(self, request: bytes, rest: bytes) -> Handshaken:
+    def _answer(self, request: bytes, rest: bytes) -> HandshakeResult:
         protocol = ServerProtocol(
             subprotocols=[Subprotocol(name) for name in SUBPROTOCOLS], logger=_library_log
         )
         protocol.receive_data(request)
         found = [event for event in protocol.events_received() if isinstance(event, Request)]
         if not found:
-            return Handshaken(b"".join(protocol.data_to_send()), None, "", rest)
+            return HandshakeResult(b"".join(protocol.data_to_send()), None, "", rest)
         headers = found[0].headers
         origin, host = _one(headers.get_all("Origin")), _one(headers.get_all("Host"))
         if self._origins.allows(origin, host):
@@ -92,15 +95,15 @@ class Handshake:
         chosen = protocol.subprotocol
         encoding = None if chosen is None else SUBPROTOCOLS[chosen]
         forwarded = ", ".join(headers.get_all("X-Forwarded-For"))
-        return Handshaken(b"".join(protocol.data_to_send()), encoding, forwarded, rest)
+        return HandshakeResult(b"".join(protocol.data_to_send()), encoding, forwarded, rest)
 
 
 def _one(values: list[str]) -> str | None:
     return values[0] if len(values) == 1 else None if not values else "?"
 
 
-class WebSocketWire:
-    """A WebSocket after its handshake."""
+class WebSocketFraming:
+    """The frames of a WebSocket after its handshake; see Framing."""
 
     __slots__ = ("_fragments", "_rest", "_size_bytes_max", "encoding")
 
@@ -122,36 +125,36 @@ class WebSocketWire:
         opcode = FrameOpcode.TEXT if text else FrameOpcode.BINARY
         return encode_frame(opcode, encode_pair(message, self.encoding))
 
-    def farewell(self, code: CloseCode, text: str) -> bytes:
+    def encode_close(self, code: CloseCode, text: str) -> bytes:
         reason = text.encode()[:CLOSE_TEXT_LENGTH_MAX].decode(errors="ignore").encode()
         return encode_frame(FrameOpcode.CLOSE, struct.pack(">H", code) + reason)
 
     def rest(self) -> bytes | None:
         return None if self._fragments else self._rest
 
-    def feed(self, data: bytes) -> Iterator[Message | Control]:
+    def feed(self, data: bytes) -> Iterator[Message | ControlFrame]:
         buffer = self._rest + data if self._rest else bytes(data)
         start = 0
         try:
-            while (cut := self._cut(buffer, start)) is not None:
-                final, opcode, payload, start = cut
+            while (parsed := self._parse_frame(buffer, start)) is not None:
+                final, opcode, payload, start = parsed
                 if opcode >= FrameOpcode.CLOSE:
-                    yield _control(opcode, payload)
+                    yield _control_frame(opcode, payload)
                 elif (whole := self._assemble(final, opcode, payload)) is not None:
                     yield decode_pair(whole, self.encoding)
         finally:
-            # Once, and not for each frame: a buffer of many small ones would be copied over and over.
+            # Once per call, not per frame: a buffer of many small frames would be copied repeatedly.
             self._rest = buffer[start:]
 
-    def _cut(self, buffer: bytes, start: int) -> tuple[bool, int, bytes, int] | None:
-        """The frame at `start`, and where it ends; None if it is not whole."""
+    def _parse_frame(self, buffer: bytes, start: int) -> tuple[bool, int, bytes, int] | None:
+        """FIN, opcode, payload and end of the frame at `start`; None if it is incomplete."""
         held = len(buffer) - start
         if held < 2:
             return None
         first, second = buffer[start], buffer[start + 1]
         opcode, length, at = first & 0x0F, second & 0x7F, start + 2
         if first & 0x70 or not second & 0x80:
-            raise Violation(CloseCode.BAD_FRAME, "a frame that is not masked, or of an extension")
+            raise Violation(CloseCode.BAD_FRAME, "unmasked frame, or reserved bits set")
         if length >= 126:
             width = 2 if length == 126 else 8
             if held < 2 + width:
@@ -167,27 +170,27 @@ class WebSocketWire:
 
     def _check(self, opcode: int, final: bool, length: int) -> None:
         if opcode not in _OPCODES:
-            raise Violation(CloseCode.BAD_FRAME, f"there is no WebSocket frame {opcode}")
+            raise Violation(CloseCode.BAD_FRAME, f"unknown WebSocket opcode {opcode}")
         if opcode >= FrameOpcode.CLOSE and (length > _CONTROL_SIZE_BYTES_MAX or not final):
-            raise Violation(CloseCode.BAD_FRAME, "a control frame that is too long or cut")
+            raise Violation(CloseCode.BAD_FRAME, "control frame too long or fragmented")
         held = sum(map(len, self._fragments))
         if held + length > self._size_bytes_max or len(self._fragments) >= FRAGMENTS_MAX:
             limit = self._size_bytes_max
             raise Violation(
-                CloseCode.TOO_LARGE, f"a message of {length} bytes, {limit} are allowed"
+                CloseCode.TOO_LARGE, f"message of {length} bytes exceeds the limit of {limit}"
             )
 
     def _assemble(self, final: bool, opcode: int, payload: bytes) -> bytes | None:
         if (opcode == FrameOpcode.CONT) != bool(self._fragments):
-            raise Violation(CloseCode.BAD_FRAME, "a fragment out of its order")
+            raise Violation(CloseCode.BAD_FRAME, "unexpected fragment")
         expected = FrameOpcode.TEXT if self.encoding is Encoding.JSON else FrameOpcode.BINARY
         if opcode not in (FrameOpcode.CONT, expected):
-            raise Violation(CloseCode.BAD_FRAME, "text is for JSON, binary for msgpack")
+            raise Violation(CloseCode.BAD_FRAME, "JSON requires text frames, msgpack binary frames")
         if final:
             whole = b"".join((*self._fragments, payload))
             self._fragments = []
             return whole
-        # An empty fragment must be remembered too: a continuation follows it.
+        # Keep empty fragments too: a continuation must follow.
         self._fragments.append(payload)
         return None
 
@@ -206,10 +209,10 @@ def encode_frame(opcode: int, payload: bytes) -> bytes:
     return head + payload
 
 
-def _control(opcode: int, payload: bytes) -> Control:
+def _control_frame(opcode: int, payload: bytes) -> ControlFrame:
     if opcode == FrameOpcode.PING:
-        return Control(encode_frame(FrameOpcode.PONG, payload), closed=False)
+        return ControlFrame(encode_frame(FrameOpcode.PONG, payload), closed=False)
     if opcode == FrameOpcode.PONG:
-        return Control(b"", closed=False)
-    # A close is answered with its own code (RFC 6455, 5.5.1).
-    return Control(encode_frame(FrameOpcode.CLOSE, payload[:2]), closed=True)
+        return ControlFrame(b"", closed=False)
+    # A close frame is answered with the same code (RFC 6455, 5.5.1).
+    return ControlFrame(encode_frame(FrameOpcode.CLOSE, payload[:2]), closed=True)

@@ -1,11 +1,11 @@
-// The browser's client of a gateway: one module, no dependencies. The rules are those of
-// kafkaesque/edge/client_state.py: it connects again by itself, resumes after the last event that it
-// got, and repeats commands that were not acknowledged. docs/GATEWAY.md specifies the protocol.
+// The gateway client for browsers: one module without dependencies. It follows the rules of
+// kafkaesque/edge/client_state.py: it reconnects, resumes after the last received event, and repeats
+// unacknowledged commands. docs/GATEWAY.md specifies the protocol.
 //
 //   const client = new EdgeClient(["ws://127.0.0.1:7000/"], {name: "alice", password: "..."});
 //   client.on("event", event => ...);        // {position, type, body, re, at_ms, room}
 //   client.on("state", state => ...);        // connecting, connected, disconnected, closed
-//   client.on("snapshot", why => ...);       // something is gone from the log: load the state anew
+//   client.on("snapshot", why => ...);       // missed events are no longer in the log: reload
 //   await client.start();
 //   const id = await client.send("message.send", {to: "bob", text: "hello"});
 //   const answer = await client.ask("account.list", {limit: 10});
@@ -40,7 +40,7 @@ export class ClientClosed extends Error {
   }
 }
 
-// Full jitter: many clients of a gateway that died come back at different times.
+// Full jitter: the clients of a gateway that died reconnect at different times.
 export function backoffMs(failures, chance) {
   return Math.min(BACKOFF_MS_MAX, BACKOFF_MS * 2 ** Math.min(failures, 16)) * chance;
 }
@@ -97,7 +97,7 @@ export class EdgeClient {
     this._say(Opcode.LOGOUT, {});
   }
 
-  // Resolves with the command's id once it stands in the log; its result is an event with that `re`.
+  // Resolves with the command's id when it is in the log; its result is an event with that `re`.
   send(op, body = {}) {
     return this._request(Opcode.SEND, {op, body}).then(({id}) => id);
   }
@@ -169,7 +169,7 @@ export class EdgeClient {
     this._after(backoffMs(this._failures, Math.random()), () => this._connect());
   }
 
-  // A token that is not good any more gives way to the password.
+  // After a rejected token, tries the password.
   _mayRetry(code) {
     if (code !== AUTH_FAILED || this.token === null || !this.credentials.password) return false;
     this.token = null;
@@ -224,7 +224,7 @@ export class EdgeClient {
     }
   }
 
-  // Gateways name each other by HOST:PORT; a page keeps the scheme and path that it came by.
+  // GOAWAY targets are HOST:PORT; scheme and path are those of the known address.
   _addressOf(target) {
     const url = new URL(this.addresses[0]);
     url.host = target;
@@ -292,7 +292,7 @@ export class EdgeClient {
       this.requests.set(id, {opcode, said, resolve, reject});
     });
     answer.id = id;
-    // Without a connection it is said after the next WELCOME.
+    // Without a connection it is sent after the next WELCOME.
     if (this.welcome) this._say(opcode, said);
     return answer;
   }
@@ -314,7 +314,7 @@ export class EdgeClient {
     if (socket && socket.readyState === 1) socket.send(JSON.stringify([opcode, said]));
   }
 
-  // -- small things --------------------------------------------------------------------------------
+  // -- helpers -------------------------------------------------------------------------------------
 
   _after(ms, act) {
     const timer = setTimeout(() => {

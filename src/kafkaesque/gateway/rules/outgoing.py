@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kafkaesque.client.ports import Received
 from kafkaesque.edge.protocol.codec import Encoding, body_from_json
+from kafkaesque.edge.protocol.framing import Framing
 from kafkaesque.edge.protocol.messages import Event
-from kafkaesque.edge.protocol.wires import Wire
 from kafkaesque.events.gateway import decode_event
 
 
@@ -23,7 +23,7 @@ class Outgoing:
         self.offset = record.offset
         self.appended_ms = record.timestamp_ms
 
-    def frame_for(self, wire: Wire) -> bytes:
+    def frame_for(self, wire: Framing) -> bytes:
         way = (wire.kind, wire.encoding)
         frame = self._frames.get(way)
         if frame is None:

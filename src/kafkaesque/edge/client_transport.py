@@ -1,4 +1,4 @@
-"""A client's connection to a gateway: framed TCP, TLS, or WebSocket, by the scheme of the address.
+"""A client's connection to a gateway over TCP, TLS or WebSocket, selected by the address's scheme.
 
 127.0.0.1:7000   tcp://HOST:PORT   tls://HOST:PORT   ws://HOST:PORT/   wss://HOST:PORT/
 """
@@ -23,17 +23,17 @@ from kafkaesque.edge.protocol.codec import (
     encode_payload,
 )
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
-from kafkaesque.edge.protocol.frames import FrameParser, encode_frame
+from kafkaesque.edge.protocol.framing import FrameParser, encode_frame
 from kafkaesque.edge.protocol.messages import OPCODES, Bye, Message
 
 READ_SIZE_BYTES = 64 * 1024
 EVENT_SIZE_BYTES_MAX = 4 * 1024 * 1024
-"""What a gateway may send in one frame: an event is at most a record of the log."""
+"""The largest frame of a gateway; an event is at most one record of the log."""
 CONNECT_SECONDS_MAX = 10.0
 
 
-class LinkClosed(Exception):
-    """`reconnect`: as the gateway said, or True if it said nothing."""
+class TransportClosed(Exception):
+    """The connection closed. `reconnect` is the gateway's advice; True if it gave none."""
 
     def __init__(self, text: str, code: int = 0, *, reconnect: bool = True) -> None:
         super().__init__(text)
@@ -41,18 +41,20 @@ class LinkClosed(Exception):
         self.reconnect = reconnect
 
 
-class Link(Protocol):
+class ClientTransport(Protocol):
+    """Sends and receives messages over one connection."""
+
     async def send(self, messages: Iterable[Message]) -> None: ...
 
     async def receive(self) -> Sequence[Message]:
-        """At least one; LinkClosed at the end."""
+        """Returns at least one message; raises TransportClosed at the end."""
         ...
 
     async def close(self) -> None: ...
 
 
-class TcpLink:
-    """Frames of seed 000."""
+class TcpTransport:
+    """TCP or TLS, with the frames of framing.py."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, encoding: Encoding
@@ -72,7 +74,7 @@ class TcpLink:
         try:
             await self._writer.drain()
         except OSError as error:
-            raise LinkClosed(str(error)) from None
+            raise TransportClosed(str(error)) from None
 
     async def receive(self) -> Sequence[Message]:
         found: list[Message] = []
@@ -80,13 +82,13 @@ class TcpLink:
             try:
                 data = await self._reader.read(READ_SIZE_BYTES)
                 if not data:
-                    raise LinkClosed("the gateway closed the connection")
+                    raise TransportClosed("the gateway closed the connection")
                 found = [
                     decode_payload(opcode, payload, self._encoding)
                     for opcode, payload in self._parser.feed(data)
                 ]
             except (OSError, Violation) as error:
-                raise LinkClosed(str(error)) from None
+                raise TransportClosed(str(error)) from None
         return found
 
     async def close(self) -> None:
@@ -95,8 +97,8 @@ class TcpLink:
             await self._writer.wait_closed()
 
 
-class WebSocketLink:
-    """Pairs of opcode and payload."""
+class WebSocketTransport:
+    """WebSocket; each message is a pair of opcode and payload."""
 
     def __init__(self, socket: ClientConnection, encoding: Encoding) -> None:
         self._socket = socket
@@ -109,23 +111,23 @@ class WebSocketLink:
                 text = self._encoding is Encoding.JSON
                 await self._socket.send(data.decode() if text else data)
         except ConnectionClosed as closed:
-            raise _closed(closed) from None
+            raise _transport_closed(closed) from None
 
     async def receive(self) -> Sequence[Message]:
         try:
             return [decode_pair(await self._socket.recv(decode=False), self._encoding)]
         except ConnectionClosed as closed:
-            raise _closed(closed) from None
+            raise _transport_closed(closed) from None
         except Violation as error:
-            raise LinkClosed(str(error)) from None
+            raise TransportClosed(str(error)) from None
 
     async def close(self) -> None:
         await self._socket.close()
 
 
-def _closed(closed: ConnectionClosed) -> LinkClosed:
+def _transport_closed(closed: ConnectionClosed) -> TransportClosed:
     if closed.rcvd is None:
-        return LinkClosed("the gateway closed the connection")
+        return TransportClosed("the gateway closed the connection")
     return closed_by(Bye(closed.rcvd.code, _is_reconnect(closed.rcvd.code), closed.rcvd.reason))
 
 
@@ -133,12 +135,16 @@ def _is_reconnect(code: int) -> bool:
     return code < CloseCode.BAD_VERSION
 
 
-def closed_by(bye: Bye) -> LinkClosed:
-    return LinkClosed(bye.message or f"closed with {bye.code}", bye.code, reconnect=bye.reconnect)
+def closed_by(bye: Bye) -> TransportClosed:
+    return TransportClosed(
+        bye.message or f"closed with {bye.code}", bye.code, reconnect=bye.reconnect
+    )
 
 
-async def open_link(address: str, encoding: Encoding, tls: ssl.SSLContext | None = None) -> Link:
-    """LinkClosed if nobody answers."""
+async def open_transport(
+    address: str, encoding: Encoding, tls: ssl.SSLContext | None = None
+) -> ClientTransport:
+    """Raises TransportClosed if the connection cannot be opened."""
     scheme, _, place = address.rpartition("://")
     try:
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
@@ -149,14 +155,14 @@ async def open_link(address: str, encoding: Encoding, tls: ssl.SSLContext | None
             reader, writer = await asyncio.open_connection(
                 host.strip("[]"), int(port), ssl=secure, limit=READ_SIZE_BYTES
             )
-            return TcpLink(reader, writer, encoding)
+            return TcpTransport(reader, writer, encoding)
     except (OSError, TimeoutError, ValueError, WebSocketException) as error:
-        raise LinkClosed(f"cannot connect to {address}: {error!r}") from None
+        raise TransportClosed(f"cannot connect to {address}: {error!r}") from None
 
 
 async def _open_websocket(
     address: str, encoding: Encoding, tls: ssl.SSLContext | None
-) -> WebSocketLink:
+) -> WebSocketTransport:
     socket = await connect(
         address,
         subprotocols=[Subprotocol(f"kafkaesque.v1.{encoding.value}")],
@@ -165,4 +171,4 @@ async def _open_websocket(
         ping_interval=None,
         max_size=EVENT_SIZE_BYTES_MAX,
     )
-    return WebSocketLink(socket, encoding)
+    return WebSocketTransport(socket, encoding)

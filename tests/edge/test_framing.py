@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
-from kafkaesque.edge.protocol.frames import Frame, FrameParser, encode_frame
+from kafkaesque.edge.protocol.framing import Frame, FrameParser, encode_frame
 
 
 @given(st.lists(st.tuples(st.integers(0, 65_535), st.binary(max_size=50)), max_size=5), st.data())
 @settings(deadline=None, max_examples=60)
-def test_frames_come_back_however_the_bytes_are_cut(
+def test_frames_round_trip_however_the_bytes_are_split(
     frames: list[tuple[int, bytes]], data: st.DataObject
 ) -> None:
     stream = b"".join(encode_frame(opcode, payload) for opcode, payload in frames)
@@ -24,20 +24,20 @@ def test_frames_come_back_however_the_bytes_are_cut(
     assert parser.rest == b""
 
 
-def test_parser_goes_on_from_what_another_had_left() -> None:
+def test_parser_continues_from_the_rest_of_another() -> None:
     whole = encode_frame(5, b"abc") + encode_frame(6, b"defg")
     first = FrameParser()
     assert list(first.feed(whole[:-2])) == [(5, b"abc")]
     assert list(FrameParser(rest=first.rest).feed(whole[-2:])) == [(6, b"defg")]
 
 
-def test_wrong_version_is_refused_by_its_first_byte() -> None:
+def test_wrong_version_is_rejected_at_the_first_byte() -> None:
     with pytest.raises(Violation) as refused:
         list(FrameParser().feed(b"\x02"))
     assert refused.value.code is CloseCode.BAD_VERSION
 
 
-def test_frame_above_the_limit_is_refused_by_its_header_alone() -> None:
+def test_oversized_frame_is_rejected_by_its_header_alone() -> None:
     parser = FrameParser(size_bytes_max=10)
     with pytest.raises(Violation) as refused:
         list(parser.feed(encode_frame(1, b"x" * 11)[:7]))
@@ -45,7 +45,7 @@ def test_frame_above_the_limit_is_refused_by_its_header_alone() -> None:
     assert list(FrameParser(size_bytes_max=10).feed(encode_frame(1, b"x" * 10)))
 
 
-def test_frames_before_a_broken_one_are_handed_out() -> None:
+def test_frames_before_an_invalid_one_are_yielded() -> None:
     parser = FrameParser()
     frames = parser.feed(encode_frame(1, b"a") + b"\xff")
     assert next(frames) == (1, b"a")
