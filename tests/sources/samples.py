@@ -1,4 +1,4 @@
-"""Events of the tests."""
+"""Sample events."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def waits(network: str, trouble: Trouble, count: int) -> list[float]:
         (Trouble.RATE_LIMITED, [60.0, 120.0, 240.0], 900.0),
     ],
 )
-def test_x_is_waited_for_as_it_documents(
+def test_x_backoff_follows_its_documentation(
     trouble: Trouble, expected: list[float], most: float
 ) -> None:
     got = waits("x", trouble, 200)
@@ -29,7 +29,7 @@ def test_x_is_waited_for_as_it_documents(
 
 @pytest.mark.parametrize("network", SCHEDULES)
 @pytest.mark.parametrize("trouble", Trouble)
-def test_no_row_shrinks_or_overflows(network: str, trouble: Trouble) -> None:
+def test_no_schedule_shrinks_or_overflows(network: str, trouble: Trouble) -> None:
     got = waits(network, trouble, 3000)
     assert got == sorted(got)
 
@@ -38,7 +38,7 @@ def test_jitter_shortens_by_up_to_half() -> None:
     assert Backoff("bluesky").wait_s(Trouble.HTTP, chance=0.999999) == pytest.approx(0.5, rel=1e-3)
 
 
-def test_trouble_of_another_class_begins_its_own_row() -> None:
+def test_failure_of_another_class_starts_its_own_schedule() -> None:
     backoff = Backoff("x")
     for _ in range(5):
         backoff.wait_s(Trouble.HTTP, 0.0)
@@ -46,13 +46,13 @@ def test_trouble_of_another_class_begins_its_own_row() -> None:
     assert backoff.wait_s(Trouble.HTTP, 0.0) == 5.0
 
 
-def test_success_begins_the_row_again() -> None:
+def test_success_restarts_the_schedule() -> None:
     backoff = Backoff("x")
     backoff.wait_s(Trouble.HTTP, 0.0)
     backoff.succeeded()
     assert backoff.wait_s(Trouble.HTTP, 0.0) == 5.0
 
 
-def test_server_that_asks_for_more_gets_it_whole_and_unscaled() -> None:
+def test_longer_wait_requested_by_the_server_is_used_unscaled() -> None:
     assert Backoff("x", scale=0.01).wait_s(Trouble.RATE_LIMITED, 0.9, asked_s=300.0) == 300.0
     assert Backoff("x").wait_s(Trouble.RATE_LIMITED, 0.0, asked_s=1.0) == 60.0

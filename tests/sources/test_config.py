@@ -6,12 +6,12 @@ from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.sources.config import SOURCE_SETTINGS, SourceConfig, source_config
 
 
-def test_defaults_are_what_the_settings_say() -> None:
+def test_defaults_match_the_settings() -> None:
     assert source_config({}) == SourceConfig()
     assert all(item.doc for item in SOURCE_SETTINGS.values())
 
 
-def test_values_are_read_by_type() -> None:
+def test_values_are_parsed_by_type() -> None:
     config = source_config({"x.enterprise": "true", "backoff.scale": "0.5", "deletes": "all"})
     assert (config.x_enterprise, config.backoff_scale, config.deletes) == (True, 0.5, "all")
 

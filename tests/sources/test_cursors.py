@@ -17,7 +17,7 @@ def test_jetstream_resumes_a_little_before_its_cursor() -> None:
     assert cursors.jetstream_cursor(None, 5000) is None
 
 
-def test_gap_older_than_jetstream_keeps_is_known_to_be_lost() -> None:
+def test_gap_beyond_jetstreams_retention_is_reported_as_lost() -> None:
     day_ms = 24 * 60 * MINUTE
     assert cursors.jetstream_lost_ms((NOW - day_ms) * 1000, NOW) == 0
     assert cursors.jetstream_lost_ms((NOW - 2 * day_ms) * 1000, NOW) == day_ms // 2
@@ -40,7 +40,7 @@ def test_x_fills_a_short_gap_by_backfill(gap_ms: int, plan: XPlan) -> None:
     assert cursors.plan_x(TimestampMs(NOW - gap_ms), NOW, 5000) == plan
 
 
-def test_x_recovers_a_long_gap_and_knows_what_is_lost() -> None:
+def test_x_recovers_a_long_gap_and_reports_what_is_lost() -> None:
     hour = 60 * MINUTE
     plan = cursors.plan_x(TimestampMs(NOW - hour), NOW, 0)
     assert (plan.backfill_minutes, plan.lost_ms) == (5, 0)
@@ -49,15 +49,15 @@ def test_x_recovers_a_long_gap_and_knows_what_is_lost() -> None:
     assert plan.lost_ms == 6 * hour
 
 
-def test_x_without_a_past_just_connects() -> None:
+def test_x_without_progress_just_connects() -> None:
     assert cursors.plan_x(None, NOW, 5000) == XPlan()
 
 
-def test_clock_that_went_back_asks_for_the_least() -> None:
+def test_clock_that_went_back_requests_the_minimum() -> None:
     assert cursors.plan_x(TimestampMs(NOW + MINUTE), NOW, 5000) == XPlan(backfill_minutes=1)
 
 
-def test_rewind_halves_while_connections_get_nowhere_and_recovers() -> None:
+def test_rewind_halves_while_connections_make_no_progress_and_recovers() -> None:
     rewind = Rewind(1000)
     assert [rewind.before(cursor) for cursor in (0, 7, 7, 7, 8, 8)] == [
         1000,
@@ -70,13 +70,13 @@ def test_rewind_halves_while_connections_get_nowhere_and_recovers() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-4", "9" * 30])
-def test_unreadable_cursor_is_as_good_as_none(text: str) -> None:
+def test_invalid_cursor_counts_as_none(text: str) -> None:
     kept = SourceCursor(network="x", source="s", stream="p", cursor=text, read_ms=NOW)
-    assert cursors.position(kept) is None
-    assert cursors.position(None) is None
+    assert cursors.cursor_position(kept) is None
+    assert cursors.cursor_position(None) is None
 
 
-def test_x_without_enterprise_access_searches_the_gap_and_knows_what_is_lost() -> None:
+def test_x_without_enterprise_access_searches_the_gap_and_reports_what_is_lost() -> None:
     assert cursors.plan_x_search(None, NOW, 5000) is None
     plan = cursors.plan_x_search(TimestampMs(NOW - 90_000), NOW, 5000)
     assert plan == cursors.XSearch("2026-09-21T14:11:45Z")

@@ -56,7 +56,7 @@ def test_line_of_exactly_the_bound_is_read() -> None:
     assert list(LineSplitter(3).feed(b"abc\r\n")) == [frame(MESSAGE, b"abc")]
 
 
-def test_line_without_an_end_takes_bounded_memory() -> None:
+def test_endless_line_takes_bounded_memory() -> None:
     splitter = LineSplitter(100)
     for _ in range(1000):
         assert list(splitter.feed(b"x" * 10_000)) == []
@@ -94,7 +94,7 @@ def test_event_that_is_too_large_is_reported_once_and_the_next_is_read() -> None
 
 @given(st.lists(st.binary(max_size=60), max_size=10))
 @settings(deadline=None, max_examples=200)
-def test_no_bytes_make_a_splitter_raise(data: list[bytes]) -> None:
+def test_splitters_never_raise(data: list[bytes]) -> None:
     for splitter in (LineSplitter(20), EventSplitter(20)):
         for chunk in data:
             for item in splitter.feed(chunk):

@@ -7,12 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.sources.rules import generator
-from kafkaesque.sources.rules.generator import TAGS, What, count_at, entries, offset_us, post, posts
+from kafkaesque.sources.rules.generator import (
+    TAGS,
+    EntryKind,
+    count_at,
+    entries,
+    offset_us,
+    post,
+    posts,
+)
 from kafkaesque.sources.rules.hashtags import tags_in_text
 
 
-def test_post_of_a_seed_is_the_same_for_ever() -> None:
-    """Written down once: what a test recomputes today it must be able to recompute next year."""
+def test_post_of_a_seed_never_changes() -> None:
+    """Recorded values: the generator must give the same posts in every later version."""
     first = post(7, 0)
     assert (first.text, first.language, first.author) == (
         "todo lo que sé de #news 🚀 (0)",
@@ -23,7 +31,7 @@ def test_post_of_a_seed_is_the_same_for_ever() -> None:
     assert (first.status_id, first.x_id) == (105269046738944000, 1331453301748662272)
 
 
-def test_posts_are_the_same_wherever_one_begins() -> None:
+def test_posts_do_not_depend_on_the_start() -> None:
     assert list(posts(3, 0, 60))[40:] == list(posts(3, 40, 20))
 
 
@@ -45,7 +53,7 @@ def test_hashtags_follow_zipf_outside_of_bursts() -> None:
     assert 3.0 < first / fourth < 5.0
 
 
-def test_burst_is_about_its_tag_and_quicker() -> None:
+def test_burst_is_about_its_tag_and_faster() -> None:
     block = next(n for n in range(100) if generator.burst_tag(5, n) is not None)
     start = block * generator.BLOCK_POSTS
     burst = list(posts(5, start, generator.BURST_POSTS))
@@ -66,7 +74,7 @@ def test_there_are_languages_late_posts_repetitions_and_deletions() -> None:
         assert 20 < share < 400
 
 
-def test_text_says_the_tags() -> None:
+def test_text_contains_the_tags() -> None:
     for item in posts(7, 0, 500):
         assert tuple(tags_in_text(item.text)) == item.tags
 
@@ -81,11 +89,11 @@ def test_count_is_the_inverse_of_offset(seed: int, number: int) -> None:
 
 
 def test_entries_repeat_and_delete_each_post_once_after_it_appeared() -> None:
-    seen: Counter[tuple[What, int]] = Counter()
+    seen: Counter[tuple[EntryKind, int]] = Counter()
     for tick in range(600):
         for order, entry in enumerate(entries(7, tick)):
             assert (entry.tick, entry.order) == (tick, order)
-            assert entry.what is What.POST or (What.POST, entry.post.number) in seen
+            assert entry.what is EntryKind.POST or (EntryKind.POST, entry.post.number) in seen
             seen[entry.what, entry.post.number] += 1
     assert set(seen.values()) == {1}
     expected = [
@@ -93,8 +101,8 @@ def test_entries_repeat_and_delete_each_post_once_after_it_appeared() -> None:
         for item in posts(7, 0, 600)
         if item.deleted_after and item.number + item.deleted_after < 600
     ]
-    assert [number for what, number in sorted(seen, key=str) if what is What.DELETE] == sorted(
-        expected, key=lambda number: str((What.DELETE, number))
+    assert [number for what, number in sorted(seen, key=str) if what is EntryKind.DELETE] == sorted(
+        expected, key=lambda number: str((EntryKind.DELETE, number))
     )
 
 

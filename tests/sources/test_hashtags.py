@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.events.social import TAGS_MAX
-from kafkaesque.sources.rules.hashtags import Following, distinct, normalise, tags_in_text
+from kafkaesque.sources.rules.hashtags import HashtagFilter, distinct, normalise, tags_in_text
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_each_tag_is_kept_once_in_order_and_not_too_many() -> None:
     assert len(distinct(f"t{n}" for n in range(1000))) == TAGS_MAX
 
 
-def test_following_nothing_is_following_everything() -> None:
-    assert Following().matches(())
-    assert Following(["#Raft"]).matches(("raft", "log"))
-    assert not Following(["#Raft"]).matches(())
+def test_filter_without_tags_matches_every_post() -> None:
+    assert HashtagFilter().matches(())
+    assert HashtagFilter(["#Raft"]).matches(("raft", "log"))
+    assert not HashtagFilter(["#Raft"]).matches(())

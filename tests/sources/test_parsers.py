@@ -1,4 +1,4 @@
-"""Frames of the three networks, good and bad: jetstream, mastodon, x and what they share."""
+"""The parsers of the three networks, with valid and invalid frames."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_jetstream_create_is_a_post() -> None:
     assert (post.created_ms, post.seen_ms) == (CREATED, 1790000000000)
 
 
-def test_jetstream_delete_and_update_name_the_same_post() -> None:
+def test_jetstream_delete_and_update_refer_to_the_same_post() -> None:
     gone = changed(changed(JETSTREAM, "commit.operation", "delete"), "commit.record", ...)
     (deleted,) = jetstream.parse(as_frame(gone), READ).events
     assert isinstance(deleted, PostDeleted)
@@ -123,7 +123,9 @@ def test_jetstream_delete_and_update_name_the_same_post() -> None:
         ("commit.operation", "new"),
     ],
 )
-def test_jetstream_frames_that_are_not_about_posts_move_the_cursor(path: str, value: str) -> None:
+def test_jetstream_frames_that_are_not_about_posts_advance_the_cursor(
+    path: str, value: str
+) -> None:
     parsed = jetstream.parse(as_frame(changed(JETSTREAM, path, value)), READ)
     assert parsed == Parsed((), 1790000000000001)
 
@@ -148,7 +150,7 @@ def test_jetstream_frames_of_wrong_types_are_rejected(path: str, value: object) 
         jetstream.parse(as_frame(changed(JETSTREAM, path, value)), READ)
 
 
-def test_author_who_makes_up_dates_is_dated_by_the_network() -> None:
+def test_invalid_dates_are_replaced_by_the_networks_time() -> None:
     for claim in ("yesterday", None, "99999-01-01T00:00:00Z", ""):
         value = changed(JETSTREAM, "commit.record.createdAt", claim)
         assert only_post(jetstream.parse(as_frame(value), READ)).created_ms == 1790000000000
@@ -162,7 +164,7 @@ def test_mastodon_status_is_a_post_in_plain_text() -> None:
     assert parsed.cursor == 108914327388663283
 
 
-def test_mastodon_says_the_same_by_websocket() -> None:
+def test_mastodon_websocket_messages_equal_its_events() -> None:
     payload = msgspec.json.encode(STATUS).decode()
     message = {"stream": ["hashtag", "raft"], "event": "update", "payload": payload}
     by_socket = mastodon.parse(as_frame(message), READ)
@@ -180,7 +182,7 @@ def test_mastodon_delete_edit_and_boost() -> None:
     assert mastodon.parse(as_frame(boost, "update"), READ).events == ()
 
 
-def test_mastodon_pages_give_posts_and_only_their_end_moves_the_cursor() -> None:
+def test_mastodon_pages_yield_posts_and_only_their_end_advances_the_cursor() -> None:
     page = as_frame([STATUS, changed(STATUS, "id", "9")], mastodon.PAGE)
     parsed = mastodon.parse(page, READ)
     assert (len(parsed.events), parsed.cursor) == (2, None)
@@ -199,7 +201,7 @@ def test_mastodon_pages_give_posts_and_only_their_end_moves_the_cursor() -> None
         (7, False, None),
     ],
 )
-def test_mastodon_names_the_host_it_streams_from(
+def test_mastodon_streaming_host_comes_from_the_instance(
     named: object, secure: bool, expected: str | None
 ) -> None:
     instance = msgspec.json.encode({"configuration": {"urls": {"streaming": named}}})
@@ -207,7 +209,7 @@ def test_mastodon_names_the_host_it_streams_from(
     assert mastodon.streaming_url(b"", secure=secure) is None
 
 
-def test_mastodon_events_of_other_kinds_say_nothing() -> None:
+def test_mastodon_events_of_other_kinds_are_ignored() -> None:
     for event in ("filters_changed", "notification", "announcement", "tomorrow.new"):
         assert mastodon.parse(frame(event, b"undefined"), READ) == Parsed()
 
@@ -238,7 +240,7 @@ def test_x_line_is_a_post() -> None:
     assert parsed.cursor == 1900000000000000001
 
 
-def test_x_page_of_search_is_lines_of_the_stream() -> None:
+def test_x_search_page_yields_lines_of_the_stream() -> None:
     page = {"data": [X_LINE["data"]], "meta": {"next_token": "b26v89"}}
     (found,), token = x.page_lines(msgspec.json.encode(page))
     assert token == "b26v89"
@@ -270,12 +272,12 @@ def test_x_deletion_comes_from_the_compliance_stream() -> None:
         {"title": "ConnectionException", "detail": "at the maximum allowed connection limit"},
     ],
 )
-def test_x_says_in_the_stream_that_it_ends_it(line: dict[str, object]) -> None:
+def test_x_error_in_the_stream_ends_it(line: dict[str, object]) -> None:
     with pytest.raises(StreamEnded):
         x.parse(as_frame(line), READ)
 
 
-def test_x_messages_of_a_new_kind_are_passed_over() -> None:
+def test_x_messages_of_a_new_kind_are_ignored() -> None:
     assert x.parse(as_frame({"data": {"withheld": {}}}), READ) == Parsed()
     assert x.parse(as_frame({"tomorrow": 1}), READ) == Parsed()
 
@@ -289,14 +291,14 @@ def test_x_lines_of_wrong_types_are_rejected(path: str, value: object) -> None:
         x.parse(as_frame(changed(X_LINE, path, value)), READ)
 
 
-def test_x_rules_are_few_and_none_is_too_long() -> None:
+def test_x_rules_are_as_few_as_their_length_allows() -> None:
     assert x.rule_values(["raft", "kafka"]) == ["#raft OR #kafka"]
     values = x.rule_values([f"tag{n:05}" for n in range(500)])
     assert all(len(value) <= x.RULE_LENGTH_MAX for value in values)
     assert sum(value.count("#") for value in values) == 500
 
 
-def test_x_rules_of_others_are_left_alone() -> None:
+def test_x_rules_of_other_labels_stay() -> None:
     present = [x.Rule("#a", "mine", "1"), x.Rule("#old", "mine", "2"), x.Rule("#b", "theirs", "3")]
     add, remove = x.rule_changes(present, ["a"], "mine")
     assert (add, remove) == ([], ["2"])
@@ -325,7 +327,7 @@ json_values = st.recursive(
     json_values | st.binary(max_size=40), st.sampled_from(["message", "update", "delete", "page"])
 )
 @settings(deadline=None, max_examples=150)
-def test_no_frame_makes_a_parser_raise_anything_else(
+def test_parsers_raise_only_their_documented_exceptions(
     parser: Parser, value: object, event: str
 ) -> None:
     data = value if isinstance(value, bytes) else msgspec.json.encode(value)
@@ -333,7 +335,7 @@ def test_no_frame_makes_a_parser_raise_anything_else(
         parser(frame(event, data), READ)
 
 
-def test_deeply_nested_json_is_a_bad_frame() -> None:
+def test_deeply_nested_json_is_an_invalid_frame() -> None:
     for parser in PARSERS:
         with pytest.raises(FrameError):
             parser(frame("message", b'{"data":' * 50_000), READ)

@@ -1,4 +1,4 @@
-"""The commands as processes: kill -9 and go on, stop in order, what they print and leave."""
+"""The commands as processes: kill -9 and restart, clean stop, output and files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.sources.stage import SEED, Arrived, arrived, deleted_by_the_end, expected
+from tests.sources.harness import SEED, Arrived, arrived, deleted_by_the_end, expected
 from tests.waiting import eventually
 
 from kafkaesque.client.kafka import KafkaLog
@@ -30,7 +30,7 @@ RATE = 1000
 
 
 class Process:
-    """`kafkaesque source ...` that has said it is ready."""
+    """A `kafkaesque source ...` process that is ready."""
 
     def __init__(self, directory: Path, *arguments: str) -> None:
         with (directory / "log").open("ab") as log:
@@ -54,7 +54,7 @@ class Process:
         self.output.close()
 
     def stop(self) -> str:
-        """SIGTERM; what it printed afterwards."""
+        """Sends SIGTERM and returns the rest of the output."""
         self.process.send_signal(signal.SIGTERM)
         rest = self.output.read().decode()
         assert self.process.wait(20) == 0
@@ -77,7 +77,7 @@ def in_log(broker: Broker) -> Arrived:
 
 
 @pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
-def test_source_killed_again_and_again_loses_nothing_and_doubles_nothing(
+def test_source_killed_repeatedly_loses_and_duplicates_nothing(
     network: str, tmp_path: Path
 ) -> None:
     posts = expected(network, COUNT, TAGS)
@@ -104,7 +104,7 @@ def test_source_killed_again_and_again_loses_nothing_and_doubles_nothing(
     assert set(found.deleted) <= gone
 
 
-def test_source_without_a_server_starts_its_own_and_stops_in_order(tmp_path: Path) -> None:
+def test_source_without_url_starts_its_own_server_and_stops_cleanly(tmp_path: Path) -> None:
     with Broker() as broker:
         arguments = ("run", "-b", broker.bootstrap_servers, "--rate", "500", "--json")
         with started(tmp_path, *arguments) as source:
@@ -127,10 +127,10 @@ def test_source_without_a_server_starts_its_own_and_stops_in_order(tmp_path: Pat
 
 
 @pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
-def test_live_source_speaks_to_the_named_server_with_its_token(
+def test_live_source_connects_to_the_given_server_with_its_token(
     network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """--live with the network's own manners (token, access, waits); only the address is ours."""
+    """--live with the network's own token, access level and backoff; only the address is local."""
     monkeypatch.setenv("KAFKAESQUE_MASTODON_TOKEN", "secret")
     monkeypatch.setenv("KAFKAESQUE_X_TOKEN", "secret")
     serve = ("serve", "--seed", str(SEED), "--rate", "200", "--token", "secret")
@@ -155,7 +155,7 @@ def test_limit_ends_the_source(tmp_path: Path) -> None:
         assert len(in_log(broker).posts) >= 100
 
 
-def test_server_can_be_told_to_disconnect_and_says_what_it_did(tmp_path: Path) -> None:
+def test_server_disconnects_on_request_and_reports_its_counts(tmp_path: Path) -> None:
     with started(tmp_path, "serve", "--data", str(tmp_path / "d"), "--json") as server:
         kept = json.loads((tmp_path / "d" / "server.json").read_text())
         assert kept["http"] == server.facts["http"]
@@ -181,7 +181,7 @@ def test_server_can_be_told_to_disconnect_and_says_what_it_did(tmp_path: Path) -
         (("run", "-b", "127.0.0.1:1"), "cannot reach 127.0.0.1:1"),
     ],
 )
-def test_wrong_invocations_say_what_is_wrong(
+def test_wrong_arguments_are_explained(
     arguments: tuple[str, ...], text: str, tmp_path: Path
 ) -> None:
     environment = {name: value for name, value in os.environ.items() if "KAFKAESQUE" not in name}

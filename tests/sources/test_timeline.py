@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkaesque.sources.local.feed import Feed, open_timeline
-from kafkaesque.sources.local.timeline import Timeline
+from kafkaesque.sources.local.rules.timeline import Timeline
 from kafkaesque.sources.rules import generator
 from kafkaesque.sources.rules.generator import entries
 
@@ -13,7 +13,7 @@ EPOCH_US = 1_790_000_000_000_000
 
 
 @pytest.mark.parametrize("rate", [5, 50, 700, 100_000])
-def test_every_entry_has_a_time_of_its_own_and_is_found_by_it(rate: float) -> None:
+def test_every_entry_has_a_unique_time_and_is_found_by_it(rate: float) -> None:
     timeline = Timeline(7, EPOCH_US, rate)
     last = 0
     for tick in range(400):
@@ -45,7 +45,7 @@ def test_cursor_before_the_beginning_is_the_beginning() -> None:
     assert Timeline(7, EPOCH_US).tick_of(1) == 0
 
 
-def test_kept_timeline_goes_on_and_another_begins(tmp_path: Path) -> None:
+def test_stored_timeline_continues_and_a_different_one_starts(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "timeline.json"
     first, started_s = open_timeline(path, None, 50, None, now_s=1000.0)
     assert started_s == 1000.0
@@ -55,14 +55,14 @@ def test_kept_timeline_goes_on_and_another_begins(tmp_path: Path) -> None:
     assert (other.seed, started_s) == (first.seed + 1, 3000.0)
 
 
-def test_damaged_file_of_a_timeline_is_begun_anew(tmp_path: Path) -> None:
+def test_damaged_timeline_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "timeline.json"
     path.write_bytes(b"{torn")
     timeline, _ = open_timeline(path, 9, 50, None, now_s=5.0)
     assert timeline == Timeline(9, 5_000_000, 50, None)
 
 
-def test_feed_starts_when_it_is_first_asked_for() -> None:
+def test_feed_starts_with_its_first_client() -> None:
     now = [100.0]
     feed = Feed(Timeline(7, EPOCH_US, rate=50), wall_s=lambda: now[0])
     assert feed.head() == 0

@@ -29,13 +29,14 @@ from kafkaesque.cli.service_process import (
 )
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.sources.config import SourceConfig
-from kafkaesque.sources.drivers import Endpoint, new_session
-from kafkaesque.sources.local.feed import Faults, Feed, open_timeline
+from kafkaesque.sources.connector import SourceConnector
+from kafkaesque.sources.local.connections import Faults
+from kafkaesque.sources.local.feed import Feed, open_timeline
 from kafkaesque.sources.local.server import LocalServer
 from kafkaesque.sources.networks import Network
-from kafkaesque.sources.pump import Pump
-from kafkaesque.sources.rules.intake import Identity
+from kafkaesque.sources.rules.frame_processor import SourceIdentity
 from kafkaesque.sources.status_page import StatusPage
+from kafkaesque.sources.streams.endpoint import Endpoint, new_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,9 @@ async def _source(connection: Connection, wanted: Wanted) -> dict[str, Any]:
         label = f"kafkaesque:{name}"
         endpoint = Endpoint(_parse_url(url), session, wanted.config, wanted.tags, label)
         log = KafkaLog(connection.bootstrap, connection.properties, client_id=f"source-{name}")
-        identity = Identity(wanted.network.name, name)
-        pump = Pump(log, wanted.network, identity, endpoint, limit=wanted.limit)
-        page = StatusPage(pump, wanted.network.name)
+        identity = SourceIdentity(wanted.network.name, name)
+        connector = SourceConnector(log, wanted.network, identity, endpoint, limit=wanted.limit)
+        page = StatusPage(connector, wanted.network.name)
         http = await page.start(*host_port(wanted.http_listen))
         stack.push_async_callback(page.stop)
         facts = {"source": name, "network": wanted.network.name, "url": url, "http": http,
@@ -109,9 +110,9 @@ async def _source(connection: Connection, wanted: Wanted) -> dict[str, Any]:
             facts["seed"] = str(server.feed.timeline.seed)
         stack.enter_context(facts_file(wanted.data / "source.json", facts))
         await serve_until_stopped(
-            [pump.run()], [pump.stop], lambda: pump.state.connected, stopping, facts
+            [connector.run()], [connector.stop], lambda: connector.state.connected, stopping, facts
         )
-    return {**facts, **pump.counts.as_dict(), "transactional": pump.state.transactional}
+    return {**facts, **connector.counts.as_dict(), "transactional": connector.state.transactional}
 
 
 async def _server(served: Served) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Posts by hashtag from social networks into the log (document 003, on the networks of today).
+"""Sources: connectors that copy posts by hashtag from social networks into the log.
 
-Rules without I/O: `hashtags`, `window`, `backoff`, `cursors`, `frames`, `jetstream`, `mastodon`, `x`,
-`intake`, `generator`. Drivers: `streams`, `*_stream`, `pump`. `local/` is a server that speaks all
-three wires. docs/SOURCES.md says which guarantee holds where.
+`connector` is the running source, `reconnect` keeps its streams connected, `streams/` connects to each
+network, `networks` is the registry. `rules/` does no I/O: parsing, filtering, deduplication, cursors,
+backoff, and the generator of synthetic posts. `local/` is a server of synthetic posts that implements all
+three protocols. docs/SOURCES.md lists the guarantees.
 """

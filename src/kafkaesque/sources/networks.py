@@ -1,27 +1,29 @@
-"""The networks there are: what each needs, how it resumes, and which streams make up a source of it."""
+"""The registry of networks: requirements, resume behaviour, parser and streams of each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkaesque.sources.drivers import Endpoint, JetstreamStream, MastodonStream
+from kafkaesque.sources.reconnect import Stream
 from kafkaesque.sources.rules import jetstream, mastodon, x
 from kafkaesque.sources.rules.parsing import Parser
-from kafkaesque.sources.streams import Stream
-from kafkaesque.sources.x_drivers import XDeletions, XStream
+from kafkaesque.sources.streams.bluesky import JetstreamStream
+from kafkaesque.sources.streams.endpoint import Endpoint
+from kafkaesque.sources.streams.mastodon import MastodonStream
+from kafkaesque.sources.streams.x import XComplianceStream, XStream
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A social network that can be followed."""
+    """A social network that a source can read."""
 
     name: str
     wire: str
     live_url: str | None
-    """None where there are many servers and the user has to name one."""
+    """None if there are many servers and the user must name one."""
     token_variable: str | None
-    """Environment variable of the bearer token; None where none is needed."""
+    """Environment variable of the bearer token; None if no token is needed."""
     needs_tags: bool
     resume: str
     deletes: str
@@ -42,7 +44,7 @@ def _mastodon(endpoint: Endpoint) -> Sequence[Stream]:
 def _x(endpoint: Endpoint) -> Sequence[Stream]:
     streams: list[Stream] = [XStream(endpoint)]
     if endpoint.config.x_enterprise:
-        streams.append(XDeletions(endpoint))
+        streams.append(XComplianceStream(endpoint))
     return streams
 
 

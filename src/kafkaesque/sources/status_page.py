@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkaesque.edge.http_site import StatusSite
-from kafkaesque.sources.pump import Pump
+from kafkaesque.sources.connector import SourceConnector
 
 _PREFIX = "kafkaesque_source_"
 
@@ -15,7 +15,7 @@ _PREFIX = "kafkaesque_source_"
 class StatusPage(StatusSite):
     """One pump's counts."""
 
-    def __init__(self, pump: Pump, network: str) -> None:
+    def __init__(self, pump: SourceConnector, network: str) -> None:
         super().__init__()
         self._pump = pump
         self._network = network

@@ -1,4 +1,5 @@
-"""A social network on this machine: Jetstream, Mastodon and X on one port, from one generator.
+"""A local server of synthetic posts: Jetstream, Mastodon and X on one port, from one generator.
 
-`timeline` and `wires` are pure; `feed` adds the clock, `server` the sockets.
+`rules/` is pure: the timeline, and the networks' formats. `feed` adds the clock, `connections` the
+clients and faults, `server` the routes.
 """

@@ -1,4 +1,4 @@
-"""A timeline that runs by the clock, and what its operator may do to it while it runs."""
+"""A timeline that runs by the clock, and the file that keeps it across restarts."""
 
 from __future__ import annotations
 
@@ -6,58 +6,20 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from kafkaesque.sources.local.timeline import Timeline
+from kafkaesque.sources.local.rules.timeline import Timeline
 from kafkaesque.sources.rules import generator
 from kafkaesque.sources.rules.generator import Entry
 
-BEAT_SECONDS = 0.01
-"""Entries that are due within a beat leave together."""
+POLL_SECONDS = 0.01
+"""Entries that become due within this interval are sent together."""
 
 
-@dataclass(slots=True)
-class Faults:
-    """What goes wrong on cue. Zero: never. Counts are per connection, in entries sent."""
-
-    disconnect_every: int = 0
-    """Entries that were never sent before; a replay does not count, so that every client gets on."""
-    malformed_every: int = 0
-    """A frame that is no JSON, before every n-th entry."""
-    oversized_every: int = 0
-    """A frame of `oversized_bytes`, before every n-th entry."""
-    oversized_bytes: int = 2_000_000
-    refuse_status: int = 0
-    """Answer every connection with this HTTP status."""
-    refuse_count: int = 0
-    """Refuse just so many, then serve again; 0 with a status refuses all."""
-    search_status: int = 0
-    """Answer X's recent search with this HTTP status: not every access has it."""
-    stall_after: int = 0
-    """Send nothing more after n entries, keep-alives included, and stay connected."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the server has done so far."""
-
-    connections: int = 0
-    refused: int = 0
-    disconnected: int = 0
-    entries: int = 0
-    pages: int = 0
-    open: int = 0
-    last_tick: int = -1
-    """The last tick that was sent to anybody."""
-    cue: int = 0
-    """How often all clients were cut off on cue."""
-
-
-class _Kept(msgspec.Struct):
-    """The file that lets a timeline go on after the server was away."""
+class _TimelineFile(msgspec.Struct):
+    """The file from which a restarted server continues its timeline."""
 
     seed: int
     epoch_us: int
@@ -66,7 +28,7 @@ class _Kept(msgspec.Struct):
 
 
 class Feed:
-    """The timeline starts when the first client asks for it, unless it had started before."""
+    """The timeline starts with the first client, unless it was started before."""
 
     def __init__(
         self,
@@ -80,18 +42,18 @@ class Feed:
         self._started_s = started_s
 
     def join(self) -> int:
-        """The tick that a client gets first which comes now; the very first client starts it all."""
+        """The first tick of a client that joins now. The first client starts the timeline."""
         if self._started_s is None:
             self._started_s = self._wall_s()
             return 0
         return self.head()
 
     def head(self) -> int:
-        """Ticks published so far."""
+        """The number of ticks published so far."""
         return self._ticks_at(self._wall_s())
 
     def tick_at(self, wall_s: float) -> int:
-        """The first tick that was published at or after that moment."""
+        """The first tick published at or after that time."""
         return self._ticks_at(wall_s)
 
     def _ticks_at(self, wall_s: float) -> int:
@@ -100,12 +62,12 @@ class Feed:
         return self.timeline.ticks_at(wall_s - self._started_s)
 
     async def follow(self, tick: int) -> AsyncIterator[list[Entry] | None]:
-        """Entries tick by tick from `tick`, each when it is due; None each beat that has nothing."""
+        """Entries tick by tick from `tick`, each when due; None for each poll without any."""
         while True:
             head = self.head()
             if tick >= head:
                 yield None
-                await asyncio.sleep(BEAT_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
             while tick < head:
                 yield generator.entries(self.timeline.seed, tick)
                 tick += 1
@@ -114,27 +76,27 @@ class Feed:
 def open_timeline(
     path: Path | None, seed: int | None, rate: float, count: int | None, now_s: float
 ) -> tuple[Timeline, float | None]:
-    """The timeline kept in `path` and when it started, or a new one, which is then kept there.
+    """The timeline stored in `path` and its start time, or a new one, which is then stored there.
 
-    A kept timeline is taken up only if it is the one asked for. Without `seed`, a new one gets one
-    that no other has: its posts are new to every log.
+    A stored timeline is used only if it matches the arguments. Without `seed`, a new timeline gets a random
+    seed, so that its posts are new to every log.
     """
-    if path is not None and (kept := _read(path)) is not None:
-        same_seed = seed is None or kept.seed == seed
-        if same_seed and (kept.rate, kept.count) == (rate, count):
-            started_s = kept.epoch_us / 1_000_000
-            return Timeline(kept.seed, kept.epoch_us, rate, count), started_s
+    if path is not None and (stored := _read(path)) is not None:
+        same_seed = seed is None or stored.seed == seed
+        if same_seed and (stored.rate, stored.count) == (rate, count):
+            started_s = stored.epoch_us / 1_000_000
+            return Timeline(stored.seed, stored.epoch_us, rate, count), started_s
     chosen = secrets.randbelow(2**31) if seed is None else seed
     fresh = Timeline(chosen, int(now_s * 1_000_000), rate, count)
     if path is None:
         return fresh, None
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.encode(_Kept(chosen, fresh.epoch_us, rate, count)))
+    path.write_bytes(msgspec.json.encode(_TimelineFile(chosen, fresh.epoch_us, rate, count)))
     return fresh, now_s
 
 
-def _read(path: Path) -> _Kept | None:
+def _read(path: Path) -> _TimelineFile | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Kept)
+        return msgspec.json.decode(path.read_bytes(), type=_TimelineFile)
     except (OSError, msgspec.DecodeError):
         return None

@@ -1,11 +1,11 @@
-"""The local server: routes, tokens, rules of X, pages of Mastodon, and the operator's door.
+"""The local server: routes, tokens, X's rules, REST pages, and the control endpoints.
 
 GET  /subscribe                               Jetstream (WebSocket)
 GET  /api/v1/streaming/hashtag?tag=           Mastodon (server-sent events)
 GET  /api/v1/streaming                        Mastodon (WebSocket, subscribe messages)
 GET  /api/v1/timelines/tag/{tag}              Mastodon (REST)
 GET  /2/tweets/search/stream                  X (lines); rules under /2/tweets/search/stream/rules
-GET  /2/tweets/search/recent                  X (REST, without the posts of the last moment)
+GET  /2/tweets/search/recent                  X (REST, lags behind the stream)
 GET  /2/tweets/compliance/stream              X (deletions)
 GET  /local/status, POST /local/disconnect, POST /local/faults, GET /healthz
 """
@@ -23,16 +23,19 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from kafkaesque.model.ids import NO_TIMESTAMP
-from kafkaesque.sources.local import wires
-from kafkaesque.sources.local.client_wires import (
-    ComplianceWire,
-    EventsWire,
-    FilteredWire,
-    JetstreamWire,
-    MessagesWire,
+from kafkaesque.sources.local.connections import (
+    ClientWriter,
+    Faults,
+    JetstreamWriter,
+    LocalConnection,
+    MastodonEventWriter,
+    MastodonSocketWriter,
+    ServerCounts,
+    XComplianceWriter,
+    XFilteredWriter,
 )
-from kafkaesque.sources.local.connection import Connection, Wire
-from kafkaesque.sources.local.feed import Counts, Faults, Feed
+from kafkaesque.sources.local.feed import Feed
+from kafkaesque.sources.local.rules import formats
 from kafkaesque.sources.rules import generator, x
 from kafkaesque.sources.rules.hashtags import distinct, normalise
 from kafkaesque.sources.rules.parsing import time_ms
@@ -40,20 +43,20 @@ from kafkaesque.sources.rules.parsing import time_ms
 PAGE_LIMIT_MAX = 40
 SEARCH_LIMIT_MAX = 100
 SEARCH_LAG_SECONDS = 0.5
-"""What recent search does not know yet; X has half a minute."""
+"""Lag of recent search; X's is half a minute."""
 SUBSCRIBE_QUIET_SECONDS = 0.05
 BODY_SIZE_BYTES_MAX = 1_000_000
 
 
 class LocalServer:
-    """Start it, read `address`, stop it."""
+    """Serves all three networks between `start` and `stop`."""
 
     def __init__(
         self, feed: Feed, faults: Faults | None = None, *, token: str | None = None
     ) -> None:
         self.feed = feed
         self.faults = faults or Faults()
-        self.counts = Counts()
+        self.counts = ServerCounts()
         self._token = token
         self._rules: dict[str, x.Rule] = {}
         self._rule_number = 0
@@ -81,7 +84,7 @@ class LocalServer:
         await self._runner.cleanup()
 
     def disconnect_all(self) -> None:
-        """Cut every client off, on cue."""
+        """Disconnects every client."""
         self.counts.cue += 1
 
     def _application(self) -> web.Application:
@@ -114,8 +117,8 @@ class LocalServer:
         # "An absent cursor or a cursor from the future will result in live-tail operation."
         if cursor is not None:
             tick = min(tick, self.feed.timeline.tick_of(cursor))
-        await self._converse(
-            socket, JetstreamWire(self.feed.timeline, socket), tick, lambda _: None
+        await self._serve_socket(
+            socket, JetstreamWriter(self.feed.timeline, socket), tick, lambda _: None
         )
         return socket
 
@@ -127,14 +130,14 @@ class LocalServer:
         if not tag:
             raise _refusal(400, "Missing tag name parameter")
         response = await _begin_stream(request, "text/event-stream")
-        await self._serve(EventsWire(self.feed.timeline, response, tag), tick)
+        await self._serve(MastodonEventWriter(self.feed.timeline, response, tag), tick)
         return response
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
         tick = self._admit(request, joins=True)
         socket = await _upgrade(request)
         tags = set(distinct([request.query.get("tag", "")]))
-        # Several tags come as several messages: posts are due from the first of them on.
+        # Several tags arrive as several messages; sending starts when no more follow.
         quiet_s = None if not tags else SUBSCRIBE_QUIET_SECONDS
         while quiet_s is None or not tags:
             message = await socket.receive()
@@ -145,8 +148,8 @@ class LocalServer:
         with contextlib.suppress(TimeoutError):
             while (message := await socket.receive(quiet_s)).type is WSMsgType.TEXT:
                 _subscribe(tags, message.data)
-        wire = MessagesWire(self.feed.timeline, socket, tags)
-        await self._converse(socket, wire, tick, lambda text: _subscribe(tags, text))
+        writer = MastodonSocketWriter(self.feed.timeline, socket, tags)
+        await self._serve_socket(socket, writer, tick, lambda text: _subscribe(tags, text))
         return socket
 
     async def _page(self, request: web.Request) -> web.Response:
@@ -161,26 +164,26 @@ class LocalServer:
         ):
             if post.number >= head or len(found) == limit:
                 break
-            gone = post.deleted_after and post.number + post.deleted_after < head
-            if tag in distinct(post.tags) and not gone:
-                found.append(wires.mastodon_status(self.feed.timeline, post))
+            deleted = post.deleted_after and post.number + post.deleted_after < head
+            if tag in distinct(post.tags) and not deleted:
+                found.append(formats.mastodon_status(self.feed.timeline, post))
         self.counts.pages += 1
         return _json(found[::-1])
 
     # -- X --------------------------------------------------------------------------------------
 
     async def _filtered(self, request: web.Request) -> web.StreamResponse:
-        tick, until = self._stretch(request, self._admit(request, joins=True))
+        tick, until = self._tick_range(request, self._admit(request, joins=True))
         response = await _begin_stream(request, "application/json")
-        wire = FilteredWire(self.feed.timeline, response, self._rules.values)
-        await self._serve(wire, tick, until)
+        writer = XFilteredWriter(self.feed.timeline, response, self._rules.values)
+        await self._serve(writer, tick, until)
         return response
 
     async def _search(self, request: web.Request) -> web.Response:
-        """Newest first, a page at a time; deleted posts are gone, the newest not yet known."""
+        """One page, newest first, without deleted posts and without the newest ones."""
         self._admit(request)
         if self.faults.search_status:
-            raise _refusal(self.faults.search_status, "refused on cue")
+            raise _refusal(self.faults.search_status, "refused by an injected fault")
         tags = set(distinct(request.query.get("query", "").split(" OR ")))
         limit = min(_integer(request, "max_results") or 10, SEARCH_LIMIT_MAX)
         head = self.feed.tick_at(time.time() - SEARCH_LAG_SECONDS)
@@ -190,9 +193,9 @@ class LocalServer:
         while number > first and len(found) < limit:
             number -= 1
             post = generator.post(self.feed.timeline.seed, number)
-            gone = post.deleted_after and post.number + post.deleted_after < self.feed.head()
-            if tags.intersection(distinct(post.tags)) and not gone:
-                found.append(wires.x_post(self.feed.timeline, post))
+            deleted = post.deleted_after and post.number + post.deleted_after < self.feed.head()
+            if tags.intersection(distinct(post.tags)) and not deleted:
+                found.append(formats.x_post(self.feed.timeline, post))
         self.counts.pages += 1
         meta = {"result_count": len(found)} | (
             {"next_token": str(number)} if number > first else {}
@@ -200,13 +203,13 @@ class LocalServer:
         return _json({"data": found, "meta": meta} if found else {"meta": meta})
 
     async def _compliance(self, request: web.Request) -> web.StreamResponse:
-        tick, until = self._stretch(request, self._admit(request))
+        tick, until = self._tick_range(request, self._admit(request))
         response = await _begin_stream(request, "application/json")
-        await self._serve(ComplianceWire(self.feed.timeline, response), tick, until)
+        await self._serve(XComplianceWriter(self.feed.timeline, response), tick, until)
         return response
 
-    def _stretch(self, request: web.Request, now: int) -> tuple[int, int | None]:
-        """Ticks by wall-clock time, as X has it: backfill_minutes, or start_time to end_time."""
+    def _tick_range(self, request: web.Request, now: int) -> tuple[int, int | None]:
+        """First and end tick from X's parameters: backfill_minutes, or start_time and end_time."""
         if "start_time" in request.query:
             start, end = (_moment(request, name) for name in ("start_time", "end_time"))
             return self.feed.tick_at(start), self.feed.tick_at(end)
@@ -232,7 +235,7 @@ class LocalServer:
             self._rules.pop(name, None)
         return _json({"meta": {"summary": {}}})
 
-    # -- the operator's door --------------------------------------------------------------------
+    # -- control --------------------------------------------------------------------------------
 
     async def _status(self, _request: web.Request) -> web.Response:
         timeline = self.feed.timeline
@@ -247,9 +250,9 @@ class LocalServer:
         )
 
     async def _disconnect(self, _request: web.Request) -> web.Response:
-        cut = self.counts.open
+        disconnected = self.counts.open
         self.disconnect_all()
-        return _json({"disconnected": cut})
+        return _json({"disconnected": disconnected})
 
     async def _set_faults(self, request: web.Request) -> web.Response:
         try:
@@ -258,7 +261,7 @@ class LocalServer:
             raise _refusal(400, str(error)) from None
         known = {field.name for field in fields(Faults)}
         if unknown := wanted.keys() - known:
-            raise _refusal(400, f"no such fault: {', '.join(sorted(unknown))}")
+            raise _refusal(400, f"unknown fault: {', '.join(sorted(unknown))}")
         for name, value in wanted.items():
             setattr(self.faults, name, value)
         return _json(asdict(self.faults))
@@ -266,12 +269,12 @@ class LocalServer:
     async def _healthy(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    # -- all ------------------------------------------------------------------------------------
+    # -- shared ---------------------------------------------------------------------------------
 
     def _admit(self, request: web.Request, *, authorised: bool = True, joins: bool = False) -> int:
-        """Refuse on cue, or without the token; otherwise the tick at which the client comes in.
+        """Refuses a client by fault or without the token; otherwise returns its first tick.
 
-        Who `joins` wants posts: the first of those starts the timeline.
+        A client that `joins` reads posts; the first such client starts the timeline.
         """
         faults = self.faults
         if faults.refuse_status:
@@ -280,7 +283,7 @@ class LocalServer:
             if faults.refuse_count:
                 faults.refuse_count -= 1
                 faults.refuse_status = status if faults.refuse_count else 0
-            raise _refusal(status, "refused on cue")
+            raise _refusal(status, "refused by an injected fault")
         if (
             authorised
             and self._token is not None
@@ -290,15 +293,15 @@ class LocalServer:
             raise _refusal(401, "The access token is invalid")
         return self.feed.join() if joins else self.feed.head()
 
-    async def _converse(
+    async def _serve_socket(
         self,
         socket: web.WebSocketResponse,
-        wire: Wire,
+        writer: ClientWriter,
         tick: int,
         on_message: Callable[[str], None],
     ) -> None:
-        """Serve and listen at once: pongs and a close are only seen by someone who listens."""
-        serving = asyncio.create_task(self._serve(wire, tick))
+        """Sends and receives concurrently: pongs and a close are noticed only while receiving."""
+        serving = asyncio.create_task(self._serve(writer, tick))
         listening = asyncio.create_task(_listen(socket, on_message))
         try:
             await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
@@ -308,10 +311,10 @@ class LocalServer:
             await asyncio.gather(serving, listening, return_exceptions=True)
             await socket.close()
 
-    async def _serve(self, wire: Wire, tick: int, until: int | None = None) -> None:
-        # The client went away: that is how most connections end.
+    async def _serve(self, writer: ClientWriter, tick: int, until: int | None = None) -> None:
+        # Most connections end because the client disconnects.
         with contextlib.suppress(ConnectionError):
-            await Connection(self.feed, self.faults, self.counts, wire).run(tick, until)
+            await LocalConnection(self.feed, self.faults, self.counts, writer).run(tick, until)
 
 
 async def _upgrade(request: web.Request) -> web.WebSocketResponse:

@@ -1,1 +1,1 @@
-"""Rules of the social sources, without I/O: parsing, cursors, backoff, deduplication."""
+"""Rules of the sources, without I/O: parsing, filtering, deduplication, cursors, backoff."""

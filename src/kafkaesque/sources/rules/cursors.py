@@ -1,7 +1,7 @@
-"""How a stream is taken up again after a gap: what to ask each network for. Pure.
+"""How to resume a stream after a gap: what to request from each network. Pure.
 
-Every answer overlaps with what was read before: networks deliver out of order at the seams, and the
-window drops what comes twice.
+Every request overlaps with what was read before, because networks deliver out of order around a
+reconnect. The deduplication window drops the duplicates.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from kafkaesque.model.ids import TimestampMs
 from kafkaesque.sources.rules.mastodon import id_before
 
 JETSTREAM_LOOKBACK_MS = 36 * 3_600_000
-"""Jetstream keeps this much by default, and clamps older cursors silently."""
+"""Jetstream's default retention; it clamps older cursors silently."""
 X_BACKFILL_MINUTES_MAX = 5
 X_RECOVERY_MS_MAX = 24 * 3_600_000
 X_SEARCH_MS_MAX = 7 * 24 * 3_600_000 - 60_000
-"""Recent search reaches seven days back and refuses what is a moment older."""
+"""Recent search reaches seven days back and rejects earlier start times, hence the margin."""
 _MINUTE_MS = 60_000
 
 
-def key_of(source: str, stream: str) -> str:
-    """Record key in the topic of cursors."""
+def cursor_key(source: str, stream: str) -> str:
+    """The record key of a stream's cursor."""
     return f"{source}/{stream}"
 
 
-def position(cursor: SourceCursor | None) -> int | None:
-    """The number inside a kept cursor; None where it is unreadable, which is as good as none."""
+def cursor_position(cursor: SourceCursor | None) -> int | None:
+    """The number in a stored cursor; None if there is none or it is invalid."""
     text = cursor.cursor if cursor is not None else ""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 19 else None
 
 
 def jetstream_cursor(at: int | None, rewind_ms: int) -> int | None:
-    """`time_us` to resume from. The documentation advises a buffer of a few seconds."""
+    """The `time_us` to resume from. Jetstream's documentation advises an overlap of a few seconds."""
     return None if at is None else max(1, at - rewind_ms * 1000)
 
 
 def jetstream_lost_ms(at: int | None, now_ms: TimestampMs) -> int:
-    """How much of a gap lies beyond what Jetstream still has."""
+    """How much of a gap is older than Jetstream's retention."""
     return 0 if at is None else max(0, now_ms - at // 1000 - JETSTREAM_LOOKBACK_MS)
 
 
 def mastodon_min_id(at: int | None, rewind_ms: int) -> int | None:
-    """`min_id` to page forward from."""
+    """The `min_id` to page forward from."""
     return None if at is None else id_before(at, rewind_ms)
 
 
 class Rewind:
-    """How far behind its cursor a stream resumes: `most_ms`, but half of it each time that a connection
-    ended before it came past the cursor. Else a server that cuts connections short, or one fast enough
-    to fill the rewind with more than a connection carries, would be read in a circle for ever."""
+    """How far before its cursor a stream resumes: `most_ms`, halved each time that a connection ended
+    before it passed the cursor. Without halving, a server that cuts connections short, or that sends more
+    during the rewind than one connection carries, would be read in an endless loop."""
 
     def __init__(self, most_ms: int) -> None:
         self._most_ms = most_ms
@@ -68,16 +68,17 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True)
 class XPlan:
-    """First `recover` (start and end, ISO 8601), if there is one; then live with `backfill_minutes`."""
+    """How to fill a gap on X: request `recover` (start and end, ISO 8601) if set, then connect with
+    `backfill_minutes`."""
 
     backfill_minutes: int = 0
     recover: tuple[str, str] | None = None
     lost_ms: int = 0
-    """The part of the gap that X has no longer."""
+    """The part of the gap that X no longer has."""
 
 
 def plan_x(read_ms: TimestampMs | None, now_ms: TimestampMs, rewind_ms: int) -> XPlan:
-    """By the length of the gap (docs.x.com, Recovery and redundancy: its decision tree)."""
+    """Chooses by the length of the gap (docs.x.com, Recovery and redundancy: decision tree)."""
     if read_ms is None:
         return XPlan()
     gap_ms = max(0, now_ms - read_ms) + rewind_ms
@@ -94,7 +95,7 @@ def plan_x(read_ms: TimestampMs | None, now_ms: TimestampMs, rewind_ms: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class XSearch:
-    """Ask recent search for everything since `start_time`."""
+    """A recent search for everything since `start_time`."""
 
     start_time: str
     lost_ms: int = 0
@@ -103,7 +104,7 @@ class XSearch:
 def plan_x_search(
     read_ms: TimestampMs | None, now_ms: TimestampMs, rewind_ms: int
 ) -> XSearch | None:
-    """How a gap is filled without Enterprise access; None where there was none."""
+    """How to fill a gap without Enterprise access; None on the first connection."""
     if read_ms is None:
         return None
     gap_ms = max(0, now_ms - read_ms) + rewind_ms

@@ -1,6 +1,6 @@
-"""Bytes of a stream to frames: lines (X) and server-sent events (Mastodon). Pure, bounded.
+"""Splits the bytes of a stream into frames: lines (X) and server-sent events (Mastodon). Pure, bounded.
 
-A frame larger than the bound is skipped whole and reported as OVERSIZED; the stream goes on after it.
+A frame above the size limit is skipped and reported as OVERSIZED; the following frames are unaffected.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ OVERSIZED = "oversized"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One unit of a network's protocol. For OVERSIZED, `data` is its beginning."""
+    """One message of a network's protocol. For OVERSIZED, `data` is its beginning."""
 
     event: str
     data: bytes
     size_bytes: int
     is_settled: bool = True
-    """False while a gap is being filled: what comes then must not count as read up to now, or a
-    connection that is cut in the middle of it would leave the rest of the gap behind."""
+    """False while a gap is being filled. Such frames must not count as read up to now, or a connection
+    lost in the middle would leave the rest of the gap unfilled."""
 
 
 def frame(event: str, data: bytes) -> Frame:
@@ -30,23 +30,23 @@ def frame(event: str, data: bytes) -> Frame:
 
 
 class LineSplitter:
-    """Cuts at newlines; an empty line is a keep-alive."""
+    """Splits at newlines; an empty line is a keep-alive."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
         self._rest = bytearray()
         self._skipped_bytes = 0
-        """Bytes already dropped of a line that is too long; its beginning stays in `_rest`."""
+        """Dropped bytes of a line that is too long; its beginning stays in `_rest`."""
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
-            self._take(data[start:end])
+            self._append(data[start:end])
             yield self._finish()
             start = end + 1
-        self._take(data[start:])
+        self._append(data[start:])
 
-    def _take(self, part: bytes) -> None:
+    def _append(self, part: bytes) -> None:
         room = self._size_bytes_max + 1 - len(self._rest)
         self._rest += part[:room]
         self._skipped_bytes += max(0, len(part) - room)
@@ -62,7 +62,7 @@ class LineSplitter:
 
 
 class EventSplitter:
-    """Server-sent events (WHATWG HTML 9.2), as far as Mastodon uses them: event, data, comments."""
+    """Splits server-sent events (WHATWG HTML 9.2); supports what Mastodon uses: event, data, comments."""
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max

@@ -1,13 +1,13 @@
-"""Synthetic posts: post n of seed s is always the same, on every machine and Python. Pure.
+"""Synthetic posts: post n of seed s is the same on every machine and Python version. Pure.
 
     for post in posts(seed=7, start=0, count=1000): ...
 
-Hashtags follow Zipf's law, some stretches are bursts about one tag, authors write several languages,
+Hashtags follow Zipf's law, some blocks are bursts about one tag, authors write in several languages,
 some posts are late (created before they appear), some appear twice, some are deleted after a while.
-Chance comes from BLAKE2b and not from `random`, whose methods may change between versions.
+Randomness comes from BLAKE2b and not from `random`, whose methods may change between versions.
 
-`entries(seed, n)` is what a network publishes at tick n: post n, and whatever of the posts before it
-comes round again or goes.
+`entries(seed, n)` is what a network publishes at tick n: post n, and repetitions and deletions of
+earlier posts.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from enum import Enum
 from functools import lru_cache
 
 NOMINAL_RATE = 50
-"""Posts a second of a timeline as `offset_us` has it; a server may run it faster or slower."""
+"""Posts per second of `offset_us`; a server may run a timeline faster or slower."""
 GAP_US = 1_000_000 // NOMINAL_RATE
 BLOCK_POSTS = 250
 BLOCK_US = BLOCK_POSTS * GAP_US
 BURST_POSTS = 150
-"""The first so many posts of a block with a burst come BURST_FACTOR times as fast."""
+"""The first posts of a block with a burst, which come BURST_FACTOR times as fast."""
 BURST_FACTOR = 4
 ECHO_DISTANCE_MAX = 40
-"""A repetition or deletion comes at most this many ticks after its post."""
+"""Maximum distance of a repetition or deletion from its post, in ticks."""
 AUTHORS = 500
 
 _ID_EPOCH_US = 1_577_836_800_000_000
@@ -58,7 +58,7 @@ _ENDINGS = ("", " ☕", " again", "!", " …", " 🚀", " & more", " <3")
 _WEIGHTS = tuple(itertools.accumulate(1_000_000 // (rank + 1) for rank in range(len(TAGS))))
 
 
-class What(Enum):
+class EntryKind(Enum):
     """What an entry does."""
 
     POST = "post"
@@ -79,7 +79,7 @@ class SyntheticPost:
     offset_us: int
     late_ms: int
     repeated_after: int
-    """Ticks until it appears a second time; 0 if it does not."""
+    """Ticks until it appears again; 0 if it does not."""
     deleted_after: int
     """Ticks until it is deleted; 0 if it stays."""
 
@@ -90,7 +90,7 @@ class SyntheticPost:
 
     @property
     def record_key(self) -> str:
-        """Bluesky's: a TID, thirteen base-32 digits of microseconds."""
+        """The record key on Bluesky: a TID, thirteen base-32 digits of microseconds."""
         value = self._id_us << 10
         return "".join(_BASE32[value >> shift & 31] for shift in range(60, -1, -5))
 
@@ -100,7 +100,7 @@ class SyntheticPost:
 
     @property
     def status_id(self) -> int:
-        """Mastodon's: milliseconds and a sequence."""
+        """The id on Mastodon: milliseconds and a sequence number."""
         return self._id_us // 1000 << 16 | self._id_us % 1000
 
     @property
@@ -114,16 +114,16 @@ class SyntheticPost:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that a network publishes: the `order`-th of tick `tick`."""
+    """One item that a network publishes: the `order`-th of tick `tick`."""
 
-    what: What
+    what: EntryKind
     post: SyntheticPost
     tick: int
     order: int
 
 
-class _Dice:
-    """Numbers drawn one after another from one hash."""
+class _HashRandom:
+    """Random numbers drawn successively from one hash."""
 
     def __init__(self, *words: object) -> None:
         digest = hashlib.blake2b("/".join(map(str, words)).encode()).digest()
@@ -137,7 +137,7 @@ class _Dice:
         return items[self.below(len(items))]
 
     def tag(self) -> str:
-        """By Zipf's law: the tag of rank r comes 1/r as often as the first."""
+        """By Zipf's law: the tag of rank r is 1/r as frequent as the first."""
         return TAGS[bisect.bisect_right(_WEIGHTS, self.below(_WEIGHTS[-1]))]
 
 
@@ -148,12 +148,12 @@ def posts(seed: int, start: int, count: int) -> Iterator[SyntheticPost]:
 
 @lru_cache(maxsize=8192)
 def post(seed: int, number: int) -> SyntheticPost:
-    dice = _Dice(seed, "post", number)
+    dice = _HashRandom(seed, "post", number)
     language = dice.chosen(_LANGUAGES)
     topic = burst_tag(seed, number // BLOCK_POSTS)
     in_burst = topic is not None and number % BLOCK_POSTS < BURST_POSTS and dice.below(10) < 6
     tags = [topic] if in_burst and topic is not None else []
-    # One post in eight has no hashtag at all, as on a network that is not filtered by any.
+    # One post in eight has no hashtag, as in an unfiltered stream.
     tags += [dice.tag() for _ in range((0, 1, 1, 1, 1, 2, 2, 3)[dice.below(8)])]
     tags = list(dict.fromkeys(tags))
     words = " ".join(f"#{tag}" for tag in tags)
@@ -172,21 +172,21 @@ def post(seed: int, number: int) -> SyntheticPost:
 
 
 def entries(seed: int, tick: int) -> list[Entry]:
-    """What is published at `tick`, in order; the first is post `tick` itself."""
-    found = [Entry(What.POST, post(seed, tick), tick, 0)]
+    """The entries published at `tick`, in order; the first is post `tick`."""
+    found = [Entry(EntryKind.POST, post(seed, tick), tick, 0)]
     for number in range(max(0, tick - ECHO_DISTANCE_MAX), tick):
         earlier = post(seed, number)
         if earlier.repeated_after == tick - number:
-            found.append(Entry(What.REPEAT, earlier, tick, len(found)))
+            found.append(Entry(EntryKind.REPEAT, earlier, tick, len(found)))
         if earlier.deleted_after == tick - number:
-            found.append(Entry(What.DELETE, earlier, tick, len(found)))
+            found.append(Entry(EntryKind.DELETE, earlier, tick, len(found)))
     return found
 
 
 @lru_cache(maxsize=1024)
 def burst_tag(seed: int, block: int) -> str | None:
-    """The hashtag that this block of posts is about, if it has a burst: one block in six has."""
-    dice = _Dice(seed, "block", block)
+    """The hashtag of a block with a burst; None for five blocks in six."""
+    dice = _HashRandom(seed, "block", block)
     return dice.chosen(TAGS) if dice.below(6) == 0 else None
 
 
@@ -228,5 +228,5 @@ def _slow_us() -> int:
 
 @lru_cache(maxsize=64)
 def _id_base_us(seed: int) -> int:
-    """Ids of different seeds lie in different stretches of the past."""
-    return _ID_EPOCH_US + _Dice(seed, "ids").below(2**27) * 1_000_000
+    """Ids of different seeds are in different periods of the past."""
+    return _ID_EPOCH_US + _HashRandom(seed, "ids").below(2**27) * 1_000_000

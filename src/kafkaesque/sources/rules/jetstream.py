@@ -1,7 +1,7 @@
-"""Bluesky's Jetstream: a JSON frame to events. Pure.
+"""Parses JSON frames of Bluesky's Jetstream. Pure.
 
-Wire: bluesky-social/jetstream docs/README.md 5.1 (`/subscribe`). The cursor is the frame's `time_us`.
-Kinds other than `commit`, and collections other than posts, move the cursor and say nothing to us.
+Protocol: bluesky-social/jetstream docs/README.md 5.1 (`/subscribe`). The cursor is the frame's `time_us`.
+Kinds other than `commit`, and collections other than posts, only advance the cursor.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ _records = msgspec.json.Decoder(_Record)
 def parse(frame: Frame, read_ms: TimestampMs) -> Parsed:
     event = decode(_events, frame.data)
     if not 0 < event.time_us < _TIME_US_MAX:
-        raise FrameError(f"time_us {event.time_us} is no time")
+        raise FrameError(f"invalid time_us {event.time_us}")
     commit = event.commit
     if event.kind != "commit" or commit is None or commit.collection != COLLECTION:
         return Parsed(cursor=event.time_us)
     seen_ms = TimestampMs(event.time_us // 1000)
-    uri = identity(f"at://{event.did}/{commit.collection}/{commit.rkey}", "an address")
+    uri = identity(f"at://{event.did}/{commit.collection}/{commit.rkey}", "the AT URI")
     if commit.operation == "delete":
         deleted = PostDeleted(network=NETWORK, id=uri, deleted_ms=seen_ms)
         return Parsed((deleted,), event.time_us)
     if commit.operation not in ("create", "update"):
         return Parsed(cursor=event.time_us)
     if not bytes(commit.record):
-        raise FrameError(f"a {commit.operation} without its record")
+        raise FrameError(f"{commit.operation} without a record")
     record = decode(_records, commit.record)
     if commit.operation == "update":
         return Parsed((_edited(uri, record, seen_ms),), event.time_us)
@@ -123,7 +123,7 @@ def _edited(uri: str, record: _Record, seen_ms: TimestampMs) -> PostEdited:
 
 
 def _tags(record: _Record) -> tuple[str, ...]:
-    """From facets and the record's own list; from the text where an author's software made none."""
+    """Tags of the facets, of the record's own list, and of the text, in case the software set neither."""
     marked = [
         feature.tag
         for facet in record.facets or ()

@@ -1,7 +1,7 @@
-"""Mastodon's streaming API: events by SSE, by WebSocket, and pages of the REST timeline. Pure.
+"""Parses Mastodon's events (SSE or WebSocket) and pages of the REST timeline. Pure.
 
-Wire: docs.joinmastodon.org/methods/streaming and /methods/timelines. The cursor is the largest status
-id read: ids are numbers whose upper bits are milliseconds (`Mastodon::Snowflake`).
+Protocol: docs.joinmastodon.org/methods/streaming and /methods/timelines. The cursor is the largest status
+id read; ids are numbers whose upper bits are milliseconds (`Mastodon::Snowflake`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kafkaesque.sources.rules.parsing import (
 
 NETWORK = "mastodon"
 PAGE = "page"
-"""Event name of a frame that is a page of the REST timeline: a JSON array of statuses."""
+"""Event name of a page of the REST timeline: a JSON array of statuses."""
 CAUGHT_UP = "caught up"
-"""Event name of a frame that says: every page up to this id has been read."""
+"""Event name of a marker: every page up to this id has been read."""
 _SEQUENCE_BITS = 16
 
 _BREAK = re.compile(r"<br\s*/?>|</p>\s*<p[^>]*>", re.IGNORECASE)
@@ -84,18 +84,18 @@ _messages = msgspec.json.Decoder(_Message)
 
 
 def unwrap(data: bytes) -> Frame:
-    """A message of the WebSocket: the event, and its payload, which is JSON in a JSON string."""
+    """Unwraps a WebSocket message: the event's name, and its payload, which is JSON in a string."""
     message = decode(_messages, data)
     if message.error is not None:
-        raise FrameError(f"the server says: {message.error[:200]}")
+        raise FrameError(f"error from the server: {message.error[:200]}")
     if not message.event:
-        raise FrameError("a message without an event")
+        raise FrameError("message without an event")
     return frame(message.event, (message.payload or "").encode())
 
 
 def streaming_url(instance: bytes, *, secure: bool) -> str | None:
-    """Where an instance says that it streams; None if it does not say, or if a token that came in over
-    TLS would have to leave without."""
+    """The streaming URL that an instance names; None if it names none, or if using it would send a token
+    unencrypted although the instance is reached over TLS."""
     try:
         named = decode(_instances, instance).configuration.urls.streaming
     except FrameError:
@@ -110,48 +110,48 @@ def streaming_url(instance: bytes, *, secure: bool) -> str | None:
 def parse(given: Frame, read_ms: TimestampMs) -> Parsed:
     match given.event:
         case "update":
-            return _appeared([decode(_statuses, given.data)], read_ms)
+            return _posts([decode(_statuses, given.data)], read_ms)
         case "page":
-            # Pages of one hashtag say nothing of how far the others are read.
-            return Parsed(_appeared(decode(_pages, given.data), read_ms).events)
+            # A page of one hashtag does not advance the cursor: the others may not be read as far.
+            return Parsed(_posts(decode(_pages, given.data), read_ms).events)
         case "caught up":
-            return Parsed(cursor=number(given.data.decode(), "a status id"))
+            return Parsed(cursor=number(given.data.decode(), "status id"))
         case "status.update":
             return _edited(decode(_statuses, given.data), read_ms)
         case "delete":
             text = given.data.decode("utf-8", "replace").strip().strip('"')
-            number(text, "a status id")
+            number(text, "status id")
             return Parsed((PostDeleted(network=NETWORK, id=text, deleted_ms=read_ms),))
         case "message":
             return parse(unwrap(given.data), read_ms)
         case _:
-            # Notifications, filters, announcements: nothing about posts. New kinds may appear.
+            # Notifications, filters, announcements and future kinds are not about posts.
             return Parsed()
 
 
 def id_before(status_id: int, rewind_ms: int) -> int:
-    """The smallest id that a status can have that was made `rewind_ms` before this one.
+    """The smallest id of a status created up to `rewind_ms` before this one.
 
-    Statuses from other servers get ids by their own creation time, so one may arrive with an id
-    below some that arrived before it.
+    Statuses from other servers get ids by their own creation time, so one may arrive with a smaller id
+    than earlier arrivals.
     """
     return max(0, status_id - (rewind_ms << _SEQUENCE_BITS))
 
 
 def largest_id(page: bytes) -> int | None:
-    """For the next page: the largest id on this one; None if it is empty."""
-    return max((number(status.id, "a status id") for status in decode(_pages, page)), default=None)
+    """The largest id on a page, from which the next page continues; None if the page is empty."""
+    return max((number(status.id, "status id") for status in decode(_pages, page)), default=None)
 
 
 def plain_text(content: str) -> str:
-    """The text of a status, which comes as HTML."""
+    """The plain text of a status, whose content is HTML."""
     return html.unescape(_MARKUP.sub("", _BREAK.sub("\n", content)))
 
 
-def _appeared(statuses: list[_Status], read_ms: TimestampMs) -> Parsed:
-    # A boost is not a post: the boosted status comes, or came, by itself.
+def _posts(statuses: list[_Status], read_ms: TimestampMs) -> Parsed:
+    # A boost is not a post: the boosted status arrives separately.
     own = [status for status in statuses if not _is_boost(status)]
-    cursor = max((number(status.id, "a status id") for status in statuses), default=None)
+    cursor = max((number(status.id, "status id") for status in statuses), default=None)
     return Parsed(tuple(_post(status, read_ms) for status in own), cursor)
 
 
@@ -176,7 +176,7 @@ def _post(status: _Status, read_ms: TimestampMs) -> Post:
 
 
 def _edited(status: _Status, read_ms: TimestampMs) -> Parsed:
-    number(status.id, "a status id")
+    number(status.id, "status id")
     text = plain_text(bounded(status.content))
     edited = PostEdited(
         network=NETWORK,

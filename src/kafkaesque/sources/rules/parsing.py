@@ -1,4 +1,4 @@
-"""What the parsers of the three networks share: their result, their one exception, times. Pure."""
+"""What the parsers of the three networks share: result, exceptions, times and limits. Pure."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ ID_LENGTH_MAX = 1024
 
 
 class FrameError(Exception):
-    """A frame that is not what the network's protocol promises. The stream goes on without it."""
+    """A frame that violates the network's protocol. It is skipped."""
 
 
 class StreamEnded(Exception):
-    """The network says within the stream that it ends it."""
+    """The network announced the end of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a frame says: events, and how far the stream is read once they are in the log."""
+    """The content of a frame: events, and the cursor to store once they are in the log."""
 
     events: tuple[PostEvent, ...] = ()
     cursor: int | None = None
 
 
 Parser = Callable[[Frame, TimestampMs], Parsed]
-"""Frame and the time it was read to its meaning; FrameError or StreamEnded, and nothing else."""
+"""Parses a frame, given the time it was read. Raises FrameError or StreamEnded, and nothing else."""
 
 
 def decode(decoder: msgspec.json.Decoder[T], data: bytes | msgspec.Raw) -> T:
-    """FrameError for whatever is wrong with `data`."""
+    """Raises FrameError if `data` is invalid."""
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(str(error)) from None
 
 
-def time_ms(text: str | None, otherwise: TimestampMs) -> TimestampMs:
-    """An author's ISO 8601 time. What cannot be read as one was made up: `otherwise` then."""
+def time_ms(text: str | None, default: TimestampMs) -> TimestampMs:
+    """An author's ISO 8601 time; `default` if it is invalid."""
     try:
         moment = datetime.fromisoformat(text or "")
         aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return TimestampMs(int(aware.timestamp() * 1000))
     except (ValueError, OverflowError):
-        return otherwise
+        return default
 
 
 def number(text: str, what: str) -> int:
-    """An id that has to be a plain decimal number below 2**63."""
+    """Parses an id that must be a plain decimal number below 2**63."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
         raise FrameError(f"{what} {text[:40]!r} is not a number")
     return int(text)
@@ -68,11 +68,11 @@ def bounded(text: str) -> str:
 
 
 def languages(tags: list[str] | None) -> tuple[str, ...]:
-    """Those that can be language tags."""
+    """The tags that have the length of a language tag."""
     return tuple(tag for tag in tags or () if 0 < len(tag) <= 35)[:LANGUAGES_MAX]
 
 
 def identity(text: str, what: str) -> str:
     if not 0 < len(text) <= ID_LENGTH_MAX:
-        raise FrameError(f"{what} of {len(text)} characters")
+        raise FrameError(f"{what} has {len(text)} characters; allowed are 1 to {ID_LENGTH_MAX}")
     return text

@@ -1,9 +1,9 @@
-"""X's filtered stream and compliance stream: a JSON line to events; the stream's rules. Pure.
+"""Parses lines of X's filtered and compliance streams, and computes the stream's rules. Pure.
 
-Wire: docs.x.com, x-api/posts/filtered-stream and x-api/compliance/streams. The stream has no cursor:
-a gap is filled by asking for the minutes that it lasted (`cursors.plan_x`), or by recent search
-(x-api/posts/search/introduction, `cursors.plan_x_search`), so the cursor that is kept is only the
-largest post id seen, for people to read. X sends deletions by its compliance stream alone.
+Protocol: docs.x.com, x-api/posts/filtered-stream and x-api/compliance/streams. The stream has no cursor:
+a gap is filled by requesting the minutes that it lasted (`cursors.plan_x`), or by recent search
+(x-api/posts/search/introduction, `cursors.plan_x_search`). The stored cursor, the largest post id seen,
+is informational only. X sends deletions only on its compliance stream.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NETWORK = "x"
 RULE_LENGTH_MAX = 1024
 RULES_MAX = 1000
 QUERY_LENGTH_MAX = 512
-"""Of recent search at the lowest access level that has it."""
+"""Limit of recent search at the lowest access level that has it."""
 FIELDS = "created_at,lang,entities,author_id,referenced_tweets"
 _NO_LANGUAGE = frozenset({"und", "zxx", "qme", "qht", "qct", "qam", "art", "qst"})
 
@@ -84,7 +84,7 @@ class _Line(msgspec.Struct):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A rule of the filtered stream as the API shows it."""
+    """A rule of the filtered stream, as in the API."""
 
     value: str
     tag: str = ""
@@ -92,7 +92,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct):
-    """The answer to GET .../rules; `data` is absent when there are none."""
+    """The response to GET .../rules; `data` is absent if there are no rules."""
 
     data: list[Rule] = []
 
@@ -111,7 +111,7 @@ _pages = msgspec.json.Decoder(_Page)
 
 
 def page_lines(body: bytes) -> tuple[list[bytes], str | None]:
-    """The posts of a page of recent search as lines of the stream, and the token of the next page."""
+    """The posts of a recent-search page as lines of the stream, and the token of the next page."""
     page = decode(_pages, body)
     return [b'{"data":%s}' % bytes(post) for post in page.data], page.meta.next_token
 
@@ -130,12 +130,12 @@ def parse(frame: Frame, read_ms: TimestampMs) -> Parsed:
         return _deleted(data.delete, read_ms)
     if data.id is None:
         return Parsed()
-    post_id = number(data.id, "a post id")
+    post_id = number(data.id, "post id")
     return Parsed((_post(data, data.id, read_ms),), post_id)
 
 
 def _deleted(deletion: _Deletion, read_ms: TimestampMs) -> Parsed:
-    number(deletion.tweet.id, "a post id")
+    number(deletion.tweet.id, "post id")
     at_ms = time_ms(deletion.event_at, read_ms)
     return Parsed((PostDeleted(network=NETWORK, id=deletion.tweet.id, deleted_ms=at_ms),))
 
@@ -148,7 +148,7 @@ def _post(data: _Data, post_id: str, read_ms: TimestampMs) -> Post:
     return Post(
         network=NETWORK,
         id=post_id,
-        author=identity(data.author_id, "an author"),
+        author=identity(data.author_id, "author id"),
         text=bounded(data.text),
         tags=distinct([*marked, *tags_in_text(data.text)]),
         languages=languages([data.lang] if data.lang and data.lang not in _NO_LANGUAGE else None),
@@ -160,7 +160,7 @@ def _post(data: _Data, post_id: str, read_ms: TimestampMs) -> Post:
 
 
 def rule_values(tags: Iterable[str], length_max: int = RULE_LENGTH_MAX) -> list[str]:
-    """Rules that together match every post with one of `tags`: as few as their length allows."""
+    """The fewest rules that together match every post with one of `tags`."""
     values: list[str] = []
     for tag in tags:
         term = f"#{tag}"
@@ -174,9 +174,9 @@ def rule_values(tags: Iterable[str], length_max: int = RULE_LENGTH_MAX) -> list[
 def rule_changes(
     present: Sequence[Rule], tags: Iterable[str], label: str
 ) -> tuple[list[Rule], list[str]]:
-    """What to add, and the ids of what to remove, so that the rules labelled ours are those of `tags`.
+    """The rules to add and the ids of rules to remove, so that the rules with our label match `tags`.
 
-    Rules of other labels belong to others and stay.
+    Rules with other labels stay.
     """
     wanted = rule_values(tags)
     ours = [rule for rule in present if rule.tag == label]

@@ -1,4 +1,4 @@
-"""A local server, a pump and a log in one event loop, and what must have arrived."""
+"""A local server, a source connector and a log in one event loop, and the posts that must arrive."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from kafkaesque.client.reading import read_stretch
 from kafkaesque.events.social import POSTS, Post, PostDeleted
 from kafkaesque.events.topics import SOCIAL_POSTS
 from kafkaesque.sources.config import source_config
-from kafkaesque.sources.drivers import Endpoint, new_session
-from kafkaesque.sources.local.feed import Faults, Feed
+from kafkaesque.sources.connector import SourceConnector
+from kafkaesque.sources.local.connections import Faults
+from kafkaesque.sources.local.feed import Feed
+from kafkaesque.sources.local.rules.timeline import Timeline
 from kafkaesque.sources.local.server import LocalServer
-from kafkaesque.sources.local.timeline import Timeline
 from kafkaesque.sources.networks import NETWORKS
-from kafkaesque.sources.pump import Pump
 from kafkaesque.sources.rules import generator
+from kafkaesque.sources.rules.frame_processor import SourceIdentity
 from kafkaesque.sources.rules.generator import SyntheticPost
 from kafkaesque.sources.rules.hashtags import distinct
-from kafkaesque.sources.rules.intake import Identity
+from kafkaesque.sources.streams.endpoint import Endpoint, new_session
 
 SEED = 7
 EPOCH_US = time.time_ns() // 1000
@@ -50,31 +51,32 @@ async def local_server(
 
 
 @asynccontextmanager
-async def running_pump(
+async def running_connector(
     log: Log,
     network: str,
     url: str,
     tags: Iterable[str],
     token: str | None = None,
     **settings: str,
-) -> AsyncIterator[Pump]:
-    """A pump that is stopped at the end; what it raises is raised then."""
+) -> AsyncIterator[SourceConnector]:
+    """A running connector; on exit it is stopped, and its exception is raised."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     config = source_config({**QUICK, **named})
     async with new_session(token, config) as session:
         endpoint = Endpoint(URL(url), session, config, distinct(tags), "test")
-        pump = Pump(log, NETWORKS[network], Identity(network, f"{network}-test"), endpoint)
-        running = asyncio.create_task(pump.run())
+        identity = SourceIdentity(network, f"{network}-test")
+        connector = SourceConnector(log, NETWORKS[network], identity, endpoint)
+        running = asyncio.create_task(connector.run())
         try:
-            yield pump
+            yield connector
         finally:
-            pump.stop()
+            connector.stop()
             await running
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """What stands in the log."""
+    """The posts and deletions in the log."""
 
     posts: Counter[str]
     deleted: Counter[str]

@@ -5,37 +5,37 @@ from hypothesis import strategies as st
 from tests.sources.samples import deletion, edit, post
 
 from kafkaesque.events.social import Post, PostDeleted, PostEvent
-from kafkaesque.sources.rules.window import Verdict, Window
+from kafkaesque.sources.rules.dedup_window import DedupWindow, Verdict
 
 NEW, DUPLICATE, FOREIGN, WITHDRAWN = Verdict
 
 
 def test_second_appearance_of_a_post_is_a_duplicate() -> None:
-    window = Window(10, 10)
+    window = DedupWindow(10, 10)
     assert [window.admit(post("1")), window.admit(post("1"))] == [NEW, DUPLICATE]
 
 
-def test_deletion_is_new_once_and_the_post_stays_gone() -> None:
-    window = Window(10, 10)
+def test_deletion_is_new_once_and_the_post_stays_deleted() -> None:
+    window = DedupWindow(10, 10)
     events: list[PostEvent] = [post("1"), deletion("1"), deletion("1"), post("1"), edit("1", 9)]
     verdicts = [window.admit(event) for event in events]
     assert verdicts == [NEW, NEW, DUPLICATE, DUPLICATE, DUPLICATE]
 
 
 def test_deletion_that_overtakes_its_post_withdraws_it() -> None:
-    window = Window(10, 10)
+    window = DedupWindow(10, 10)
     assert [window.admit(deletion("1")), window.admit(post("1"))] == [FOREIGN, WITHDRAWN]
 
 
 def test_each_later_edit_is_new_and_an_earlier_one_is_not() -> None:
-    window = Window(10, 10)
+    window = DedupWindow(10, 10)
     events: list[PostEvent] = [edit("1", 5), post("1"), edit("1", 5), edit("1", 5), edit("1", 6)]
     verdicts = [window.admit(event) for event in events]
     assert verdicts == [FOREIGN, NEW, NEW, DUPLICATE, NEW]
 
 
-def test_window_forgets_the_oldest_and_stays_bounded() -> None:
-    window = Window(3, 2)
+def test_window_drops_the_oldest_and_stays_bounded() -> None:
+    window = DedupWindow(3, 2)
     for name in "abcd":
         window.admit(post(name))
     assert len(window) == 3
@@ -55,7 +55,7 @@ events = st.builds(
 @given(st.lists(events, max_size=60))
 @settings(deadline=None, max_examples=200)
 def test_each_post_and_each_deletion_is_admitted_at_most_once(stream: list[PostEvent]) -> None:
-    window = Window(100, 100)
+    window = DedupWindow(100, 100)
     admitted = [(type(event), event.id) for event in stream if window.admit(event) is NEW]
     assert len(set(admitted)) == len(admitted)
     posted = [name for kind, name in admitted if kind is Post]
@@ -65,10 +65,12 @@ def test_each_post_and_each_deletion_is_admitted_at_most_once(stream: list[PostE
 
 @given(st.lists(events, max_size=60))
 @settings(deadline=None, max_examples=200)
-def test_window_rebuilt_from_the_log_judges_a_replay_as_duplicates(stream: list[PostEvent]) -> None:
-    window = Window(100, 0)
+def test_window_rebuilt_from_the_log_rejects_a_replay_as_duplicates(
+    stream: list[PostEvent],
+) -> None:
+    window = DedupWindow(100, 0)
     log = [event for event in stream if window.admit(event) is NEW]
-    rebuilt = Window(100, 0)
+    rebuilt = DedupWindow(100, 0)
     for event in log:
         rebuilt.remember(event)
     assert all(rebuilt.admit(event) is DUPLICATE for event in log)

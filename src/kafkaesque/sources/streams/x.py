@@ -1,8 +1,7 @@
-"""Connections to X: the filtered stream, its gaps, the compliance stream. Thin; rules are in `x.py`
-and `cursors.py`.
+"""X: the filtered stream, its gaps, and the compliance stream. Rules are in rules/x.py and cursors.py.
 
-Frames that fill a gap are not `is_settled`: only when the gap is filled does the source count as having
-read up to now, so that a connection that is cut meanwhile leaves nothing behind.
+Frames that fill a gap are not `is_settled`: the source counts as having read up to now only when the gap
+is filled. A connection that is lost meanwhile therefore fills the whole gap again.
 """
 
 from __future__ import annotations
@@ -17,75 +16,78 @@ import msgspec
 from yarl import URL
 
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.drivers import (
-    PAGE_SIZE_BYTES_MAX,
-    PAGES_MAX,
-    Endpoint,
-    now_ms,
-    split,
-    warn_of_loss,
-)
 from kafkaesque.sources.rules import cursors, x
 from kafkaesque.sources.rules.backoff import Trouble
+from kafkaesque.sources.rules.frame_processor import StreamProgress
 from kafkaesque.sources.rules.frames import MESSAGE, Frame, LineSplitter, frame
-from kafkaesque.sources.rules.intake import Progress
 from kafkaesque.sources.rules.parsing import FrameError
-from kafkaesque.sources.streams import ConnectionTrouble, check_status
+from kafkaesque.sources.streams.endpoint import (
+    PAGES_MAX,
+    ConnectionTrouble,
+    Endpoint,
+    check_status,
+    now_ms,
+    read_page,
+    response_frames,
+    warn_of_lost_posts,
+)
 
 logger = logging.getLogger(__name__)
 
 SETTLE_S: Final = 20.0
-"""How long a connection with `backfill_minutes` may still bring what belongs to the gap: X sends a
-keep-alive as often."""
+"""How long a connection with `backfill_minutes` may still deliver posts of the gap: X's keep-alive
+interval."""
 SEARCH_LAG_S: Final = 40.0
-"""Recent search does not know posts of the last half minute: the seam is asked for again after it."""
-_SEAM_MS: Final = 60_000
+"""Recent search lags half a minute, so the time around the connection is searched again after that."""
+_OVERLAP_MS: Final = 60_000
 
 
 class XStream:
-    """Posts that match our rules."""
+    """Posts that match our rules on the filtered stream."""
 
     name = "posts"
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    async def frames(self, progress: Progress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+    async def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[Frame]:
         endpoint = self._endpoint
         await self._set_rules()
         base = (endpoint.url / "2/tweets/search/stream").with_query({"tweet.fields": x.FIELDS})
         if endpoint.config.x_enterprise or not endpoint.config.x_search:
-            followed = _x_frames(endpoint, base, progress, rewind_ms)
+            frames = _x_frames(endpoint, base, progress, rewind_ms)
         else:
-            followed = self._searched_frames(base, progress, rewind_ms)
-        async for item in followed:
+            frames = self._searched_frames(base, progress, rewind_ms)
+        async for item in frames:
             yield item
 
     async def _searched_frames(
-        self, base: URL, progress: Progress | None, rewind_ms: int
+        self, base: URL, progress: StreamProgress | None, rewind_ms: int
     ) -> AsyncIterator[Frame]:
-        """Connected first, then the gap by recent search, then the stream, then the seam."""
+        """Connects first, then searches the gap, then streams, then searches the overlap again."""
         endpoint = self._endpoint
         plan = cursors.plan_x_search(_read_ms(progress), now_ms(), rewind_ms)
         async with endpoint.get(base) as response:
             connected_ms = now_ms()
-            seam_due_s = None
+            overlap_due_s = None
             if plan is not None:
-                warn_of_loss("x", plan.lost_ms)
+                warn_of_lost_posts("x", plan.lost_ms)
                 async for item in self._search(plan.start_time):
                     yield item
-                seam_due_s = time.monotonic() + SEARCH_LAG_S * endpoint.config.backoff_scale
-            async for item in split(response, LineSplitter(endpoint.config.frame_max_bytes)):
-                if seam_due_s is not None and time.monotonic() >= seam_due_s:
-                    seam_due_s = None
-                    seam = cursors.plan_x_search(connected_ms, now_ms(), _SEAM_MS)
-                    if seam is not None:
-                        async for late in self._search(seam.start_time):
+                overlap_due_s = time.monotonic() + SEARCH_LAG_S * endpoint.config.backoff_scale
+            async for item in response_frames(
+                response, LineSplitter(endpoint.config.frame_max_bytes)
+            ):
+                if overlap_due_s is not None and time.monotonic() >= overlap_due_s:
+                    overlap_due_s = None
+                    overlap = cursors.plan_x_search(connected_ms, now_ms(), _OVERLAP_MS)
+                    if overlap is not None:
+                        async for late in self._search(overlap.start_time):
                             yield late
-                yield item if seam_due_s is None else _unsettled(item)
+                yield item if overlap_due_s is None else _unsettled(item)
 
     async def _search(self, start_time: str) -> AsyncIterator[Frame]:
-        """Posts since `start_time`. Who has no access to search is told once a connection, and goes on."""
+        """Posts since `start_time`. Without access to search, logs a warning and yields nothing."""
         endpoint = self._endpoint
         url = endpoint.url / "2/tweets/search/recent"
         try:
@@ -101,20 +103,18 @@ class XStream:
         except ConnectionTrouble as error:
             if error.trouble is not Trouble.FORBIDDEN:
                 raise
-            logger.warning("x: this token may not search, what was posted in the gap is lost")
+            logger.warning(
+                "x: this token has no access to recent search; posts of the gap are lost"
+            )
 
     async def _pages(self, url: URL) -> AsyncIterator[bytes]:
         for _ in range(PAGES_MAX):
             async with self._endpoint.get(url) as response:
-                body = await response.content.read(PAGE_SIZE_BYTES_MAX)
-                while chunk := await response.content.readany():
-                    body += chunk
-                    if len(body) > PAGE_SIZE_BYTES_MAX:
-                        raise ConnectionTrouble(Trouble.HTTP, "a page that does not end")
+                body = await read_page(response)
             try:
                 lines, token = x.page_lines(body)
             except FrameError as error:
-                raise ConnectionTrouble(Trouble.HTTP, f"not a page: {error}") from None
+                raise ConnectionTrouble(Trouble.HTTP, f"invalid page: {error}") from None
             for line in lines:
                 yield line
             if token is None:
@@ -122,7 +122,7 @@ class XStream:
             url = url.update_query(next_token=token)
 
     async def _set_rules(self) -> None:
-        """The rules under our label become those of our hashtags; nobody else's are touched."""
+        """Replaces the rules with our label by those of our hashtags; other rules stay."""
         endpoint = self._endpoint
         url = endpoint.url / "2/tweets/search/stream/rules"
         async with endpoint.get(url) as response:
@@ -130,7 +130,7 @@ class XStream:
         try:
             present = msgspec.json.decode(body, type=x.Rules).data
         except msgspec.DecodeError as error:
-            raise ConnectionTrouble(Trouble.HTTP, f"not a list of rules: {error}") from None
+            raise ConnectionTrouble(Trouble.HTTP, f"invalid list of rules: {error}") from None
         add, remove = x.rule_changes(present, endpoint.tags, endpoint.label)
         if add:
             rules = [{"value": rule.value, "tag": rule.tag} for rule in add]
@@ -145,43 +145,43 @@ class XStream:
             await check_status(response, time.time())
 
 
-class XDeletions:
-    """X's compliance stream (Enterprise access): the only one that says what was deleted."""
+class XComplianceStream:
+    """X's compliance stream (Enterprise access), the only one with deletions."""
 
     name = "compliance"
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    async def frames(self, progress: Progress | None, rewind_ms: int) -> AsyncIterator[Frame]:
+    async def frames(self, progress: StreamProgress | None, rewind_ms: int) -> AsyncIterator[Frame]:
         url = (self._endpoint.url / "2/tweets/compliance/stream").with_query(partition="1")
         async for item in _x_frames(self._endpoint, url, progress, rewind_ms):
             yield item
 
 
 async def _x_frames(
-    endpoint: Endpoint, base: URL, progress: Progress | None, rewind_ms: int
+    endpoint: Endpoint, base: URL, progress: StreamProgress | None, rewind_ms: int
 ) -> AsyncIterator[Frame]:
-    """The gap by recovery and backfill, where the access has them, then the stream."""
+    """Fills the gap by recovery and backfill if the access level has them, then streams."""
     config = endpoint.config
     plan = cursors.XPlan()
     if config.x_enterprise:
         plan = cursors.plan_x(_read_ms(progress), now_ms(), rewind_ms)
-        warn_of_loss("x", plan.lost_ms)
+        warn_of_lost_posts("x", plan.lost_ms)
     if plan.recover is not None:
         start, end = plan.recover
         async with endpoint.get(base.update_query(start_time=start, end_time=end)) as response:
-            async for item in split(response, LineSplitter(config.frame_max_bytes)):
+            async for item in response_frames(response, LineSplitter(config.frame_max_bytes)):
                 yield _unsettled(item)
     minutes = plan.backfill_minutes
     url = base.update_query(backfill_minutes=str(minutes)) if minutes else base
     settled_s = time.monotonic() + (SETTLE_S * config.backoff_scale if minutes else 0.0)
     async with endpoint.get(url) as response:
-        async for item in split(response, LineSplitter(config.frame_max_bytes)):
+        async for item in response_frames(response, LineSplitter(config.frame_max_bytes)):
             yield item if time.monotonic() >= settled_s else _unsettled(item)
 
 
-def _read_ms(progress: Progress | None) -> TimestampMs | None:
+def _read_ms(progress: StreamProgress | None) -> TimestampMs | None:
     return progress.read_ms if progress is not None and progress.read_ms else None
 
 

@@ -1,7 +1,7 @@
-"""Entries of the generator as each of the three networks writes them. Pure.
+"""Encodes entries of the generator in the formats of the three networks. Pure.
 
-The shapes are those of the networks' documentation, down to what a careless parser trips over: HTML
-in Mastodon, facets counted in UTF-8 bytes in Bluesky, indices in code points in X.
+The formats follow the networks' documentation, including details that break careless parsers: HTML in
+Mastodon, facets counted in UTF-8 bytes in Bluesky, indices in code points in X.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from kafkaesque.sources.local.timeline import Timeline
-from kafkaesque.sources.rules.generator import Entry, SyntheticPost, What
+from kafkaesque.sources.local.rules.timeline import Timeline
+from kafkaesque.sources.rules.generator import Entry, EntryKind, SyntheticPost
 
 HOST = "social.local"
 _encode = msgspec.json.encode
@@ -26,11 +26,11 @@ def jetstream_frame(timeline: Timeline, entry: Entry) -> bytes:
     post = entry.post
     commit: dict[str, Any] = {
         "rev": post.record_key,
-        "operation": "delete" if entry.what is What.DELETE else "create",
+        "operation": "delete" if entry.what is EntryKind.DELETE else "create",
         "collection": "app.bsky.feed.post",
         "rkey": post.record_key,
     }
-    if entry.what is not What.DELETE:
+    if entry.what is not EntryKind.DELETE:
         commit |= {"record": _record(timeline, post), "cid": f"bafyreisynthetic{post.number}"}
     return _encode(
         {"did": post.did, "time_us": timeline.time_us(entry), "kind": "commit", "commit": commit}
@@ -57,14 +57,14 @@ def _record(timeline: Timeline, post: SyntheticPost) -> dict[str, Any]:
 
 
 def mastodon_event(timeline: Timeline, entry: Entry) -> tuple[str, bytes]:
-    """Name and payload."""
-    if entry.what is What.DELETE:
+    """The event's name and payload."""
+    if entry.what is EntryKind.DELETE:
         return "delete", str(entry.post.status_id).encode()
     return "update", _encode(mastodon_status(timeline, entry.post))
 
 
 def mastodon_message(timeline: Timeline, entry: Entry, streams: Iterable[str]) -> bytes:
-    """The same over the WebSocket: the payload is JSON in a string."""
+    """The same event over WebSocket: the payload is JSON in a string."""
     event, payload = mastodon_event(timeline, entry)
     return _encode({"stream": list(streams), "event": event, "payload": payload.decode()})
 
@@ -113,7 +113,7 @@ def x_post(timeline: Timeline, post: SyntheticPost) -> dict[str, Any]:
 
 
 def x_line(timeline: Timeline, entry: Entry, rules: Iterable[dict[str, str]]) -> bytes:
-    """A line of the filtered stream. `rules` are those that matched: id and tag."""
+    """A line of the filtered stream. `rules` holds id and tag of the matching rules."""
     data = x_post(timeline, entry.post)
     return _encode({"data": data, "matching_rules": list(rules)}) + b"\r\n"
 

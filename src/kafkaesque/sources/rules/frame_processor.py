@@ -1,4 +1,4 @@
-"""From frames to records of the log: parsed, filtered, judged against the window. Pure."""
+"""Turns frames of a network into records of the log: parses, filters and deduplicates. Pure."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from kafkaesque.events.social import (
 )
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_POSTS, SOCIAL_REJECTED
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.rules.cursors import key_of
+from kafkaesque.sources.rules.cursors import cursor_key
+from kafkaesque.sources.rules.dedup_window import DedupWindow, Verdict
 from kafkaesque.sources.rules.frames import KEEPALIVE, OVERSIZED, Frame
-from kafkaesque.sources.rules.hashtags import Following
+from kafkaesque.sources.rules.hashtags import HashtagFilter
 from kafkaesque.sources.rules.parsing import FrameError, Parser, StreamEnded
-from kafkaesque.sources.rules.window import Verdict, Window
 
 REJECTED_PER_BATCH_MAX = 20
-"""A server that sends nothing but rubbish does not fill the log with it; the count goes on."""
+"""Limits dead letters, so that a faulty server does not fill the log. All rejections are counted."""
 
 
 @dataclass(slots=True)
-class Counts:
-    """What became of the frames so far."""
+class SourceCounts:
+    """What the source has read and written since it started."""
 
     frames: int = 0
     posts: int = 0
@@ -50,16 +50,16 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Progress:
-    """How far one stream is read."""
+class StreamProgress:
+    """How far one stream was read."""
 
     cursor: int = 0
     read_ms: TimestampMs | None = None
 
 
 @dataclass(slots=True)
-class Batch:
-    """Records to be written together, in this order, and then the cursors."""
+class OutputBatch:
+    """Records to write together, in this order, before the cursors."""
 
     records: list[Record] = field(default_factory=list)
     posts: int = 0
@@ -67,43 +67,45 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a source is: its name keys its cursors and its transactions."""
+class SourceIdentity:
+    """A source's network and name. The name is the key of its cursors and transactions."""
 
     network: str
     name: str
 
 
-class Intake:
-    """Judges frames one after another; what it has judged it remembers."""
+class FrameProcessor:
+    """Processes the frames of a source's streams in order."""
 
     def __init__(
         self,
-        identity: Identity,
+        identity: SourceIdentity,
         parser: Parser,
-        following: Following,
-        window: Window,
+        hashtags: HashtagFilter,
+        window: DedupWindow,
+        counts: SourceCounts,
+        progress: dict[str, StreamProgress],
         *,
         all_deletes: bool = False,
     ) -> None:
         self._identity = identity
         self._parser = parser
-        self._following = following
+        self._hashtags = hashtags
         self._window = window
         self._all_deletes = all_deletes
-        self.counts = Counts()
-        self.progress: dict[str, Progress] = {}
-        self.origins: dict[str, Progress] = {}
-        """Where the streams that had no progress began."""
+        self.counts = counts
+        self.progress = progress
+        self._origins: dict[str, StreamProgress] = {}
+        """Where streams without earlier progress began."""
         self.notice: str | None = None
-        """What the network last said about ending a stream."""
+        """The network's last reason for ending a stream."""
 
-    def take(self, batch: Batch, stream: str, frame: Frame, read_ms: TimestampMs) -> None:
-        """Add to `batch` what `frame` says."""
+    def process(self, batch: OutputBatch, stream: str, frame: Frame, read_ms: TimestampMs) -> None:
+        """Adds the records of `frame` to `batch`."""
         progress = self.progress.get(stream)
         if progress is None:
-            progress = self.progress[stream] = Progress()
-            self.origins[stream] = Progress(read_ms=read_ms)
+            progress = self.progress[stream] = StreamProgress()
+            self._origins[stream] = StreamProgress(read_ms=read_ms)
         if frame.is_settled:
             progress.read_ms = read_ms
         if frame.event == KEEPALIVE:
@@ -111,10 +113,10 @@ class Intake:
         self.counts.frames += 1
         try:
             if frame.event == OVERSIZED:
-                raise FrameError(f"a frame of {frame.size_bytes} bytes")
+                raise FrameError(f"frame of {frame.size_bytes} bytes is too large")
             parsed = self._parser(frame, read_ms)
         except StreamEnded as notice:
-            # The server closes the connection now, or falls silent; either is the follower's affair.
+            # The server now closes the connection or goes silent; ReconnectingStream handles both.
             self.notice = str(notice)
             return
         except FrameError as error:
@@ -129,23 +131,23 @@ class Intake:
         batch.records += records
         batch.posts += sum(isinstance(event, Post) for event in admitted)
         if parsed.cursor is not None:
-            if not progress.cursor and stream in self.origins:
-                self.origins[stream].cursor = max(0, parsed.cursor - 1)
+            if not progress.cursor and stream in self._origins:
+                self._origins[stream].cursor = max(0, parsed.cursor - 1)
             progress.cursor = max(progress.cursor, parsed.cursor)
 
     def cursor_record(self, stream: str) -> Record:
-        """Says that everything of `stream` up to here is in the log."""
+        """A record that says: everything of `stream` up to here is in the log."""
         return self._cursor_record(stream, self.progress[stream])
 
     def origin_record(self, stream: str) -> Record:
-        """Says that nothing of `stream` from its first frame on is in the log yet.
+        """A record with the position before the first frame of `stream`.
 
-        Written before the first post: a source that dies with its first batch under way would else
-        begin as if it had never been there.
+        It is written before the first post. Otherwise a source killed while its first batch is in flight
+        would restart without a cursor and miss those posts.
         """
-        return self._cursor_record(stream, self.origins[stream])
+        return self._cursor_record(stream, self._origins[stream])
 
-    def _cursor_record(self, stream: str, progress: Progress) -> Record:
+    def _cursor_record(self, stream: str, progress: StreamProgress) -> Record:
         name = self._identity.name
         cursor = SourceCursor(
             network=self._identity.network,
@@ -154,12 +156,12 @@ class Intake:
             cursor=str(progress.cursor),
             read_ms=progress.read_ms or TimestampMs(0),
         )
-        key = key_of(name, stream).encode()
+        key = cursor_key(name, stream).encode()
         return Record(SOCIAL_CURSORS.name, key, encode(cursor_envelope(cursor)))
 
     def _admit(self, event: PostEvent) -> bool:
         counts = self.counts
-        if isinstance(event, Post) and not self._following.matches(event.tags):
+        if isinstance(event, Post) and not self._hashtags.matches(event.tags):
             counts.unmatched += 1
             return False
         match self._window.admit(event):
@@ -185,14 +187,14 @@ class Intake:
         return True
 
     def _record(self, event: PostEvent, read_ms: TimestampMs) -> Record:
-        # The record's time is ours and not the author's: a made-up date must neither let retention
-        # take the record at once nor keep its segment for ever.
+        # The timestamp is ours and not the author's: a made-up date must neither let retention delete the
+        # record at once nor keep its segment forever.
         envelope: Envelope[Body] = post_envelope(event, self._identity.name)
         return Record(
             SOCIAL_POSTS.name, post_key(event).encode(), encode(envelope), timestamp_ms=read_ms
         )
 
-    def _reject(self, batch: Batch, frame: Frame, reason: str, read_ms: TimestampMs) -> None:
+    def _reject(self, batch: OutputBatch, frame: Frame, reason: str, read_ms: TimestampMs) -> None:
         self.counts.rejected += 1
         batch.rejected += 1
         if batch.rejected > REJECTED_PER_BATCH_MAX:

@@ -1,4 +1,4 @@
-"""Network to log, whole: every post once, whatever the connection, the server or the log does."""
+"""A source from network to log: every post arrives once, whatever connection, server or log do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from typing import ClassVar
 
 import pytest
-from tests.sources.stage import (
+from tests.sources.harness import (
     arrived,
     deleted_by_the_end,
     expected,
     local_server,
-    running_pump,
+    running_connector,
 )
 from tests.waiting import until
 
@@ -21,7 +21,7 @@ from kafkaesque.client.memory_store import MemoryTransaction
 from kafkaesque.client.ports import DeliveryFailed, Log, TransactionsUnsupported, WriterFenced
 from kafkaesque.events.social import CURSORS, SourceCursor
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_REJECTED
-from kafkaesque.sources.local.feed import Faults
+from kafkaesque.sources.local.connections import Faults
 from kafkaesque.sources.local.server import LocalServer
 from kafkaesque.testing import Broker
 
@@ -37,17 +37,17 @@ async def follow_to_the_end(
     tags: tuple[str, ...] = TAGS,
     **settings: str,
 ) -> dict[str, int]:
-    """Until every post of the timeline is in the log, or is known to be gone."""
+    """Waits until every post of the timeline is in the log or was deleted."""
     posts = expected(network, count, tags)
     gone = deleted_by_the_end(posts, count)
-    async with running_pump(log, network, server.url, tags, **settings) as pump:
-        counts = pump.counts
+    async with running_connector(log, network, server.url, tags, **settings) as connector:
+        counts = connector.counts
 
         async def complete() -> bool:
             return set(posts) - gone <= set((await arrived(log)).posts)
 
         async with asyncio.timeout(60):
-            await until(lambda: pump.state.connected)
+            await until(lambda: connector.state.connected)
             while not await complete():
                 await asyncio.sleep(0.05)
     return counts.as_dict()
@@ -56,8 +56,8 @@ async def follow_to_the_end(
 async def check_complete(
     log: Log, network: str, count: int = COUNT, tags: tuple[str, ...] = TAGS
 ) -> None:
-    """Nothing lost, nothing doubled. Posts that were deleted before we could read them may be absent:
-    on Bluesky there are none, since its replay has them."""
+    """Nothing is lost or duplicated. Posts that were deleted before they could be read may be missing,
+    except on Bluesky, whose replay includes them."""
     posts = expected(network, count, tags)
     gone = deleted_by_the_end(posts, count)
     found = await arrived(log)
@@ -74,7 +74,7 @@ async def check_complete(
     ("network", "transport"),
     [("bluesky", "websocket"), ("mastodon", "websocket"), ("mastodon", "sse"), ("x", "websocket")],
 )
-def test_every_post_arrives_once_although_the_server_hangs_up_again_and_again(
+def test_every_post_arrives_once_although_the_server_disconnects_repeatedly(
     network: str, transport: str
 ) -> None:
     async def story() -> None:
@@ -89,11 +89,11 @@ def test_every_post_arrives_once_although_the_server_hangs_up_again_and_again(
     asyncio.run(story())
 
 
-def test_gap_of_x_is_filled_by_search_where_there_is_no_enterprise_access() -> None:
+def test_gap_of_x_is_filled_by_search_without_enterprise_access() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with local_server(COUNT, rate=300) as server:
-            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as first:
+            async with running_connector(log, "x", server.url, TAGS, x_enterprise="false") as first:
                 await until(lambda: first.counts.posts >= 50)
             # Nobody follows for a while.
             reached = server.feed.head() + 200
@@ -105,13 +105,15 @@ def test_gap_of_x_is_filled_by_search_where_there_is_no_enterprise_access() -> N
     asyncio.run(story())
 
 
-def test_source_that_may_not_search_goes_on_without() -> None:
+def test_source_without_access_to_search_continues() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with local_server(COUNT, Faults(search_status=403), rate=300) as server:
-            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as first:
+            async with running_connector(log, "x", server.url, TAGS, x_enterprise="false") as first:
                 await until(lambda: first.counts.posts >= 20)
-            async with running_pump(log, "x", server.url, TAGS, x_enterprise="false") as second:
+            async with running_connector(
+                log, "x", server.url, TAGS, x_enterprise="false"
+            ) as second:
                 await until(lambda: second.counts.posts >= 20)
         assert server.counts.pages == 0
 
@@ -128,26 +130,26 @@ def test_every_post_arrives_once_on_a_real_broker() -> None:
         asyncio.run(story(KafkaLog(broker.bootstrap_servers)))
 
 
-def test_deletions_of_our_posts_arrive_and_those_of_others_do_not() -> None:
+def test_only_deletions_of_our_posts_arrive() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with local_server(600) as server:
             posts = expected("bluesky", 600, TAGS)
             gone = deleted_by_the_end(posts, 600)
-            async with running_pump(log, "bluesky", server.url, TAGS) as pump:
-                await until(lambda: pump.counts.deletions >= len(gone))
+            async with running_connector(log, "bluesky", server.url, TAGS) as connector:
+                await until(lambda: connector.counts.deletions >= len(gone))
             assert set((await arrived(log)).deleted) == gone
-            assert pump.counts.foreign > 0
+            assert connector.counts.foreign > 0
 
     asyncio.run(story())
 
 
 @pytest.mark.parametrize("transactions", ["never", "auto"])
-def test_second_run_goes_on_where_the_first_stopped(transactions: str) -> None:
+def test_second_run_continues_where_the_first_stopped(transactions: str) -> None:
     async def story() -> None:
         log = MemoryLog()
         async with local_server(COUNT, rate=2000) as server:
-            async with running_pump(
+            async with running_connector(
                 log, "bluesky", server.url, TAGS, transactions=transactions
             ) as first:
                 await until(lambda: first.counts.posts >= 50)
@@ -157,9 +159,9 @@ def test_second_run_goes_on_where_the_first_stopped(transactions: str) -> None:
     asyncio.run(story())
 
 
-def test_crash_between_posts_and_cursor_doubles_nothing() -> None:
-    """Without transactions, posts are written before their cursor: the cursor's write is made to fail,
-    as a kill in between would."""
+def test_crash_between_posts_and_cursor_duplicates_nothing() -> None:
+    """Without transactions, posts are written before their cursor. The cursor's write fails here, as
+    with a kill in between."""
 
     class Cut(MemoryLog):
         async def append(self, placed, transaction=None):  # type: ignore[no-untyped-def]
@@ -182,7 +184,7 @@ def test_crash_between_posts_and_cursor_doubles_nothing() -> None:
     asyncio.run(story())
 
 
-def test_posts_and_cursor_are_seen_together_where_there_are_transactions() -> None:
+def test_posts_and_cursor_are_atomic_with_transactions() -> None:
     class Watched(MemoryLog):
         topics: ClassVar[set[str]] = set()
 
@@ -206,16 +208,16 @@ def test_posts_and_cursor_are_seen_together_where_there_are_transactions() -> No
     asyncio.run(story())
 
 
-def test_source_waits_for_a_log_that_is_away_and_loses_nothing() -> None:
+def test_source_survives_an_unavailable_log_and_loses_nothing() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with local_server(600, rate=1000) as server:
-            async with running_pump(log, "bluesky", server.url, TAGS) as pump:
-                await until(lambda: pump.counts.posts > 20)
+            async with running_connector(log, "bluesky", server.url, TAGS) as connector:
+                await until(lambda: connector.counts.posts > 20)
                 log.failure = DeliveryFailed("the log is away")
-                await until(lambda: pump.state.error is not None)
+                await until(lambda: connector.state.error is not None)
                 log.failure = None
-                await until(lambda: pump.state.passes > 1 and pump.state.connected)
+                await until(lambda: connector.state.passes > 1 and connector.state.connected)
             await follow_to_the_end(log, server, "bluesky", 600)
         await check_complete(log, "bluesky", 600)
 
@@ -227,10 +229,10 @@ def test_second_process_of_the_same_name_fences_the_first() -> None:
         log = MemoryLog()
         async with (
             local_server(100_000, rate=500) as server,
-            running_pump(log, "bluesky", server.url, TAGS) as first,
+            running_connector(log, "bluesky", server.url, TAGS) as first,
         ):
             await until(lambda: first.counts.posts > 5)
-            async with running_pump(log, "bluesky", server.url, TAGS) as second:
+            async with running_connector(log, "bluesky", server.url, TAGS) as second:
                 await until(lambda: second.state.batches > 3)
 
     with pytest.raises(WriterFenced):
@@ -242,16 +244,16 @@ def test_transactions_can_be_required() -> None:
         log = MemoryLog(transactions=False)
         async with local_server(10) as server:
             with pytest.raises(TransactionsUnsupported):
-                async with running_pump(
+                async with running_connector(
                     log, "bluesky", server.url, TAGS, transactions="required"
-                ) as pump:
-                    await until(lambda: pump.state.passes > 0)
+                ) as connector:
+                    await until(lambda: connector.state.passes > 0)
 
     asyncio.run(story())
 
 
 @pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
-def test_malformed_and_huge_frames_are_dead_letters_and_the_posts_still_arrive(
+def test_malformed_and_oversized_frames_are_dead_letters_and_posts_still_arrive(
     network: str,
 ) -> None:
     async def story() -> None:
@@ -268,7 +270,7 @@ def test_malformed_and_huge_frames_are_dead_letters_and_the_posts_still_arrive(
 
 @pytest.mark.parametrize("network", ["bluesky", "mastodon", "x"])
 @pytest.mark.parametrize("status", [401, 429, 503])
-def test_refused_connections_are_tried_again(network: str, status: int) -> None:
+def test_refused_connections_are_retried(network: str, status: int) -> None:
     async def story() -> None:
         log = MemoryLog()
         faults = Faults(refuse_status=status, refuse_count=2)
@@ -280,28 +282,30 @@ def test_refused_connections_are_tried_again(network: str, status: int) -> None:
     asyncio.run(story())
 
 
-def test_server_that_falls_silent_is_left_and_found_again() -> None:
+def test_silent_connection_is_replaced() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with (
             local_server(400, Faults(stall_after=100)) as server,
-            running_pump(log, "bluesky", server.url, TAGS, idle_timeout_ms="300") as pump,
+            running_connector(log, "bluesky", server.url, TAGS, idle_timeout_ms="300") as connector,
         ):
-            await until(lambda: pump.state.connections >= 2)
+            await until(lambda: connector.state.connections >= 2)
             server.faults.stall_after = 0
-            await until(lambda: pump.counts.posts >= len(expected("bluesky", 400, TAGS)))
+            await until(lambda: connector.counts.posts >= len(expected("bluesky", 400, TAGS)))
         await check_complete(log, "bluesky", 400)
 
     asyncio.run(story())
 
 
-def test_server_that_closes_at_once_is_not_stormed() -> None:
+def test_server_that_closes_at_once_is_retried_with_backoff() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with local_server(100, Faults(disconnect_every=1)) as server:
             server.counts.last_tick = -2
-            async with running_pump(log, "bluesky", server.url, TAGS, backoff_scale="1.0") as pump:
-                await until(lambda: pump.state.connections >= 3)
+            async with running_connector(
+                log, "bluesky", server.url, TAGS, backoff_scale="1.0"
+            ) as connector:
+                await until(lambda: connector.state.connections >= 3)
                 assert server.counts.connections <= 4
 
     asyncio.run(story())
@@ -311,23 +315,23 @@ def test_wrong_token_is_refused_and_the_right_one_is_not() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with local_server(100, token="secret") as server:
-            async with running_pump(log, "x", server.url, TAGS, token="guess") as pump:
+            async with running_connector(log, "x", server.url, TAGS, token="guess") as connector:
                 await until(lambda: server.counts.refused > 0)
-            assert pump.counts.posts == 0
-            async with running_pump(log, "x", server.url, TAGS, token="secret") as pump:
-                await until(lambda: pump.counts.posts > 0)
+            assert connector.counts.posts == 0
+            async with running_connector(log, "x", server.url, TAGS, token="secret") as connector:
+                await until(lambda: connector.counts.posts > 0)
 
     asyncio.run(story())
 
 
-def test_cursor_moves_while_no_followed_post_comes_by() -> None:
+def test_cursor_advances_while_no_matching_post_arrives() -> None:
     async def story() -> None:
         log = MemoryLog()
         async with (
             local_server(300) as server,
-            running_pump(log, "bluesky", server.url, ["nobodywritesthis"]) as pump,
+            running_connector(log, "bluesky", server.url, ["nobodywritesthis"]) as connector,
         ):
-            await until(lambda: pump.counts.unmatched >= 300)
+            await until(lambda: connector.counts.unmatched >= 300)
         last = CURSORS.decode(log.records(SOCIAL_CURSORS.name)[-1].value or b"").body
         assert isinstance(last, SourceCursor)
         assert int(last.cursor) > 1_790_000_000_000_000

@@ -1,4 +1,4 @@
-"""A run of the generator in real time: which entry appears when, and which cursor is where. Pure."""
+"""Maps the generator to real time: when each entry appears, and which entry a cursor denotes. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from kafkaesque.sources.rules import generator
 from kafkaesque.sources.rules.generator import NOMINAL_RATE, Entry, SyntheticPost
 
 _SCALE_MIN = 0.02
-"""Event times are never packed closer: every entry has a microsecond of its own. A timeline faster
-than NOMINAL_RATE / _SCALE_MIN = 2500 posts a second therefore runs ahead of the clock."""
+"""Lower bound of the spacing of event times, so that every entry has its own microsecond. A timeline
+faster than NOMINAL_RATE / _SCALE_MIN = 2500 posts per second therefore runs ahead of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """`seed` at `rate` posts a second, beginning at `epoch_us`; ends after `count` posts, if given."""
+    """`seed` at `rate` posts per second, starting at `epoch_us`; ends after `count` posts, if given."""
 
     seed: int
     epoch_us: int
@@ -48,7 +48,7 @@ class Timeline:
         """The first tick with an entry at or after `time_us`."""
         nominal_us = int((time_us - self.epoch_us) / self._scale)
         tick = max(0, generator.count_at(self.seed, nominal_us) - 2)
-        # Rounding and the entries behind a post leave us at most a few ticks early.
+        # Rounding, and the entries after a post, leave us at most a few ticks early.
         while self.time_us(generator.entries(self.seed, tick)[-1]) < time_us:
             tick += 1
         return tick

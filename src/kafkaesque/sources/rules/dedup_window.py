@@ -1,7 +1,7 @@
-"""Which posts have been seen lately: duplicates are dropped, deletions find their post. Pure.
+"""The deduplication window: recently seen posts, to drop duplicates and match deletions. Pure.
 
-Bounded by count. It is rebuilt from the tail of the log at a start, so what it says does not depend
-on which process saw the post. A duplicate that comes after more than `posts_max` other posts passes.
+The window is bounded by count. It is rebuilt from the end of the log at each start, so its verdicts do
+not depend on which process saw a post. A duplicate after more than `posts_max` other posts is admitted.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ _UNEDITED = 0
 
 
 class Verdict(Enum):
-    """What is to become of an event."""
+    """How the window classifies an event."""
 
     NEW = "new"
     DUPLICATE = "duplicate"
     FOREIGN = "foreign"
-    """An edit or a deletion of a post that we do not have."""
+    """An edit or deletion of a post that is not in the window."""
     WITHDRAWN = "withdrawn"
-    """A post whose deletion came before it."""
+    """A post whose deletion arrived before it."""
 
 
-class Window:
-    """`posts_max` posts that stand in the log, `tombstones_max` deletions of posts that do not."""
+class DedupWindow:
+    """Up to `posts_max` posts that are in the log, and `tombstones_max` deletions of posts that are not."""
 
     def __init__(self, posts_max: int, tombstones_max: int) -> None:
         self._posts_max = posts_max
         self._tombstones_max = tombstones_max
         self._posts: dict[str, int] = {}
-        """Key of a post to the time of its last edit, or _DELETED; oldest first."""
+        """By post key, the time of the last edit or _DELETED; oldest first."""
         self._tombstones: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._posts)
 
     def admit(self, event: PostEvent) -> Verdict:
-        """Judge `event` and remember it."""
+        """Classifies `event` and adds it to the window."""
         key = post_key(event)
         match event:
             case Post():
@@ -50,10 +50,10 @@ class Window:
                 return self._admit_deletion(key)
 
     def remember(self, event: PostEvent) -> None:
-        """Take `event` from the log: it is there, whatever came before it."""
+        """Adds an event that was read from the log, without classifying it."""
         key = post_key(event)
         if key not in self._posts:
-            self._keep(key, _UNEDITED)
+            self._add(key, _UNEDITED)
         if isinstance(event, PostEdited) and self._posts[key] != _DELETED:
             self._posts[key] = max(self._posts[key], event.edited_ms)
         if isinstance(event, PostDeleted):
@@ -64,7 +64,7 @@ class Window:
             return Verdict.DUPLICATE
         if key in self._tombstones:
             return Verdict.WITHDRAWN
-        self._keep(key, _UNEDITED)
+        self._add(key, _UNEDITED)
         return Verdict.NEW
 
     def _admit_edit(self, key: str, edited_ms: int) -> Verdict:
@@ -87,7 +87,7 @@ class Window:
         self._posts[key] = _DELETED
         return Verdict.DUPLICATE if known == _DELETED else Verdict.NEW
 
-    def _keep(self, key: str, state: int) -> None:
+    def _add(self, key: str, state: int) -> None:
         self._posts[key] = state
         if len(self._posts) > self._posts_max:
             del self._posts[next(iter(self._posts))]
