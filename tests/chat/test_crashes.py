@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.chat.fake_gateway import FakeGateway
 from tests.gateway.logs import memory_only
+from tests.waiting import until
 
 from kafkaesque.chat.backend import Backend
 from kafkaesque.chat.config import BackendConfig
@@ -170,8 +171,7 @@ def test_back_ends_killed_between_any_two_calls_lose_duplicate_and_reorder_nothi
         supervisor = Supervisor(log, chance)
         first = Backend(log, "first", CONFIG)
         task = asyncio.create_task(first.run())
-        while not first.state.ready:
-            await asyncio.sleep(0.01)
+        await until(lambda: first.state.ready)
         first.stop()
         await task
         clients = FakeGateway(log)

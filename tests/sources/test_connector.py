@@ -39,17 +39,15 @@ async def follow_to_the_end(
 ) -> dict[str, int]:
     """Waits until every post of the timeline is in the log or was deleted."""
     posts = expected(network, count, tags)
-    gone = deleted_by_the_end(posts, count)
+    deleted = deleted_by_the_end(posts, count)
     async with running_connector(log, network, server.url, tags, **settings) as connector:
         counts = connector.counts
 
         async def complete() -> bool:
-            return set(posts) - gone <= set((await arrived(log)).posts)
+            return set(posts) - deleted <= set((await arrived(log)).posts)
 
-        async with asyncio.timeout(60):
-            await until(lambda: connector.state.connected)
-            while not await complete():
-                await asyncio.sleep(0.05)
+        await until(lambda: connector.state.connected, "the connector did not connect", 60)
+        await until(complete, "not all posts arrived", 60)
     return counts.as_dict()
 
 
@@ -59,15 +57,15 @@ async def check_complete(
     """Nothing is lost or duplicated. Posts that were deleted before they could be read may be missing,
     except on Bluesky, whose replay includes them."""
     posts = expected(network, count, tags)
-    gone = deleted_by_the_end(posts, count)
+    deleted = deleted_by_the_end(posts, count)
     found = await arrived(log)
     absent = set(posts) - set(found.posts)
-    assert absent <= (set() if network == "bluesky" else gone)
+    assert absent <= (set() if network == "bluesky" else deleted)
     assert set(found.posts) <= set(posts)
     assert [name for name, n in (found.posts + found.deleted).items() if n > 2] == []
     assert set(found.posts.values()) == {1}
     assert set(found.deleted.values()) <= {1}
-    assert set(found.deleted) <= gone
+    assert set(found.deleted) <= deleted
 
 
 @pytest.mark.parametrize(
@@ -135,10 +133,10 @@ def test_only_deletions_of_our_posts_arrive() -> None:
         log = MemoryLog()
         async with local_server(600) as server:
             posts = expected("bluesky", 600, TAGS)
-            gone = deleted_by_the_end(posts, 600)
+            deleted = deleted_by_the_end(posts, 600)
             async with running_connector(log, "bluesky", server.url, TAGS) as connector:
-                await until(lambda: connector.counts.deletions >= len(gone))
-            assert set((await arrived(log)).deleted) == gone
+                await until(lambda: connector.counts.deletions >= len(deleted))
+            assert set((await arrived(log)).deleted) == deleted
             assert connector.counts.foreign > 0
 
     asyncio.run(story())

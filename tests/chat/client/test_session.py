@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.chat.platform import Platform, platform
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 from kafkaesque.chat.client.session import ChatSession
 from kafkaesque.cli.chat_client import Doer
@@ -148,11 +148,14 @@ class Terminal:
         self.output = ""
 
     def until(self, condition: Callable[[str], bool]) -> None:
-        deadline_s = time.monotonic() + SECONDS_MAX
-        while not condition(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.output)):
-            assert time.monotonic() < deadline_s, self.output[-2000:]
-            if select.select([self._main], [], [], 0.5)[0]:
+        """Reads the terminal until `condition` holds for its text without escape sequences."""
+
+        def read_and_check() -> bool:
+            if select.select([self._main], [], [], 0.1)[0]:
                 self.output += os.read(self._main, 65536).decode(errors="replace")
+            return condition(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self.output))
+
+        eventually(read_and_check, "the terminal did not show it", SECONDS_MAX)
 
     def type(self, text: str) -> None:
         os.write(self._main, text.encode())

@@ -22,7 +22,7 @@ WEBSOCKET_SIZE_BYTES_MAX = 16 * 1024 * 1024
 PAGE_SIZE_BYTES_MAX = 16 * 1024 * 1024
 READ_BYTES = 65_536
 PAGES_MAX = 1000
-"""Pages per hashtag and gap: 40,000 posts. Older posts are read by the stream or not at all."""
+"""Pages per hashtag and gap: 40,000 posts. Posts beyond that are read by the stream or not at all."""
 ERROR_BODY_LENGTH_MAX = 300
 USER_AGENT = "kafkaesque-source/1"
 
