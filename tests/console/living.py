@@ -1,7 +1,7 @@
 """A small `kafkaesque up` in a thread: the supervisor, the control API and the services that it runs.
 
 One broker with coordination, a chat back end, a gateway with a client, a worker that has run tasks,
-retried some and given one up. Processes are real, and so is everything that a console sees of them.
+retried some and given one up. ProcessControl are real, and so is everything that a console sees of them.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from typing import Any, Self
 from confluent_kafka import Consumer, Producer
 from tests.waiting import eventually
 
+from kafkaesque.console.web.app import run_console
 from kafkaesque.console.web.config import ConsoleConfig
-from kafkaesque.console.web.running import run_console
 
 PASSWORD = "metamorphosis"
 WITHIN_S = 60.0

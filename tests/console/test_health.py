@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.console.rules.health import health_of
-from kafkaesque.console.rules.lag import Status
+from kafkaesque.console.rules.lag import GroupStatus
 from kafkaesque.console.rules.view import (
     BrokerView,
     ClusterView,
@@ -25,7 +25,7 @@ def cluster(brokers: int = 3) -> ClusterView:
     return view
 
 
-def group(name: str, status: Status) -> GroupView:
+def group(name: str, status: GroupStatus) -> GroupView:
     return GroupView(name, "Stable", "classic", "consumer", 0, 1, status=status)
 
 
@@ -35,7 +35,7 @@ def test_nothing_seen_is_unknown() -> None:
 
 def test_all_is_well() -> None:
     view = cluster()
-    view.groups = {"billing": group("billing", Status.OK)}
+    view.groups = {"billing": group("billing", GroupStatus.OK)}
     health = health_of(view)
     assert health.level == "good"
     assert health.sentence == (
@@ -67,15 +67,15 @@ def test_a_broker_down_is_a_warning_and_a_lost_leader_is_worse() -> None:
 @pytest.mark.parametrize(
     ("statuses", "words"),
     [
-        ({"a": Status.STOPPED}, "Group a has no member, and records wait."),
-        ({"a": Status.SLOW, "b": Status.SLOW}, "2 groups are slow (a, b)."),
+        ({"a": GroupStatus.STOPPED}, "Group a has no member, and records wait."),
+        ({"a": GroupStatus.SLOW, "b": GroupStatus.SLOW}, "2 groups are slow (a, b)."),
         (
-            dict.fromkeys("abcde", Status.STALLED),
+            dict.fromkeys("abcde", GroupStatus.STALLED),
             "5 groups are stalled (a, b, c and 2 more).",
         ),
     ],
 )
-def test_groups_in_trouble_are_named(statuses: dict[str, Status], words: str) -> None:
+def test_groups_in_trouble_are_named(statuses: dict[str, GroupStatus], words: str) -> None:
     view = cluster()
     view.groups = {name: group(name, status) for name, status in statuses.items()}
     assert health_of(view).sentence == words

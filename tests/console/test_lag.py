@@ -8,21 +8,21 @@ import pytest
 
 from kafkaesque.console.rules.lag import (
     WINDOW,
-    Observation,
+    GroupStatus,
+    LagObservation,
+    LagWindow,
     OffsetClock,
-    Status,
-    Window,
     catch_up_s,
+    evaluate_lag,
     group_status,
-    judge,
     trend,
 )
 
 
-def window(*pairs: tuple[int, int]) -> list[Observation]:
+def window(*pairs: tuple[int, int]) -> list[LagObservation]:
     """Committed and end, three seconds apart; the first is repeated to fill the window."""
     padded = [pairs[0]] * (WINDOW - len(pairs)) + list(pairs)
-    return [Observation(3.0 * number, *pair) for number, pair in enumerate(padded)]
+    return [LagObservation(3.0 * number, *pair) for number, pair in enumerate(padded)]
 
 
 GROWING = [(10 + n, 100 + 5 * n) for n in range(WINDOW)]
@@ -32,32 +32,34 @@ CATCHING_UP = [(10 + 9 * n, 100 + 5 * n) for n in range(WINDOW)]
 @pytest.mark.parametrize(
     ("seen", "has_members", "expected"),
     [
-        ([], True, Status.OK),
-        ([], False, Status.IDLE),
-        (window((100, 100)), True, Status.OK),
-        (window((100, 100)), False, Status.IDLE),
-        (window((40, 100)), False, Status.STOPPED),
-        (window((40, 100)), True, Status.STALLED),
-        (window(*GROWING), True, Status.SLOW),
-        (window(*CATCHING_UP), True, Status.OK),
-        (window((90, 100), (95, 100), (10, 100)), True, Status.REWOUND),
-        (window((100, 100), (100, 110), (100, 120)), True, Status.OK),
-        (window(*GROWING)[: WINDOW - 1], True, Status.OK),
+        ([], True, GroupStatus.OK),
+        ([], False, GroupStatus.IDLE),
+        (window((100, 100)), True, GroupStatus.OK),
+        (window((100, 100)), False, GroupStatus.IDLE),
+        (window((40, 100)), False, GroupStatus.STOPPED),
+        (window((40, 100)), True, GroupStatus.STALLED),
+        (window(*GROWING), True, GroupStatus.SLOW),
+        (window(*CATCHING_UP), True, GroupStatus.OK),
+        (window((90, 100), (95, 100), (10, 100)), True, GroupStatus.REWOUND),
+        (window((100, 100), (100, 110), (100, 120)), True, GroupStatus.OK),
+        (window(*GROWING)[: WINDOW - 1], True, GroupStatus.OK),
     ],
 )
 def test_status_follows_the_rules(
-    seen: list[Observation], has_members: bool, expected: Status
+    seen: list[LagObservation], has_members: bool, expected: GroupStatus
 ) -> None:
-    assert judge(seen, has_members) is expected
+    assert evaluate_lag(seen, has_members) is expected
 
 
 def test_the_status_of_a_group_is_its_worst_partition() -> None:
-    assert group_status([Status.OK, Status.STALLED, Status.SLOW]) is Status.STALLED
-    assert group_status([]) is Status.IDLE
+    assert (
+        group_status([GroupStatus.OK, GroupStatus.STALLED, GroupStatus.SLOW]) is GroupStatus.STALLED
+    )
+    assert group_status([]) is GroupStatus.IDLE
 
 
 def test_a_window_keeps_observations_apart_and_the_newest_last() -> None:
-    seen = Window()
+    seen = LagWindow()
     for tenth in range(200):
         seen.observe(tenth / 10, tenth, 1000)
     times = [item.at_s for item in seen.observations]

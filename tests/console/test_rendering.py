@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kafkaesque.console.documents.state import NotThere, State
-from kafkaesque.console.rules.changes import Change
+from kafkaesque.console.documents.state import ConsoleState, NotFound
+from kafkaesque.console.rules.event_log import ClusterChange
 from kafkaesque.console.rules.exposition import read_exposition
-from kafkaesque.console.rules.lag import Status, TimeLag
+from kafkaesque.console.rules.lag import GroupStatus, TimeLag
 from kafkaesque.console.rules.paging import PAGE_SIZE, PAGE_SIZE_MAX
 from kafkaesque.console.rules.view import (
     BrokerView,
@@ -26,23 +26,23 @@ from kafkaesque.console.rules.view import (
     QuorumView,
     TopicView,
 )
-from kafkaesque.console.services.control import Process
+from kafkaesque.console.services.process_control import UpProcess
 from kafkaesque.console.services.scraper import MetricsPage
+from kafkaesque.console.web.app import build_state
 from kafkaesque.console.web.config import ConsoleConfig
 from kafkaesque.console.web.pages import PAGES, context_of, find_visit
-from kafkaesque.console.web.rendering import Rendering
-from kafkaesque.console.web.serving import build_state
+from kafkaesque.console.web.rendering import TemplateRenderer
 
 HOSTILE = "<script>alert(1)</script>"
 LARGE = 10_000
 NAMES = {"/topics/{name}": "orders", "/groups/{name:path}": HOSTILE, "/tasks/{name}": "shop"}
 
 
-def state() -> State:
+def state() -> ConsoleState:
     return build_state(ConsoleConfig("127.0.0.1:1", chat_url="http://127.0.0.1:7001/"))
 
 
-def fill(state: State) -> None:
+def fill(state: ConsoleState) -> None:
     """A cluster of two brokers, one of them down, and a group whose name is markup."""
     now = time.time()
     view = ClusterView("cluster", 0, sampled_s=now)
@@ -56,16 +56,16 @@ def fill(state: State) -> None:
         for n in range(30)
     ]  # fmt: skip
     view.topics = {"orders": TopicView("orders", "id", False, partitions, 12.5, 604_800_000)}
-    offset = GroupOffset("orders", 3, 10, 300, Status.STOPPED, TimeLag(90.0, False))
-    group = GroupView(HOSTILE, "Empty", "classic", "consumer", 0, 0, [offset], Status.STOPPED)
+    offset = GroupOffset("orders", 3, 10, 300, GroupStatus.STOPPED, TimeLag(90.0, False))
+    group = GroupView(HOSTILE, "Empty", "classic", "consumer", 0, 0, [offset], GroupStatus.STOPPED)
     view.groups = {HOSTILE: group}
     view.topics["orders"].groups = {HOSTILE: 290}
     member = QuorumMember(0, "leader", 10, 0, -1)
     view.quorum = QuorumView(0, 7, 10, [member])
     state.sampler.view = view
     state.sampler.history.add(now, {"records_in": 3.0, "topic/orders/rate": 12.5})
-    state.sampler.tell(
-        now, [Change("group", "info", f"group {HOSTILE} appeared", f"group/{HOSTILE}")]
+    state.sampler.events.add(
+        now, [ClusterChange("group", "info", f"group {HOSTILE} appeared", f"group/{HOSTILE}")]
     )
     for number, text in enumerate((
         'kafkaesque_raft_groups 3\nkafkaesque_link_up{peer="1"} 1\n'
@@ -79,16 +79,16 @@ def fill(state: State) -> None:
         url = f"http://127.0.0.1:{number}/metrics"
         kinds = ("broker", "gateway", "tasks", "chat", "pipeline")
         state.scraper.pages[url] = MetricsPage(url, kinds[number], now, read_exposition(text))
-    state.processes.processes = [Process("broker-0", "running", 12, 1, {"http": "127.0.0.1:1"})]
+    state.processes.processes = [UpProcess("broker-0", "running", 12, 1, {"http": "127.0.0.1:1"})]
     state.trends.board.add({"window_start_ms": 1000, "hashtag": HOSTILE, "posts": 3})
 
 
 async def render(
-    state: State, path: str, is_operator: bool, query: Mapping[str, str] | None = None
+    state: ConsoleState, path: str, is_operator: bool, query: Mapping[str, str] | None = None
 ) -> tuple[str, dict[str, str]]:
     visit = find_visit(path, query or {}, is_operator)
     assert visit is not None
-    rendering = Rendering()
+    rendering = TemplateRenderer()
     try:
         context = await context_of(state, visit)
         return (
@@ -110,7 +110,9 @@ PATHS = [path_of(page.pattern) for page in PAGES if "tasks/" not in page.pattern
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("prepare", [fill, None])
-def test_every_page_renders_and_escapes(path: str, prepare: Callable[[State], None] | None) -> None:
+def test_every_page_renders_and_escapes(
+    path: str, prepare: Callable[[ConsoleState], None] | None
+) -> None:
     async def main() -> tuple[str, dict[str, str]]:
         made = state()
         if prepare is not None:
@@ -119,7 +121,7 @@ def test_every_page_renders_and_escapes(path: str, prepare: Callable[[State], No
 
     is_detail = path.startswith(("/topics/", "/groups/"))
     if prepare is None and is_detail:
-        with pytest.raises(NotThere):
+        with pytest.raises(NotFound):
             asyncio.run(main())
         return
     html, parts = asyncio.run(main())
@@ -155,9 +157,9 @@ def large_view() -> ClusterView:
         name, group = f"topic-{n:05}", f"group-{n:05}"
         view.topics[name] = TopicView(name, str(n), False, partitions, float(n), 604_800_000)
         view.topics[name].groups = {group: n}
-        offsets = [GroupOffset(name, 0, 0, n, Status.OK, TimeLag(0.0, True))]
+        offsets = [GroupOffset(name, 0, 0, n, GroupStatus.OK, TimeLag(0.0, True))]
         view.groups[group] = GroupView(
-            group, "Empty", "classic", "consumer", 0, 0, offsets, Status.OK
+            group, "Empty", "classic", "consumer", 0, 0, offsets, GroupStatus.OK
         )
     return view
 

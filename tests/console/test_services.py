@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 
 from kafkaesque.console.rules.exposition import read_exposition
-from kafkaesque.console.services.control import read_control_file
-from kafkaesque.console.services.pipeline_files import FEED_BYTES_READ_MAX, read_queries
+from kafkaesque.console.services.pipeline import (
+    FEED_BYTES_READ_MAX,
+    WINDOWS_KEPT,
+    TrendBoard,
+    read_queries,
+)
+from kafkaesque.console.services.process_control import read_control_file
 from kafkaesque.console.services.scraper import MetricsPage, broker_values, kind_of
-from kafkaesque.console.services.trends import WINDOWS_KEPT, TrendBoard
 
 
 def trend(window: int, tag: str, posts: int) -> dict[str, object]:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kafkaesque.console.cluster.members import read_assignment
+from kafkaesque.console.cluster.queries import read_assignment
 from kafkaesque.console.cluster.sasl import (
     Credentials,
     InvalidSecurity,
@@ -16,36 +16,45 @@ from kafkaesque.console.cluster.sasl import (
 )
 from kafkaesque.console.messages.query import (
     InvalidQuery,
-    Start,
+    StartPosition,
     read_query,
     read_start,
-    windows_back,
 )
-from kafkaesque.console.rules import wording
+from kafkaesque.console.messages.ranges import windows_back
+from kafkaesque.console.rules import formatting
 from kafkaesque.console.rules.exposition import quantile, read_exposition
 from kafkaesque.console.rules.moves import Bounds, InvalidTarget, Target, plan_moves, read_target
-from kafkaesque.console.rules.paging import Wanted, read_wanted, take_page
-from kafkaesque.console.web.access import FREE_ATTEMPTS, Access, TooManyAttempts, is_csrf
-from kafkaesque.console.web.guarding import host_test
+from kafkaesque.console.rules.paging import PageRequest, paginate, read_page_request
 from kafkaesque.console.web.openapi import MEANINGS, OPERATIONS, openapi_document
+from kafkaesque.console.web.security import (
+    FREE_ATTEMPTS,
+    OperatorAccess,
+    TooManyAttempts,
+    allowed_hosts_test,
+    is_csrf,
+)
 from kafkaesque.model.errors import ProtocolError
 
 
 def test_a_page_is_searched_sorted_and_cut() -> None:
     items = [(f"topic-{n:05}", n % 7 or None) for n in range(10_000)]
-    page = take_page(
-        items, Wanted("TOPIC-00", "-size", 2, 50), lambda i: i[0], {"size": lambda i: i[1]}
+    page = paginate(
+        items, PageRequest("TOPIC-00", "-size", 2, 50), lambda i: i[0], {"size": lambda i: i[1]}
     )
     assert (page.total, page.pages, page.number) == (1000, 20, 2)
     assert [item[1] for item in page.items] == [6] * 50
-    last = take_page(items, Wanted("", "size", 999, 50), lambda i: i[0], {"size": lambda i: i[1]})
+    last = paginate(
+        items, PageRequest("", "size", 999, 50), lambda i: i[0], {"size": lambda i: i[1]}
+    )
     assert last.number == 200
     assert last.items[-1][1] is None
 
 
 def test_what_a_request_asks_of_a_list_is_bounded() -> None:
-    assert read_wanted({"page": "-3", "size": "99999", "q": " a "}) == Wanted("a", "", 1, 500)
-    assert read_wanted({"page": "9" * 30, "size": "x"}) == Wanted()
+    assert read_page_request({"page": "-3", "size": "99999", "q": " a "}) == PageRequest(
+        "a", "", 1, 500
+    )
+    assert read_page_request({"page": "9" * 30, "size": "x"}) == PageRequest()
 
 
 def test_moves_stay_inside_the_partition_and_a_shift_needs_a_commit() -> None:
@@ -74,11 +83,11 @@ def test_what_is_no_target_is_refused(text: str) -> None:
 def test_a_query_is_read() -> None:
     query = read_query({"from": "time:2026-11-16T05:00:00Z", "partition": "0, 2", "limit": "9999",
                         "key": "k", "filter": "partition == 2", "decode": "json"})  # fmt: skip
-    assert query.start == Start("time", 1_794_805_200_000)
+    assert query.start == StartPosition("time", 1_794_805_200_000)
     assert query.partitions == {0, 2}
     assert (query.limit, query.key, query.decode) == (1000, b"k", "json")
-    assert read_start("") == Start("newest")
-    assert read_start("last:5") == Start("last", 5)
+    assert read_start("") == StartPosition("newest")
+    assert read_start("last:5") == StartPosition("last", 5)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +161,7 @@ def test_security_that_the_console_has_not_is_refused() -> None:
 
 def test_a_session_needs_the_password_and_ends() -> None:
     now = [0.0]
-    access = Access("metamorphosis", 60.0, lambda: now[0])
+    access = OperatorAccess("metamorphosis", 60.0, lambda: now[0])
     assert access.sign_in("wrong") is None
     session = access.sign_in("metamorphosis")
     assert session is not None
@@ -165,7 +174,7 @@ def test_a_session_needs_the_password_and_ends() -> None:
 
 def test_guessing_is_slowed_down() -> None:
     now = [0.0]
-    access = Access("metamorphosis", 60.0, lambda: now[0])
+    access = OperatorAccess("metamorphosis", 60.0, lambda: now[0])
     for _ in range(FREE_ATTEMPTS):
         assert not access.is_password("guess")
     with pytest.raises(TooManyAttempts):
@@ -175,7 +184,7 @@ def test_guessing_is_slowed_down() -> None:
 
 
 def test_without_a_password_nobody_signs_in() -> None:
-    access = Access("", 60.0, lambda: 0.0)
+    access = OperatorAccess("", 60.0, lambda: 0.0)
     assert not access.is_possible
     assert access.sign_in("") is None
 
@@ -186,30 +195,30 @@ def test_without_a_password_nobody_signs_in() -> None:
      ("evil.example:8080", False), ("", False), ("10.0.0.5:8080", False)],
 )  # fmt: skip
 def test_only_our_own_names_are_served(host: str, expected: bool) -> None:
-    assert host_test("127.0.0.1", ("console.lan",))(host) is expected
+    assert allowed_hosts_test("127.0.0.1", ("console.lan",))(host) is expected
 
 
 def test_an_address_that_reached_a_wildcard_listener_is_ours() -> None:
-    assert host_test("0.0.0.0", ())("10.0.0.5:8080")
-    assert not host_test("0.0.0.0", ())("evil.example")
+    assert allowed_hosts_test("0.0.0.0", ())("10.0.0.5:8080")
+    assert not allowed_hosts_test("0.0.0.0", ())("evil.example")
 
 
 @pytest.mark.parametrize(
     ("form", "value", "expected"),
     [
-        (wording.count, 1234567, "1,234,567"),
-        (wording.count, None, "–"),
-        (wording.short, 999, "999"),
-        (wording.short, 12345, "12.3k"),
-        (wording.short, 0.25, "0.2"),
-        (wording.size, 512, "512 B"),
-        (wording.size, 1536, "1.5 KiB"),
-        (wording.duration, 0.012, "12 ms"),
-        (wording.duration, 3725, "1 h 2 min"),
-        (wording.duration, 59.94, "59.9 s"),
-        (wording.retention, -1, "for ever"),
-        (wording.retention, 604_800_000, "7 d"),
-        (wording.percent, 0.256, "26%"),
+        (formatting.count, 1234567, "1,234,567"),
+        (formatting.count, None, "–"),
+        (formatting.short, 999, "999"),
+        (formatting.short, 12345, "12.3k"),
+        (formatting.short, 0.25, "0.2"),
+        (formatting.size, 512, "512 B"),
+        (formatting.size, 1536, "1.5 KiB"),
+        (formatting.duration, 0.012, "12 ms"),
+        (formatting.duration, 3725, "1 h 2 min"),
+        (formatting.duration, 59.94, "59.9 s"),
+        (formatting.retention, -1, "for ever"),
+        (formatting.retention, 604_800_000, "7 d"),
+        (formatting.percent, 0.256, "26%"),
     ],
 )
 def test_numbers_are_written_for_people(form: object, value: object, expected: str) -> None:
@@ -217,9 +226,9 @@ def test_numbers_are_written_for_people(form: object, value: object, expected: s
 
 
 def test_a_sparkline_of_nothing_is_flat() -> None:
-    assert wording.spark_points([]) == "0,23 100,23"
-    assert wording.spark_points([0, 0]) == "0.0,23.0 100.0,23.0"
-    assert wording.spark_points([0, 10]).endswith("100.0,2.0")
+    assert formatting.spark_points([]) == "0,23 100,23"
+    assert formatting.spark_points([0, 0]) == "0.0,23.0 100.0,23.0"
+    assert formatting.spark_points([0, 10]).endswith("100.0,2.0")
 
 
 def test_every_operation_is_documented_once() -> None:

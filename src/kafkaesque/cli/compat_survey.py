@@ -22,7 +22,7 @@ from kafkaesque.cli.compat_tables import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from kafkaesque.console.cluster import asking
+from kafkaesque.console.cluster import queries
 from kafkaesque.console.cluster.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -116,7 +116,7 @@ async def ask_offer(links: KafkaLinks, name: str, usage: Usage) -> Offer:
 
 
 async def _learn(links: KafkaLinks) -> MetadataResponse:
-    seen = await asking.metadata(links)
+    seen = await queries.fetch_metadata(links)
     links.learn({broker.node_id: (broker.host, broker.port) for broker in seen.brokers})
     return seen
 
@@ -131,7 +131,7 @@ async def _configs(
     link: KafkaLink, kind: int, names: Sequence[str]
 ) -> dict[str, list[DescribeConfigsResourceResult]]:
     found: dict[str, list[DescribeConfigsResourceResult]] = {}
-    for chunk in asking.chunks(names, asking.TOPICS_AT_ONCE):
+    for chunk in queries.chunks(names, queries.TOPICS_AT_ONCE):
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -173,14 +173,14 @@ async def _cluster_settings(links: KafkaLinks) -> dict[str, str]:
 
 async def _group_uses(links: KafkaLinks, brokers: Iterable[int]) -> list[GroupUse]:
     by_place: dict[tuple[int, str], list[str]] = defaultdict(list)
-    for listed in await asking.groups(links, brokers):
+    for listed in await queries.list_groups(links, brokers):
         # Kafka says "Classic"; one before KIP-848 says nothing, and has no other kind.
         kind = listed.group.group_type.lower() or "classic"
         by_place[listed.coordinator, kind].append(listed.group.group_id)
     uses = []
     for (coordinator, kind), names in by_place.items():
         link = await links.node(coordinator)
-        for chunk in asking.chunks(names, asking.GROUPS_AT_ONCE):
+        for chunk in queries.chunks(names, queries.GROUPS_AT_ONCE):
             static = await _static_groups(link, kind, chunk)
             uses += [GroupUse(name, kind, name in static) for name in chunk]
     return uses
@@ -212,7 +212,7 @@ async def _transactional_ids(links: KafkaLinks, brokers: Iterable[int]) -> list[
     async def ask(broker: int) -> ListTransactionsResponse:
         return await (await links.node(broker)).call(request, ListTransactionsResponse)
 
-    answers = await asking.answered(map(ask, brokers))
+    answers = await queries.gather_available(map(ask, brokers))
     return [one.transactional_id for answer in answers for one in answer.transaction_states]
 
 
@@ -224,8 +224,8 @@ async def _batch_uses(links: KafkaLinks, topics: Sequence[MetadataResponseTopic]
         for partition in topic.partitions
         if partition.leader_id >= 0
     }
-    starts = await asking.offsets(links, leaders, asking.EARLIEST)
-    ends = await asking.offsets(links, leaders, asking.LATEST)
+    starts = await queries.list_offsets(links, leaders, queries.EARLIEST)
+    ends = await queries.list_offsets(links, leaders, queries.LATEST)
     uses = []
     for topic in topics:
         places = [(topic.name or "", item.partition_index) for item in topic.partitions]
@@ -266,7 +266,7 @@ async def _refused(link: KafkaLink, pairs: Sequence[tuple[str, str]]) -> dict[tu
     """Settings with which the target would not create a topic, and why. Creates nothing."""
     probes = {f"kafkaesque-compat-{uuid4()}": pair for pair in pairs}
     refused: dict[tuple[str, str], str] = {}
-    for chunk in asking.chunks(list(probes), PROBES_AT_ONCE):
+    for chunk in queries.chunks(list(probes), PROBES_AT_ONCE):
         request = CreateTopicsRequest(
             topics=[_probe(name, *probes[name]) for name in chunk], validate_only=True
         )

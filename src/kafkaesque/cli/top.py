@@ -83,21 +83,21 @@ async def _watch(
     links = KafkaLinks(read_addresses(connection.bootstrap), security)
     sampler = Sampler(links, every)
     try:
-        await sampler.look()
+        await sampler.sample()
         if sampler.view.error:
             raise CannotConnect(f"no answer from {connection.bootstrap}: {sampler.view.error}")
         if looks is not None and (screen.as_json or looks == 2):
             await asyncio.sleep(min(every, 1.0))
-            await sampler.look()
+            await sampler.sample()
             if screen.as_json:
                 click.echo(json.dumps(_document(sampler.view)))
             else:
                 Console().print(_picture(sampler, rows, sort))
             return
         with Live(_picture(sampler, rows, sort), screen=True, auto_refresh=False) as live:
-            while looks is None or sampler.looks < looks:
+            while looks is None or sampler.sample_count < looks:
                 await asyncio.sleep(every)
-                await sampler.look()
+                await sampler.sample()
                 live.update(_picture(sampler, rows, sort), refresh=True)
     finally:
         links.close()
@@ -121,7 +121,7 @@ def _document(view: ClusterView) -> dict[str, Any]:
         ],
         "groups": [
             {"name": item.name, "status": item.status.label, "members": item.members,
-             "lag": item.lag, "lag_s": item.behind.seconds, "trend": item.trend.word}
+             "lag": item.lag, "lag_s": item.time_lag.seconds, "trend": item.trend.word}
             for item in view.groups.values()
         ],
     }  # fmt: skip
@@ -131,8 +131,8 @@ def _picture(sampler: Sampler, rows: int, sort: str) -> Group:
     from rich.console import Group
     from rich.text import Text
 
+    from kafkaesque.console.rules.formatting import short
     from kafkaesque.console.rules.health import health_of
-    from kafkaesque.console.rules.wording import short
 
     view, history = sampler.view, sampler.history
     health = health_of(view)
@@ -167,7 +167,7 @@ def _spark(sampler: Sampler, name: str) -> str:
 def _topics(sampler: Sampler, rows: int, sort: str) -> Any:
     from rich.table import Table
 
-    from kafkaesque.console.rules.wording import count, short, size
+    from kafkaesque.console.rules.formatting import count, short, size
 
     keys: dict[str, Any] = {
         "rate": lambda topic: (-(topic.rate or 0.0), topic.name),
@@ -194,7 +194,7 @@ def _groups(sampler: Sampler, rows: int) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from kafkaesque.console.rules.wording import count, duration
+    from kafkaesque.console.rules.formatting import count, duration
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("GROUP", min_width=20, overflow="ellipsis", no_wrap=True)
@@ -204,7 +204,7 @@ def _groups(sampler: Sampler, rows: int) -> Any:
     table.add_column("LAG, 2 MIN", min_width=SPARK_WIDTH)
     groups = sorted(sampler.view.groups.values(), key=lambda g: (-g.status, -g.lag, g.name))
     for group in groups[:rows]:
-        behind = group.behind
+        behind = group.time_lag
         pace = "" if not group.lag else "never" if group.catch_up_s is None else duration(group.catch_up_s)  # fmt: skip
         table.add_row(
             group.name,
@@ -221,7 +221,7 @@ def _groups(sampler: Sampler, rows: int) -> Any:
 def _events(sampler: Sampler) -> Any:
     from rich.text import Text
 
-    from kafkaesque.console.rules.wording import clock_time
+    from kafkaesque.console.rules.formatting import clock_time
 
     text = Text()
     for event in sampler.events.newest(5):

@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaesque.console.documents.state import State
-from kafkaesque.console.rules.changes import Event
+from kafkaesque.console.documents.state import ConsoleState
+from kafkaesque.console.rules.event_log import LoggedEvent
 from kafkaesque.console.rules.health import health_of
-from kafkaesque.console.rules.paging import read_wanted, take_page
+from kafkaesque.console.rules.paging import paginate, read_page_request
 from kafkaesque.console.rules.view import BrokerView, Document, PartitionView
 from kafkaesque.console.services.scraper import client_rows
 
@@ -26,7 +26,7 @@ RAFT_SORTS: Final = {
 }
 
 
-def overview(state: State) -> Document:
+def overview(state: ConsoleState) -> Document:
     view, history = state.sampler.view, state.sampler.history
     health = health_of(view)
     topics, groups = view.topics.values(), view.groups.values()
@@ -68,17 +68,17 @@ def overview(state: State) -> Document:
         ],
         "lagging": [
             {"group": group.name, "lag": group.lag, "status": group.status.label,
-             "level": group.status.level, "lag_s": group.behind.seconds}
+             "level": group.status.level, "lag_s": group.time_lag.seconds}
             for group in lagging
         ],
         "clients": client_rows(brokers)[:8],
         "events": [event_row(event) for event in state.sampler.events.newest(8)],
         "sampled_s": view.sampled_s,
-        "look_ms": state.sampler.look_seconds * 1000,
+        "look_ms": state.sampler.sample_seconds * 1000,
     }  # fmt: skip
 
 
-def event_row(event: Event) -> Document:
+def event_row(event: LoggedEvent) -> Document:
     change = event.change
     return {"number": event.number, "at_s": event.at_s, "kind": change.kind,
             "level": change.level, "text": change.text, "subject": change.subject,
@@ -91,7 +91,7 @@ def _link(subject: str) -> str | None:
             "controller": "/raft", "process": "/faults"}.get(kind)  # fmt: skip
 
 
-def events(state: State, query: Mapping[str, str]) -> Document:
+def events(state: ConsoleState, query: Mapping[str, str]) -> Document:
     kind = query.get("kind", "")
     kinds = frozenset({kind}) if kind else frozenset()
     found = state.sampler.events.newest(EVENTS_SHOWN, kinds)
@@ -99,7 +99,7 @@ def events(state: State, query: Mapping[str, str]) -> Document:
             "events": [event_row(event) for event in found]}  # fmt: skip
 
 
-def brokers(state: State) -> Document:
+def brokers(state: ConsoleState) -> Document:
     view = state.sampler.view
     pages = [
         {
@@ -134,14 +134,14 @@ def broker_row(broker: BrokerView, controller: int) -> Document:
         "is_controller": broker.id == controller,
         "leads": broker.leads,
         "replicas": broker.replicas,
-        "behind": broker.behind,
+        "behind": broker.out_of_sync,
         "size_bytes": broker.size_bytes,
         "disk_total_bytes": broker.disk_total_bytes,
         "disk_free_bytes": broker.disk_free_bytes,
     }
 
 
-def raft(state: State, query: Mapping[str, str]) -> Document:
+def raft(state: ConsoleState, query: Mapping[str, str]) -> Document:
     """The controller's group in full, and the group of every partition as far as clients see it."""
     view = state.sampler.view
     quorum = view.quorum
@@ -150,8 +150,8 @@ def raft(state: State, query: Mapping[str, str]) -> Document:
         for topic in view.topics.values()
         for partition in topic.partitions
     ]
-    wanted = read_wanted(query)
-    page = take_page(rows, wanted, lambda row: row["group"], RAFT_SORTS)
+    wanted = read_page_request(query)
+    page = paginate(rows, wanted, lambda row: row["group"], RAFT_SORTS)
     return {
         "controller": None if quorum is None else {
             "leader": quorum.leader,
@@ -173,7 +173,7 @@ def raft(state: State, query: Mapping[str, str]) -> Document:
     }  # fmt: skip
 
 
-def _link_rows(state: State) -> list[Document]:
+def _link_rows(state: ConsoleState) -> list[Document]:
     rows: list[Document] = []
     for page in state.scraper.of_kind("broker"):
         for sample in page.now.all("kafkaesque_link_up"):
@@ -212,7 +212,7 @@ def page_document(
     return {"items": items, "total": total, "page": number, "pages": pages, "size": size}
 
 
-def history(state: State, query: Mapping[str, str]) -> Document:
+def history(state: ConsoleState, query: Mapping[str, str]) -> Document:
     """Points of the series asked for, and the events to draw beside them."""
     names = [name for name in query.get("series", "").split(",") if name][:SERIES_ASKED_MAX]
     window_s = min(_seconds(query.get("window"), 600.0), float(WINDOW_S_MAX))
@@ -228,7 +228,7 @@ def history(state: State, query: Mapping[str, str]) -> Document:
     }
 
 
-def marks(state: State, since_s: float) -> list[Document]:
+def marks(state: ConsoleState, since_s: float) -> list[Document]:
     found = state.sampler.events.since(since_s, MARKED)[-MARKS_MAX:]
     return [
         {"at_s": event.at_s, "level": event.change.level, "text": event.change.text}

@@ -9,16 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkaesque.console.cluster.asking import EARLIEST, LATEST, offsets
 from kafkaesque.console.cluster.link import NotOffered, Unreachable
-from kafkaesque.console.cluster.members import describe_members
+from kafkaesque.console.cluster.queries import EARLIEST, LATEST, describe_members, list_offsets
 from kafkaesque.console.documents.cluster import page_document
-from kafkaesque.console.documents.state import NotThere, State
+from kafkaesque.console.documents.state import ConsoleState, NotFound
 from kafkaesque.console.messages.query import InvalidQuery, read_time_ms
 from kafkaesque.console.rules.lag import SENTENCES, TimeLag
 from kafkaesque.console.rules.moves import Bounds, InvalidTarget, plan_moves, read_target
-from kafkaesque.console.rules.paging import read_wanted, take_page
-from kafkaesque.console.rules.view import Document, GroupView, Place
+from kafkaesque.console.rules.paging import paginate, read_page_request
+from kafkaesque.console.rules.view import Document, GroupView, PartitionKey
 
 SPARK_WINDOW_S: Final = 300
 SORTS: Final[Mapping[str, Callable[[GroupView], Any]]] = {
@@ -26,17 +25,17 @@ SORTS: Final[Mapping[str, Callable[[GroupView], Any]]] = {
     "state": lambda group: group.state,
     "members": lambda group: group.members,
     "lag": lambda group: group.lag,
-    "lag_s": lambda group: group.behind.seconds,
+    "lag_s": lambda group: group.time_lag.seconds,
     "status": lambda group: int(group.status),
 }
 
 
-def groups(state: State, query: Mapping[str, str]) -> Document:
+def groups(state: ConsoleState, query: Mapping[str, str]) -> Document:
     view = state.sampler.view
     status = query.get("status", "")
     found = [item for item in view.groups.values() if not status or item.status.label == status]
-    wanted = read_wanted(query)
-    page = take_page(found, wanted, lambda group: group.name, SORTS)
+    wanted = read_page_request(query)
+    page = paginate(found, wanted, lambda group: group.name, SORTS)
     counts: dict[str, int] = {}
     for group in view.groups.values():
         counts[group.status.label] = counts.get(group.status.label, 0) + 1
@@ -57,7 +56,7 @@ def _behind(behind: TimeLag | None) -> Document:
     return {"lag_s": round(behind.seconds, 3), "lag_s_is_exact": behind.is_exact}
 
 
-def group_row(state: State, group: GroupView) -> Document:
+def group_row(state: ConsoleState, group: GroupView) -> Document:
     history = state.sampler.history
     points = history.points(f"group/{group.name}/lag", SPARK_WINDOW_S, time.time())
     return {
@@ -69,7 +68,7 @@ def group_row(state: State, group: GroupView) -> Document:
         "members": group.members,
         "topics": group.topics,
         "lag": group.lag,
-        **_behind(group.behind),
+        **_behind(group.time_lag),
         "trend": group.trend.word,
         "trend_per_second": group.trend.per_second,
         "arrow": group.trend.arrow,
@@ -81,14 +80,14 @@ def group_row(state: State, group: GroupView) -> Document:
     }
 
 
-def find_group(state: State, name: str) -> GroupView:
+def find_group(state: ConsoleState, name: str) -> GroupView:
     group = state.sampler.view.groups.get(name)
     if group is None:
-        raise NotThere(f"there is no consumer group '{name}'")
+        raise NotFound(f"there is no consumer group '{name}'")
     return group
 
 
-async def group(state: State, name: str) -> Document:
+async def group(state: ConsoleState, name: str) -> Document:
     found = find_group(state, name)
     try:
         described = await describe_members(state.links, found.coordinator, name, found.kind)
@@ -111,7 +110,7 @@ async def group(state: State, name: str) -> Document:
                 "committed": item.committed,
                 "end": item.end,
                 "lag": item.lag,
-                **_behind(item.behind),
+                **_behind(item.time_lag),
                 "status": item.status.label,
                 "level": item.status.level,
                 "client_id": owners.get((item.topic, item.partition)),
@@ -121,7 +120,7 @@ async def group(state: State, name: str) -> Document:
     }
 
 
-class Reset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OffsetResetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to move: a topic (default: every one that the group has committed to), its partitions
     (default: all), and where to."""
 
@@ -131,7 +130,7 @@ class Reset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dry_run: bool = True
 
 
-async def reset(state: State, name: str, wanted: Reset) -> Document:
+async def reset(state: ConsoleState, name: str, wanted: OffsetResetRequest) -> Document:
     """The plan; carried out unless it is a dry run."""
     found = find_group(state, name)
     committed = {(item.topic, item.partition): item.committed for item in found.offsets}
@@ -146,8 +145,8 @@ async def reset(state: State, name: str, wanted: Reset) -> Document:
                            target.number if target.kind == "time" else None)  # fmt: skip
     moves = plan_moves(committed, bounds, target)
     if not wanted.dry_run:
-        await state.operating.move_offsets(found.coordinator, name, moves)
-        state.sampler.ask()
+        await state.admin.reset_offsets(found.coordinator, name, moves)
+        state.sampler.request_refresh()
     return {
         "group": name,
         "to": wanted.to,
@@ -157,15 +156,17 @@ async def reset(state: State, name: str, wanted: Reset) -> Document:
     }
 
 
-def _places(state: State, group: GroupView, wanted: Reset) -> dict[Place, int]:
+def _places(
+    state: ConsoleState, group: GroupView, wanted: OffsetResetRequest
+) -> dict[PartitionKey, int]:
     topics = state.sampler.view.topics
     names = [wanted.topic] if wanted.topic is not None else group.topics
-    places: dict[Place, int] = {}
+    places: dict[PartitionKey, int] = {}
     for name in names:
         topic = topics.get(name)
         if topic is None:
             if wanted.topic is not None:
-                raise NotThere(f"there is no topic '{name}'")
+                raise NotFound(f"there is no topic '{name}'")
             continue
         for partition in topic.partitions:
             if not wanted.partitions or partition.index in wanted.partitions:
@@ -174,12 +175,12 @@ def _places(state: State, group: GroupView, wanted: Reset) -> dict[Place, int]:
 
 
 async def _bounds(
-    state: State, places: Mapping[Place, int], time_ms: int | None
-) -> dict[Place, Bounds]:
+    state: ConsoleState, places: Mapping[PartitionKey, int], time_ms: int | None
+) -> dict[PartitionKey, Bounds]:
     starts, ends = await asyncio.gather(
-        offsets(state.links, places, EARLIEST), offsets(state.links, places, LATEST)
+        list_offsets(state.links, places, EARLIEST), list_offsets(state.links, places, LATEST)
     )
-    at = {} if time_ms is None else await offsets(state.links, places, time_ms)
+    at = {} if time_ms is None else await list_offsets(state.links, places, time_ms)
     return {
         place: Bounds(starts[place], end, at.get(place))
         for place, end in ends.items()

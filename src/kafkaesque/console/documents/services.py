@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafkaesque.console.documents.groups import group_row
-from kafkaesque.console.documents.state import NotThere, State
+from kafkaesque.console.documents.state import ConsoleState, NotFound
 from kafkaesque.console.documents.topics import topic_row
-from kafkaesque.console.rules.exposition import Sample
+from kafkaesque.console.rules.exposition import MetricSample
 from kafkaesque.console.rules.view import Document
-from kafkaesque.console.services.coordination import CoordinationFailed
-from kafkaesque.console.services.pipeline_files import read_queries
+from kafkaesque.console.services.coordination import CoordinationReadFailed
+from kafkaesque.console.services.pipeline import read_queries
 from kafkaesque.console.services.scraper import MetricsPage
 from kafkaesque.events.tasks import dead_topic
 
@@ -51,11 +51,11 @@ def gauges(page: MetricsPage, prefix: str) -> list[Document]:
     return rows
 
 
-def _labels(sample: Sample) -> str:
+def _labels(sample: MetricSample) -> str:
     return ", ".join(f"{name} {value}" for name, value in sample.labels.items())
 
 
-def _pages(state: State, kind: str, prefix: str) -> list[Document]:
+def _pages(state: ConsoleState, kind: str, prefix: str) -> list[Document]:
     return [
         {
             "url": page.url,
@@ -67,13 +67,13 @@ def _pages(state: State, kind: str, prefix: str) -> list[Document]:
     ]
 
 
-async def gateways(state: State) -> Document:
+async def gateways(state: ConsoleState) -> Document:
     """Gateways that live: their nodes in coordination, and what they say at /metrics."""
     error, nodes = None, {}
     if state.coordination.is_present:
         try:
             nodes = await state.coordination.children_data(GATEWAY_NODES)
-        except CoordinationFailed as failure:
+        except CoordinationReadFailed as failure:
             error = str(failure)
     pages = [page for page in state.scraper.of_kind("gateway") if page.is_up]
 
@@ -106,14 +106,14 @@ def _facts(data: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {"data": document}
 
 
-def _topic_rows(state: State, prefixes: tuple[str, ...]) -> list[Document]:
+def _topic_rows(state: ConsoleState, prefixes: tuple[str, ...]) -> list[Document]:
     found = [
         topic for topic in state.sampler.view.topics.values() if topic.name.startswith(prefixes)
     ]
     return [topic_row(state, topic) for topic in sorted(found, key=lambda topic: topic.name)]
 
 
-def chat(state: State) -> Document:
+def chat(state: ConsoleState) -> Document:
     view = state.sampler.view
     groups = [group for group in view.groups.values() if group.name.startswith("chat")]
     return {
@@ -124,7 +124,7 @@ def chat(state: State) -> Document:
     }
 
 
-def tasks(state: State) -> Document:
+def tasks(state: ConsoleState) -> Document:
     view = state.sampler.view
     groups = [group for group in view.groups.values() if group.name.startswith("tasks")]
     pages = [page for page in state.scraper.of_kind("tasks") if page.is_up]
@@ -157,23 +157,23 @@ def tasks(state: State) -> Document:
     }
 
 
-def find_queue(state: State, queue: str) -> None:
+def find_queue(state: ConsoleState, queue: str) -> None:
     if dead_topic(queue) not in state.sampler.view.topics:
-        raise NotThere(f"there is no queue '{queue}'")
+        raise NotFound(f"there is no queue '{queue}'")
 
 
-async def dead_letters(state: State, queue: str) -> Document:
+async def dead_letters(state: ConsoleState, queue: str) -> Document:
     find_queue(state, queue)
     return {"queue": queue, "letters": await state.dead_letters.listed(queue)}
 
 
-async def pipeline(state: State) -> Document:
+async def pipeline(state: ConsoleState) -> Document:
     queries = await asyncio.to_thread(read_queries, state.pipeline_data)
     groups = state.sampler.view.groups
     for query in queries:
         group = groups.get(f"{PIPELINE_GROUPS}{query['query']}")
         query["lag"] = None if group is None else group.lag
-        query["lag_s"] = None if group is None else group.behind.seconds
+        query["lag_s"] = None if group is None else group.time_lag.seconds
     known = {query["query"] for query in queries}
     others = [
         group_row(state, group)
@@ -188,7 +188,7 @@ async def pipeline(state: State) -> Document:
     }
 
 
-def trends(state: State) -> Document:
+def trends(state: ConsoleState) -> Document:
     board = state.trends.board
     newest = board.newest(TRENDS_SHOWN)
     drawn = [row["hashtag"] for row in newest["tags"][:TRENDS_DRAWN]]
@@ -202,7 +202,7 @@ def trends(state: State) -> Document:
     }
 
 
-async def coordination(state: State, query: Mapping[str, str]) -> Document:
+async def coordination(state: ConsoleState, query: Mapping[str, str]) -> Document:
     path = query.get("path") or "/"
     document: Document = {"is_present": state.coordination.is_present,
                           "hosts": state.coordination.hosts, "path": path,
@@ -213,7 +213,7 @@ async def coordination(state: State, query: Mapping[str, str]) -> Document:
         document["node"] = await state.coordination.node(path)
         if path == "/":
             document["sessions"] = await state.coordination.sessions()
-    except CoordinationFailed as error:
+    except CoordinationReadFailed as error:
         document["error"] = str(error)
     pages = [page for page in state.scraper.of_kind("broker") if page.is_up]
     document["servers"] = [
@@ -231,7 +231,7 @@ async def coordination(state: State, query: Mapping[str, str]) -> Document:
     return document
 
 
-def processes(state: State) -> Document:
+def processes(state: ConsoleState) -> Document:
     return {
         "is_present": state.processes.is_present,
         "processes": [
@@ -242,7 +242,7 @@ def processes(state: State) -> Document:
     }  # fmt: skip
 
 
-def present(state: State) -> dict[str, bool]:
+def present(state: ConsoleState) -> dict[str, bool]:
     """Which pages have something to show: the others are not in the menu."""
     topics = state.sampler.view.topics
     kinds = {page.kind for page in state.scraper.pages.values()}

@@ -5,33 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafkaesque.console.cluster.admin import ClusterAdmin
 from kafkaesque.console.cluster.links import KafkaLinks
-from kafkaesque.console.cluster.operating import Operating
 from kafkaesque.console.cluster.sampler import Sampler
-from kafkaesque.console.messages.scanning import Scanner
-from kafkaesque.console.messages.writing import Writer
-from kafkaesque.console.services.control import Processes
-from kafkaesque.console.services.coordination import Coordination
+from kafkaesque.console.messages.producer import RecordProducer
+from kafkaesque.console.messages.scan import Scanner
+from kafkaesque.console.services.coordination import CoordinationReader
 from kafkaesque.console.services.dead_letters import DeadLetters
+from kafkaesque.console.services.pipeline import TrendFollower
+from kafkaesque.console.services.process_control import ProcessControl
 from kafkaesque.console.services.scraper import Scraper
-from kafkaesque.console.services.trends import Trends
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ConsoleState:
     links: KafkaLinks
     sampler: Sampler
     scraper: Scraper
     scanner: Scanner
-    operating: Operating
-    writer: Writer
-    coordination: Coordination
-    processes: Processes
-    trends: Trends
+    admin: ClusterAdmin
+    producer: RecordProducer
+    coordination: CoordinationReader
+    processes: ProcessControl
+    trends: TrendFollower
     dead_letters: DeadLetters
     pipeline_data: Path | None = None
     chat_url: str | None = None
 
 
-class NotThere(Exception):
+class NotFound(Exception):
     """There is no topic, group or page of this name."""

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kafkaesque.console.cluster.asking import all_topic_settings
+from kafkaesque.console.cluster.queries import describe_topic_settings
 from kafkaesque.console.documents.cluster import page_document, partition_row
-from kafkaesque.console.documents.state import NotThere, State
-from kafkaesque.console.rules.paging import read_wanted, take_page
+from kafkaesque.console.documents.state import ConsoleState, NotFound
+from kafkaesque.console.rules.paging import paginate, read_page_request
 from kafkaesque.console.rules.view import Document, TopicView
 
 GROUPS_SHOWN: Final = 3
@@ -25,13 +25,13 @@ SORTS: Final[Mapping[str, Callable[[TopicView], Any]]] = {
 }
 
 
-def topics(state: State, query: Mapping[str, str]) -> Document:
+def topics(state: ConsoleState, query: Mapping[str, str]) -> Document:
     """One page of topics. `show` is `unhealthy`, `internal`, `all`; by default, all but internal."""
     view = state.sampler.view
     show = query.get("show", "")
     found = [topic for topic in view.topics.values() if _is_shown(topic, show)]
-    wanted = read_wanted(query)
-    page = take_page(found, wanted, lambda topic: topic.name, SORTS)
+    wanted = read_page_request(query)
+    page = paginate(found, wanted, lambda topic: topic.name, SORTS)
     return {
         **page_document(
             [topic_row(state, topic) for topic in page.items],
@@ -55,7 +55,7 @@ def _is_shown(topic: TopicView, show: str) -> bool:
     return show == "all" or not is_internal(topic)
 
 
-def topic_row(state: State, topic: TopicView) -> Document:
+def topic_row(state: ConsoleState, topic: TopicView) -> Document:
     history = state.sampler.history
     points = history.points(f"topic/{topic.name}/rate", SPARK_WINDOW_S, time.time())
     groups = sorted(topic.groups.items(), key=lambda item: (-item[1], item[0]))
@@ -79,14 +79,14 @@ def topic_row(state: State, topic: TopicView) -> Document:
     }
 
 
-def find_topic(state: State, name: str) -> TopicView:
+def find_topic(state: ConsoleState, name: str) -> TopicView:
     topic = state.sampler.view.topics.get(name)
     if topic is None:
-        raise NotThere(f"there is no topic '{name}'")
+        raise NotFound(f"there is no topic '{name}'")
     return topic
 
 
-def topic(state: State, name: str) -> Document:
+def topic(state: ConsoleState, name: str) -> Document:
     found = find_topic(state, name)
     view = state.sampler.view
     most = max((item.records or 0 for item in found.partitions), default=0)
@@ -124,6 +124,6 @@ def _leaders(topic: TopicView) -> list[Document]:
     return [{"broker": broker, "leads": count} for broker, count in sorted(counts.items())]
 
 
-async def topic_settings(state: State, name: str) -> Document:
+async def topic_settings(state: ConsoleState, name: str) -> Document:
     find_topic(state, name)
-    return {"topic": name, "settings": await all_topic_settings(state.links, name)}
+    return {"topic": name, "settings": await describe_topic_settings(state.links, name)}

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from kafkaesque.console.decoding.detection import KINDS
-from kafkaesque.console.rules.expression import InvalidFilter, parse
-from kafkaesque.console.rules.matching import Match, compile_filter
+from kafkaesque.console.rules.filter_language import InvalidFilter, Match, compile_filter, parse
 
 LIMIT: Final = 50
 LIMIT_MAX: Final = 1000
@@ -17,16 +16,13 @@ SCAN_MAX: Final = 1_000_000
 SCAN_LIMIT_MAX: Final = 50_000_000
 START_KINDS: Final = ("newest", "oldest", "offset", "last", "time")
 
-Range = tuple[int, int]
-"""Offsets from the first to before the second."""
-
 
 class InvalidQuery(Exception):
     """A parameter is wrong; the message says which and what it may be."""
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPosition:
     """Where to begin; `number` is an offset, a count or milliseconds since the epoch."""
 
     kind: str = "newest"
@@ -34,8 +30,8 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    start: Start = Start()
+class MessageQuery:
+    start: StartPosition = StartPosition()
     end_ms: int | None = None
     partitions: frozenset[int] = frozenset()
     """Empty: all."""
@@ -47,7 +43,7 @@ class Query:
     scan_max: int = SCAN_MAX
 
 
-def read_query(parameters: Mapping[str, str], limit_max: int = LIMIT_MAX) -> Query:
+def read_query(parameters: Mapping[str, str], limit_max: int = LIMIT_MAX) -> MessageQuery:
     text = parameters.get("filter", "").strip()
     try:
         match = compile_filter(parse(text)) if text else None
@@ -58,7 +54,7 @@ def read_query(parameters: Mapping[str, str], limit_max: int = LIMIT_MAX) -> Que
         raise InvalidQuery(f"decode is one of {', '.join(KINDS)}")
     key = parameters.get("key") or None
     until = parameters.get("until", "").strip()
-    return Query(
+    return MessageQuery(
         start=read_start(parameters.get("from", "")),
         end_ms=read_time_ms(until) if until else None,
         partitions=_partitions(parameters.get("partition", "")),
@@ -71,19 +67,19 @@ def read_query(parameters: Mapping[str, str], limit_max: int = LIMIT_MAX) -> Que
     )
 
 
-def read_start(text: str) -> Start:
+def read_start(text: str) -> StartPosition:
     """`newest`, `oldest`, `offset:42`, `last:100`, `time:2026-11-16T05:00:00Z`."""
     kind, _, rest = text.strip().partition(":")
     if kind in ("", "newest", "end"):
-        return Start("newest")
+        return StartPosition("newest")
     if kind in ("oldest", "beginning"):
-        return Start("oldest")
+        return StartPosition("oldest")
     if kind in ("offset", "last"):
         if not rest.isdecimal() or len(rest) > 18:
             raise InvalidQuery(f"from: '{rest}' is not a number")
-        return Start(kind, int(rest))
+        return StartPosition(kind, int(rest))
     if kind == "time":
-        return Start("time", read_time_ms(rest))
+        return StartPosition("time", read_time_ms(rest))
     raise InvalidQuery("from is newest, oldest, offset:N, last:N or time:ISO")
 
 
@@ -114,21 +110,3 @@ def _number(parameters: Mapping[str, str], name: str, default: int, most: int) -
     if not text.isdecimal() or len(text) > 12:
         raise InvalidQuery(f"{name}: '{text}' is not a number")
     return max(1, min(int(text), most))
-
-
-def windows_back(bounds: Mapping[int, Range], size: int) -> list[dict[int, Range]]:
-    """The newest `size` records of each partition, then those before, ...: each window is larger,
-    so that a rare match far back costs few turns."""
-    windows = []
-    ends = {index: end for index, (_, end) in bounds.items()}
-    while any(ends[index] > start for index, (start, _) in bounds.items()):
-        window = {
-            index: (max(start, ends[index] - size), ends[index])
-            for index, (start, _) in bounds.items()
-            if ends[index] > start
-        }
-        windows.append(window)
-        for index, (low, _) in window.items():
-            ends[index] = low
-        size *= 4
-    return windows

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from kafkaesque.console.decoding.detection import Decoded, Decoder, printable
 from kafkaesque.console.rules.view import Document
@@ -96,3 +100,41 @@ def _shown(decoded: Decoded, is_whole: bool) -> Document:
         shown["data"] = decoded.value[:SHOWN_CHARACTERS_MAX]
         shown["cut"] = len(decoded.value) - SHOWN_CHARACTERS_MAX
     return shown
+
+
+EXPORT_FORMATS: Final = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
+_COLUMNS: Final = ("partition", "offset", "timestamp_ms", "key", "value", "headers")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def encode_records(records: Sequence[ReadRecord], form: str) -> bytes:
+    """The records as lines of an export; `form` is a key of `EXPORT_FORMATS`."""
+    if form == "csv":
+        return _csv([_row(record) for record in records])
+    lines = [msgspec.json.encode(record.document(is_whole=True)) for record in records]
+    return b"\n".join([*lines, b""])
+
+
+def export_header(form: str) -> bytes:
+    """The first line of an export: column names for CSV, nothing for NDJSON."""
+    return _csv([_COLUMNS]) if form == "csv" else b""
+
+
+def _csv(rows: list[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()
+
+
+def _row(record: ReadRecord) -> tuple[Any, ...]:
+    headers = msgspec.json.encode(record.headers).decode() if record.header_list else ""
+    return (record.partition, record.offset, record.timestamp_ms, _cell(record.key),
+            _cell(record.value), headers)  # fmt: skip
+
+
+def _cell(value: Any) -> str:
+    """Text that a spreadsheet would run as a formula gets a quote before it (OWASP, CSV injection)."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) and isinstance(value, str) else text

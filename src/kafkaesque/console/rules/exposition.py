@@ -19,7 +19,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricSample:
     labels: Labels
     value: float
 
@@ -27,7 +27,7 @@ class Sample:
 class Exposition:
     """The samples of one page by name."""
 
-    def __init__(self, samples: Mapping[str, list[Sample]]) -> None:
+    def __init__(self, samples: Mapping[str, list[MetricSample]]) -> None:
         self._samples = samples
 
     def __contains__(self, name: str) -> bool:
@@ -36,7 +36,7 @@ class Exposition:
     def names(self) -> list[str]:
         return sorted(self._samples)
 
-    def all(self, name: str) -> list[Sample]:
+    def all(self, name: str) -> list[MetricSample]:
         return self._samples.get(name, [])
 
     def value(self, name: str, **labels: str) -> float | None:
@@ -64,7 +64,7 @@ class Exposition:
 
 def read_exposition(text: str) -> Exposition:
     """Lines that are none are skipped: one odd line must not hide a whole page."""
-    samples: dict[str, list[Sample]] = defaultdict(list)
+    samples: dict[str, list[MetricSample]] = defaultdict(list)
     for number, line in enumerate(text.splitlines()):
         if number > SAMPLES_MAX:
             break
@@ -73,7 +73,7 @@ def read_exposition(text: str) -> Exposition:
         found = _LINE.match(line)
         value = _number(found[3]) if found else None
         if found and value is not None:
-            samples[found[1]].append(Sample(_labels(found[2] or ""), value))
+            samples[found[1]].append(MetricSample(_labels(found[2] or ""), value))
     return Exposition(dict(samples))
 
 

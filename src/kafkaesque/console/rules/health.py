@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from kafkaesque.console.rules.lag import SENTENCES, Status
+from kafkaesque.console.rules.lag import SENTENCES, GroupStatus
 from kafkaesque.console.rules.view import BrokerView, ClusterView
 
 DISK_FREE_SHARE_MIN = 0.1
@@ -14,7 +14,7 @@ _LEVELS = ("good", "warn", "bad")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HealthFinding:
     """Something that an operator should know. `level` is warn or bad, `link` a page of the console."""
 
     level: str
@@ -27,7 +27,7 @@ class Health:
     level: str
     """good, warn, bad, or unknown while nothing was seen."""
     sentence: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[HealthFinding, ...] = ()
 
 
 def health_of(view: ClusterView) -> Health:
@@ -47,7 +47,7 @@ def health_of(view: ClusterView) -> Health:
 
 def _all_good(view: ClusterView) -> str:
     up = sum(1 for broker in view.brokers.values() if broker.is_up)
-    readers = sum(1 for group in view.groups.values() if group.status is Status.OK)
+    readers = sum(1 for group in view.groups.values() if group.status is GroupStatus.OK)
     brokers = "The one broker is up" if len(view.brokers) == 1 else f"All {up} brokers are up"
     replicas = "has a leader" if up == 1 else "has a leader and all its replicas"
     groups = (
@@ -58,50 +58,52 @@ def _all_good(view: ClusterView) -> str:
     )
 
 
-def _findings(view: ClusterView) -> Iterator[Finding]:
+def _findings(view: ClusterView) -> Iterator[HealthFinding]:
     down = [broker.id for broker in view.brokers.values() if not broker.is_up]
     if down:
         verb = "is" if len(down) == 1 else "are"
-        yield Finding("bad" if len(down) * 2 >= len(view.brokers) else "warn",
+        yield HealthFinding("bad" if len(down) * 2 >= len(view.brokers) else "warn",
                       f"{_names('broker', down)} {verb} down", "/brokers")  # fmt: skip
     leaderless = {topic.name: topic.leaderless for topic in view.topics.values()}
     if count := sum(leaderless.values()):
         where = _where(leaderless)
-        yield Finding("bad", f"{_count(count, 'partition')} without a leader {where}",
+        yield HealthFinding("bad", f"{_count(count, 'partition')} without a leader {where}",
                       "/topics?show=unhealthy")  # fmt: skip
     behind = {
         topic.name: sum(1 for p in topic.partitions if p.is_under_replicated and p.leader >= 0)
         for topic in view.topics.values()
     }
     if count := sum(behind.values()):
-        yield Finding("warn", f"{_count(count, 'partition')} under-replicated {_where(behind)}",
+        yield HealthFinding("warn", f"{_count(count, 'partition')} under-replicated {_where(behind)}",
                       "/topics?show=unhealthy")  # fmt: skip
     if view.quorum is not None and view.quorum.leader < 0:
-        yield Finding("bad", "the controller has no leader", "/raft")
+        yield HealthFinding("bad", "the controller has no leader", "/raft")
     yield from _disks(view.brokers.values())
     yield from _groups(view)
 
 
-def _disks(brokers: Iterable[BrokerView]) -> Iterator[Finding]:
+def _disks(brokers: Iterable[BrokerView]) -> Iterator[HealthFinding]:
     for broker in brokers:
         total, free = broker.disk_total_bytes, broker.disk_free_bytes
         if total and free is not None and free < DISK_FREE_SHARE_MIN * total:
             text = f"the disk of broker {broker.id} has {free / total:.0%} left"
-            yield Finding("warn", text, "/brokers")
+            yield HealthFinding("warn", text, "/brokers")
 
 
-def _groups(view: ClusterView) -> Iterator[Finding]:
-    by_status: dict[Status, list[str]] = {}
+def _groups(view: ClusterView) -> Iterator[HealthFinding]:
+    by_status: dict[GroupStatus, list[str]] = {}
     for group in view.groups.values():
         if group.status.level != "good":
             by_status.setdefault(group.status, []).append(group.name)
     for status in sorted(by_status, reverse=True):
         names = sorted(by_status[status])
         if len(names) == 1:
-            yield Finding("warn", f"group {names[0]} {SENTENCES[status]}", f"/groups/{names[0]}")
+            yield HealthFinding(
+                "warn", f"group {names[0]} {SENTENCES[status]}", f"/groups/{names[0]}"
+            )
         else:
             text = f"{len(names)} groups are {status.label} ({_listed(names)})"
-            yield Finding("warn", text, f"/groups?status={status.label}")
+            yield HealthFinding("warn", text, f"/groups?status={status.label}")
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Is a consumer group all right? Status by rules over a window, without thresholds to tune.
+"""Is a consumer group all right? GroupStatus by rules over a window, without thresholds to tune.
 
 The rules are those of LinkedIn's Burrow (wiki: "Consumer Lag Evaluation Rules"), over observations of
 committed and end offsets: a lag of 40,000 says nothing, a lag that never shrinks says everything.
@@ -20,7 +20,7 @@ TREND_SHARE: Final = 0.05
 """A lag is steady while it would change by less than this share over the window."""
 
 
-class Status(IntEnum):
+class GroupStatus(IntEnum):
     """Worst last, so that the status of a group is the maximum of its partitions'."""
 
     OK = 0
@@ -42,22 +42,22 @@ class Status(IntEnum):
     @property
     def level(self) -> str:
         """Of the health sentence and the colours: good, warn or bad."""
-        if self in (Status.OK, Status.IDLE):
+        if self in (GroupStatus.OK, GroupStatus.IDLE):
             return "good"
-        return "bad" if self in (Status.STALLED, Status.STOPPED) else "warn"
+        return "bad" if self in (GroupStatus.STALLED, GroupStatus.STOPPED) else "warn"
 
 
 SENTENCES: Final = {
-    Status.OK: "keeps up",
-    Status.IDLE: "has no member and nothing to read",
-    Status.REWOUND: "was moved back and catches up",
-    Status.SLOW: "reads, but its lag does not shrink",
-    Status.STALLED: "has members that commit nothing",
-    Status.STOPPED: "has no member, and records wait",
+    GroupStatus.OK: "keeps up",
+    GroupStatus.IDLE: "has no member and nothing to read",
+    GroupStatus.REWOUND: "was moved back and catches up",
+    GroupStatus.SLOW: "reads, but its lag does not shrink",
+    GroupStatus.STALLED: "has members that commit nothing",
+    GroupStatus.STOPPED: "has no member, and records wait",
 }
 
 
-class Observation(NamedTuple):
+class LagObservation(NamedTuple):
     at_s: float
     committed: int
     end: int
@@ -67,50 +67,50 @@ class Observation(NamedTuple):
         return max(0, self.end - self.committed)
 
 
-class Window:
+class LagWindow:
     """The last observations of one partition of one group."""
 
     __slots__ = ("observations",)
 
     def __init__(self) -> None:
-        self.observations: deque[Observation] = deque(maxlen=WINDOW)
+        self.observations: deque[LagObservation] = deque(maxlen=WINDOW)
 
     def observe(self, at_s: float, committed: int, end: int) -> None:
         """Closer than `STEP_S` to the one before, it takes its place unless that leaves a gap."""
         seen = self.observations
         if len(seen) >= 2 and at_s - seen[-2].at_s < STEP_S:
             seen.pop()
-        seen.append(Observation(at_s, committed, end))
+        seen.append(LagObservation(at_s, committed, end))
 
-    def status(self, has_members: bool) -> Status:
-        return judge(self.observations, has_members)
+    def status(self, has_members: bool) -> GroupStatus:
+        return evaluate_lag(self.observations, has_members)
 
 
-def judge(window: Sequence[Observation], has_members: bool) -> Status:
+def evaluate_lag(window: Sequence[LagObservation], has_members: bool) -> GroupStatus:
     """Burrow's rules in their order."""
     if not window:
-        return Status.OK if has_members else Status.IDLE
+        return GroupStatus.OK if has_members else GroupStatus.IDLE
     if window[-1].lag == 0:
-        return Status.OK if has_members else Status.IDLE
+        return GroupStatus.OK if has_members else GroupStatus.IDLE
     if not has_members:
-        return Status.STOPPED
+        return GroupStatus.STOPPED
     if any(item.lag == 0 for item in window) or len(window) < WINDOW:
-        return Status.OK
+        return GroupStatus.OK
     pairs = list(pairwise(window))
     if any(after.committed < before.committed for before, after in pairs):
-        return Status.REWOUND
+        return GroupStatus.REWOUND
     if window[0].committed == window[-1].committed:
-        return Status.STALLED
+        return GroupStatus.STALLED
     if all(after.lag >= before.lag for before, after in pairs):
-        return Status.SLOW
-    return Status.OK
+        return GroupStatus.SLOW
+    return GroupStatus.OK
 
 
-def group_status(partitions: Iterable[Status]) -> Status:
-    return max(partitions, default=Status.IDLE)
+def group_status(partitions: Iterable[GroupStatus]) -> GroupStatus:
+    return max(partitions, default=GroupStatus.IDLE)
 
 
-class Trend(NamedTuple):
+class LagTrend(NamedTuple):
     """How a lag moves: records a second, and the word for it."""
 
     per_second: float
@@ -121,10 +121,10 @@ class Trend(NamedTuple):
         return {"growing": "↗", "shrinking": "↘"}.get(self.word, "→")
 
 
-STEADY: Final = Trend(0.0, "steady")
+STEADY: Final = LagTrend(0.0, "steady")
 
 
-def trend(points: Sequence[tuple[float, float]]) -> Trend:
+def trend(points: Sequence[tuple[float, float]]) -> LagTrend:
     """Least squares over (seconds, lag)."""
     if len(points) < 3:
         return STEADY
@@ -137,7 +137,7 @@ def trend(points: Sequence[tuple[float, float]]) -> Trend:
     change = abs(slope) * (points[-1][0] - points[0][0])
     if change < max(1.0, TREND_SHARE * mean_v):
         return STEADY
-    return Trend(slope, "growing" if slope > 0 else "shrinking")
+    return LagTrend(slope, "growing" if slope > 0 else "shrinking")
 
 
 def catch_up_s(lag: int, points: Sequence[tuple[float, float]]) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkaesque.console.rules.view import Document, Place
+from kafkaesque.console.rules.view import Document
+from kafkaesque.console.rules.view import PartitionKey as Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ PAGE_SIZE_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PageRequest:
     """What a request asks of a list."""
 
     search: str = ""
@@ -31,7 +31,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     items: list[T]
     total: int
     """After the filter."""
@@ -43,9 +43,9 @@ class Page(Generic[T]):
         return max(1, -(-self.total // self.size))
 
 
-def read_wanted(query: Mapping[str, str]) -> Wanted:
+def read_page_request(query: Mapping[str, str]) -> PageRequest:
     """Numbers that are none count as if they were not there."""
-    return Wanted(
+    return PageRequest(
         search=query.get("q", "").strip(),
         sort=query.get("sort", ""),
         page=max(1, _number(query.get("page"), 1)),
@@ -57,12 +57,12 @@ def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() and len(text) < 10 else default
 
 
-def take_page(
+def paginate(
     items: Iterable[T],
-    wanted: Wanted,
+    wanted: PageRequest,
     name_of: Callable[[T], str],
     sorts: Mapping[str, Callable[[T], Any]],
-) -> Page[T]:
+) -> ListPage[T]:
     """Items whose name has the search text in it, in order, one page. A key of None sorts last."""
     needle = wanted.search.casefold()
     found = [item for item in items if needle in name_of(item).casefold()]
@@ -78,4 +78,4 @@ def take_page(
     pages = max(1, -(-len(found) // wanted.size))
     number = min(wanted.page, pages)
     first = (number - 1) * wanted.size
-    return Page(found[first : first + wanted.size], len(found), number, wanted.size)
+    return ListPage(found[first : first + wanted.size], len(found), number, wanted.size)

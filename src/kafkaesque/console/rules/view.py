@@ -1,7 +1,7 @@
-"""What the console knows of a cluster at one moment: brokers, topics, partitions, groups.
+"""A snapshot of a cluster: brokers, topics, partitions, consumer groups and the quorum.
 
-Plain values, made by `cluster.sampler` and read by everything else. A number is None where this
-Kafka does not tell it.
+Plain values, created by `cluster.sampler` and read by everything else. A number is None if this
+Kafka does not report it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkaesque.console.rules.lag import STEADY, Status, TimeLag, Trend, Window
+from kafkaesque.console.rules.lag import STEADY, GroupStatus, LagTrend, LagWindow, TimeLag
 
-Place = tuple[str, int]
-"""Topic and partition."""
+PartitionKey = tuple[str, int]
+"""Topic name and partition index."""
 
 
 @dataclass(slots=True)
@@ -25,8 +25,8 @@ class BrokerView:
     is_up: bool = True
     leads: int = 0
     replicas: int = 0
-    behind: int = 0
-    """Replicas here that are not in sync."""
+    out_of_sync: int = 0
+    """Replicas on this broker that are not in the ISR."""
     size_bytes: int | None = None
     disk_total_bytes: int | None = None
     disk_free_bytes: int | None = None
@@ -40,9 +40,9 @@ class BrokerView:
 class PartitionView:
     index: int
     leader: int
-    """-1 while there is none."""
+    """-1 if there is none."""
     epoch: int
-    """Of the leader; with us, the Raft term."""
+    """Leader epoch; on Kafkaesque, the Raft term."""
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ class PartitionView:
     end: int | None = None
     size_bytes: int | None = None
     follower_lag: Mapping[int, int] = field(default_factory=dict)
-    """Records that each other replica has still to copy, by broker."""
+    """Records that each follower still has to copy, by broker id."""
 
     @property
     def records(self) -> int | None:
@@ -70,14 +70,14 @@ class TopicView:
     is_internal: bool
     partitions: list[PartitionView]
     rate: float | None = None
-    """Records appended a second."""
+    """Records appended per second."""
     retention_ms: int | None = None
     retention_bytes: int | None = None
     cleanup: str | None = None
     oldest_ms: int | None = None
-    """Time of the oldest record."""
+    """Timestamp of the oldest record."""
     groups: dict[str, int] = field(default_factory=dict)
-    """Lag of each group that has committed here."""
+    """Lag of each group with a committed offset in this topic."""
 
     @property
     def records(self) -> int | None:
@@ -90,7 +90,7 @@ class TopicView:
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     def retention_left_ms(self, now_ms: float) -> int | None:
-        """Until the oldest record may go; None where time deletes nothing."""
+        """Time until the oldest record expires; None if retention by time does not apply."""
         deletes = "delete" in (self.cleanup or "delete")
         if self.oldest_ms is None or not deletes or (self.retention_ms or -1) < 0:
             return None
@@ -106,27 +106,27 @@ class TopicView:
 
     @property
     def skew(self) -> float | None:
-        """Records of the fullest partition over the average; 1 is even."""
+        """Records in the largest partition divided by the average; 1 means an even distribution."""
         counts = [partition.records or 0 for partition in self.partitions]
         return max(counts) * len(counts) / total if (total := sum(counts)) else None
 
 
 @dataclass(slots=True)
 class GroupOffset:
-    """One partition of one group."""
+    """A group's committed offset in one partition."""
 
     topic: str
     partition: int
     committed: int
     end: int | None
-    status: Status = Status.OK
-    behind: TimeLag | None = None
-    silent: int = 0
-    """Offsets up to the end that hold no record for a reader: `rules.tails`."""
+    status: GroupStatus = GroupStatus.OK
+    time_lag: TimeLag | None = None
+    phantom: int = 0
+    """Unread offsets that hold no record for the consumer; see `rules.phantom_lag`."""
 
     @property
     def lag(self) -> int | None:
-        return None if self.end is None else max(0, self.end - self.committed - self.silent)
+        return None if self.end is None else max(0, self.end - self.committed - self.phantom)
 
 
 @dataclass(slots=True)
@@ -138,19 +138,19 @@ class GroupView:
     coordinator: int
     members: int | None = None
     offsets: list[GroupOffset] = field(default_factory=list)
-    status: Status = Status.IDLE
-    trend: Trend = STEADY
+    status: GroupStatus = GroupStatus.IDLE
+    trend: LagTrend = STEADY
     catch_up_s: float | None = None
-    windows: dict[Place, Window] = field(default_factory=dict)
+    windows: dict[PartitionKey, LagWindow] = field(default_factory=dict)
 
     @property
     def lag(self) -> int:
         return sum(item.lag or 0 for item in self.offsets)
 
     @property
-    def behind(self) -> TimeLag:
-        """The worst partition's."""
-        found = [item.behind for item in self.offsets if item.behind is not None]
+    def time_lag(self) -> TimeLag:
+        """That of the partition that lags most."""
+        found = [item.time_lag for item in self.offsets if item.time_lag is not None]
         return max(found, default=TimeLag(0.0, True))
 
     @property
@@ -186,7 +186,7 @@ class QuorumView:
 
 @dataclass(slots=True)
 class ClusterView:
-    """Everything above. `error` is set while the cluster does not answer; the rest is then old."""
+    """The whole cluster. While `error` is set, the cluster does not answer and the rest is stale."""
 
     cluster_id: str | None = None
     controller: int = -1
@@ -196,8 +196,6 @@ class ClusterView:
     quorum: QuorumView | None = None
     sampled_s: float = 0.0
     error: str | None = None
-    software: str = ""
-    """What runs there, as far as it tells: `Kafkaesque` or `Apache Kafka`."""
 
     @property
     def partition_count(self) -> int:
@@ -205,4 +203,4 @@ class ClusterView:
 
 
 Document = dict[str, Any]
-"""What the JSON API answers."""
+"""A JSON object, as the API returns it and the pages render it."""

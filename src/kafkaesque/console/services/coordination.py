@@ -28,15 +28,15 @@ DATA_SHOWN_MAX: Final = 16_384
 T = TypeVar("T")
 
 
-class CoordinationFailed(Exception):
+class CoordinationReadFailed(Exception):
     """The tree cannot be read; the message says why."""
 
 
-class NoSuchNode(CoordinationFailed):
+class NoSuchNode(CoordinationReadFailed):
     """There is nothing at this path."""
 
 
-class Coordination:
+class CoordinationReader:
     """Reads only. `is_present` is false where the console was not told of any ensemble."""
 
     def __init__(self, hosts: str | None) -> None:
@@ -80,7 +80,7 @@ class Coordination:
     def _work(self, work: Callable[[KazooClient], T]) -> T:
         """In the one thread: kazoo is safe among threads, its connecting is slow."""
         if self.hosts is None:
-            raise CoordinationFailed("the console was started without --coordination")
+            raise CoordinationReadFailed("the console was started without --coordination")
         try:
             if self._client is None:
                 retry = KazooRetry(max_tries=1)
@@ -96,7 +96,7 @@ class Coordination:
             if client is not None:
                 _stop(client)
             reason = str(error) or type(error).__name__
-            raise CoordinationFailed(f"{self.hosts} does not answer: {reason}") from None
+            raise CoordinationReadFailed(f"{self.hosts} does not answer: {reason}") from None
 
 
 def _stop(client: KazooClient) -> None:

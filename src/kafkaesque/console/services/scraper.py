@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.console.rules.exposition import Exposition, quantile, read_exposition, sum_buckets
-from kafkaesque.console.rules.rings import History
-from kafkaesque.console.services.http_calls import HttpFailed, http_call
+from kafkaesque.console.rules.history import MetricHistory
+from kafkaesque.console.services.http_client import HttpRequestFailed, http_request
 
 INTERVAL_S: Final = 2.0
 KINDS: Final[Mapping[str, str]] = {
@@ -55,7 +55,7 @@ class MetricsPage:
 class Scraper:
     """`pages` by URL. Which URLs there are may change: `urls` is asked every time."""
 
-    def __init__(self, urls: Callable[[], Iterable[str]], history: History) -> None:
+    def __init__(self, urls: Callable[[], Iterable[str]], history: MetricHistory) -> None:
         self.pages: dict[str, MetricsPage] = {}
         self._urls = urls
         self._history = history
@@ -77,8 +77,8 @@ class Scraper:
 
     async def _read(self, page: MetricsPage) -> None:
         try:
-            answer = await http_call("GET", page.url)
-        except HttpFailed as error:
+            answer = await http_request("GET", page.url)
+        except HttpRequestFailed as error:
             page.error = str(error)
             return
         if answer.status != 200:

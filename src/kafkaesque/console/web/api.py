@@ -12,18 +12,17 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from kafkaesque.console.documents import cluster, groups, services, topics
-from kafkaesque.console.documents.state import State
-from kafkaesque.console.messages.bounds import bounds_of, histogram
-from kafkaesque.console.messages.exporting import FORMATS, export
-from kafkaesque.console.messages.query import InvalidQuery, Query, read_query, read_time_ms
-from kafkaesque.console.messages.scanning import Found, Plan, ScanFailed
-from kafkaesque.console.messages.writing import REPLAY_RECORDS_MAX, NewRecord
-from kafkaesque.console.rules.changes import Change
-from kafkaesque.console.web.access import Access
-from kafkaesque.console.web.answers import json_answer, read_body
-from kafkaesque.console.web.guarding import require_operator, require_reader
-from kafkaesque.console.web.live import sse
+from kafkaesque.console.documents.state import ConsoleState
+from kafkaesque.console.messages.producer import REPLAY_RECORDS_MAX, NewRecord
+from kafkaesque.console.messages.query import InvalidQuery, MessageQuery, read_query, read_time_ms
+from kafkaesque.console.messages.ranges import bounds_of, histogram
+from kafkaesque.console.messages.record import EXPORT_FORMATS, encode_records, export_header
+from kafkaesque.console.messages.scan import ScanBatch, ScanFailed, ScanPlan
+from kafkaesque.console.rules.event_log import ClusterChange
+from kafkaesque.console.web.live import sse_event
 from kafkaesque.console.web.openapi import openapi_document
+from kafkaesque.console.web.responses import json_response, read_body
+from kafkaesque.console.web.security import OperatorAccess, require_operator, require_reader
 
 EXPORT_RECORDS_MAX: Final = 10_000_000
 HISTOGRAM_MS: Final = 3_600_000
@@ -62,7 +61,7 @@ class RedriveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Api:
     """Endpoints over one console's state."""
 
-    def __init__(self, state: State, access: Access, is_private: bool) -> None:
+    def __init__(self, state: ConsoleState, access: OperatorAccess, is_private: bool) -> None:
         self._state = state
         self._access = access
         self._is_private = is_private
@@ -110,14 +109,14 @@ class Api:
         async def endpoint(request: Request) -> Response:
             require_reader(request, self._access, self._is_private)
             document = make(request)
-            return json_answer(await document if isinstance(document, Awaitable) else document)
+            return json_response(await document if isinstance(document, Awaitable) else document)
 
         return endpoint
 
     def _act(self, make: Callable[[Request], Awaitable[Any]]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             require_operator(request, self._access)
-            return json_answer(await make(request))
+            return json_response(await make(request))
 
         return endpoint
 
@@ -163,10 +162,10 @@ class Api:
 
     # -- records ----------------------------------------------------------------------------------
 
-    async def _plan(self, topic_name: str, query: Query, follow: bool = False) -> Plan:
+    async def _plan(self, topic_name: str, query: MessageQuery, follow: bool = False) -> ScanPlan:
         topic = topics.find_topic(self._state, topic_name)
         bounds = await bounds_of(self._state.links, topic, query)
-        return Plan(topic_name, bounds, query, follow)
+        return ScanPlan(topic_name, bounds, query, follow)
 
     async def messages(self, request: Request) -> Any:
         plan = await self._plan(_name(request), read_query(request.query_params))
@@ -185,35 +184,44 @@ class Api:
             try:
                 async for found in self._state.scanner.scan(plan):
                     if found.records:
-                        yield sse("records", [record.document() for record in found.records])
-                    yield sse("done" if found.progress.is_done else "progress", _progress(found))
+                        yield sse_event("records", [record.document() for record in found.records])
+                    yield sse_event(
+                        "done" if found.progress.is_done else "progress", _progress(found)
+                    )
             except ScanFailed as error:
-                yield sse("failed", {"error": str(error)})
+                yield sse_event("failed", {"error": str(error)})
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
     async def export(self, request: Request) -> Response:
         form = request.query_params.get("format", "ndjson")
-        if form not in FORMATS:
-            raise InvalidQuery(f"format is one of {', '.join(FORMATS)}")
+        if form not in EXPORT_FORMATS:
+            raise InvalidQuery(f"format is one of {', '.join(EXPORT_FORMATS)}")
         query = read_query(request.query_params, limit_max=EXPORT_RECORDS_MAX)
         plan = await self._plan(_name(request), query)
+
+        async def stream() -> AsyncIterator[bytes]:
+            yield export_header(form)
+            async for found in self._state.scanner.scan(plan):
+                if found.records:
+                    yield encode_records(found.records, form)
+
         name = f"{plan.topic}.{form}"
         return StreamingResponse(
-            export(self._state.scanner.scan(plan), form),
-            media_type=FORMATS[form],
+            stream(),
+            media_type=EXPORT_FORMATS[form],
             headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
 
     # -- what an operator does --------------------------------------------------------------------
 
     def _changed(self, kind: str, text: str, subject: str) -> None:
-        self._state.sampler.tell(time.time(), [Change(kind, "info", text, subject)])
-        self._state.sampler.ask()
+        self._state.sampler.events.add(time.time(), [ClusterChange(kind, "info", text, subject)])
+        self._state.sampler.request_refresh()
 
     async def create_topic(self, request: Request) -> Any:
         body = await read_body(request, NewTopicBody)
-        await self._state.operating.create_topic(
+        await self._state.admin.create_topic(
             body.name, body.partitions, body.replicas, body.settings
         )
         self._changed("operator", f"an operator created topic {body.name}", f"topic/{body.name}")
@@ -221,14 +229,14 @@ class Api:
 
     async def delete_topic(self, request: Request) -> Any:
         name = topics.find_topic(self._state, _name(request)).name
-        await self._state.operating.delete_topic(name)
+        await self._state.admin.delete_topic(name)
         self._changed("operator", f"an operator deleted topic {name}", f"topic/{name}")
         return {"topic": name, "deleted": True}
 
     async def set_setting(self, request: Request) -> Any:
         name = topics.find_topic(self._state, _name(request)).name
         body = await read_body(request, SettingBody)
-        await self._state.operating.set_topic_setting(name, body.name, body.value)
+        await self._state.admin.set_topic_setting(name, body.name, body.value)
         value = "its default" if body.value is None else body.value
         self._changed("operator", f"an operator set {body.name} of {name} to {value}",
                       f"topic/{name}")  # fmt: skip
@@ -236,7 +244,7 @@ class Api:
 
     async def produce(self, request: Request) -> Any:
         topic = topics.find_topic(self._state, _name(request))
-        return await self._state.writer.write(topic.name, await read_body(request, NewRecord))
+        return await self._state.producer.write(topic.name, await read_body(request, NewRecord))
 
     async def replay(self, request: Request) -> Any:
         body = await read_body(request, ReplayBody)
@@ -249,13 +257,13 @@ class Api:
             async for found in self._state.scanner.scan(plan):
                 matched = found.progress.matched
             return {"from": plan.topic, "to": body.to, "would_copy": matched, "dry_run": True}
-        done = await self._state.writer.replay(self._state.scanner, plan, body.to)
+        done = await self._state.producer.replay(self._state.scanner, plan, body.to)
         self._changed("operator", f"an operator replayed {done['copied']} records of {plan.topic} "
                       f"to {body.to}", f"topic/{body.to}")  # fmt: skip
         return done
 
     async def reset(self, request: Request) -> Any:
-        wanted = await read_body(request, groups.Reset)
+        wanted = await read_body(request, groups.OffsetResetRequest)
         done = await groups.reset(self._state, _name(request), wanted)
         if not wanted.dry_run:
             name = _name(request)
@@ -266,7 +274,7 @@ class Api:
     async def delete_group(self, request: Request) -> Any:
         found = groups.find_group(self._state, _name(request))
         name = found.name
-        await self._state.operating.delete_group(found.coordinator, name)
+        await self._state.admin.delete_group(found.coordinator, name)
         self._changed("operator", f"an operator deleted group {name}", f"group/{name}")
         return {"group": name, "deleted": True}
 
@@ -282,8 +290,8 @@ class Api:
     async def process(self, request: Request) -> Any:
         name, action = _name(request), request.path_params["action"]
         await self._state.processes.act(name, action)
-        self._state.sampler.tell(
-            time.time(), [Change("fault", "warn", f"{action} {name}", f"process/{name}")]
+        self._state.sampler.events.add(
+            time.time(), [ClusterChange("fault", "warn", f"{action} {name}", f"process/{name}")]
         )
         return {"process": name, "action": action}
 
@@ -292,7 +300,7 @@ def _name(request: Request) -> str:
     return str(request.path_params["name"])
 
 
-def _progress(found: Found) -> Any:
+def _progress(found: ScanBatch) -> Any:
     progress = found.progress
     return {"scanned": progress.scanned, "matched": progress.matched, "total": progress.total,
             "seconds": round(progress.seconds, 3), "note": progress.note,

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from kafkaesque.console.documents.cluster import marks
-from kafkaesque.console.documents.state import NotThere, State
+from kafkaesque.console.documents.state import ConsoleState, NotFound
 from kafkaesque.console.web.pages import Visit, context_of
-from kafkaesque.console.web.rendering import Rendering
+from kafkaesque.console.web.rendering import TemplateRenderer
 
 SERIES_MAX: Final = 20
 STREAMS_MAX: Final = 500
@@ -24,15 +24,15 @@ KEEP_ALIVE_S: Final = 15.0
 STATUS_PART: Final = "live_status"
 
 
-def sse(event: str, data: Any) -> bytes:
+def sse_event(event: str, data: Any) -> bytes:
     """One event; JSON has no line breaks, so it is one line of data."""
     return b"event: " + event.encode() + b"\ndata: " + msgspec.json.encode(data) + b"\n\n"
 
 
-class Live:
+class LiveUpdates:
     """Renders parts for all who look."""
 
-    def __init__(self, state: State, rendering: Rendering) -> None:
+    def __init__(self, state: ConsoleState, rendering: TemplateRenderer) -> None:
         self._state = state
         self._rendering = rendering
         self._turn = -1
@@ -45,18 +45,18 @@ class Live:
         try:
             yield b"retry: 2000\n\n"
             seen: dict[str, int] = {}
-            turn, marked_s = sampler.looks, sampler.view.sampled_s
+            turn, marked_s = sampler.sample_count, sampler.view.sampled_s
             while True:
                 for event in await self._events(visit, series, seen, marked_s):
                     yield event
                 marked_s = sampler.view.sampled_s
                 try:
                     async with asyncio.timeout(KEEP_ALIVE_S):
-                        turn = await sampler.next_look(turn)
+                        turn = await sampler.next_sample(turn)
                 except TimeoutError:
                     yield b": still here\n\n"
-        except NotThere:
-            yield sse("gone", visit.path)
+        except NotFound:
+            yield sse_event("gone", visit.path)
         finally:
             self.streams -= 1
 
@@ -70,9 +70,9 @@ class Live:
             if seen.get(name) != check:
                 seen[name] = check
                 changed[name] = html
-        events = [sse("parts", changed)] if changed else []
+        events = [sse_event("parts", changed)] if changed else []
         if series:
-            events.append(sse("points", self._points(series, marked_s)))
+            events.append(sse_event("points", self._points(series, marked_s)))
         return events
 
     def _points(self, series: list[str], marked_s: float) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Live:
 
     async def _parts(self, visit: Visit) -> dict[str, str]:
         """Of this turn; whoever asks first renders for the others."""
-        looks = self._state.sampler.looks
+        looks = self._state.sampler.sample_count
         if looks != self._turn:
             self._turn, self._rendered = looks, {}
         key = (visit.path, tuple(sorted(visit.query.items())), visit.is_operator)

@@ -16,14 +16,14 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from kafkaesque.console.documents.state import State
-from kafkaesque.console.rules.lag import Status
+from kafkaesque.console.documents.state import ConsoleState
+from kafkaesque.console.rules.lag import GroupStatus
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 
-class Timings:
+class PageTimings:
     """How long the server took for each page."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Timings:
 
 
 class ConsoleCollector(Collector):
-    def __init__(self, state: State, timings: Timings, streams: int) -> None:
+    def __init__(self, state: ConsoleState, timings: PageTimings, streams: int) -> None:
         self._state = state
         self._timings = timings
         self._streams = streams
@@ -80,10 +80,10 @@ class ConsoleCollector(Collector):
                                    labels=["group", "status"])  # fmt: skip
         for group in self._state.sampler.view.groups.values():
             lag.add_metric((group.name,), group.lag)
-            lag_s.add_metric((group.name,), group.behind.seconds)
+            lag_s.add_metric((group.name,), group.time_lag.seconds)
             if group.members is not None:
                 members.add_metric((group.name,), group.members)
-            for item in Status:
+            for item in GroupStatus:
                 status.add_metric((group.name, item.label), float(item is group.status))
         yield from (lag, lag_s, members, status)
 
@@ -103,10 +103,10 @@ class ConsoleCollector(Collector):
     def _console(self) -> Iterator[Metric]:
         sampler = self._state.sampler
         yield CounterMetricFamily(
-            "kafkaesque_console_looks", "Looks at the cluster.", sampler.looks
+            "kafkaesque_console_looks", "Looks at the cluster.", sampler.sample_count
         )
         gauges = {
-            "look_seconds": ("Of the last look at the cluster.", sampler.look_seconds),
+            "look_seconds": ("Of the last look at the cluster.", sampler.sample_seconds),
             "live_streams": ("Pages that are open and live.", self._streams),
             "scans": ("Searches under way.", self._state.scanner.running),
             "history_series": ("Series kept in memory.", len(sampler.history)),
@@ -122,7 +122,7 @@ class ConsoleCollector(Collector):
         yield pages
 
 
-def exposition(state: State, timings: Timings, streams: int) -> bytes:
+def exposition(state: ConsoleState, timings: PageTimings, streams: int) -> bytes:
     registry = CollectorRegistry()
     registry.register(ConsoleCollector(state, timings, streams))
     return generate_latest(registry)

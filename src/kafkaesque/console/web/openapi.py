@@ -31,7 +31,7 @@ MEANINGS: Final = {
 }
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     method: str
     path: str
     summary: str
@@ -42,50 +42,50 @@ class Operation(NamedTuple):
 
 
 OPERATIONS: Final = (
-    Operation("get", "/api/overview", "Health, totals, what is busiest"),
-    Operation("get", "/api/brokers", "Brokers, their disks and metrics"),
-    Operation("get", "/api/raft", "The controller's Raft group and those of partitions", PAGING),
-    Operation("get", "/api/events", "Elections, joins, changes", ("kind",)),
-    Operation("get", "/api/history", "Series over time, and marks", ("series", "window")),
-    Operation("get", "/api/topics", "Topics, one page", (*PAGING, "show")),
-    Operation("post", "/api/topics", "Create a topic", (),
+    ApiOperation("get", "/api/overview", "Health, totals, what is busiest"),
+    ApiOperation("get", "/api/brokers", "Brokers, their disks and metrics"),
+    ApiOperation("get", "/api/raft", "The controller's Raft group and those of partitions", PAGING),
+    ApiOperation("get", "/api/events", "Elections, joins, changes", ("kind",)),
+    ApiOperation("get", "/api/history", "Series over time, and marks", ("series", "window")),
+    ApiOperation("get", "/api/topics", "Topics, one page", (*PAGING, "show")),
+    ApiOperation("post", "/api/topics", "Create a topic", (),
               {"name": "string", "partitions": "integer", "replicas": "integer",
                "settings": "object"}),
-    Operation("get", "/api/topics/{name}", "One topic"),
-    Operation("delete", "/api/topics/{name}", "Delete a topic"),
-    Operation("get", "/api/topics/{name}/settings", "Settings of a topic"),
-    Operation("post", "/api/topics/{name}/settings", "Change a setting; null gives it back", (),
+    ApiOperation("get", "/api/topics/{name}", "One topic"),
+    ApiOperation("delete", "/api/topics/{name}", "Delete a topic"),
+    ApiOperation("get", "/api/topics/{name}/settings", "Settings of a topic"),
+    ApiOperation("post", "/api/topics/{name}/settings", "Change a setting; null gives it back", (),
               {"name": "string", "value": "string"}),
-    Operation("get", "/api/topics/{name}/messages", "Records, at once", SEARCHING),
-    Operation("get", "/api/topics/{name}/search", "Records as they are found, and progress",
+    ApiOperation("get", "/api/topics/{name}/messages", "Records, at once", SEARCHING),
+    ApiOperation("get", "/api/topics/{name}/search", "Records as they are found, and progress",
               (*SEARCHING, "follow"), media="text/event-stream"),
-    Operation("get", "/api/topics/{name}/export", "Records as a file", (*SEARCHING, "format"),
+    ApiOperation("get", "/api/topics/{name}/export", "Records as a file", (*SEARCHING, "format"),
               media="application/x-ndjson"),
-    Operation("get", "/api/topics/{name}/histogram", "Records by time", ("since", "until")),
-    Operation("post", "/api/topics/{name}/records", "Write a record", (),
+    ApiOperation("get", "/api/topics/{name}/histogram", "Records by time", ("since", "until")),
+    ApiOperation("post", "/api/topics/{name}/records", "Write a record", (),
               {"value": "string", "key": "string", "partition": "integer", "headers": "object",
                "encoding": "string"}),
-    Operation("post", "/api/topics/{name}/replay", "Copy records to a topic", (),
+    ApiOperation("post", "/api/topics/{name}/replay", "Copy records to a topic", (),
               {"to": "string", "query": "object", "dry_run": "boolean"}),
-    Operation("get", "/api/groups", "Consumer groups, one page", (*PAGING, "status")),
-    Operation("get", "/api/groups/{name}", "One group, its members and offsets"),
-    Operation("delete", "/api/groups/{name}", "Delete a group"),
-    Operation("post", "/api/groups/{name}/reset", "Move a group's offsets, or plan it", (),
+    ApiOperation("get", "/api/groups", "Consumer groups, one page", (*PAGING, "status")),
+    ApiOperation("get", "/api/groups/{name}", "One group, its members and offsets"),
+    ApiOperation("delete", "/api/groups/{name}", "Delete a group"),
+    ApiOperation("post", "/api/groups/{name}/reset", "Move a group's offsets, or plan it", (),
               {"to": "string", "topic": "string", "partitions": "array", "dry_run": "boolean"}),
-    Operation("get", "/api/coordination", "A node of the tree, and sessions", ("path",)),
-    Operation("get", "/api/gateways", "Gateways"),
-    Operation("get", "/api/chat", "Chat"),
-    Operation("get", "/api/tasks", "Task workers, dead letters"),
-    Operation("get", "/api/tasks/{name}/dead", "Dead letters of a queue"),
-    Operation("post", "/api/tasks/{name}/redrive", "Send dead letters back; no ids: all of them", (),
+    ApiOperation("get", "/api/coordination", "A node of the tree, and sessions", ("path",)),
+    ApiOperation("get", "/api/gateways", "Gateways"),
+    ApiOperation("get", "/api/chat", "Chat"),
+    ApiOperation("get", "/api/tasks", "Task workers, dead letters"),
+    ApiOperation("get", "/api/tasks/{name}/dead", "Dead letters of a queue"),
+    ApiOperation("post", "/api/tasks/{name}/redrive", "Send dead letters back; no ids: all of them", (),
               {"ids": "array", "drop": "boolean"}),
-    Operation("get", "/api/pipeline", "Spark queries"),
-    Operation("get", "/api/trends", "Trending hashtags"),
-    Operation("get", "/api/processes", "Processes that `kafkaesque up` runs"),
-    Operation("post", "/api/processes/{name}/{action}", "kill, pause, resume or restart one"),
-    Operation("get", "/api/session", "Whether you are signed in, and the CSRF token"),
-    Operation("post", "/api/session", "Sign in", (), {"password": "string"}),
-    Operation("delete", "/api/session", "Sign out"),
+    ApiOperation("get", "/api/pipeline", "Spark queries"),
+    ApiOperation("get", "/api/trends", "Trending hashtags"),
+    ApiOperation("get", "/api/processes", "Processes that `kafkaesque up` runs"),
+    ApiOperation("post", "/api/processes/{name}/{action}", "kill, pause, resume or restart one"),
+    ApiOperation("get", "/api/session", "Whether you are signed in, and the CSRF token"),
+    ApiOperation("post", "/api/session", "Sign in", (), {"password": "string"}),
+    ApiOperation("delete", "/api/session", "Sign out"),
 )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def openapi_document() -> dict[str, Any]:
     }
 
 
-def _operation(operation: Operation) -> dict[str, Any]:
+def _operation(operation: ApiOperation) -> dict[str, Any]:
     names = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
     parameters: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -146,6 +146,6 @@ def _operation(operation: Operation) -> dict[str, Any]:
     return document
 
 
-def _operation_id(operation: Operation) -> str:
+def _operation_id(operation: ApiOperation) -> str:
     words = [part.strip("{}") for part in operation.path.split("/")[2:]]
     return "-".join([operation.method, *words])

@@ -9,21 +9,21 @@ from typing import Any, Final
 from starlette.routing import compile_path
 
 from kafkaesque.console.documents import cluster, groups, services, topics
-from kafkaesque.console.documents.state import State
+from kafkaesque.console.documents.state import ConsoleState
 from kafkaesque.console.rules.health import health_of
 from kafkaesque.console.rules.view import Document
 from kafkaesque.console.web.rendering import path_quote
 
 Query = Mapping[str, str]
-Making = Callable[[State, Mapping[str, str], Query], Awaitable[Document]]
+DocumentBuilder = Callable[[ConsoleState, Mapping[str, str], Query], Awaitable[Document]]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ConsolePage:
     pattern: str
     template: str
     title: str
-    document: Making
+    document: DocumentBuilder
     menu: str = ""
     """The entry of the menu that it belongs to."""
 
@@ -32,7 +32,7 @@ class Page:
 class Visit:
     """A page at an address, as somebody sees it."""
 
-    page: Page
+    page: ConsolePage
     path: str
     parameters: Mapping[str, str]
     query: Query
@@ -57,21 +57,25 @@ MENU: Final = (
 """Name, address, words, and what must be present for it to be shown."""
 
 
-def _plain(make: Callable[[State], Document]) -> Making:
-    async def document(state: State, _parameters: Mapping[str, str], _query: Query) -> Document:
+def _plain(make: Callable[[ConsoleState], Document]) -> DocumentBuilder:
+    async def document(
+        state: ConsoleState, _parameters: Mapping[str, str], _query: Query
+    ) -> Document:
         return make(state)
 
     return document
 
 
-def _listing(make: Callable[[State, Query], Document]) -> Making:
-    async def document(state: State, _parameters: Mapping[str, str], query: Query) -> Document:
+def _listing(make: Callable[[ConsoleState, Query], Document]) -> DocumentBuilder:
+    async def document(
+        state: ConsoleState, _parameters: Mapping[str, str], query: Query
+    ) -> Document:
         return make(state, query)
 
     return document
 
 
-async def _topic(state: State, parameters: Mapping[str, str], query: Query) -> Document:
+async def _topic(state: ConsoleState, parameters: Mapping[str, str], query: Query) -> Document:
     document = topics.topic(state, parameters["name"])
     tab = query.get("tab", "partitions")
     document["tab"] = (
@@ -83,43 +87,51 @@ async def _topic(state: State, parameters: Mapping[str, str], query: Query) -> D
     return document
 
 
-async def _group(state: State, parameters: Mapping[str, str], _query: Query) -> Document:
+async def _group(state: ConsoleState, parameters: Mapping[str, str], _query: Query) -> Document:
     return await groups.group(state, parameters["name"])
 
 
-async def _gateways(state: State, _parameters: Mapping[str, str], _query: Query) -> Document:
+async def _gateways(state: ConsoleState, _parameters: Mapping[str, str], _query: Query) -> Document:
     return await services.gateways(state)
 
 
-async def _pipeline(state: State, _parameters: Mapping[str, str], _query: Query) -> Document:
+async def _pipeline(state: ConsoleState, _parameters: Mapping[str, str], _query: Query) -> Document:
     return await services.pipeline(state)
 
 
-async def _dead_letters(state: State, parameters: Mapping[str, str], _query: Query) -> Document:
+async def _dead_letters(
+    state: ConsoleState, parameters: Mapping[str, str], _query: Query
+) -> Document:
     return await services.dead_letters(state, parameters["name"])
 
 
-async def _coordination(state: State, _parameters: Mapping[str, str], query: Query) -> Document:
+async def _coordination(
+    state: ConsoleState, _parameters: Mapping[str, str], query: Query
+) -> Document:
     return await services.coordination(state, query)
 
 
 PAGES: Final = (
-    Page("/", "overview.html", "Overview", _plain(cluster.overview), "overview"),
-    Page("/topics", "topics.html", "Topics", _listing(topics.topics), "topics"),
-    Page("/topics/{name}", "topic.html", "{name}", _topic, "topics"),
-    Page("/groups", "groups.html", "Consumer groups", _listing(groups.groups), "groups"),
-    Page("/groups/{name:path}", "group.html", "{name}", _group, "groups"),
-    Page("/brokers", "brokers.html", "Brokers", _plain(cluster.brokers), "brokers"),
-    Page("/raft", "raft.html", "Raft", _listing(cluster.raft), "raft"),
-    Page("/coordination", "coordination.html", "Coordination", _coordination, "coordination"),
-    Page("/gateways", "gateways.html", "Gateways", _gateways, "gateways"),
-    Page("/chat", "chat.html", "Chat", _plain(services.chat), "chat"),
-    Page("/tasks", "tasks.html", "Tasks", _plain(services.tasks), "tasks"),
-    Page("/tasks/{name}", "dead_letters.html", "Dead letters of {name}", _dead_letters, "tasks"),
-    Page("/pipeline", "pipeline.html", "Spark queries", _pipeline, "pipeline"),
-    Page("/trends", "trends.html", "Trends", _plain(services.trends), "trends"),
-    Page("/events", "events.html", "Events", _listing(cluster.events), "events"),
-    Page("/faults", "faults.html", "Break it", _plain(services.processes), "faults"),
+    ConsolePage("/", "overview.html", "Overview", _plain(cluster.overview), "overview"),
+    ConsolePage("/topics", "topics.html", "Topics", _listing(topics.topics), "topics"),
+    ConsolePage("/topics/{name}", "topic.html", "{name}", _topic, "topics"),
+    ConsolePage("/groups", "groups.html", "Consumer groups", _listing(groups.groups), "groups"),
+    ConsolePage("/groups/{name:path}", "group.html", "{name}", _group, "groups"),
+    ConsolePage("/brokers", "brokers.html", "Brokers", _plain(cluster.brokers), "brokers"),
+    ConsolePage("/raft", "raft.html", "Raft", _listing(cluster.raft), "raft"),
+    ConsolePage(
+        "/coordination", "coordination.html", "Coordination", _coordination, "coordination"
+    ),
+    ConsolePage("/gateways", "gateways.html", "Gateways", _gateways, "gateways"),
+    ConsolePage("/chat", "chat.html", "Chat", _plain(services.chat), "chat"),
+    ConsolePage("/tasks", "tasks.html", "Tasks", _plain(services.tasks), "tasks"),
+    ConsolePage(
+        "/tasks/{name}", "dead_letters.html", "Dead letters of {name}", _dead_letters, "tasks"
+    ),
+    ConsolePage("/pipeline", "pipeline.html", "Spark queries", _pipeline, "pipeline"),
+    ConsolePage("/trends", "trends.html", "Trends", _plain(services.trends), "trends"),
+    ConsolePage("/events", "events.html", "Events", _listing(cluster.events), "events"),
+    ConsolePage("/faults", "faults.html", "Break it", _plain(services.processes), "faults"),
 )
 _PATTERNS: Final = [(page, *compile_path(page.pattern)[::2]) for page in PAGES]
 
@@ -133,13 +145,13 @@ def find_visit(path: str, query: Query, is_operator: bool) -> Visit | None:
     return None
 
 
-async def context_of(state: State, visit: Visit) -> dict[str, Any]:
+async def context_of(state: ConsoleState, visit: Visit) -> dict[str, Any]:
     """What the template gets."""
     document = await visit.page.document(state, visit.parameters, visit.query)
     return {"d": document, **frame_of(state, visit)}
 
 
-def frame_of(state: State, visit: Visit) -> dict[str, Any]:
+def frame_of(state: ConsoleState, visit: Visit) -> dict[str, Any]:
     """What stands around every page: menu, health, title."""
     here = services.present(state)
     health = health_of(state.sampler.view)

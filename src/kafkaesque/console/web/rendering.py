@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import jinja2
 
-from kafkaesque.console.rules.wording import (
+from kafkaesque.console.rules.formatting import (
     clock_time,
     count,
     duration,
@@ -44,7 +44,7 @@ def _asset_version() -> str:
     return digest.hexdigest()[:12]
 
 
-class Rendering:
+class TemplateRenderer:
     """Pages by template name, and the live parts of a page alone."""
 
     def __init__(self) -> None:

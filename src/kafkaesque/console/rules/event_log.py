@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from kafkaesque.console.rules.lag import SENTENCES, Status
+from kafkaesque.console.rules.lag import SENTENCES, GroupStatus
 from kafkaesque.console.rules.view import ClusterView, GroupView, TopicView
 
 EVENTS_MAX: Final = 5000
-TOLD_ONE_BY_ONE_MAX: Final = 8
+LISTED_ONE_BY_ONE_MAX: Final = 8
 """More changes of a kind in one look are told as one sum."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ClusterChange:
     """One thing that happened. `kind` is a word to filter by, `level` good, info, warn or bad."""
 
     kind: str
@@ -28,27 +28,27 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LoggedEvent:
     number: int
     at_s: float
-    change: Change
+    change: ClusterChange
 
 
 class EventLog:
     """The last `EVENTS_MAX` events, numbered without a gap."""
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._events: deque[LoggedEvent] = deque(maxlen=EVENTS_MAX)
         self._numbers = count(1)
 
     def __len__(self) -> int:
         return len(self._events)
 
-    def add(self, at_s: float, changes: Iterable[Change]) -> None:
-        self._events.extend(Event(next(self._numbers), at_s, change) for change in changes)
+    def add(self, at_s: float, changes: Iterable[ClusterChange]) -> None:
+        self._events.extend(LoggedEvent(next(self._numbers), at_s, change) for change in changes)
 
-    def newest(self, limit: int, kinds: frozenset[str] = frozenset()) -> list[Event]:
-        found: list[Event] = []
+    def newest(self, limit: int, kinds: frozenset[str] = frozenset()) -> list[LoggedEvent]:
+        found: list[LoggedEvent] = []
         for event in reversed(self._events):
             if not kinds or event.change.kind in kinds:
                 found.append(event)
@@ -56,14 +56,14 @@ class EventLog:
                     break
         return found
 
-    def since(self, at_s: float, kinds: frozenset[str]) -> list[Event]:
+    def since(self, at_s: float, kinds: frozenset[str]) -> list[LoggedEvent]:
         """Oldest first."""
         return [
             event for event in self._events if event.at_s >= at_s and event.change.kind in kinds
         ]
 
 
-def changes_between(before: ClusterView, after: ClusterView) -> list[Change]:
+def changes_between(before: ClusterView, after: ClusterView) -> list[ClusterChange]:
     """Nothing when there was no look before: a cluster that is found has not changed."""
     if not before.sampled_s or not after.sampled_s:
         return []
@@ -79,45 +79,49 @@ def changes_between(before: ClusterView, after: ClusterView) -> list[Change]:
     return [change for changes in kinds for change in changes]
 
 
-def _summed(changes: list[Change], kind: str, words: str) -> list[Change]:
-    if len(changes) <= TOLD_ONE_BY_ONE_MAX:
+def _summed(changes: list[ClusterChange], kind: str, words: str) -> list[ClusterChange]:
+    if len(changes) <= LISTED_ONE_BY_ONE_MAX:
         return changes
-    shown = changes[: TOLD_ONE_BY_ONE_MAX // 2]
+    shown = changes[: LISTED_ONE_BY_ONE_MAX // 2]
     rest = len(changes) - len(shown)
-    return [*shown, Change(kind, changes[0].level, f"and {rest} more {words} at once")]
+    return [*shown, ClusterChange(kind, changes[0].level, f"and {rest} more {words} at once")]
 
 
-def _reached(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+def _reached(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     if before.error is None and after.error is not None:
-        yield Change("cluster", "bad", f"the cluster no longer answers: {after.error}")
+        yield ClusterChange("cluster", "bad", f"the cluster no longer answers: {after.error}")
     elif before.error is not None and after.error is None:
-        yield Change("cluster", "good", "the cluster answers again")
+        yield ClusterChange("cluster", "good", "the cluster answers again")
 
 
-def _brokers(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+def _brokers(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     for number, broker in after.brokers.items():
         was = before.brokers.get(number)
         subject = f"broker/{number}"
         if was is None:
-            yield Change("broker", "info", f"broker {number} joined at {broker.address}", subject)
+            yield ClusterChange(
+                "broker", "info", f"broker {number} joined at {broker.address}", subject
+            )
         elif was.is_up and not broker.is_up:
-            yield Change("broker", "bad", f"broker {number} is gone", subject)
+            yield ClusterChange("broker", "bad", f"broker {number} is gone", subject)
         elif broker.is_up and not was.is_up:
-            yield Change("broker", "good", f"broker {number} is back at {broker.address}", subject)
+            yield ClusterChange(
+                "broker", "good", f"broker {number} is back at {broker.address}", subject
+            )
 
 
-def _controller(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+def _controller(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     was, now = before.quorum, after.quorum
     if was is not None and now is not None and (was.leader, was.epoch) != (now.leader, now.epoch):
-        yield Change("election", "info", f"broker {now.leader} leads the controller's group in "
+        yield ClusterChange("election", "info", f"broker {now.leader} leads the controller's group in "
                      f"term {now.epoch} (was broker {was.leader}, term {was.epoch})",
                      "controller")  # fmt: skip
     elif now is None and before.controller != after.controller and after.controller >= 0:
-        yield Change("election", "info", f"broker {after.controller} is the controller "
+        yield ClusterChange("election", "info", f"broker {after.controller} is the controller "
                      f"(was {before.controller})", "controller")  # fmt: skip
 
 
-def _elections(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+def _elections(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     for topic in after.topics.values():
         was = before.topics.get(topic.name)
         if was is None or was.id != topic.id:
@@ -125,14 +129,16 @@ def _elections(before: ClusterView, after: ClusterView) -> Iterator[Change]:
         for old, new in zip(was.partitions, topic.partitions, strict=False):
             place = f"{topic.name}-{new.index}"
             if new.leader < 0 <= old.leader:
-                yield Change("election", "bad", f"{place} has no leader", f"topic/{topic.name}")
+                yield ClusterChange(
+                    "election", "bad", f"{place} has no leader", f"topic/{topic.name}"
+                )
             elif new.leader >= 0 and (old.leader, old.epoch) != (new.leader, new.epoch):
                 term = f" in term {new.epoch}" if new.epoch >= 0 else ""
                 text = f"broker {new.leader} leads {place}{term}"
-                yield Change("election", "info", text, f"topic/{topic.name}")
+                yield ClusterChange("election", "info", text, f"topic/{topic.name}")
 
 
-def _replication(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+def _replication(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     for topic in after.topics.values():
         was = before.topics.get(topic.name)
         if was is None:
@@ -141,56 +147,61 @@ def _replication(before: ClusterView, after: ClusterView) -> Iterator[Change]:
         new = topic.under_replicated
         if new > old == 0:
             text = f"{new} of {len(topic.partitions)} partitions of {topic.name} lost a replica"
-            yield Change("replicas", "warn", text, f"topic/{topic.name}")
+            yield ClusterChange("replicas", "warn", text, f"topic/{topic.name}")
         elif old > new == 0:
             text = f"all replicas of {topic.name} are in sync again"
-            yield Change("replicas", "good", text, f"topic/{topic.name}")
+            yield ClusterChange("replicas", "good", text, f"topic/{topic.name}")
 
 
-def _topics(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+def _topics(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     for name in before.topics.keys() - after.topics.keys():
-        yield Change("topic", "warn", f"topic {name} was deleted", f"topic/{name}")
+        yield ClusterChange("topic", "warn", f"topic {name} was deleted", f"topic/{name}")
     for name, topic in after.topics.items():
         was = before.topics.get(name)
         if was is None:
             text = f"topic {name} was created with {len(topic.partitions)} partitions"
-            yield Change("topic", "info", text, f"topic/{name}")
+            yield ClusterChange("topic", "info", text, f"topic/{name}")
         else:
             yield from _topic(was, topic)
 
 
-def _topic(was: TopicView, topic: TopicView) -> Iterator[Change]:
+def _topic(was: TopicView, topic: TopicView) -> Iterator[ClusterChange]:
     subject = f"topic/{topic.name}"
     if was.id != topic.id:
-        yield Change("topic", "warn", f"topic {topic.name} was deleted and made anew", subject)
+        yield ClusterChange(
+            "topic", "warn", f"topic {topic.name} was deleted and made anew", subject
+        )
     elif len(was.partitions) != len(topic.partitions):
         text = f"topic {topic.name} has {len(topic.partitions)} partitions now"
-        yield Change("topic", "info", f"{text} (had {len(was.partitions)})", subject)
+        yield ClusterChange("topic", "info", f"{text} (had {len(was.partitions)})", subject)
     for name in ("retention_ms", "retention_bytes", "cleanup"):
         old, new = getattr(was, name), getattr(topic, name)
         if old is not None and new is not None and old != new:
             setting = {"cleanup": "cleanup.policy"}.get(name, name.replace("_", "."))
-            yield Change("config", "info", f"{setting} of {topic.name} is {new} (was {old})",
+            yield ClusterChange("config", "info", f"{setting} of {topic.name} is {new} (was {old})",
                          subject)  # fmt: skip
 
 
-def _groups(before: ClusterView, after: ClusterView) -> Iterator[Change]:
+def _groups(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     for name in before.groups.keys() - after.groups.keys():
-        yield Change("group", "info", f"group {name} is gone", f"group/{name}")
+        yield ClusterChange("group", "info", f"group {name} is gone", f"group/{name}")
     for name, group in after.groups.items():
         was = before.groups.get(name)
         if was is None:
-            yield Change("group", "info", f"group {name} appeared", f"group/{name}")
+            yield ClusterChange("group", "info", f"group {name} appeared", f"group/{name}")
         else:
             yield from _group(was, group)
 
 
-def _group(was: GroupView, group: GroupView) -> Iterator[Change]:
+def _group(was: GroupView, group: GroupView) -> Iterator[ClusterChange]:
     subject = f"group/{group.name}"
     if was.members is not None and group.members is not None and was.members != group.members:
         verb = "grew" if group.members > was.members else "shrank"
-        yield Change("group", "info", f"group {group.name} {verb} from {was.members} to "
+        yield ClusterChange("group", "info", f"group {group.name} {verb} from {was.members} to "
                      f"{group.members} members", subject)  # fmt: skip
-    if was.status is not group.status and {was.status, group.status} != {Status.OK, Status.IDLE}:
+    if was.status is not group.status and {was.status, group.status} != {
+        GroupStatus.OK,
+        GroupStatus.IDLE,
+    }:
         level = "warn" if group.status.level != "good" else "good"
-        yield Change("lag", level, f"group {group.name} {SENTENCES[group.status]}", subject)
+        yield ClusterChange("lag", level, f"group {group.name} {SENTENCES[group.status]}", subject)

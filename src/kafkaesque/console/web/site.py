@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import gzip
-import logging
 import mimetypes
 import time
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from kafkaesque.console.cluster.link import Security
-from kafkaesque.console.cluster.links import KafkaLinks, read_addresses
-from kafkaesque.console.cluster.operating import Operating
-from kafkaesque.console.cluster.sampler import Sampler
-from kafkaesque.console.cluster.sasl import read_credentials, read_tls
-from kafkaesque.console.decoding.avro import Schemas
-from kafkaesque.console.documents.state import NotThere, State
-from kafkaesque.console.messages.scanning import Scanner
-from kafkaesque.console.messages.writing import Writer
-from kafkaesque.console.services.control import Processes
-from kafkaesque.console.services.coordination import Coordination
-from kafkaesque.console.services.dead_letters import DeadLetters
-from kafkaesque.console.services.scraper import Scraper
-from kafkaesque.console.services.trends import Trends
-from kafkaesque.console.web.access import Access, TooManyAttempts
-from kafkaesque.console.web.answers import STATUSES, failure_answer, json_answer, read_body
-from kafkaesque.console.web.api import Api
+from kafkaesque.console.documents.state import ConsoleState, NotFound
 from kafkaesque.console.web.config import ConsoleConfig
-from kafkaesque.console.web.guarding import (
+from kafkaesque.console.web.live import STREAMS_MAX, LiveUpdates
+from kafkaesque.console.web.metrics import CONTENT_TYPE, PageTimings, exposition
+from kafkaesque.console.web.pages import PAGES, context_of, find_visit, frame_of
+from kafkaesque.console.web.rendering import ROOT, TemplateRenderer
+from kafkaesque.console.web.responses import STATUSES, json_response, read_body
+from kafkaesque.console.web.security import (
     COOKIE,
-    Forbidden,
-    Guard,
-    host_test,
+    AccessDenied,
+    OperatorAccess,
+    TooManyAttempts,
     require_operator,
     require_reader,
     session_of,
 )
-from kafkaesque.console.web.live import STREAMS_MAX, Live
-from kafkaesque.console.web.metrics import CONTENT_TYPE, Timings, exposition
-from kafkaesque.console.web.pages import PAGES, context_of, find_visit, frame_of
-from kafkaesque.console.web.rendering import ROOT, Rendering
-
-logger = logging.getLogger(__name__)
 
 YEAR_S: Final = 31_536_000
 
@@ -60,76 +36,17 @@ class SignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: str
 
 
-def build_state(config: ConsoleConfig) -> State:
-    """InvalidSecurity if the client properties ask for what the console has not."""
-    properties = {**config.properties, "bootstrap.servers": config.bootstrap,
-                  "client.id": "kafkaesque-console"}  # fmt: skip
-    security = Security(read_tls(properties), read_credentials(properties), properties)
-    links = KafkaLinks(read_addresses(config.bootstrap), security)
-    sampler = Sampler(links, config.settings.interval_ms / 1000)
-    processes = Processes(config.control_file)
-    scanner = Scanner(properties, Schemas(config.schemas, config.schema_registry))
-
-    def urls() -> Iterable[str]:
-        return (*config.metrics, *processes.metrics_urls())
-
-    return State(
-        links=links,
-        sampler=sampler,
-        scraper=Scraper(urls, sampler.history),
-        scanner=scanner,
-        operating=Operating(links, lambda: sampler.view.controller),
-        writer=Writer(properties),
-        coordination=Coordination(config.coordination),
-        processes=processes,
-        trends=Trends(links, sampler, scanner),
-        dead_letters=DeadLetters(config.bootstrap, config.properties),
-        pipeline_data=config.pipeline_data,
-        chat_url=config.chat_url,
-    )
-
-
-async def supervise(name: str, work: Any) -> None:
-    """A watcher that fails says so in the log; the console goes on without what it watched."""
-    try:
-        await work
-    except Exception:
-        # A supervisor: the bug of one watcher must not end the console.
-        logger.exception("the console's %s stopped; what it watched is no longer shown", name)
-
-
-@contextlib.asynccontextmanager
-async def watching(state: State) -> AsyncIterator[None]:
-    """The loops that look at everything, while the block runs."""
-    work = {
-        "sampler": state.sampler.run(),
-        "scraper": state.scraper.run(),
-        "processes": state.processes.run(),
-        "trends": state.trends.run(),
-    }
-    tasks = [asyncio.create_task(supervise(name, loop)) for name, loop in work.items()]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        state.links.close()
-        state.scanner.close()
-        await state.coordination.close()
-
-
 class Site:
     """Endpoints that are no JSON documents: pages, live parts, assets, session, health."""
 
-    def __init__(self, state: State, config: ConsoleConfig) -> None:
+    def __init__(self, state: ConsoleState, config: ConsoleConfig) -> None:
         session_s = config.settings.session_hours * 3600.0
-        self.access = Access(config.password, session_s, time.monotonic)
-        self.timings = Timings()
+        self.access = OperatorAccess(config.password, session_s, time.monotonic)
+        self.timings = PageTimings()
         self._state = state
         self._is_private = config.settings.is_private
-        self._rendering = Rendering()
-        self._live = Live(state, self._rendering)
+        self._rendering = TemplateRenderer()
+        self._live = LiveUpdates(state, self._rendering)
         self._assets = _assets()
 
     def routes(self) -> list[BaseRoute]:
@@ -152,12 +69,12 @@ class Site:
         # Of the scope, because there it is decoded: names may hold slashes and percent signs.
         visit = find_visit(request.scope["path"], dict(request.query_params), is_operator)
         if visit is None:
-            raise NotThere("there is no such page")
+            raise NotFound("there is no such page")
         try:
             require_reader(request, self.access, self._is_private)
             context = await context_of(self._state, visit)
             html, status = self._rendering.page(visit.page.template, context), 200
-        except Forbidden as error:
+        except AccessDenied as error:
             frame = {**frame_of(self._state, visit), "menu": [], "error": str(error)}
             html, status = self._rendering.page("error.html", frame), error.status
         except tuple(STATUSES) as error:
@@ -177,7 +94,7 @@ class Site:
         is_operator = session_of(request, self.access) is not None
         visit = find_visit(path, query, is_operator)
         if visit is None:
-            raise NotThere("there is no such page")
+            raise NotFound("there is no such page")
         names = [name for name in series.split(",") if name]
         return StreamingResponse(
             self._live.stream(visit, names),
@@ -189,7 +106,7 @@ class Site:
         """Compressed once; named by their version, so that a browser asks only once."""
         found = self._assets.get(request.path_params["file"])
         if found is None:
-            raise NotThere("there is no such file")
+            raise NotFound("there is no such file")
         media, plain, packed = found
         headers = {
             "Cache-Control": f"public, max-age={YEAR_S}, immutable",
@@ -207,7 +124,7 @@ class Site:
 
     async def session(self, request: Request) -> Response:
         found = session_of(request, self.access)
-        return json_answer({
+        return json_response({
             "is_operator": found is not None,
             "csrf": found.csrf if found else None,
             "is_possible": self.access.is_possible,
@@ -215,15 +132,15 @@ class Site:
 
     async def sign_in(self, request: Request) -> Response:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise Forbidden(403, "that came from another site")
+            raise AccessDenied(403, "that came from another site")
         body = await read_body(request, SignIn)
         try:
             found = self.access.sign_in(body.password)
         except TooManyAttempts:
-            raise Forbidden(429, "too many wrong passwords; wait a moment") from None
+            raise AccessDenied(429, "too many wrong passwords; wait a moment") from None
         if found is None:
-            raise Forbidden(401, "that is not the operator's password")
-        answer = json_answer({"is_operator": True, "csrf": found.csrf})
+            raise AccessDenied(401, "that is not the operator's password")
+        answer = json_response({"is_operator": True, "csrf": found.csrf})
         answer.set_cookie(COOKIE, found.id, httponly=True, samesite="strict",
                           secure=request.url.scheme == "https")  # fmt: skip
         return answer
@@ -231,7 +148,7 @@ class Site:
     async def sign_out(self, request: Request) -> Response:
         require_operator(request, self.access)
         self.access.sign_out(request.cookies.get(COOKIE))
-        answer = json_answer({"is_operator": False})
+        answer = json_response({"is_operator": False})
         answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return answer
 
@@ -257,23 +174,3 @@ def _assets() -> dict[str, tuple[str, bytes, bytes]]:
         media = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
         found[path.name] = (media, data, gzip.compress(data, 9))
     return found
-
-
-def build_application(state: State, config: ConsoleConfig) -> Starlette:
-    site = Site(state, config)
-    api = Api(state, site.access, config.settings.is_private)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        async with watching(state):
-            yield
-
-    return Starlette(
-        routes=[*site.routes(), *api.routes()],
-        middleware=[
-            Middleware(Guard, is_host=host_test(config.host, config.settings.allowed_hosts)),
-            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
-        ],
-        exception_handlers=dict.fromkeys((*STATUSES, Forbidden), failure_answer),
-        lifespan=lifespan,
-    )

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from kafkaesque.console.decoding.avro import Schemas
 from kafkaesque.console.decoding.detection import Decoder
 from kafkaesque.console.messages.record import ReadRecord
-from kafkaesque.console.rules.expression import InvalidFilter, parse
-from kafkaesque.console.rules.matching import compile_filter, like
+from kafkaesque.console.rules.filter_language import InvalidFilter, compile_filter, like, parse
 
 DECODER = Decoder("orders", Schemas())
 VALUE = (

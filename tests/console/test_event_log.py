@@ -6,8 +6,8 @@ import copy
 
 from tests.console.test_health import cluster
 
-from kafkaesque.console.rules.changes import EVENTS_MAX, Change, EventLog, changes_between
-from kafkaesque.console.rules.lag import Status
+from kafkaesque.console.rules.event_log import EVENTS_MAX, ClusterChange, EventLog, changes_between
+from kafkaesque.console.rules.lag import GroupStatus
 from kafkaesque.console.rules.view import ClusterView, GroupView, QuorumView
 
 
@@ -45,7 +45,7 @@ def test_topics_settings_groups_and_the_controller_are_told() -> None:
     after.topics["new"].name = "new"
     before.groups["billing"] = GroupView("billing", "Stable", "classic", "consumer", 0, 2)
     after.groups["billing"] = GroupView(
-        "billing", "Stable", "classic", "consumer", 0, 1, status=Status.STALLED
+        "billing", "Stable", "classic", "consumer", 0, 1, status=GroupStatus.STALLED
     )
     after.groups["audit"] = GroupView("audit", "Stable", "classic", "consumer", 0, 1)
     assert sorted(texts(before, after)) == sorted([
@@ -70,8 +70,8 @@ def test_a_flood_of_one_kind_is_summed() -> None:
 
 def test_the_log_is_bounded_numbered_and_filtered() -> None:
     log = EventLog()
-    log.add(1.0, [Change("topic", "info", str(n)) for n in range(EVENTS_MAX + 10)])
-    log.add(2.0, [Change("broker", "bad", "gone")])
+    log.add(1.0, [ClusterChange("topic", "info", str(n)) for n in range(EVENTS_MAX + 10)])
+    log.add(2.0, [ClusterChange("broker", "bad", "gone")])
     assert len(log) == EVENTS_MAX
     assert log.newest(1)[0].number == EVENTS_MAX + 11
     assert [event.change.text for event in log.newest(5, frozenset({"broker"}))] == ["gone"]

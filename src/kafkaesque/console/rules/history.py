@@ -27,7 +27,7 @@ class Point(NamedTuple):
     value: float
 
 
-class Ring:
+class RingBuffer:
     """`slots` averages of `step_s` seconds each. Slot n lies at n modulo the room taken so far."""
 
     __slots__ = ("_count", "_data", "_first", "_newest", "slots", "step_s")
@@ -88,14 +88,14 @@ class Ring:
                 yield Point(slot * self.step_s, value)
 
 
-class Series:
+class TimeSeries:
     """One quantity over time."""
 
     __slots__ = ("coarse", "fine", "last_s")
 
     def __init__(self) -> None:
-        self.fine = Ring(FINE_STEP_S, FINE_SLOTS)
-        self.coarse = Ring(COARSE_STEP_S, COARSE_SLOTS)
+        self.fine = RingBuffer(FINE_STEP_S, FINE_SLOTS)
+        self.coarse = RingBuffer(COARSE_STEP_S, COARSE_SLOTS)
         self.last_s = -math.inf
 
     def add(self, at_s: float, value: float) -> None:
@@ -109,11 +109,11 @@ class Series:
         return list(ring.points(max(now_s - window_s, since_s)))
 
 
-class History:
+class MetricHistory:
     """Every series by name: `records_in`, `topic/orders/rate`, `group/billing/lag`."""
 
     def __init__(self, series_max: int = SERIES_MAX) -> None:
-        self._series: dict[str, Series] = {}
+        self._series: dict[str, TimeSeries] = {}
         self._series_max = series_max
 
     def __len__(self) -> int:
@@ -131,7 +131,7 @@ class History:
             if series is None:
                 if not self._make_room(at_s):
                     continue
-                series = self._series[name] = Series()
+                series = self._series[name] = TimeSeries()
             series.add(at_s, value)
 
     def _make_room(self, at_s: float) -> bool:

@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaesque.console.cluster.asking import EARLIEST, LATEST, offsets
 from kafkaesque.console.cluster.links import KafkaLinks
-from kafkaesque.console.messages.query import InvalidQuery, Query, Range
-from kafkaesque.console.rules.view import Document, Place, TopicView
+from kafkaesque.console.cluster.queries import EARLIEST, LATEST, list_offsets
+from kafkaesque.console.messages.query import InvalidQuery, MessageQuery
+from kafkaesque.console.rules.view import Document, PartitionKey, TopicView
 
 BUCKETS: Final = 60
 
+Range = tuple[int, int]
+"""Offsets from the first to before the second."""
 
-def places_of(topic: TopicView, partitions: frozenset[int]) -> dict[Place, int]:
+
+def places_of(topic: TopicView, partitions: frozenset[int]) -> dict[PartitionKey, int]:
     """Leaders of the partitions asked for (none: all)."""
     unknown = partitions - {item.index for item in topic.partitions}
     if unknown:
@@ -26,16 +29,16 @@ def places_of(topic: TopicView, partitions: frozenset[int]) -> dict[Place, int]:
     }
 
 
-async def bounds_of(links: KafkaLinks, topic: TopicView, query: Query) -> dict[int, Range]:
+async def bounds_of(links: KafkaLinks, topic: TopicView, query: MessageQuery) -> dict[int, Range]:
     """The range to read of each partition that answers."""
     leaders = places_of(topic, query.partitions)
     starts, ends = await asyncio.gather(
-        offsets(links, leaders, EARLIEST), offsets(links, leaders, LATEST)
+        list_offsets(links, leaders, EARLIEST), list_offsets(links, leaders, LATEST)
     )
     bounds = {place: (starts[place], end) for place, end in ends.items() if place in starts}
     start = query.start
     if start.kind == "time":
-        at = await offsets(links, leaders, start.number)
+        at = await list_offsets(links, leaders, start.number)
         bounds = {place: (at.get(place, end), end) for place, (_, end) in bounds.items()}
     elif start.kind == "offset":
         bounds = {
@@ -46,7 +49,7 @@ async def bounds_of(links: KafkaLinks, topic: TopicView, query: Query) -> dict[i
             place: (max(low, end - start.number), end) for place, (low, end) in bounds.items()
         }
     if query.end_ms is not None:
-        until = await offsets(links, leaders, query.end_ms)
+        until = await list_offsets(links, leaders, query.end_ms)
         bounds = {
             place: (low, max(low, min(end, until.get(place, end))))
             for place, (low, end) in bounds.items()
@@ -65,9 +68,9 @@ async def histogram(
     leaders = places_of(topic, frozenset())
     width = max(1, (until_ms - since_ms) // buckets)
     moments = [since_ms + width * number for number in range(buckets + 1)]
-    ends = await offsets(links, leaders, LATEST)
-    found = await asyncio.gather(*(offsets(links, leaders, moment) for moment in moments))
-    cuts: list[Mapping[Place, int]] = [
+    ends = await list_offsets(links, leaders, LATEST)
+    found = await asyncio.gather(*(list_offsets(links, leaders, moment) for moment in moments))
+    cuts: list[Mapping[PartitionKey, int]] = [
         {place: at.get(place, end) for place, end in ends.items()} for at in found
     ]
     return [
@@ -78,3 +81,21 @@ async def histogram(
         }
         for number in range(buckets)
     ]
+
+
+def windows_back(bounds: Mapping[int, Range], size: int) -> list[dict[int, Range]]:
+    """The newest `size` records of each partition, then those before, ...: each window is larger,
+    so that a rare match far back costs few turns."""
+    windows = []
+    ends = {index: end for index, (_, end) in bounds.items()}
+    while any(ends[index] > start for index, (start, _) in bounds.items()):
+        window = {
+            index: (max(start, ends[index] - size), ends[index])
+            for index, (start, _) in bounds.items()
+            if ends[index] > start
+        }
+        windows.append(window)
+        for index, (low, _) in window.items():
+            ends[index] = low
+        size *= 4
+    return windows

@@ -8,42 +8,42 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kafkaesque.console.cluster.admin import AdminRequestFailed
 from kafkaesque.console.cluster.link import NotOffered, Unreachable
-from kafkaesque.console.cluster.operating import OperationFailed
-from kafkaesque.console.documents.state import NotThere
+from kafkaesque.console.documents.state import NotFound
+from kafkaesque.console.messages.producer import ProduceFailed
 from kafkaesque.console.messages.query import InvalidQuery
-from kafkaesque.console.messages.scanning import ScanFailed
-from kafkaesque.console.messages.writing import WriteFailed
-from kafkaesque.console.services.control import ControlFailed
-from kafkaesque.console.services.coordination import CoordinationFailed
+from kafkaesque.console.messages.scan import ScanFailed
+from kafkaesque.console.services.coordination import CoordinationReadFailed
 from kafkaesque.console.services.dead_letters import LettersFailed
-from kafkaesque.console.web.guarding import Forbidden
+from kafkaesque.console.services.process_control import ControlFailed
+from kafkaesque.console.web.security import AccessDenied
 
 T = TypeVar("T")
 
 BODY_BYTES_MAX: Final = 2 << 20
 STATUSES: Final[dict[type[Exception], int]] = {
-    NotThere: 404,
+    NotFound: 404,
     InvalidQuery: 400,
-    OperationFailed: 409,
+    AdminRequestFailed: 409,
     ScanFailed: 503,
-    WriteFailed: 409,
+    ProduceFailed: 409,
     ControlFailed: 409,
-    CoordinationFailed: 503,
+    CoordinationReadFailed: 503,
     LettersFailed: 409,
     Unreachable: 503,
     NotOffered: 501,
 }
 
 
-def json_answer(document: Any, status: int = 200) -> Response:
+def json_response(document: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(document), status, media_type="application/json")
 
 
-def failure_answer(_request: Request, error: Exception) -> Response:
-    if isinstance(error, Forbidden):
-        return json_answer({"error": str(error)}, error.status)
-    return json_answer({"error": str(error)}, STATUSES.get(type(error), 500))
+def error_response(_request: Request, error: Exception) -> Response:
+    if isinstance(error, AccessDenied):
+        return json_response({"error": str(error)}, error.status)
+    return json_response({"error": str(error)}, STATUSES.get(type(error), 500))
 
 
 async def read_body(request: Request, kind: type[T]) -> T:

@@ -1,61 +1,80 @@
-"""Answers of brokers to a `ClusterView`: pure, so that it can be tested without a cluster."""
+"""Builds a `ClusterView` from the brokers' responses and from the view before it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from kafkaesque.console.cluster.asking import Listed, LogDirs
 from kafkaesque.console.rules.lag import (
+    GroupStatus,
+    LagWindow,
     OffsetClock,
-    Status,
-    Window,
     catch_up_s,
     group_status,
     trend,
 )
-from kafkaesque.console.rules.tails import Tail, Tails
+from kafkaesque.console.rules.phantom_lag import PhantomLag, UnreadRange
 from kafkaesque.console.rules.view import (
     BrokerView,
     ClusterView,
     GroupOffset,
     GroupView,
+    PartitionKey,
     PartitionView,
-    Place,
     TopicView,
 )
+from kafkaesque.wire.messages.list_groups import ListedGroup
 from kafkaesque.wire.messages.metadata import MetadataResponse
 
 
-class GroupTails(NamedTuple):
-    moving: list[Tail]
-    still: list[Tail]
+class GroupListing(NamedTuple):
+    """A consumer group and the broker that coordinates it."""
+
+    group: ListedGroup
+    coordinator: int
 
 
-SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy")
+class LogDirs(NamedTuple):
+    """One broker's replicas, their sizes and lags, and the capacity of its disks."""
+
+    sizes: dict[PartitionKey, int]
+    lags: dict[PartitionKey, int]
+    total_bytes: int | None
+    free_bytes: int | None
 
 
-def assemble_brokers(answer: MetadataResponse, before: ClusterView) -> dict[int, BrokerView]:
-    """Brokers that are up, and those that were or that hold a replica: they are down."""
+class UnreadRanges(NamedTuple):
+    """Unread ranges of groups with members (active) and without (inactive)."""
+
+    active: list[UnreadRange]
+    inactive: list[UnreadRange]
+
+
+SETTINGS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
+"""Topic settings that a view contains."""
+
+
+def build_brokers(metadata: MetadataResponse, before: ClusterView) -> dict[int, BrokerView]:
+    """Brokers in the metadata are up; others that were seen before or hold a replica are down."""
     brokers = {
         item.node_id: BrokerView(item.node_id, item.host, item.port, item.rack)
-        for item in answer.brokers
+        for item in metadata.brokers
     }
     missing = {number: (old.host, old.port, old.rack) for number, old in before.brokers.items()}
-    for topic in answer.topics:
+    for topic in metadata.topics:
         for partition in topic.partitions:
             for number in partition.replica_nodes:
                 missing.setdefault(number, ("?", 0, None))
     for number, (host, port, rack) in missing.items():
         if number not in brokers:
             brokers[number] = BrokerView(number, host, port, rack, is_up=False)
-    for topic in answer.topics:
+    for topic in metadata.topics:
         for partition in topic.partitions:
             if partition.leader_id in brokers:
                 brokers[partition.leader_id].leads += 1
             for number in partition.replica_nodes:
                 brokers[number].replicas += 1
-                brokers[number].behind += number not in partition.isr_nodes
+                brokers[number].out_of_sync += number not in partition.isr_nodes
     for number, broker in brokers.items():
         if old := before.brokers.get(number):
             broker.size_bytes = old.size_bytes
@@ -64,10 +83,10 @@ def assemble_brokers(answer: MetadataResponse, before: ClusterView) -> dict[int,
     return dict(sorted(brokers.items()))
 
 
-def assemble_topics(answer: MetadataResponse, before: ClusterView) -> dict[str, TopicView]:
-    """What is asked for less often (starts, sizes, settings) is carried over from before."""
+def build_topics(metadata: MetadataResponse, before: ClusterView) -> dict[str, TopicView]:
+    """Data that is refreshed less often (starts, sizes, settings) is carried over from `before`."""
     topics: dict[str, TopicView] = {}
-    for topic in answer.topics:
+    for topic in metadata.topics:
         if topic.name is None:
             continue
         partitions = [
@@ -94,7 +113,8 @@ def assemble_topics(answer: MetadataResponse, before: ClusterView) -> dict[str, 
     return topics
 
 
-def leaders_of(topics: Iterable[TopicView]) -> dict[Place, int]:
+def leaders_of(topics: Iterable[TopicView]) -> dict[PartitionKey, int]:
+    """The leader of each partition; -1 where there is none."""
     return {
         (topic.name, partition.index): partition.leader
         for topic in topics
@@ -102,9 +122,10 @@ def leaders_of(topics: Iterable[TopicView]) -> dict[Place, int]:
     }
 
 
-def set_ends(topics: Mapping[str, TopicView], ends: Mapping[Place, int], elapsed_s: float) -> int:
-    """Ends, and rates from how far they moved in `elapsed_s`; how many records that is in all."""
-    total = 0
+def set_ends(
+    topics: Mapping[str, TopicView], ends: Mapping[PartitionKey, int], elapsed_s: float
+) -> None:
+    """Set end offsets, and topic rates from how far the ends moved in `elapsed_s`."""
     for topic in topics.values():
         grown, is_known = 0, elapsed_s > 0
         for partition in topic.partitions:
@@ -118,18 +139,16 @@ def set_ends(topics: Mapping[str, TopicView], ends: Mapping[Place, int], elapsed
             partition.end = end
         if is_known:
             topic.rate = grown / elapsed_s
-            total += grown
-    return total
 
 
-def set_starts(topics: Mapping[str, TopicView], starts: Mapping[Place, int]) -> None:
+def set_starts(topics: Mapping[str, TopicView], starts: Mapping[PartitionKey, int]) -> None:
     for topic in topics.values():
         for partition in topic.partitions:
             partition.start = starts.get((topic.name, partition.index), partition.start)
 
 
 def set_sizes(view: ClusterView, dirs: Mapping[int, LogDirs]) -> None:
-    """A partition's size is its leader's; a follower's lag is what its own broker says."""
+    """A partition's size is that of its leader; a follower's lag is reported by its own broker."""
     for number, found in dirs.items():
         broker = view.brokers.get(number)
         if broker is not None:
@@ -137,14 +156,14 @@ def set_sizes(view: ClusterView, dirs: Mapping[int, LogDirs]) -> None:
             broker.disk_total_bytes, broker.disk_free_bytes = found.total_bytes, found.free_bytes
     for topic in view.topics.values():
         for partition in topic.partitions:
-            place = (topic.name, partition.index)
+            key = (topic.name, partition.index)
             leader = dirs.get(partition.leader)
             if leader is not None:
-                partition.size_bytes = leader.sizes.get(place, partition.size_bytes)
+                partition.size_bytes = leader.sizes.get(key, partition.size_bytes)
             partition.follower_lag = {
-                number: dirs[number].lags[place]
+                number: dirs[number].lags[key]
                 for number in partition.replicas
-                if number != partition.leader and number in dirs and place in dirs[number].lags
+                if number != partition.leader and number in dirs and key in dirs[number].lags
             }
 
 
@@ -159,20 +178,20 @@ def set_settings(
             topic.cleanup = values.get("cleanup.policy")
 
 
-def set_oldest(topics: Mapping[str, TopicView], times_ms: Mapping[Place, int]) -> None:
+def set_oldest(topics: Mapping[str, TopicView], times_ms: Mapping[PartitionKey, int]) -> None:
     for topic in topics.values():
-        places = [(topic.name, partition.index) for partition in topic.partitions]
-        topic.oldest_ms = min((times_ms[one] for one in places if one in times_ms), default=None)
+        keys = [(topic.name, partition.index) for partition in topic.partitions]
+        topic.oldest_ms = min((times_ms[key] for key in keys if key in times_ms), default=None)
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.lstrip("-").isdecimal() else None
 
 
-def assemble_groups(
-    listed: Iterable[Listed], members: Mapping[str, int], before: ClusterView
+def build_groups(
+    listed: Iterable[GroupListing], members: Mapping[str, int], before: ClusterView
 ) -> dict[str, GroupView]:
-    """Offsets and windows are carried over; `judge_groups` brings them up to date."""
+    """Offsets and lag windows are carried over from `before`; `evaluate_group` updates them."""
     groups: dict[str, GroupView] = {}
     for item, coordinator in listed:
         old = before.groups.get(item.group_id)
@@ -192,64 +211,67 @@ def assemble_groups(
     return groups
 
 
-def end_of(topics: Mapping[str, TopicView], place: Place) -> int | None:
-    topic, index = place
+def end_offset(topics: Mapping[str, TopicView], key: PartitionKey) -> int | None:
+    topic, index = key
     view = topics.get(topic)
     return view.partitions[index].end if view and index < len(view.partitions) else None
 
 
-def tails_of(view: ClusterView, committed: Mapping[str, Mapping[Place, int]]) -> GroupTails:
-    """Where groups have not read to the end, of those with members and of those without."""
-    found = GroupTails([], [])
+def unread_ranges(
+    view: ClusterView, committed: Mapping[str, Mapping[PartitionKey, int]]
+) -> UnreadRanges:
+    """The ranges between committed offsets and the partitions' ends."""
+    found = UnreadRanges([], [])
     for name, offsets in committed.items():
         group = view.groups.get(name)
         if group is None:
             continue
-        tails = found.moving if group.has_members else found.still
-        for place, offset in offsets.items():
-            end = end_of(view.topics, place)
+        ranges = found.active if group.has_members else found.inactive
+        for key, offset in offsets.items():
+            end = end_offset(view.topics, key)
             if end is not None and offset < end:
-                tails.append(Tail(place, offset, end))
+                ranges.append(UnreadRange(key, offset, end))
     return found
 
 
-def judge_group(
+def evaluate_group(
     group: GroupView,
-    committed: Mapping[Place, int],
+    committed: Mapping[PartitionKey, int],
     topics: Mapping[str, TopicView],
-    clocks: Mapping[Place, OffsetClock],
-    tails: Tails,
+    clocks: Mapping[PartitionKey, OffsetClock],
+    phantom_lag: PhantomLag,
     now_s: float,
 ) -> None:
-    """Offsets, lag and status of one group from what it has committed."""
+    """Set offsets, lag and status of one group from its committed offsets."""
     group.offsets = []
-    for place in sorted(committed):
-        topic, index = place
-        end = end_of(topics, place)
-        item = GroupOffset(topic, index, committed[place], end)
+    for key in sorted(committed):
+        topic, index = key
+        end = end_offset(topics, key)
+        item = GroupOffset(topic, index, committed[key], end)
         if end is not None:
-            item.silent = tails.silent(Tail(place, item.committed, end))
-            read = item.committed + item.silent
-            window = group.windows.setdefault(place, Window())
+            item.phantom = phantom_lag.count(UnreadRange(key, item.committed, end))
+            read = item.committed + item.phantom
+            window = group.windows.setdefault(key, LagWindow())
             window.observe(now_s, read, end)
             item.status = window.status(group.has_members)
-            clock = clocks.get(place)
-            item.behind = clock.lag_s(read, now_s) if clock is not None else None
+            clock = clocks.get(key)
+            item.time_lag = clock.lag_s(read, now_s) if clock is not None else None
         group.offsets.append(item)
-    for place in group.windows.keys() - committed.keys():
-        del group.windows[place]
+    for key in group.windows.keys() - committed.keys():
+        del group.windows[key]
     statuses = [item.status for item in group.offsets]
     group.status = group_status(statuses)
     if not statuses and group.has_members:
-        group.status = Status.OK
+        group.status = GroupStatus.OK
 
 
-def set_pace(group: GroupView, points: list[tuple[float, float]]) -> None:
+def set_trend(group: GroupView, points: list[tuple[float, float]]) -> None:
     group.trend = trend(points)
     group.catch_up_s = catch_up_s(group.lag, points)
 
 
 def set_topic_groups(view: ClusterView) -> None:
+    """Set the lag of each group on each topic."""
     for topic in view.topics.values():
         topic.groups = {}
     for group in view.groups.values():
@@ -260,8 +282,8 @@ def set_topic_groups(view: ClusterView) -> None:
                 topic_view.groups[group.name] = lag + (item.lag or 0)
 
 
-def elections_between(before: ClusterView, after: ClusterView) -> int:
-    """Terms that began between two looks, over all partitions."""
+def count_elections(before: ClusterView, after: ClusterView) -> int:
+    """Leader epochs that began between two samples, over all partitions."""
     total = 0
     for topic in after.topics.values():
         was = before.topics.get(topic.name)

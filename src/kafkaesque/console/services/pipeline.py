@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from kafkaesque.console.cluster.link import NotOffered, Unreachable
 from kafkaesque.console.cluster.links import KafkaLinks
 from kafkaesque.console.cluster.sampler import Sampler
-from kafkaesque.console.messages.bounds import bounds_of
-from kafkaesque.console.messages.query import Query, Start
-from kafkaesque.console.messages.scanning import Plan, ScanFailed, Scanner
+from kafkaesque.console.messages.query import MessageQuery, StartPosition
+from kafkaesque.console.messages.ranges import bounds_of
+from kafkaesque.console.messages.scan import ScanFailed, Scanner, ScanPlan
 from kafkaesque.console.rules.view import Document
 
 logger = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ def _posts(row: Document) -> int:
     return posts if isinstance(posts, int) else 0
 
 
-class Trends:
+class TrendFollower:
     """Follows the topic once it is there."""
 
     def __init__(self, links: KafkaLinks, sampler: Sampler, scanner: Scanner) -> None:
@@ -105,9 +107,61 @@ class Trends:
 
     async def _follow(self) -> None:
         topic = self._sampler.view.topics[TOPIC]
-        query = Query(start=Start("last", RECORDS_READ_FIRST), limit=RECORDS_READ_FIRST)
+        query = MessageQuery(
+            start=StartPosition("last", RECORDS_READ_FIRST), limit=RECORDS_READ_FIRST
+        )
         bounds = await bounds_of(self._links, topic, query)
         first = {index: (0, start) for index, (start, _) in bounds.items()}
-        async for found in self._scanner.scan(Plan(TOPIC, first, query, follow=True)):
+        async for found in self._scanner.scan(ScanPlan(TOPIC, first, query, follow=True)):
             for record in found.records:
                 self.board.add(record.value)
+
+
+FEED_BYTES_READ_MAX: Final = 65_536
+BATCHES_SHOWN: Final = 60
+
+
+def read_queries(directory: Path | None) -> list[Document]:
+    """Every query that has a status, with its last batches."""
+    if directory is None:
+        return []
+    found = []
+    for path in sorted((directory / "queries").glob("*/status.json")):
+        status = _object(path)
+        if status is not None:
+            batches = read_feed(path.with_name("progress.jsonl"))
+            found.append({**status, "query": status.get("query", path.parent.name),
+                          "batches": batches})  # fmt: skip
+    return found
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def read_feed(path: Path) -> list[Document]:
+    """The last batches, oldest first: the tail of the file, without its first cut line."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - FEED_BYTES_READ_MAX))
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    if size > FEED_BYTES_READ_MAX:
+        lines = lines[1:]
+    batches = []
+    for line in lines[-BATCHES_SHOWN:]:
+        try:
+            batch = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(batch, dict):
+            batches.append({name: batch.get(name) for name in
+                            ("batch", "at", "input_rows", "rows_per_s", "duration_ms",
+                             "lag_records", "watermark", "state_rows", "late_rows")})  # fmt: skip
+    return batches

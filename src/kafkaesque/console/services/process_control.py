@@ -14,13 +14,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from kafkaesque.console.services.http_calls import Answer, HttpFailed, http_call
+from kafkaesque.console.services.http_client import HttpRequestFailed, HttpResponse, http_request
 
 ACTIONS: Final = ("kill", "pause", "resume", "restart")
 INTERVAL_S: Final = 1.0
 
 
-class Process(msgspec.Struct, frozen=True):
+class UpProcess(msgspec.Struct, frozen=True):
     """One process of `up`. Unknown fields are ignored: either side may be newer."""
 
     name: str
@@ -33,8 +33,8 @@ class Process(msgspec.Struct, frozen=True):
     log: str | None = None
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    processes: list[Process]
+class _ProcessList(msgspec.Struct, frozen=True):
+    processes: list[UpProcess]
 
 
 class ControlFailed(Exception):
@@ -42,29 +42,29 @@ class ControlFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ControlEndpoint:
     """Where `up` listens, from its control file."""
 
     url: str
     token: str
 
 
-def read_control_file(path: Path) -> Control | None:
+def read_control_file(path: Path) -> ControlEndpoint | None:
     """None while there is no file, or none that can be used."""
     try:
         document = json.loads(path.read_text())
-        return Control(str(document["url"]).rstrip("/"), str(document["token"]))
+        return ControlEndpoint(str(document["url"]).rstrip("/"), str(document["token"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-class Processes:
+class ProcessControl:
     """What `up` runs, looked at every second; `acts` has one call an action."""
 
     def __init__(self, control_file: Path | None) -> None:
-        self.processes: list[Process] = []
+        self.processes: list[UpProcess] = []
         self._path = control_file
-        self._control: Control | None = None
+        self._control: ControlEndpoint | None = None
 
     @property
     def is_present(self) -> bool:
@@ -89,7 +89,7 @@ class Processes:
         self._control = read_control_file(self._path)
         try:
             answer = await self._call("GET", "/processes")
-            self.processes = msgspec.json.decode(answer.body, type=_Answer).processes
+            self.processes = msgspec.json.decode(answer.body, type=_ProcessList).processes
         except (ControlFailed, msgspec.DecodeError):
             self.processes = []
 
@@ -102,11 +102,11 @@ class Processes:
         if answer.status >= 300:
             raise ControlFailed(answer.body.decode(errors="replace").strip() or "refused")
 
-    async def _call(self, method: str, path: str) -> Answer:
+    async def _call(self, method: str, path: str) -> HttpResponse:
         if self._control is None:
             raise ControlFailed("no `kafkaesque up` is running here")
         headers = {"Authorization": f"Bearer {self._control.token}"}
         try:
-            return await http_call(method, self._control.url + path, headers)
-        except HttpFailed as error:
+            return await http_request(method, self._control.url + path, headers)
+        except HttpRequestFailed as error:
             raise ControlFailed(str(error)) from None

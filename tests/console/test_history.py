@@ -5,25 +5,25 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.console.rules.rings import FORGET_AFTER_S, History, Point, Ring
+from kafkaesque.console.rules.history import FORGET_AFTER_S, MetricHistory, Point, RingBuffer
 
 
 def test_values_of_one_slot_are_averaged() -> None:
-    ring = Ring(10, 5)
+    ring = RingBuffer(10, 5)
     for value in (1.0, 2.0, 6.0):
         ring.add(100, value)
     assert list(ring.points()) == [Point(100, 3.0)]
 
 
 def test_a_value_older_than_the_newest_slot_is_dropped() -> None:
-    ring = Ring(1, 5)
+    ring = RingBuffer(1, 5)
     ring.add(10, 1.0)
     ring.add(9, 7.0)
     assert list(ring.points()) == [Point(10, 1.0)]
 
 
 def test_a_gap_longer_than_the_ring_leaves_only_what_came_after() -> None:
-    ring = Ring(1, 5)
+    ring = RingBuffer(1, 5)
     for second in range(5):
         ring.add(second, float(second))
     ring.add(1000, 9.0)
@@ -36,7 +36,7 @@ def test_a_gap_longer_than_the_ring_leaves_only_what_came_after() -> None:
     steps=st.lists(st.integers(0, 40), min_size=1, max_size=400),
 )
 def test_a_ring_has_the_newest_values_that_fit_in_order(slots: int, steps: list[int]) -> None:
-    ring = Ring(1, slots)
+    ring = RingBuffer(1, slots)
     model: dict[int, list[float]] = {}
     now = 1000
     for number, step in enumerate(steps):
@@ -52,7 +52,7 @@ def test_a_ring_has_the_newest_values_that_fit_in_order(slots: int, steps: list[
 
 
 def test_a_wide_window_is_answered_by_the_coarse_ring() -> None:
-    history = History()
+    history = MetricHistory()
     for second in range(1200):
         history.add(second, {"a": 1.0})
     assert len(history.points("a", 600, 1199)) == 600
@@ -60,7 +60,7 @@ def test_a_wide_window_is_answered_by_the_coarse_ring() -> None:
 
 
 def test_series_that_live_are_kept_and_those_that_are_silent_make_room() -> None:
-    history = History(series_max=2)
+    history = MetricHistory(series_max=2)
     history.add(0, {"old": 1.0, "kept": 1.0})
     history.add(1, {"refused": 1.0})
     assert history.names() == ["kept", "old"]

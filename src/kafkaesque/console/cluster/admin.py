@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from kafkaesque.console.cluster.asking import TOPIC_RESOURCE
 from kafkaesque.console.cluster.link import KafkaLink, NotOffered, Unreachable
 from kafkaesque.console.cluster.links import KafkaLinks
+from kafkaesque.console.cluster.queries import TOPIC_RESOURCE
 from kafkaesque.console.rules.moves import Move
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.create_topics import (
@@ -50,11 +50,11 @@ _SENTENCES: Final = {
 }
 
 
-class OperationFailed(Exception):
+class AdminRequestFailed(Exception):
     """It did not happen; the message says why."""
 
 
-class Operating:
+class ClusterAdmin:
     """Asks the controller, or a group's coordinator. `controller` is asked who that is."""
 
     def __init__(self, links: KafkaLinks, controller: Callable[[], int]) -> None:
@@ -98,7 +98,7 @@ class Operating:
         for result in answer.responses:
             _check(result.error_code, result.error_message, doing)
 
-    async def move_offsets(self, coordinator: int, group: str, moves: Sequence[Move]) -> None:
+    async def reset_offsets(self, coordinator: int, group: str, moves: Sequence[Move]) -> None:
         """A commit without a member: Kafka takes it while the group has none."""
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for move in moves:
@@ -136,7 +136,7 @@ class Operating:
         try:
             return await self._links.node(number)
         except Unreachable as error:
-            raise OperationFailed(f"cannot {doing}: {error}") from None
+            raise AdminRequestFailed(f"cannot {doing}: {error}") from None
 
     async def _ask_controller(
         self, request: Request, answer: type[R], doing: str, version_max: int = 99
@@ -154,11 +154,11 @@ class Operating:
         try:
             return await link.call(request, answer, version_max)
         except Unreachable as error:
-            raise OperationFailed(
+            raise AdminRequestFailed(
                 f"cannot {doing}: {error}; it is not known whether it happened"
             ) from None
         except NotOffered:
-            raise OperationFailed(f"cannot {doing}: this Kafka has no such request") from None
+            raise AdminRequestFailed(f"cannot {doing}: this Kafka has no such request") from None
 
 
 def _check(code: int, message: str | None, doing: str) -> None:
@@ -167,6 +167,6 @@ def _check(code: int, message: str | None, doing: str) -> None:
     try:
         kind = ErrorCode(code)
     except ValueError:
-        raise OperationFailed(f"cannot {doing}: {message or f'error {code}'}") from None
+        raise AdminRequestFailed(f"cannot {doing}: {message or f'error {code}'}") from None
     reason = _SENTENCES.get(kind) or message or kind.name.lower().replace("_", " ")
-    raise OperationFailed(f"cannot {doing}: {reason}")
+    raise AdminRequestFailed(f"cannot {doing}: {reason}")

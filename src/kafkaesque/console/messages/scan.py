@@ -20,7 +20,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from kafkaesque.console.decoding.avro import Schemas
 from kafkaesque.console.decoding.detection import Decoder
-from kafkaesque.console.messages.query import Query, Range, windows_back
+from kafkaesque.console.messages.query import MessageQuery
+from kafkaesque.console.messages.ranges import Range, windows_back
 from kafkaesque.console.messages.record import ReadRecord
 
 SCANS_AT_ONCE_MAX: Final = 8
@@ -39,7 +40,7 @@ class ScanFailed(Exception):
 
 
 @dataclass(slots=True)
-class Progress:
+class ScanProgress:
     """How far a scan is. `total` counts what lies in its ranges, `note` says how it ended."""
 
     scanned: int = 0
@@ -51,20 +52,20 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Found:
+class ScanBatch:
     """A turn of a scan: some records, and how far it is."""
 
     records: list[ReadRecord]
-    progress: Progress
+    progress: ScanProgress
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScanPlan:
     """What to read of which topic: `bounds` are the ranges of its partitions."""
 
     topic: str
     bounds: Mapping[int, Range]
-    query: Query
+    query: MessageQuery
     follow: bool = False
 
     @property
@@ -76,12 +77,12 @@ class Plan:
 class _Scan:
     """The state of one scan, in its thread."""
 
-    plan: Plan
+    plan: ScanPlan
     decoder: Decoder
     consumer: Consumer
     stop: threading.Event
-    hand_over: Callable[[Found], None]
-    progress: Progress = field(default_factory=Progress)
+    hand_over: Callable[[ScanBatch], None]
+    progress: ScanProgress = field(default_factory=ScanProgress)
     began: float = field(default_factory=time.monotonic)
     told: float = 0.0
 
@@ -220,9 +221,9 @@ class _Scan:
         self.told = time.monotonic()
         progress = self.progress
         progress.seconds = self.told - self.began
-        copy = Progress(progress.scanned, progress.matched, progress.total, progress.seconds,
+        copy = ScanProgress(progress.scanned, progress.matched, progress.total, progress.seconds,
                         progress.is_done, progress.note)  # fmt: skip
-        self.hand_over(Found(records, copy))
+        self.hand_over(ScanBatch(records, copy))
 
 
 class Scanner:
@@ -239,18 +240,18 @@ class Scanner:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def scan(self, plan: Plan) -> AsyncIterator[Found]:
+    async def scan(self, plan: ScanPlan) -> AsyncIterator[ScanBatch]:
         """Ends when the scan does; a reader that stops iterating stops it. ScanFailed."""
         if self.running >= SCANS_AT_ONCE_MAX:
             raise ScanFailed(f"{self.running} scans are under way; try again when one has ended")
         self.running += 1
         loop = asyncio.get_running_loop()
-        turns: asyncio.Queue[Found | None] = asyncio.Queue()
+        turns: asyncio.Queue[ScanBatch | None] = asyncio.Queue()
         # Two turns ahead at most: the thread waits for a slow reader instead of filling memory.
         room = threading.Semaphore(2)
         stop = threading.Event()
 
-        def hand_over(found: Found | None) -> None:
+        def hand_over(found: ScanBatch | None) -> None:
             while not room.acquire(timeout=HAND_OVER_SECONDS):
                 if stop.is_set():
                     return
@@ -274,7 +275,9 @@ class Scanner:
             stop.set()
             self.running -= 1
 
-    def _work(self, plan: Plan, stop: threading.Event, hand_over: Callable[[Found], None]) -> None:
+    def _work(
+        self, plan: ScanPlan, stop: threading.Event, hand_over: Callable[[ScanBatch], None]
+    ) -> None:
         decoder = Decoder(plan.topic, self._schemas, plan.query.decode)
         properties = {
             "log_level": 0,

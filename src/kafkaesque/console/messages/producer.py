@@ -12,17 +12,17 @@ import msgspec
 from confluent_kafka import KafkaException, Producer
 
 from kafkaesque.console.messages.record import ReadRecord
-from kafkaesque.console.messages.scanning import Plan, ScanFailed, Scanner
+from kafkaesque.console.messages.scan import ScanFailed, Scanner, ScanPlan
 from kafkaesque.console.rules.view import Document
 
 REPLAY_RECORDS_MAX: Final = 1_000_000
 FLUSH_SECONDS_MAX: Final = 30.0
 ANY_PARTITION: Final = -1
 
-OutHeaders = list[tuple[str, str | bytes | None]]
+RecordHeaders = list[tuple[str, str | bytes | None]]
 
 
-class WriteFailed(Exception):
+class ProduceFailed(Exception):
     """Nothing, or not all of it, was written; the message says why."""
 
 
@@ -43,13 +43,13 @@ def to_bytes(text: str | None, encoding: str) -> bytes | None:
         try:
             return base64.b64decode(text, validate=True)
         except binascii.Error as error:
-            raise WriteFailed(f"not base64: {error}") from None
+            raise ProduceFailed(f"not base64: {error}") from None
     if encoding != "text":
-        raise WriteFailed("encoding is text or base64")
+        raise ProduceFailed("encoding is text or base64")
     return text.encode()
 
 
-class Writer:
+class RecordProducer:
     """One producer, made when first used; idempotent, so that a retry writes nothing twice."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Writer:
     async def write(self, topic: str, record: NewRecord) -> Document:
         """Where it stands now."""
         key, value = to_bytes(record.key, record.encoding), to_bytes(record.value, record.encoding)
-        headers: OutHeaders = [(name, text.encode()) for name, text in record.headers.items()]
+        headers: RecordHeaders = [(name, text.encode()) for name, text in record.headers.items()]
         return await asyncio.to_thread(self._write, topic, (key, value), record.partition, headers)
 
     def _write(
@@ -72,7 +72,7 @@ class Writer:
         topic: str,
         data: tuple[bytes | None, bytes | None],
         partition: int,
-        headers: OutHeaders,
+        headers: RecordHeaders,
     ) -> Document:
         told: list[Any] = []
 
@@ -85,15 +85,15 @@ class Writer:
             producer.produce(topic, key=data[0], value=data[1], headers=headers,
                              on_delivery=delivered, partition=max(partition, ANY_PARTITION))  # fmt: skip
         except (KafkaException, BufferError) as error:
-            raise WriteFailed(str(error)) from None
+            raise ProduceFailed(str(error)) from None
         if producer.flush(FLUSH_SECONDS_MAX) or not told:
-            raise WriteFailed("the brokers did not acknowledge it in time")
+            raise ProduceFailed("the brokers did not acknowledge it in time")
         refusal, message = told
         if refusal is not None:
-            raise WriteFailed(refusal.str())
+            raise ProduceFailed(refusal.str())
         return {"topic": topic, "partition": message.partition(), "offset": message.offset()}
 
-    async def replay(self, scanner: Scanner, plan: Plan, to: str) -> Document:
+    async def replay(self, scanner: Scanner, plan: ScanPlan, to: str) -> Document:
         """Copy what `plan` finds to topic `to`, with key, value, headers, and where it came from."""
         copied = 0
         failures: list[str] = []
@@ -103,9 +103,9 @@ class Writer:
                     await asyncio.to_thread(self._copy, plan.topic, to, found.records, failures)
                 copied += len(found.records)
                 if failures:
-                    raise WriteFailed(f"{failures[0]}; about {copied} records were copied")
+                    raise ProduceFailed(f"{failures[0]}; about {copied} records were copied")
         except ScanFailed as error:
-            raise WriteFailed(f"{error}; {copied} records were copied") from None
+            raise ProduceFailed(f"{error}; {copied} records were copied") from None
         return {"from": plan.topic, "to": to, "copied": copied}
 
     def _copy(self, origin: str, to: str, records: list[ReadRecord], failures: list[str]) -> None:
@@ -117,7 +117,7 @@ class Writer:
 
         for record in records:
             place = f"{origin}-{record.partition}@{record.offset}"
-            headers: OutHeaders = [*record.header_list, ("replayed-from", place.encode())]
+            headers: RecordHeaders = [*record.header_list, ("replayed-from", place.encode())]
             while True:
                 try:
                     producer.produce(to, key=record.key_bytes, value=record.value_bytes,

@@ -11,26 +11,26 @@ ANSWER_BYTES_MAX: Final = 32 << 20
 SECONDS_MAX: Final = 5.0
 
 
-class HttpFailed(Exception):
+class HttpRequestFailed(Exception):
     """No answer, or none that HTTP would have."""
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     body: bytes
 
 
-async def http_call(
+async def http_request(
     method: str,
     url: str,
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
     seconds: float = SECONDS_MAX,
-) -> Answer:
-    """HttpFailed, or whatever the server answered. Only http: these pages are on loopback."""
+) -> HttpResponse:
+    """HttpFailed, or whatever the server gather_available. Only http: these pages are on loopback."""
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
-        raise HttpFailed(f"'{url}' is not an http URL")
+        raise HttpRequestFailed(f"'{url}' is not an http URL")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     lines = [f"{method} {target} HTTP/1.0", f"Host: {parts.netloc}", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
@@ -39,10 +39,10 @@ async def http_call(
         async with asyncio.timeout(seconds):
             return await _exchange(parts.hostname, parts.port or 80, request)
     except (OSError, TimeoutError, ValueError, IndexError) as error:
-        raise HttpFailed(f"{url}: {str(error) or type(error).__name__}") from None
+        raise HttpRequestFailed(f"{url}: {str(error) or type(error).__name__}") from None
 
 
-async def _exchange(host: str, port: int, request: bytes) -> Answer:
+async def _exchange(host: str, port: int, request: bytes) -> HttpResponse:
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(request)
@@ -52,6 +52,6 @@ async def _exchange(host: str, port: int, request: bytes) -> Answer:
             if len(data) > ANSWER_BYTES_MAX:
                 raise ValueError("the answer is too long")
         head, _, body = bytes(data).partition(b"\r\n\r\n")
-        return Answer(int(head.split(b" ", 2)[1]), body)
+        return HttpResponse(int(head.split(b" ", 2)[1]), body)
     finally:
         writer.close()

@@ -1,0 +1,179 @@
+"""A console as a process: its socket, its server, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+
+from kafkaesque.console.cluster.admin import ClusterAdmin
+from kafkaesque.console.cluster.link import Security
+from kafkaesque.console.cluster.links import KafkaLinks, read_addresses
+from kafkaesque.console.cluster.sampler import Sampler
+from kafkaesque.console.cluster.sasl import read_credentials, read_tls
+from kafkaesque.console.decoding.avro import Schemas
+from kafkaesque.console.documents.state import ConsoleState
+from kafkaesque.console.messages.producer import RecordProducer
+from kafkaesque.console.messages.scan import Scanner
+from kafkaesque.console.services.coordination import CoordinationReader
+from kafkaesque.console.services.dead_letters import DeadLetters
+from kafkaesque.console.services.pipeline import TrendFollower
+from kafkaesque.console.services.process_control import ProcessControl
+from kafkaesque.console.services.scraper import Scraper
+from kafkaesque.console.web.api import Api
+from kafkaesque.console.web.config import ConsoleConfig
+from kafkaesque.console.web.responses import STATUSES, error_response
+from kafkaesque.console.web.security import (
+    AccessDenied,
+    HostCheckMiddleware,
+    allowed_hosts_test,
+)
+from kafkaesque.console.web.site import Site
+
+logger = logging.getLogger(__name__)
+
+GRACE_SECONDS: Final = 2
+"""Live pages never end by themselves; after so long they are cut."""
+BACKLOG: Final = 512
+
+
+def build_state(config: ConsoleConfig) -> ConsoleState:
+    """InvalidSecurity if the client properties ask for what the console has not."""
+    properties = {**config.properties, "bootstrap.servers": config.bootstrap,
+                  "client.id": "kafkaesque-console"}  # fmt: skip
+    security = Security(read_tls(properties), read_credentials(properties), properties)
+    links = KafkaLinks(read_addresses(config.bootstrap), security)
+    sampler = Sampler(links, config.settings.interval_ms / 1000)
+    processes = ProcessControl(config.control_file)
+    scanner = Scanner(properties, Schemas(config.schemas, config.schema_registry))
+
+    def urls() -> Iterable[str]:
+        return (*config.metrics, *processes.metrics_urls())
+
+    return ConsoleState(
+        links=links,
+        sampler=sampler,
+        scraper=Scraper(urls, sampler.history),
+        scanner=scanner,
+        admin=ClusterAdmin(links, lambda: sampler.view.controller),
+        producer=RecordProducer(properties),
+        coordination=CoordinationReader(config.coordination),
+        processes=processes,
+        trends=TrendFollower(links, sampler, scanner),
+        dead_letters=DeadLetters(config.bootstrap, config.properties),
+        pipeline_data=config.pipeline_data,
+        chat_url=config.chat_url,
+    )
+
+
+async def supervise(name: str, work: Any) -> None:
+    """A watcher that fails says so in the log; the console goes on without what it watched."""
+    try:
+        await work
+    except Exception:
+        # A supervisor: the bug of one watcher must not end the console.
+        logger.exception("the console's %s stopped; what it watched is no longer shown", name)
+
+
+@contextlib.asynccontextmanager
+async def watching(state: ConsoleState) -> AsyncIterator[None]:
+    """The loops that look at everything, while the block runs."""
+    work = {
+        "sampler": state.sampler.run(),
+        "scraper": state.scraper.run(),
+        "processes": state.processes.run(),
+        "trends": state.trends.run(),
+    }
+    tasks = [asyncio.create_task(supervise(name, loop)) for name, loop in work.items()]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        state.links.close()
+        state.scanner.close()
+        await state.coordination.close()
+
+
+def build_application(state: ConsoleState, config: ConsoleConfig) -> Starlette:
+    site = Site(state, config)
+    api = Api(state, site.access, config.settings.is_private)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        async with watching(state):
+            yield
+
+    return Starlette(
+        routes=[*site.routes(), *api.routes()],
+        middleware=[
+            Middleware(
+                HostCheckMiddleware,
+                is_host=allowed_hosts_test(config.host, config.settings.allowed_hosts),
+            ),
+            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
+        ],
+        exception_handlers=dict.fromkeys((*STATUSES, AccessDenied), error_response),
+        lifespan=lifespan,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Signals are the caller's business: uvicorn would raise them again when it is done."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """OSError if the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((host, port))
+        opened.listen(BACKLOG)
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+async def run_console(
+    config: ConsoleConfig, stopping: asyncio.Event, on_ready: Callable[[str], None]
+) -> None:
+    """Serve until `stopping`; `on_ready` is told the address once pages can be asked for."""
+    opened = listen(config.host, config.port)
+    host, port = opened.getsockname()[:2]
+    application = build_application(build_state(config), config)
+    server = _Server(
+        uvicorn.Config(
+            application,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            server_header=False,
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[opened]))
+    waiting = asyncio.create_task(stopping.wait())
+    try:
+        while not server.started and not serving.done():
+            await asyncio.wait((serving,), timeout=0.02)
+        if server.started:
+            on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        await asyncio.wait((serving, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        server.should_exit = True
+        waiting.cancel()
+        await serving

@@ -1,0 +1,202 @@
+"""Who may do what: anyone reads, an operator acts. Sessions, CSRF tokens, password attempts.
+
+A session is a random id in a cookie (HttpOnly, SameSite=Strict); its CSRF token stands in the page and
+comes back with every action. A program sends `Authorization: Bearer PASSWORD` instead of both: a
+browser never does that by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SESSIONS_MAX: Final = 1000
+FREE_ATTEMPTS: Final = 5
+ATTEMPT_EVERY_S: Final = 2.0
+"""Of wrong passwords, once the free ones are used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSession:
+    id: str
+    csrf: str
+    ends_s: float
+
+
+class TooManyAttempts(Exception):
+    """Wrong passwords came too fast: wait."""
+
+
+class OperatorAccess:
+    """`clock` gives monotonic seconds."""
+
+    def __init__(self, password: str, session_s: float, clock: Callable[[], float]) -> None:
+        self._password = _digest(password) if password else None
+        self._session_s = session_s
+        self._clock = clock
+        self._sessions: dict[str, OperatorSession] = {}
+        self._attempts_left = float(FREE_ATTEMPTS)
+        self._attempted_s = clock()
+
+    @property
+    def is_possible(self) -> bool:
+        return self._password is not None
+
+    def is_password(self, text: str) -> bool:
+        """TooManyAttempts while somebody is guessing; right ones cost nothing."""
+        now = self._clock()
+        refill = (now - self._attempted_s) / ATTEMPT_EVERY_S
+        self._attempts_left = min(FREE_ATTEMPTS, self._attempts_left + refill)
+        self._attempted_s = now
+        if self._attempts_left < 1:
+            raise TooManyAttempts
+        if self._password is not None and hmac.compare_digest(_digest(text), self._password):
+            return True
+        self._attempts_left -= 1
+        return False
+
+    def sign_in(self, password: str) -> OperatorSession | None:
+        if not self.is_password(password):
+            return None
+        now = self._clock()
+        self._sessions = {key: item for key, item in self._sessions.items() if item.ends_s > now}
+        while len(self._sessions) >= SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        session = OperatorSession(secrets.token_urlsafe(32), secrets.token_urlsafe(32),
+                          now + self._session_s)  # fmt: skip
+        self._sessions[session.id] = session
+        return session
+
+    def session(self, session_id: str | None) -> OperatorSession | None:
+        found = self._sessions.get(session_id or "")
+        return found if found is not None and found.ends_s > self._clock() else None
+
+    def sign_out(self, session_id: str | None) -> None:
+        self._sessions.pop(session_id or "", None)
+
+
+def is_csrf(session: OperatorSession, token: str | None) -> bool:
+    return hmac.compare_digest((token or "").encode(), session.csrf.encode())
+
+
+def _digest(text: str) -> bytes:
+    """Of equal length for every guess; the password itself is not kept."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+COOKIE: Final = "kafkaesque-console"
+CSRF_HEADER: Final = "x-csrf-token"
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class AccessDenied(Exception):
+    """Whoever asks may not do that; `status` is 401 or 403."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class HostCheckMiddleware:
+    """Refuses hosts that are not ours: a page of another site whose name was pointed at 127.0.0.1
+    must not read the console (DNS rebinding)."""
+
+    def __init__(self, app: ASGIApp, is_host: Callable[[str], bool]) -> None:
+        self._app = app
+        self._is_host = is_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_strict(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        host = Headers(scope=scope).get("host", "")
+        if not self._is_host(host):
+            answer = PlainTextResponse(f"'{host}' is not a name of this console\n", 421)
+            await answer(scope, receive, send_strict)
+            return
+        await self._app(scope, receive, send_strict)
+
+
+def allowed_hosts_test(listening: str, names: tuple[str, ...]) -> Callable[[str], bool]:
+    """Loopback, the address that is listened on, and the names an operator allowed."""
+    allowed = {"localhost", listening.lower(), *(name.lower() for name in names)}
+
+    def is_host(header: str) -> bool:
+        name = header.rsplit(":", 1)[0] if not header.endswith("]") else header
+        name = name.strip("[]").lower()
+        if name in allowed:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        # An address cannot be re-bound; one that reached a wildcard listener is ours.
+        return address.is_loopback or listening in ("0.0.0.0", "::")  # noqa: S104
+
+    return is_host
+
+
+def session_of(request: HTTPConnection, access: OperatorAccess) -> OperatorSession | None:
+    return access.session(request.cookies.get(COOKIE))
+
+
+def has_bearer_password(request: HTTPConnection, access: OperatorAccess) -> bool:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer":
+        return False
+    try:
+        return access.is_password(token.strip())
+    except TooManyAttempts:
+        raise AccessDenied(429, "too many wrong passwords; wait a moment") from None
+
+
+def require_reader(request: HTTPConnection, access: OperatorAccess, is_private: bool) -> None:
+    if (
+        is_private
+        and session_of(request, access) is None
+        and not has_bearer_password(request, access)
+    ):
+        raise AccessDenied(401, "sign in to read")
+
+
+def require_operator(request: Request, access: OperatorAccess) -> None:
+    """A session with its CSRF token and from our own pages, or the password as a bearer."""
+    if has_bearer_password(request, access):
+        return
+    session = session_of(request, access)
+    if session is None:
+        raise AccessDenied(401, "only an operator may do that: sign in")
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise AccessDenied(403, "that came from another site")
+    if not is_csrf(session, request.headers.get(CSRF_HEADER)):
+        raise AccessDenied(403, "the page is too old: load it again")
