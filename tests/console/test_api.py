@@ -239,7 +239,7 @@ def test_an_operator_creates_alters_and_deletes_a_topic(console: RunningConsole)
     assert console.act("/api/topics", new)[0] == 200
     assert console.act("/api/topics", new) == (
         409,
-        {"error": "cannot create topic 'shortlived': there is a topic of this name"},
+        {"error": "cannot create topic 'shortlived': a topic with this name already exists"},
     )
     console.wait_for_topics("shortlived")
     change = {"name": "retention.ms", "value": "120000"}

@@ -1,4 +1,4 @@
-"""The sentence of health: what is said, and how bad it is."""
+"""The health sentence and its level."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def group(name: str, status: GroupStatus) -> GroupView:
     return GroupView(name, "Stable", "classic", "consumer", 0, 1, status=status)
 
 
-def test_nothing_seen_is_unknown() -> None:
+def test_health_is_unknown_before_the_first_sample() -> None:
     assert health_of(ClusterView()).level == "unknown"
 
 
-def test_all_is_well() -> None:
+def test_a_healthy_cluster() -> None:
     view = cluster()
     view.groups = {"billing": group("billing", GroupStatus.OK)}
     health = health_of(view)
     assert health.level == "good"
     assert health.sentence == (
-        "All 3 brokers are up; every one of 3 partitions has a leader and all its replicas; "
+        "All 3 brokers are up; each of 3 partitions has a leader and all replicas in sync; "
         "1 consumer group keeps up."
     )
 
@@ -51,7 +51,7 @@ def test_a_cluster_that_does_not_answer_is_bad() -> None:
     assert "refused" in health_of(view).sentence
 
 
-def test_a_broker_down_is_a_warning_and_a_lost_leader_is_worse() -> None:
+def test_a_broker_down_is_a_warning_and_a_partition_without_a_leader_is_bad() -> None:
     view = cluster()
     view.brokers[2].is_up = False
     view.topics["orders"].partitions[0].isr = (0, 1)
@@ -61,13 +61,13 @@ def test_a_broker_down_is_a_warning_and_a_lost_leader_is_worse() -> None:
     view.topics["orders"].partitions[1].leader = -1
     health = health_of(view)
     assert health.level == "bad"
-    assert health.sentence == "1 partition without a leader in orders (2 lesser findings)."
+    assert health.sentence == "1 partition without a leader in orders (2 minor findings)."
 
 
 @pytest.mark.parametrize(
     ("statuses", "words"),
     [
-        ({"a": GroupStatus.STOPPED}, "Group a has no member, and records wait."),
+        ({"a": GroupStatus.STOPPED}, "Group a has no members, but unread records."),
         ({"a": GroupStatus.SLOW, "b": GroupStatus.SLOW}, "2 groups are slow (a, b)."),
         (
             dict.fromkeys("abcde", GroupStatus.STALLED),
@@ -75,15 +75,18 @@ def test_a_broker_down_is_a_warning_and_a_lost_leader_is_worse() -> None:
         ),
     ],
 )
-def test_groups_in_trouble_are_named(statuses: dict[str, GroupStatus], words: str) -> None:
+def test_unhealthy_groups_are_named(statuses: dict[str, GroupStatus], words: str) -> None:
     view = cluster()
     view.groups = {name: group(name, status) for name, status in statuses.items()}
     assert health_of(view).sentence == words
 
 
-def test_a_full_disk_and_a_headless_controller_are_told() -> None:
+def test_a_full_disk_and_a_quorum_without_leader_are_findings() -> None:
     view = cluster()
     view.brokers[0].disk_total_bytes, view.brokers[0].disk_free_bytes = 1000, 50
     view.quorum = QuorumView(-1, 4, 10, [])
     texts = [finding.text for finding in health_of(view).findings]
-    assert texts == ["the controller has no leader", "the disk of broker 0 has 5% left"]
+    assert texts == [
+        "the controller quorum has no leader",
+        "the disk of broker 0 has only 5% free space",
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.console.rules.history import FORGET_AFTER_S, MetricHistory, Point, RingBuffer
+from kafkaesque.console.rules.history import EVICT_AFTER_S, MetricHistory, Point, RingBuffer
 
 
 def test_values_of_one_slot_are_averaged() -> None:
@@ -64,8 +64,8 @@ def test_series_that_live_are_kept_and_those_that_are_silent_make_room() -> None
     history.add(0, {"old": 1.0, "kept": 1.0})
     history.add(1, {"refused": 1.0})
     assert history.names() == ["kept", "old"]
-    history.add(FORGET_AFTER_S, {"kept": 2.0})
-    history.add(FORGET_AFTER_S + 1, {"new": 1.0})
+    history.add(EVICT_AFTER_S, {"kept": 2.0})
+    history.add(EVICT_AFTER_S + 1, {"new": 1.0})
     assert history.names() == ["kept", "new"]
     assert history.latest("kept") == 2.0
     assert history.latest("nobody") is None

@@ -187,7 +187,7 @@ def test_dead_letter_is_read_and_sent_back(watched: Watched, console: RunningCon
 
     eventually(came_back_as_another, "the call was tried again")
     expect(watched.open("/events").locator("main")).to_contain_text(
-        "sent back 1 dead letters of queue chores", timeout=TIMEOUT_MS
+        "redrove 1 dead letter of queue chores", timeout=TIMEOUT_MS
     )
 
 

@@ -29,7 +29,7 @@ PAGES = {
     "/topics/orders?tab=groups": "billing",
     "/topics/orders?tab=settings": "retention.ms",
     "/groups": "billing",
-    "/groups/billing": "has no member, and records wait",
+    "/groups/billing": "has no members, but unread records",
     "/brokers": "controller",
     "/raft": "The controller's group",
     "/chat": "Join the chat",

@@ -216,7 +216,7 @@ def test_an_address_that_reached_a_wildcard_listener_is_ours() -> None:
         (formatting.duration, 0.012, "12 ms"),
         (formatting.duration, 3725, "1 h 2 min"),
         (formatting.duration, 59.94, "59.9 s"),
-        (formatting.retention, -1, "for ever"),
+        (formatting.retention, -1, "forever"),
         (formatting.retention, 604_800_000, "7 d"),
         (formatting.percent, 0.256, "26%"),
     ],

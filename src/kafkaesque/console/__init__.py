@@ -1,8 +1,12 @@
-"""The console: a whole cluster on one page, live, and the few things that an operator does to it.
+"""The web console: live state of a whole cluster, and an operator's actions on it.
 
-It meets a cluster at its sockets only: Kafka's protocol, the brokers' /metrics, coordination by
-ZooKeeper's protocol. With an Apache Kafka behind it, what only ours can show is absent.
+It uses network interfaces only: Kafka's protocol, the /metrics pages of brokers and services, and
+ZooKeeper's protocol for coordination. It works with Apache Kafka too; pages for features that Apache
+Kafka does not have are then hidden.
 
-`rules` decide without I/O; `decoding` makes bytes readable; `cluster`, `messages` and `services` ask;
-`web` answers.
+- `rules`: decisions without I/O (lag, health, events, filters, history)
+- `decoding`: bytes of keys and values to readable data
+- `cluster`, `messages`, `services`: clients for brokers, records, and the services around them
+- `documents`: the JSON objects that the API returns and the pages render
+- `web`: HTTP server, pages, API, access control
 """

@@ -1,1 +1,1 @@
-"""The cluster as the console sees it: asked by Kafka's protocol, kept as a view and its history."""
+"""The Kafka side of the console: connections, queries, admin requests, and the sampler."""

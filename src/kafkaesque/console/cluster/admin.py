@@ -1,7 +1,7 @@
-"""What an operator does to a cluster; each failure is one sentence.
+"""Admin requests: create and delete topics, change settings, reset offsets, delete groups.
 
-By our own codec, as everything that is asked of brokers here: librdkafka 2.16's admin client aborts
-the process (`rd_kafka_enq_once_del_source_return: Assertion`) when a broker is slow to answer.
+They use our own codec because librdkafka 2.16's admin client aborts the process
+(`rd_kafka_enq_once_del_source_return: Assertion`) when a broker is slow to answer.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ R = TypeVar("R", bound=Response)
 
 TIMEOUT_MS: Final = 10_000
 _SET, _DELETE = 0, 1
-_SENTENCES: Final = {
-    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; stop them first",
-    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
-    ErrorCode.ILLEGAL_GENERATION: "the group has members; stop them first",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "there is a topic of this name",
-    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+_REASONS: Final = {
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has active members; stop them first",
+    ErrorCode.NON_EMPTY_GROUP: "the group has active members; stop them first",
+    ErrorCode.ILLEGAL_GENERATION: "the group has active members; stop them first",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic with this name already exists",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group does not exist",
 }
 
 
 class AdminRequestFailed(Exception):
-    """It did not happen; the message says why."""
+    """The request failed; the message gives the reason."""
 
 
 class ClusterAdmin:
-    """Asks the controller, or a group's coordinator. `controller` is asked who that is."""
+    """Sends requests to the controller or a group's coordinator. `controller` returns the current id."""
 
     def __init__(self, links: KafkaLinks, controller: Callable[[], int]) -> None:
         self._links = links
@@ -73,19 +73,19 @@ class ClusterAdmin:
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         doing = f"create topic '{name}'"
-        answer = await self._ask_controller(request, CreateTopicsResponse, doing)
+        answer = await self._call_controller(request, CreateTopicsResponse, doing)
         for result in answer.topics:
             _check(result.error_code, result.error_message, doing)
 
     async def delete_topic(self, name: str) -> None:
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
         doing = f"delete topic '{name}'"
-        answer = await self._ask_controller(request, DeleteTopicsResponse, doing, version_max=5)
+        answer = await self._call_controller(request, DeleteTopicsResponse, doing, version_max=5)
         for result in answer.responses:
             _check(result.error_code, result.error_message, doing)
 
     async def set_topic_setting(self, topic: str, name: str, value: str | None) -> None:
-        """None gives the setting back to its default."""
+        """Set a topic setting; None resets it to its default."""
         change = AlterableConfig(
             name=name, config_operation=_DELETE if value is None else _SET, value=value
         )
@@ -94,12 +94,12 @@ class ClusterAdmin:
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         doing = f"set {name} of topic '{topic}'"
-        answer = await self._ask_controller(request, IncrementalAlterConfigsResponse, doing)
+        answer = await self._call_controller(request, IncrementalAlterConfigsResponse, doing)
         for result in answer.responses:
             _check(result.error_code, result.error_message, doing)
 
     async def reset_offsets(self, coordinator: int, group: str, moves: Sequence[Move]) -> None:
-        """A commit without a member: Kafka takes it while the group has none."""
+        """Commit the planned offsets without a member id, which Kafka allows only for an empty group."""
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
         for move in moves:
             by_topic[move.topic].append(
@@ -117,8 +117,8 @@ class ClusterAdmin:
                 for name, partitions in by_topic.items()
             ],
         )
-        doing = f"move the offsets of group '{group}'"
-        answer = await self._ask(await self._node(coordinator, doing), request,
+        doing = f"reset the offsets of group '{group}'"
+        answer = await self._call(await self._node(coordinator, doing), request,
                                  OffsetCommitResponse, doing, version_max=9)  # fmt: skip
         for topic in answer.topics:
             for item in topic.partitions:
@@ -128,7 +128,7 @@ class ClusterAdmin:
         doing = f"delete group '{group}'"
         link = await self._node(coordinator, doing)
         request = DeleteGroupsRequest(groups_names=[group])
-        answer = await self._ask(link, request, DeleteGroupsResponse, doing)
+        answer = await self._call(link, request, DeleteGroupsResponse, doing)
         for result in answer.results:
             _check(result.error_code, None, doing)
 
@@ -138,27 +138,29 @@ class ClusterAdmin:
         except Unreachable as error:
             raise AdminRequestFailed(f"cannot {doing}: {error}") from None
 
-    async def _ask_controller(
+    async def _call_controller(
         self, request: Request, answer: type[R], doing: str, version_max: int = 99
     ) -> R:
-        """Any broker forwards; one that is known to be the controller need not."""
+        """Prefer the controller; if it is unreachable, any broker forwards the request."""
         try:
             link = await self._links.node(self._controller())
         except Unreachable:
             link = await self._links.any()
-        return await self._ask(link, request, answer, doing, version_max)
+        return await self._call(link, request, answer, doing, version_max)
 
-    async def _ask(
+    async def _call(
         self, link: KafkaLink, request: Request, answer: type[R], doing: str, version_max: int = 99
     ) -> R:
         try:
             return await link.call(request, answer, version_max)
         except Unreachable as error:
             raise AdminRequestFailed(
-                f"cannot {doing}: {error}; it is not known whether it happened"
+                f"cannot {doing}: {error}; the request may have been carried out"
             ) from None
         except NotOffered:
-            raise AdminRequestFailed(f"cannot {doing}: this Kafka has no such request") from None
+            raise AdminRequestFailed(
+                f"cannot {doing}: this Kafka does not support the request"
+            ) from None
 
 
 def _check(code: int, message: str | None, doing: str) -> None:
@@ -168,5 +170,5 @@ def _check(code: int, message: str | None, doing: str) -> None:
         kind = ErrorCode(code)
     except ValueError:
         raise AdminRequestFailed(f"cannot {doing}: {message or f'error {code}'}") from None
-    reason = _SENTENCES.get(kind) or message or kind.name.lower().replace("_", " ")
+    reason = _REASONS.get(kind) or message or kind.name.lower().replace("_", " ")
     raise AdminRequestFailed(f"cannot {doing}: {reason}")

@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe, API key 69 (KIP-848), tables only: for groups of the newer kind on any Kafka.
+"""ConsumerGroupDescribe, API key 69 (KIP-848): message tables for groups of the new protocol.
 
-Here and not in `wire.messages`, because there stands what our own broker answers.
+They are not in `wire.messages` because that package contains only what our own broker serves.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Bytes of records made readable: what they are is found out, never believed."""
+"""Decoders for record keys and values. The format is detected from the bytes."""

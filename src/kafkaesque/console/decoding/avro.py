@@ -1,7 +1,8 @@
 """Avro values: container files, single-object encoding, and the schema registry's framing.
 
 Schemas come from a directory (`ID.avsc`, `TOPIC.avsc`, `TOPIC-key.avsc`) or from a schema registry.
-A writer's schema is needed to read Avro at all; where none is known the value is shown otherwise.
+Avro cannot be read without the writer's schema; a value whose schema is unknown is shown in another
+format.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ SCHEMA_BYTES_MAX: Final = 1 << 20
 SCHEMAS_MAX: Final = 1000
 
 Schema = Any
-"""What fastavro makes of a schema document."""
+"""A schema as parsed by fastavro."""
 
-# What fastavro raises for bytes that do not fit the schema; it has no exception of its own.
+# Raised by fastavro for bytes that do not fit the schema; it has no exception class of its own.
 _MISFIT: Final = (EOFError, ValueError, KeyError, IndexError, TypeError, StopIteration,
                   AssertionError, OverflowError, UnicodeDecodeError)  # fmt: skip
 
 
 class Schemas:
-    """Writers' schemas by registry id and by topic. Used by worker threads: reads and fills a dict."""
+    """Writer schemas by registry id and by topic, cached in a dict that worker threads share."""
 
     def __init__(self, directory: Path | None = None, registry: str | None = None) -> None:
         if registry is not None and urlsplit(registry).scheme not in ("http", "https"):
@@ -68,7 +69,7 @@ class Schemas:
         try:
             return _parse(path.read_text()) if path.is_file() else None
         except OSError as error:
-            logger.warning("schema %s cannot be read: %s", path, error)
+            logger.warning("cannot read Avro schema file=%s: %s", path, error)
             return None
 
     def _from_registry(self, name: str) -> Schema | None:
@@ -79,7 +80,7 @@ class Schemas:
             with urllib.request.urlopen(url, timeout=REGISTRY_SECONDS_MAX) as answer:  # noqa: S310  http(s) only, see above
                 document = json.loads(answer.read(SCHEMA_BYTES_MAX))
         except (OSError, ValueError) as error:
-            logger.warning("schema %s: the registry does not give it: %s", name, error)
+            logger.warning("cannot fetch Avro schema id=%s from the registry: %s", name, error)
             return None
         if not isinstance(document, dict) or document.get("schemaType", "AVRO") != "AVRO":
             return None
@@ -91,24 +92,24 @@ def _parse(text: str) -> Schema | None:
         return fastavro.parse_schema(json.loads(text))
     except (ValueError, KeyError, TypeError, fastavro.schema.SchemaParseException,
             fastavro.schema.UnknownType) as error:  # fmt: skip
-        logger.warning("a schema cannot be used: %s", error)
+        logger.warning("invalid Avro schema: %s", error)
         return None
 
 
 def read_value(data: bytes, schema: Schema) -> Any:
-    """The one value that fills `data`. ValueError if it is another."""
+    """The single value in `data`. Raises ValueError if `data` does not match the schema."""
     stream = io.BytesIO(data)
     try:
         value = fastavro.schemaless_reader(stream, schema, None)
     except _MISFIT as error:
-        raise ValueError(f"not of this schema: {error}") from None
+        raise ValueError(f"does not match the schema: {error}") from None
     if stream.tell() != len(data):
-        raise ValueError("bytes are left over")
+        raise ValueError("trailing bytes after the value")
     return value
 
 
 def read_container(data: bytes) -> list[Any]:
-    """The first values of an Avro file."""
+    """The first `RECORDS_MAX` values of an Avro container file."""
     values = []
     try:
         for value in fastavro.reader(io.BytesIO(data)):
@@ -121,7 +122,7 @@ def read_container(data: bytes) -> list[Any]:
 
 
 def registry_id(data: bytes) -> int | None:
-    """Confluent's framing: a zero byte and four bytes of schema id."""
+    """The schema id in Confluent's framing: a zero byte and a four-byte id."""
     if len(data) >= 5 and data[0] == REGISTRY_MAGIC:
         return int.from_bytes(data[1:5])
     return None

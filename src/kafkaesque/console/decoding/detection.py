@@ -1,6 +1,6 @@
-"""What bytes are: JSON, Avro, text, MessagePack, Protobuf, or just bytes. In this order of certainty.
+"""Detects the format of bytes: JSON, Avro, text, MessagePack, Protobuf or plain bytes, in this order.
 
-Whatever comes out is data: strings and numbers that a page shows as text. Nothing is evaluated.
+The result is plain data, which pages show as text. Nothing in it is evaluated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafkaesque.console.decoding.protobuf_wire import NotProtobuf, read_message
 
 KINDS: Final = ("auto", "json", "avro", "protobuf", "msgpack", "text", "hex")
 DECODED_BYTES_MAX: Final = 4 << 20
-"""Larger values are shown as bytes: nobody reads them, and decoding would take long."""
+"""Larger values are shown as bytes, because decoding them would take too long."""
 DEPTH_SHOWN_MAX: Final = 64
 
 _json = msgspec.json.Decoder()
@@ -42,16 +42,12 @@ class Decoded:
     value: Any
     schema_id: int | None = None
 
-    @property
-    def is_structured(self) -> bool:
-        return isinstance(self.value, dict | list)
-
 
 NULL: Final = Decoded("null", None)
 
 
 class Decoder:
-    """Decodes keys and values of one topic; `wanted` is what the reader asked for."""
+    """Decodes keys and values of one topic; `wanted` is the format that the user chose."""
 
     def __init__(self, topic: str, schemas: Schemas, wanted: str = "auto") -> None:
         self._topic = topic
@@ -102,7 +98,7 @@ class Decoder:
         return self._binary(data)
 
     def _binary(self, data: bytes) -> Decoded:
-        # Only maps and arrays: any single byte below 0x80 is a whole MessagePack number.
+        # Only maps and arrays: any single byte below 0x80 is a complete MessagePack integer.
         if data[0] >> 4 in (8, 9) or data[0] in (0xDC, 0xDD, 0xDE, 0xDF):
             try:
                 return Decoded("msgpack", plain(_msgpack.decode(data)))
@@ -122,7 +118,7 @@ class Decoder:
                 return Decoded("avro", plain(read_value(data[5:], schema)), number)
             schema = self._schemas.by_topic(self._topic, is_key)
             if schema is not None:
-                # The header of single-object encoding is two bytes and the schema's fingerprint.
+                # Single-object encoding starts with two magic bytes and the schema's fingerprint.
                 start = (
                     10 if data.startswith(SINGLE_OBJECT_MAGIC) else 5 if number is not None else 0
                 )
@@ -137,7 +133,7 @@ class Decoder:
 
 
 def printable(data: bytes) -> str | None:
-    """The text that `data` is, if a person could have written it."""
+    """`data` as text, or None if it has characters that are not printable."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -151,7 +147,7 @@ def printable(data: bytes) -> str | None:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Data that JSON has: bytes as hex, keys as text, what is nested too deep as a sign."""
+    """`value` as JSON-compatible data: bytes as hex, keys as strings, deep nesting as `...`."""
     if depth > DEPTH_SHOWN_MAX:
         return "..."
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Protobuf without its schema: field numbers and wire types, nested where the bytes allow it.
+"""A schemaless Protobuf decoder: fields by number, nested messages where the bytes parse as one.
 
-https://protobuf.dev/programming-guides/encoding. A length-delimited field is shown as text if it is
-printable, as a message if it parses as one, and as hex otherwise; that is a guess, and shown as one.
+https://protobuf.dev/programming-guides/encoding. The type of a length-delimited field is a guess: text
+if it is printable, a message if it parses as one, and hex otherwise.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ FIELD_NUMBER_MAX: Final = (1 << 29) - 1
 
 
 class NotProtobuf(Exception):
-    """The bytes are no message."""
+    """The bytes are not a valid message."""
 
 
 def read_message(data: bytes, depth: int = 0) -> dict[str, Any]:
-    """Fields by number, as a list where one repeats. NotProtobuf if bytes are left or missing."""
+    """Fields by number; repeated fields are lists. Raises NotProtobuf if bytes are left or missing."""
     if depth > DEPTH_MAX:
-        raise NotProtobuf("too deep")
+        raise NotProtobuf("nested too deeply")
     fields: dict[str, Any] = {}
     position = count = 0
     while position < len(data):
         tag, position = _varint(data, position)
         number, wire_type = tag >> 3, tag & 7
         if not 1 <= number <= FIELD_NUMBER_MAX:
-            raise NotProtobuf("a field number out of range")
+            raise NotProtobuf("field number out of range")
         value, position = _field(data, position, wire_type, depth)
         name = str(number)
         if name not in fields:
@@ -44,7 +44,7 @@ def read_message(data: bytes, depth: int = 0) -> dict[str, Any]:
 
 
 class _Repeated(list[Any]):
-    """A field that came more than once; a list of its own so that no value is taken for one."""
+    """Values of a repeated field; a class of its own to tell it from a single value."""
 
 
 def _field(data: bytes, position: int, wire_type: int, depth: int) -> tuple[Any, int]:
@@ -58,30 +58,30 @@ def _field(data: bytes, position: int, wire_type: int, depth: int) -> tuple[Any,
         size, position = _varint(data, position)
         end = position + size
         if end > len(data):
-            raise NotProtobuf("a field is longer than the message")
+            raise NotProtobuf("field is longer than the message")
         return _bytes(data[position:end], depth), end
-    raise NotProtobuf(f"wire type {wire_type}")
+    raise NotProtobuf(f"unknown wire type {wire_type}")
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
     result = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
-            raise NotProtobuf("cut short")
+            raise NotProtobuf("unexpected end")
         byte = data[position]
         position += 1
         result |= (byte & 0x7F) << shift
         if byte < 0x80:
             return result, position
-    raise NotProtobuf("a varint does not end")
+    raise NotProtobuf("varint is too long")
 
 
 def _fixed(data: bytes, position: int, integer: str, real: str) -> tuple[Any, int]:
-    """A real number if it looks like one that people write, otherwise an integer."""
+    """A float if its magnitude is plausible for one, otherwise an integer."""
     size = struct.calcsize(integer)
     piece = data[position : position + size]
     if len(piece) < size:
-        raise NotProtobuf("cut short")
+        raise NotProtobuf("unexpected end")
     value: float = struct.unpack(real, piece)[0]
     if value == 0 or 1e-9 < abs(value) < 1e15:
         return value, position + size

@@ -1,1 +1,1 @@
-"""What is shown, as plain data: the JSON API answers it, the pages draw it, nothing else knows it."""
+"""The console's content as plain data: the API returns it as JSON, the pages render it as HTML."""

@@ -1,24 +1,26 @@
-"""Overview, brokers, Raft groups, events and history."""
+"""Documents about the cluster: overview, brokers, Raft groups, events and history."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from kafkaesque.console.documents.state import ConsoleState
 from kafkaesque.console.rules.event_log import LoggedEvent
 from kafkaesque.console.rules.health import health_of
-from kafkaesque.console.rules.paging import paginate, read_page_request
+from kafkaesque.console.rules.paging import ListPage, paginate, read_page_request
 from kafkaesque.console.rules.view import BrokerView, Document, PartitionView
 from kafkaesque.console.services.scraper import client_rows
 
+T = TypeVar("T")
+
 EVENTS_SHOWN: Final = 200
 MARKS_MAX: Final = 100
-SERIES_ASKED_MAX: Final = 20
+SERIES_MAX: Final = 20
 WINDOW_S_MAX: Final = 21_600
 MARKED: Final = frozenset({"broker", "election", "cluster", "fault", "process"})
-"""Kinds of events that are drawn on charts."""
+"""Kinds of events that are marked on charts."""
 RAFT_SORTS: Final = {
     "term": lambda row: row["term"],
     "leader": lambda row: row["leader"],
@@ -142,7 +144,7 @@ def broker_row(broker: BrokerView, controller: int) -> Document:
 
 
 def raft(state: ConsoleState, query: Mapping[str, str]) -> Document:
-    """The controller's group in full, and the group of every partition as far as clients see it."""
+    """The controller quorum, and the Raft group of each partition as far as clients can see it."""
     view = state.sampler.view
     quorum = view.quorum
     rows = [
@@ -150,8 +152,8 @@ def raft(state: ConsoleState, query: Mapping[str, str]) -> Document:
         for topic in view.topics.values()
         for partition in topic.partitions
     ]
-    wanted = read_page_request(query)
-    page = paginate(rows, wanted, lambda row: row["group"], RAFT_SORTS)
+    request = read_page_request(query)
+    page = paginate(rows, request, lambda row: row["group"], RAFT_SORTS)
     return {
         "controller": None if quorum is None else {
             "leader": quorum.leader,
@@ -168,8 +170,8 @@ def raft(state: ConsoleState, query: Mapping[str, str]) -> Document:
             event_row(event)
             for event in state.sampler.events.newest(20, frozenset({"election"}))
         ],
-        **page_document(page.items, page.total, page.number, page.pages, page.size),
-        "q": wanted.search, "sort": wanted.sort,
+        **page_document(page, page.items),
+        "q": request.search, "sort": request.sort,
     }  # fmt: skip
 
 
@@ -206,22 +208,27 @@ def partition_row(topic: str, partition: PartitionView) -> Document:
     }
 
 
-def page_document(
-    items: list[Document], total: int, number: int, pages: int, size: int
-) -> Document:
-    return {"items": items, "total": total, "page": number, "pages": pages, "size": size}
+def page_document(page: ListPage[T], rows: list[Document]) -> Document:
+    """The fields that every paginated document has; `rows` describe the items of `page`."""
+    return {
+        "items": rows,
+        "total": page.total,
+        "page": page.number,
+        "pages": page.pages,
+        "size": page.size,
+    }
 
 
 def history(state: ConsoleState, query: Mapping[str, str]) -> Document:
-    """Points of the series asked for, and the events to draw beside them."""
-    names = [name for name in query.get("series", "").split(",") if name][:SERIES_ASKED_MAX]
+    """Points of the requested series, and the events to mark on the chart."""
+    names = [name for name in query.get("series", "").split(",") if name][:SERIES_MAX]
     window_s = min(_seconds(query.get("window"), 600.0), float(WINDOW_S_MAX))
     now_s = time.time()
-    rings = state.sampler.history
+    metrics = state.sampler.history
     return {
         "window_s": window_s,
         "series": {
-            name: [[point.at_s, point.value] for point in rings.points(name, window_s, now_s)]
+            name: [[point.at_s, point.value] for point in metrics.points(name, window_s, now_s)]
             for name in names
         },
         "marks": marks(state, now_s - window_s),

@@ -1,4 +1,4 @@
-"""Consumer groups, one group, its reset."""
+"""Documents about consumer groups: the list, one group, and offset resets."""
 
 from __future__ import annotations
 
@@ -34,26 +34,23 @@ def groups(state: ConsoleState, query: Mapping[str, str]) -> Document:
     view = state.sampler.view
     status = query.get("status", "")
     found = [item for item in view.groups.values() if not status or item.status.label == status]
-    wanted = read_page_request(query)
-    page = paginate(found, wanted, lambda group: group.name, SORTS)
+    request = read_page_request(query)
+    page = paginate(found, request, lambda group: group.name, SORTS)
     counts: dict[str, int] = {}
     for group in view.groups.values():
         counts[group.status.label] = counts.get(group.status.label, 0) + 1
     return {
-        **page_document(
-            [group_row(state, group) for group in page.items],
-            page.total, page.number, page.pages, page.size,
-        ),
+        **page_document(page, [group_row(state, group) for group in page.items]),
         "all": len(view.groups),
         "statuses": counts,
-        "status": status, "q": wanted.search, "sort": wanted.sort,
+        "status": status, "q": request.search, "sort": request.sort,
     }  # fmt: skip
 
 
-def _behind(behind: TimeLag | None) -> Document:
-    if behind is None:
+def _time_lag(lag: TimeLag | None) -> Document:
+    if lag is None:
         return {"lag_s": None, "lag_s_is_exact": True}
-    return {"lag_s": round(behind.seconds, 3), "lag_s_is_exact": behind.is_exact}
+    return {"lag_s": round(lag.seconds, 3), "lag_s_is_exact": lag.is_exact}
 
 
 def group_row(state: ConsoleState, group: GroupView) -> Document:
@@ -68,7 +65,7 @@ def group_row(state: ConsoleState, group: GroupView) -> Document:
         "members": group.members,
         "topics": group.topics,
         "lag": group.lag,
-        **_behind(group.time_lag),
+        **_time_lag(group.time_lag),
         "trend": group.trend.word,
         "trend_per_second": group.trend.per_second,
         "arrow": group.trend.arrow,
@@ -83,7 +80,7 @@ def group_row(state: ConsoleState, group: GroupView) -> Document:
 def find_group(state: ConsoleState, name: str) -> GroupView:
     group = state.sampler.view.groups.get(name)
     if group is None:
-        raise NotFound(f"there is no consumer group '{name}'")
+        raise NotFound(f"consumer group '{name}' does not exist")
     return group
 
 
@@ -92,7 +89,7 @@ async def group(state: ConsoleState, name: str) -> Document:
     try:
         described = await describe_members(state.links, found.coordinator, name, found.kind)
     except (Unreachable, NotOffered) as error:
-        described = {"members": [], "assignor": None, "error": f"not known: {error}"}
+        described = {"members": [], "assignor": None, "error": f"members are unknown: {error}"}
     owners = {
         (topic, partition): member["client_id"]
         for member in described["members"]
@@ -110,7 +107,7 @@ async def group(state: ConsoleState, name: str) -> Document:
                 "committed": item.committed,
                 "end": item.end,
                 "lag": item.lag,
-                **_behind(item.time_lag),
+                **_time_lag(item.time_lag),
                 "status": item.status.label,
                 "level": item.status.level,
                 "client_id": owners.get((item.topic, item.partition)),
@@ -121,8 +118,8 @@ async def group(state: ConsoleState, name: str) -> Document:
 
 
 class OffsetResetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to move: a topic (default: every one that the group has committed to), its partitions
-    (default: all), and where to."""
+    """The topic to reset (default: all with committed offsets), its partitions (default: all),
+    and the new position."""
 
     to: str
     topic: str | None = None
@@ -131,7 +128,7 @@ class OffsetResetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 async def reset(state: ConsoleState, name: str, wanted: OffsetResetRequest) -> Document:
-    """The plan; carried out unless it is a dry run."""
+    """Plan an offset reset, and carry it out unless it is a dry run."""
     found = find_group(state, name)
     committed = {(item.topic, item.partition): item.committed for item in found.offsets}
     text = wanted.to
@@ -166,7 +163,7 @@ def _places(
         topic = topics.get(name)
         if topic is None:
             if wanted.topic is not None:
-                raise NotFound(f"there is no topic '{name}'")
+                raise NotFound(f"topic '{name}' does not exist")
             continue
         for partition in topic.partitions:
             if not wanted.partitions or partition.index in wanted.partitions:

@@ -1,7 +1,7 @@
-"""The services around the log: gateways, chat, tasks, Spark, trends, coordination, processes.
+"""Documents about services: gateways, chat, tasks, Spark, trends, coordination, processes.
 
-What a service says of itself comes from its metrics page and its topics; a service that is not there
-has an empty document, and its page says how to start it.
+They are built from each service's metrics page, topics and groups. The document of a service that is
+not running is empty, and its page says how to start it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _DEAD_TOPIC: Final = re.compile(r"tasks\.([a-z0-9][a-z0-9_-]*)\.dead")
 _CHAT_TOPICS: Final = ("gw.", "chat.")
 
 
-def gauges(page: MetricsPage, prefix: str) -> list[Document]:
-    """The page's own figures in words: counters with their rate, all without their prefix."""
+def metric_rows(page: MetricsPage, prefix: str) -> list[Document]:
+    """The metrics of a page under readable names, without `prefix`; counters have a rate."""
     rows: list[Document] = []
     for name in page.now.names():
         if not name.startswith(prefix) or any(noise in name for noise in _NOISE):
@@ -61,14 +61,14 @@ def _pages(state: ConsoleState, kind: str, prefix: str) -> list[Document]:
             "url": page.url,
             "is_up": page.is_up,
             "error": page.error,
-            "figures": gauges(page, prefix),
+            "figures": metric_rows(page, prefix),
         }
         for page in state.scraper.of_kind(kind)
     ]
 
 
 async def gateways(state: ConsoleState) -> Document:
-    """Gateways that live: their nodes in coordination, and what they say at /metrics."""
+    """Running gateways: their nodes in coordination, and their metrics."""
     error, nodes = None, {}
     if state.coordination.is_present:
         try:
@@ -159,7 +159,7 @@ def tasks(state: ConsoleState) -> Document:
 
 def find_queue(state: ConsoleState, queue: str) -> None:
     if dead_topic(queue) not in state.sampler.view.topics:
-        raise NotFound(f"there is no queue '{queue}'")
+        raise NotFound(f"queue '{queue}' does not exist")
 
 
 async def dead_letters(state: ConsoleState, queue: str) -> Document:
@@ -243,7 +243,7 @@ def processes(state: ConsoleState) -> Document:
 
 
 def present(state: ConsoleState) -> dict[str, bool]:
-    """Which pages have something to show: the others are not in the menu."""
+    """Which pages have content; the others are left out of the menu."""
     topics = state.sampler.view.topics
     kinds = {page.kind for page in state.scraper.pages.values()}
     return {

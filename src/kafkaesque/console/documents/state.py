@@ -1,4 +1,4 @@
-"""Everything a document is made of: one object, put together by `web.serving` and by tests."""
+"""All sources of data that documents are built from, created by `web.app.build_state`."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ class ConsoleState:
 
 
 class NotFound(Exception):
-    """There is no topic, group or page of this name."""
+    """The topic, group, queue or page does not exist."""

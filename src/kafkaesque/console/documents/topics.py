@@ -1,4 +1,4 @@
-"""Topics, one topic, its settings."""
+"""Documents about topics: the list, one topic, and its settings."""
 
 from __future__ import annotations
 
@@ -26,20 +26,17 @@ SORTS: Final[Mapping[str, Callable[[TopicView], Any]]] = {
 
 
 def topics(state: ConsoleState, query: Mapping[str, str]) -> Document:
-    """One page of topics. `show` is `unhealthy`, `internal`, `all`; by default, all but internal."""
+    """One page of topics. `show` is unhealthy, internal or all; by default, all but internal ones."""
     view = state.sampler.view
     show = query.get("show", "")
     found = [topic for topic in view.topics.values() if _is_shown(topic, show)]
-    wanted = read_page_request(query)
-    page = paginate(found, wanted, lambda topic: topic.name, SORTS)
+    request = read_page_request(query)
+    page = paginate(found, request, lambda topic: topic.name, SORTS)
     return {
-        **page_document(
-            [topic_row(state, topic) for topic in page.items],
-            page.total, page.number, page.pages, page.size,
-        ),
+        **page_document(page, [topic_row(state, topic) for topic in page.items]),
         "all": len(view.topics),
         "internal": sum(1 for topic in view.topics.values() if is_internal(topic)),
-        "show": show, "q": wanted.search, "sort": wanted.sort,
+        "show": show, "q": request.search, "sort": request.sort,
     }  # fmt: skip
 
 
@@ -82,7 +79,7 @@ def topic_row(state: ConsoleState, topic: TopicView) -> Document:
 def find_topic(state: ConsoleState, name: str) -> TopicView:
     topic = state.sampler.view.topics.get(name)
     if topic is None:
-        raise NotFound(f"there is no topic '{name}'")
+        raise NotFound(f"topic '{name}' does not exist")
     return topic
 
 
@@ -117,7 +114,7 @@ def topic(state: ConsoleState, name: str) -> Document:
 
 
 def _leaders(topic: TopicView) -> list[Document]:
-    """How many partitions each broker leads."""
+    """The number of partitions that each broker leads."""
     counts: dict[int, int] = {}
     for partition in topic.partitions:
         counts[partition.leader] = counts.get(partition.leader, 0) + 1

@@ -1,1 +1,1 @@
-"""Records: read, searched, followed, exported, written and replayed, by librdkafka in worker threads."""
+"""The message browser: search, follow, export, produce and replay records, by librdkafka in threads."""

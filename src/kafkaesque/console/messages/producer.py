@@ -1,4 +1,4 @@
-"""Records written by hand, and records of one topic copied to another."""
+"""Produces single records, and replays records of one topic to another."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ RecordHeaders = list[tuple[str, str | bytes | None]]
 
 
 class ProduceFailed(Exception):
-    """Nothing, or not all of it, was written; the message says why."""
+    """Some or all records were not written; the message gives the reason."""
 
 
 class NewRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record to write. `encoding` is text or base64, for key and value alike."""
+    """A record to produce. `encoding`, for both key and value, is text or base64."""
 
     value: str | None = None
     key: str | None = None
@@ -45,12 +45,12 @@ def to_bytes(text: str | None, encoding: str) -> bytes | None:
         except binascii.Error as error:
             raise ProduceFailed(f"not base64: {error}") from None
     if encoding != "text":
-        raise ProduceFailed("encoding is text or base64")
+        raise ProduceFailed("encoding must be text or base64")
     return text.encode()
 
 
 class RecordProducer:
-    """One producer, made when first used; idempotent, so that a retry writes nothing twice."""
+    """A lazily created idempotent producer, so that a retry writes nothing twice."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._properties = {"log_level": 0, "enable.idempotence": True, **properties}
@@ -62,7 +62,7 @@ class RecordProducer:
         return self._producer
 
     async def write(self, topic: str, record: NewRecord) -> Document:
-        """Where it stands now."""
+        """Produce a record; returns its topic, partition and offset."""
         key, value = to_bytes(record.key, record.encoding), to_bytes(record.value, record.encoding)
         headers: RecordHeaders = [(name, text.encode()) for name, text in record.headers.items()]
         return await asyncio.to_thread(self._write, topic, (key, value), record.partition, headers)
@@ -74,11 +74,10 @@ class RecordProducer:
         partition: int,
         headers: RecordHeaders,
     ) -> Document:
-        told: list[Any] = []
+        report: list[Any] = []
 
         def delivered(error: Any, message: Any) -> None:
-            told.append(error)
-            told.append(message)
+            report.extend((error, message))
 
         producer = self._get()
         try:
@@ -86,15 +85,15 @@ class RecordProducer:
                              on_delivery=delivered, partition=max(partition, ANY_PARTITION))  # fmt: skip
         except (KafkaException, BufferError) as error:
             raise ProduceFailed(str(error)) from None
-        if producer.flush(FLUSH_SECONDS_MAX) or not told:
-            raise ProduceFailed("the brokers did not acknowledge it in time")
-        refusal, message = told
-        if refusal is not None:
-            raise ProduceFailed(refusal.str())
+        if producer.flush(FLUSH_SECONDS_MAX) or not report:
+            raise ProduceFailed("the brokers did not acknowledge the record in time")
+        failure, message = report
+        if failure is not None:
+            raise ProduceFailed(failure.str())
         return {"topic": topic, "partition": message.partition(), "offset": message.offset()}
 
     async def replay(self, scanner: Scanner, plan: ScanPlan, to: str) -> Document:
-        """Copy what `plan` finds to topic `to`, with key, value, headers, and where it came from."""
+        """Copy the records that `plan` finds to topic `to`; a header records the origin of each copy."""
         copied = 0
         failures: list[str] = []
         try:
@@ -129,4 +128,4 @@ class RecordProducer:
                     failures.append(str(error))
                     return
         if producer.flush(FLUSH_SECONDS_MAX):
-            failures.append("the brokers did not acknowledge all of it in time")
+            failures.append("the brokers did not acknowledge all records in time")

@@ -1,4 +1,4 @@
-"""What to read: where from, how many, which; from the parameters of a request. Pure."""
+"""Parameters of a message search: start, filter, limit. Parsed from a request, without I/O."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ START_KINDS: Final = ("newest", "oldest", "offset", "last", "time")
 
 
 class InvalidQuery(Exception):
-    """A parameter is wrong; the message says which and what it may be."""
+    """A parameter is invalid; the message says which one and what it may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where to begin; `number` is an offset, a count or milliseconds since the epoch."""
+    """Where to start; `number` is an offset, a count or milliseconds since the epoch."""
 
     kind: str = "newest"
     number: int = 0
@@ -34,7 +34,7 @@ class MessageQuery:
     start: StartPosition = StartPosition()
     end_ms: int | None = None
     partitions: frozenset[int] = frozenset()
-    """Empty: all."""
+    """Empty means all."""
     key: bytes | None = None
     filter_text: str = ""
     match: Match | None = None
@@ -51,7 +51,7 @@ def read_query(parameters: Mapping[str, str], limit_max: int = LIMIT_MAX) -> Mes
         raise InvalidQuery(f"filter: {error}") from None
     decode = parameters.get("decode") or "auto"
     if decode not in KINDS:
-        raise InvalidQuery(f"decode is one of {', '.join(KINDS)}")
+        raise InvalidQuery(f"decode must be one of {', '.join(KINDS)}")
     key = parameters.get("key") or None
     until = parameters.get("until", "").strip()
     return MessageQuery(
@@ -80,11 +80,11 @@ def read_start(text: str) -> StartPosition:
         return StartPosition(kind, int(rest))
     if kind == "time":
         return StartPosition("time", read_time_ms(rest))
-    raise InvalidQuery("from is newest, oldest, offset:N, last:N or time:ISO")
+    raise InvalidQuery("from must be newest, oldest, offset:N, last:N or time:ISO")
 
 
 def read_time_ms(text: str) -> int:
-    """ISO 8601 (UTC if it names no zone), or milliseconds since the epoch."""
+    """ISO 8601 (UTC if it has no time zone), or milliseconds since the epoch."""
     if text.isdecimal() and len(text) < 16:
         return int(text)
     try:

@@ -1,4 +1,4 @@
-"""Where a query's ranges lie: what the partitions hold, cut to where the query begins and ends."""
+"""Offset ranges: which offsets of each partition a query reads, and in which order."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from kafkaesque.console.rules.view import Document, PartitionKey, TopicView
 
 BUCKETS: Final = 60
 
-Range = tuple[int, int]
-"""Offsets from the first to before the second."""
+OffsetRange = tuple[int, int]
+"""First offset, and the offset after the last."""
 
 
-def places_of(topic: TopicView, partitions: frozenset[int]) -> dict[PartitionKey, int]:
-    """Leaders of the partitions asked for (none: all)."""
+def partition_leaders(topic: TopicView, partitions: frozenset[int]) -> dict[PartitionKey, int]:
+    """Leaders of these partitions; of all partitions if none are given."""
     unknown = partitions - {item.index for item in topic.partitions}
     if unknown:
-        raise InvalidQuery(f"{topic.name} has no partition {min(unknown)}")
+        raise InvalidQuery(f"topic '{topic.name}' has no partition {min(unknown)}")
     return {
         (topic.name, item.index): item.leader
         for item in topic.partitions
@@ -29,30 +29,30 @@ def places_of(topic: TopicView, partitions: frozenset[int]) -> dict[PartitionKey
     }
 
 
-async def bounds_of(links: KafkaLinks, topic: TopicView, query: MessageQuery) -> dict[int, Range]:
-    """The range to read of each partition that answers."""
-    leaders = places_of(topic, query.partitions)
+async def offset_ranges(
+    links: KafkaLinks, topic: TopicView, query: MessageQuery
+) -> dict[int, OffsetRange]:
+    """The range to read in each partition whose leader answers."""
+    leaders = partition_leaders(topic, query.partitions)
     starts, ends = await asyncio.gather(
         list_offsets(links, leaders, EARLIEST), list_offsets(links, leaders, LATEST)
     )
-    bounds = {place: (starts[place], end) for place, end in ends.items() if place in starts}
+    bounds = {key: (starts[key], end) for key, end in ends.items() if key in starts}
     start = query.start
     if start.kind == "time":
         at = await list_offsets(links, leaders, start.number)
-        bounds = {place: (at.get(place, end), end) for place, (_, end) in bounds.items()}
+        bounds = {key: (at.get(key, end), end) for key, (_, end) in bounds.items()}
     elif start.kind == "offset":
         bounds = {
-            place: (min(max(low, start.number), end), end) for place, (low, end) in bounds.items()
+            key: (min(max(low, start.number), end), end) for key, (low, end) in bounds.items()
         }
     elif start.kind == "last":
-        bounds = {
-            place: (max(low, end - start.number), end) for place, (low, end) in bounds.items()
-        }
+        bounds = {key: (max(low, end - start.number), end) for key, (low, end) in bounds.items()}
     if query.end_ms is not None:
         until = await list_offsets(links, leaders, query.end_ms)
         bounds = {
-            place: (low, max(low, min(end, until.get(place, end))))
-            for place, (low, end) in bounds.items()
+            key: (low, max(low, min(end, until.get(key, end))))
+            for key, (low, end) in bounds.items()
         }
     return {index: found for (_, index), found in bounds.items()}
 
@@ -60,32 +60,34 @@ async def bounds_of(links: KafkaLinks, topic: TopicView, query: MessageQuery) ->
 async def histogram(
     links: KafkaLinks, topic: TopicView, since_ms: int, until_ms: int, buckets: int = BUCKETS
 ) -> list[Document]:
-    """Records by time, counted by offsets alone: no record is read.
+    """Record counts over time, from ListOffsets alone: no record is read.
 
-    Between two moments lie the offsets between the first record at or after each (ListOffsets);
-    exact for topics whose times only grow, close for others.
+    The count between two times is the distance between the first offsets at or after them. It is
+    exact if timestamps only grow, and close otherwise.
     """
-    leaders = places_of(topic, frozenset())
+    leaders = partition_leaders(topic, frozenset())
     width = max(1, (until_ms - since_ms) // buckets)
     moments = [since_ms + width * number for number in range(buckets + 1)]
     ends = await list_offsets(links, leaders, LATEST)
     found = await asyncio.gather(*(list_offsets(links, leaders, moment) for moment in moments))
     cuts: list[Mapping[PartitionKey, int]] = [
-        {place: at.get(place, end) for place, end in ends.items()} for at in found
+        {key: at.get(key, end) for key, end in ends.items()} for at in found
     ]
     return [
         {
             "from_ms": moments[number],
             "until_ms": moments[number + 1],
-            "count": sum(max(0, cuts[number + 1][place] - cuts[number][place]) for place in ends),
+            "count": sum(max(0, cuts[number + 1][key] - cuts[number][key]) for key in ends),
         }
         for number in range(buckets)
     ]
 
 
-def windows_back(bounds: Mapping[int, Range], size: int) -> list[dict[int, Range]]:
-    """The newest `size` records of each partition, then those before, ...: each window is larger,
-    so that a rare match far back costs few turns."""
+def windows_back(bounds: Mapping[int, OffsetRange], size: int) -> list[dict[int, OffsetRange]]:
+    """Windows of offsets from the end to the start, the first one `size` long in each partition.
+
+    Each window is four times as long as the one before, so that a rare old match needs few reads.
+    """
     windows = []
     ends = {index: end for index, (_, end) in bounds.items()}
     while any(ends[index] > start for index, (start, _) in bounds.items()):

@@ -1,4 +1,4 @@
-"""One record as the console has it: decoded when first asked, shown as data and never as markup."""
+"""One record of the message browser: lazily decoded, as JSON for pages, as NDJSON or CSV for exports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kafkaesque.console.decoding.detection import Decoded, Decoder, printable
 from kafkaesque.console.rules.view import Document
 
 SHOWN_CHARACTERS_MAX: Final = 64_000
-"""Of a key or a value in an answer; an export has all of it."""
+"""Characters of a key or value in a response; an export contains all of them."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class ReadRecord:
-    """`matching.Searchable`, from what librdkafka read."""
+    """A record read by librdkafka; implements `filter_language.Searchable`."""
 
     __slots__ = ("_decoder", "_headers", "_key", "_value", "key_bytes", "offset", "partition",
                  "timestamp_ms", "value_bytes")  # fmt: skip
@@ -69,7 +69,7 @@ class ReadRecord:
         return self._headers or ()
 
     def document(self, is_whole: bool = False) -> Document:
-        """`is_whole`: nothing is cut, for an export."""
+        """The record as JSON data. `is_whole` keeps long values complete, for an export."""
         return {
             "partition": self.partition,
             "offset": self.offset,
@@ -133,7 +133,7 @@ def _row(record: ReadRecord) -> tuple[Any, ...]:
 
 
 def _cell(value: Any) -> str:
-    """Text that a spreadsheet would run as a formula gets a quote before it (OWASP, CSV injection)."""
+    """Prefix text that a spreadsheet would run as a formula with a quote (OWASP, CSV injection)."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()

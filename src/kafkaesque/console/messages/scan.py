@@ -1,7 +1,7 @@
-"""Reads ranges of a topic in a worker thread and hands what matches to the event loop.
+"""Scans ranges of a topic in a worker thread and passes matching records to the event loop.
 
-librdkafka's `consume` gives up to thousands of messages a call; the thread only stops for the
-interpreter's own switches, so that pages stay quick while a million records are searched.
+librdkafka's `consume` returns thousands of messages per call. The thread gives way only when the
+interpreter switches threads, so pages stay responsive while a million records are searched.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -21,27 +22,27 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafkaesque.console.decoding.avro import Schemas
 from kafkaesque.console.decoding.detection import Decoder
 from kafkaesque.console.messages.query import MessageQuery
-from kafkaesque.console.messages.ranges import Range, windows_back
+from kafkaesque.console.messages.ranges import OffsetRange, windows_back
 from kafkaesque.console.messages.record import ReadRecord
 
 SCANS_AT_ONCE_MAX: Final = 8
 CONSUME_MESSAGES: Final = 5000
 CONSUME_SECONDS: Final = 0.25
 PROGRESS_SECONDS: Final = 0.2
-HAND_OVER_SECONDS: Final = 0.5
+DELIVER_SECONDS: Final = 0.5
 SCAN_SECONDS_MAX: Final = 300.0
 FOLLOW_SECONDS_MAX: Final = 3600.0
 SILENCE_SECONDS_MAX: Final = 10.0
-"""A broker that sends nothing of what is there for so long has failed."""
+"""A scan fails if the brokers send no records for this long though there are some."""
 
 
 class ScanFailed(Exception):
-    """The records cannot be read; the message says why."""
+    """The records cannot be read; the message gives the reason."""
 
 
 @dataclass(slots=True)
 class ScanProgress:
-    """How far a scan is. `total` counts what lies in its ranges, `note` says how it ended."""
+    """Progress of a scan. `total` is the size of its ranges; `note` says why it ended."""
 
     scanned: int = 0
     matched: int = 0
@@ -53,7 +54,7 @@ class ScanProgress:
 
 @dataclass(slots=True)
 class ScanBatch:
-    """A turn of a scan: some records, and how far it is."""
+    """Some matching records and the progress so far."""
 
     records: list[ReadRecord]
     progress: ScanProgress
@@ -61,10 +62,10 @@ class ScanBatch:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """What to read of which topic: `bounds` are the ranges of its partitions."""
+    """The topic, the offset ranges of its partitions, and the query to apply."""
 
     topic: str
-    bounds: Mapping[int, Range]
+    ranges: Mapping[int, OffsetRange]
     query: MessageQuery
     follow: bool = False
 
@@ -75,20 +76,20 @@ class ScanPlan:
 
 @dataclass(slots=True)
 class _Scan:
-    """The state of one scan, in its thread."""
+    """The state of one scan; runs in a worker thread."""
 
     plan: ScanPlan
     decoder: Decoder
     consumer: Consumer
     stop: threading.Event
-    hand_over: Callable[[ScanBatch], None]
+    deliver: Callable[[ScanBatch], None]
     progress: ScanProgress = field(default_factory=ScanProgress)
     began: float = field(default_factory=time.monotonic)
-    told: float = 0.0
+    reported: float = 0.0
 
     def run(self) -> None:
         plan = self.plan
-        self.progress.total = sum(max(0, end - start) for start, end in plan.bounds.values())
+        self.progress.total = sum(max(0, end - start) for start, end in plan.ranges.values())
         if plan.follow:
             self._follow()
         elif plan.is_newest_first:
@@ -98,26 +99,26 @@ class _Scan:
         if not self.progress.note:
             self.progress.note = "stopped" if self.stop.is_set() else "all read"
         self.progress.is_done = True
-        self._tell([])
+        self._report([])
 
     def _newest_first(self) -> None:
-        """Window by window from the end; within one, records are sorted by time, newest first."""
+        """Read window after window from the end; sort the records of each window, newest first."""
         limit = self.plan.query.limit
         size = limit if self._matches_all else max(limit, CONSUME_MESSAGES)
-        for window in windows_back(self.plan.bounds, size):
+        for window in windows_back(self.plan.ranges, size):
             found = [record for batch in self._batches(window) for record in batch]
             found.sort(key=lambda record: (record.timestamp_ms, record.offset), reverse=True)
             if self._take(found):
                 return
 
     def _oldest_first(self) -> None:
-        for batch in self._batches(self.plan.bounds):
+        for batch in self._batches(self.plan.ranges):
             batch.sort(key=lambda record: (record.timestamp_ms, record.offset))
             if self._take(batch):
                 return
 
     def _take(self, found: list[ReadRecord]) -> bool:
-        """Hand records over; True when there are enough, or enough was read."""
+        """Pass records on; True if the limit of matches or of scanned records is reached."""
         room = self.plan.query.limit - self.progress.matched
         kept = found[:room]
         self.progress.matched += len(kept)
@@ -126,50 +127,50 @@ class _Scan:
         elif self.progress.scanned >= self.plan.query.scan_max:
             self.progress.note = "scan limit reached"
         if kept:
-            self._tell(kept)
+            self._report(kept)
         return bool(self.progress.note) or self.stop.is_set()
 
     def _follow(self) -> None:
-        starts = {index: end for index, (_, end) in self.plan.bounds.items()}
+        starts = {index: end for index, (_, end) in self.plan.ranges.items()}
         self._assign(starts)
         while not self.stop.is_set():
             if time.monotonic() - self.began > FOLLOW_SECONDS_MAX:
-                self.progress.note = "followed for an hour; start again to go on"
+                self.progress.note = "stopped after an hour; follow again to continue"
                 return
             messages = self.consumer.consume(CONSUME_MESSAGES, CONSUME_SECONDS)
-            found = self._matching(self._valid(messages, {}, {}))
+            found = self._matching(self._within_ranges(messages, {}, set()))
             self.progress.matched += len(found)
-            # A flood is shown by its newest records: a page that falls behind shows nothing live.
-            self._tell(found[-self.plan.query.limit :])
+            # Of a flood only the newest records are sent; otherwise the page would lag more and more.
+            self._report(found[-self.plan.query.limit :])
 
     @property
     def _matches_all(self) -> bool:
         return self.plan.query.match is None and self.plan.query.key is None
 
-    def _batches(self, ranges: Mapping[int, Range]) -> Iterator[list[ReadRecord]]:
-        """The matching records of `ranges`, in the batches that they come in."""
+    def _batches(self, ranges: Mapping[int, OffsetRange]) -> Iterator[list[ReadRecord]]:
+        """The matching records of `ranges`, in batches as they arrive."""
         ends = {index: end for index, (start, end) in ranges.items() if end > start}
         if not ends:
             return
         self._assign({index: ranges[index][0] for index in ends})
-        left = dict(ends)
-        heard = time.monotonic()
-        while left and not self.stop.is_set():
+        unfinished = set(ends)
+        last_received = time.monotonic()
+        while unfinished and not self.stop.is_set():
             messages = self.consumer.consume(CONSUME_MESSAGES, CONSUME_SECONDS)
             now = time.monotonic()
             if messages:
-                heard = now
-            elif now - heard > SILENCE_SECONDS_MAX:
-                raise ScanFailed("the brokers send nothing")
-            found = self._matching(self._valid(messages, ends, left))
+                last_received = now
+            elif now - last_received > SILENCE_SECONDS_MAX:
+                raise ScanFailed(f"the brokers sent no records for {SILENCE_SECONDS_MAX:.0f} s")
+            found = self._matching(self._within_ranges(messages, ends, unfinished))
             if found:
                 yield found
-            if now - self.told > PROGRESS_SECONDS:
-                self._tell([])
+            if now - self.reported > PROGRESS_SECONDS:
+                self._report([])
             if self.progress.scanned >= self.plan.query.scan_max:
                 return
             if now - self.began > SCAN_SECONDS_MAX:
-                self.progress.note = "took too long"
+                self.progress.note = "time limit reached"
                 return
 
     def _assign(self, starts: Mapping[int, int]) -> None:
@@ -177,22 +178,22 @@ class _Scan:
             [TopicPartition(self.plan.topic, index, at) for index, at in starts.items()]
         )
 
-    def _valid(
-        self, messages: Iterable[Any], ends: Mapping[int, int], left: dict[int, int]
+    def _within_ranges(
+        self, messages: Iterable[Any], ends: Mapping[int, int], unfinished: set[int]
     ) -> Iterator[Any]:
-        """Messages within their range; a partition that is through leaves `left`."""
+        """Messages before the end of their range; removes finished partitions from `unfinished`."""
         for message in messages:
             error = message.error()
             if error is not None:
                 if error.code() != KafkaError._PARTITION_EOF:
                     raise ScanFailed(error.str())
-                left.pop(message.partition(), None)
+                unfinished.discard(message.partition())
                 continue
             end = ends.get(message.partition())
             if end is not None:
                 offset = message.offset()
                 if offset >= end - 1:
-                    left.pop(message.partition(), None)
+                    unfinished.discard(message.partition())
                     if offset >= end:
                         continue
             yield message
@@ -217,17 +218,15 @@ class _Scan:
         self.progress.scanned += scanned
         return found
 
-    def _tell(self, records: list[ReadRecord]) -> None:
-        self.told = time.monotonic()
+    def _report(self, records: list[ReadRecord]) -> None:
+        self.reported = time.monotonic()
         progress = self.progress
-        progress.seconds = self.told - self.began
-        copy = ScanProgress(progress.scanned, progress.matched, progress.total, progress.seconds,
-                        progress.is_done, progress.note)  # fmt: skip
-        self.hand_over(ScanBatch(records, copy))
+        progress.seconds = self.reported - self.began
+        self.deliver(ScanBatch(records, dataclasses.replace(progress)))
 
 
 class Scanner:
-    """Runs scans, each in a thread of its own, at most `SCANS_AT_ONCE_MAX`."""
+    """Runs scans, each in its own thread, at most `SCANS_AT_ONCE_MAX` at a time."""
 
     def __init__(self, properties: Mapping[str, Any], schemas: Schemas) -> None:
         self._properties = dict(properties)
@@ -241,33 +240,33 @@ class Scanner:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def scan(self, plan: ScanPlan) -> AsyncIterator[ScanBatch]:
-        """Ends when the scan does; a reader that stops iterating stops it. ScanFailed."""
+        """Run a scan and yield its batches. It stops when the caller stops iterating. Raises ScanFailed."""
         if self.running >= SCANS_AT_ONCE_MAX:
-            raise ScanFailed(f"{self.running} scans are under way; try again when one has ended")
+            raise ScanFailed(f"{self.running} searches are running; try again when one has ended")
         self.running += 1
         loop = asyncio.get_running_loop()
-        turns: asyncio.Queue[ScanBatch | None] = asyncio.Queue()
-        # Two turns ahead at most: the thread waits for a slow reader instead of filling memory.
+        batches: asyncio.Queue[ScanBatch | None] = asyncio.Queue()
+        # At most two batches ahead: the thread waits for a slow reader instead of filling memory.
         room = threading.Semaphore(2)
         stop = threading.Event()
 
-        def hand_over(found: ScanBatch | None) -> None:
-            while not room.acquire(timeout=HAND_OVER_SECONDS):
+        def deliver(found: ScanBatch | None) -> None:
+            while not room.acquire(timeout=DELIVER_SECONDS):
                 if stop.is_set():
                     return
-            # A loop that is closed has no reader any more.
+            # A closed event loop has no reader left.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(turns.put_nowait, found)
+                loop.call_soon_threadsafe(batches.put_nowait, found)
 
         def work() -> None:
             try:
-                self._work(plan, stop, hand_over)
+                self._work(plan, stop, deliver)
             finally:
-                hand_over(None)
+                deliver(None)
 
         future = loop.run_in_executor(self._threads, work)
         try:
-            while (found := await turns.get()) is not None:
+            while (found := await batches.get()) is not None:
                 room.release()
                 yield found
             await future
@@ -276,17 +275,17 @@ class Scanner:
             self.running -= 1
 
     def _work(
-        self, plan: ScanPlan, stop: threading.Event, hand_over: Callable[[ScanBatch], None]
+        self, plan: ScanPlan, stop: threading.Event, deliver: Callable[[ScanBatch], None]
     ) -> None:
         decoder = Decoder(plan.topic, self._schemas, plan.query.decode)
         properties = {
             "log_level": 0,
             "fetch.wait.max.ms": 50,
             "queued.min.messages": 100_000,
-            # The default of a second starves a scan that is faster than librdkafka's queue.
+            # With the default of one second, a scan that outruns librdkafka's queue would starve.
             "fetch.queue.backoff.ms": 10,
             **self._properties,
-            # Never used: nothing subscribes or commits. librdkafka wants one all the same.
+            # Required by librdkafka but never used: the consumer does not subscribe or commit.
             "group.id": "kafkaesque-console",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -294,6 +293,6 @@ class Scanner:
         }
         try:
             with closing(Consumer(properties)) as consumer:
-                _Scan(plan, decoder, consumer, stop, hand_over).run()
+                _Scan(plan, decoder, consumer, stop, deliver).run()
         except KafkaException as error:
             raise ScanFailed(str(error.args[0])) from None

@@ -1,1 +1,1 @@
-"""What the console concludes from what it saw: values in, values out; no I/O, no clock."""
+"""The console's decisions: values in, values out; no I/O and no clock."""

@@ -1,4 +1,4 @@
-"""The event log: what changed between two looks at a cluster, in words."""
+"""The event log: changes between two samples of a cluster, as sentences."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ from kafkaesque.console.rules.view import ClusterView, GroupView, TopicView
 
 EVENTS_MAX: Final = 5000
 LISTED_ONE_BY_ONE_MAX: Final = 8
-"""More changes of a kind in one look are told as one sum."""
+"""More changes of one kind in one sample are summed up in one event."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
-    """One thing that happened. `kind` is a word to filter by, `level` good, info, warn or bad."""
+    """One change. `kind` is a word to filter by; `level` is good, info, warn or bad."""
 
     kind: str
     level: str
     text: str
     subject: str = ""
-    """What it happened to: broker/1, topic/orders, group/billing."""
+    """What changed: broker/1, topic/orders, group/billing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
+    """A change with its time and its number in the log."""
+
     number: int
     at_s: float
     change: ClusterChange
 
 
 class EventLog:
-    """The last `EVENTS_MAX` events, numbered without a gap."""
+    """The last `EVENTS_MAX` events, numbered without gaps."""
 
     def __init__(self) -> None:
         self._events: deque[LoggedEvent] = deque(maxlen=EVENTS_MAX)
@@ -48,6 +50,7 @@ class EventLog:
         self._events.extend(LoggedEvent(next(self._numbers), at_s, change) for change in changes)
 
     def newest(self, limit: int, kinds: frozenset[str] = frozenset()) -> list[LoggedEvent]:
+        """The newest events first, of these kinds; no kinds means all."""
         found: list[LoggedEvent] = []
         for event in reversed(self._events):
             if not kinds or event.change.kind in kinds:
@@ -57,29 +60,29 @@ class EventLog:
         return found
 
     def since(self, at_s: float, kinds: frozenset[str]) -> list[LoggedEvent]:
-        """Oldest first."""
+        """Events of these kinds at or after `at_s`, oldest first."""
         return [
             event for event in self._events if event.at_s >= at_s and event.change.kind in kinds
         ]
 
 
 def changes_between(before: ClusterView, after: ClusterView) -> list[ClusterChange]:
-    """Nothing when there was no look before: a cluster that is found has not changed."""
+    """All changes from `before` to `after`; none if either is not a sample yet."""
     if not before.sampled_s or not after.sampled_s:
         return []
     kinds = (
-        _reached(before, after),
+        _reachability(before, after),
         _brokers(before, after),
         _controller(before, after),
-        _summed(list(_elections(before, after)), "election", "elections"),
-        _summed(list(_replication(before, after)), "replicas", "replication changes"),
-        _summed(list(_topics(before, after)), "topic", "topics changed"),
-        _summed(list(_groups(before, after)), "group", "group changes"),
+        _sum_up(list(_elections(before, after)), "election", "elections"),
+        _sum_up(list(_replication(before, after)), "replicas", "replication changes"),
+        _sum_up(list(_topics(before, after)), "topic", "topics changed"),
+        _sum_up(list(_groups(before, after)), "group", "group changes"),
     )
     return [change for changes in kinds for change in changes]
 
 
-def _summed(changes: list[ClusterChange], kind: str, words: str) -> list[ClusterChange]:
+def _sum_up(changes: list[ClusterChange], kind: str, words: str) -> list[ClusterChange]:
     if len(changes) <= LISTED_ONE_BY_ONE_MAX:
         return changes
     shown = changes[: LISTED_ONE_BY_ONE_MAX // 2]
@@ -87,9 +90,9 @@ def _summed(changes: list[ClusterChange], kind: str, words: str) -> list[Cluster
     return [*shown, ClusterChange(kind, changes[0].level, f"and {rest} more {words} at once")]
 
 
-def _reached(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
+def _reachability(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     if before.error is None and after.error is not None:
-        yield ClusterChange("cluster", "bad", f"the cluster no longer answers: {after.error}")
+        yield ClusterChange("cluster", "bad", f"the cluster stopped answering: {after.error}")
     elif before.error is not None and after.error is None:
         yield ClusterChange("cluster", "good", "the cluster answers again")
 
@@ -103,7 +106,7 @@ def _brokers(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]
                 "broker", "info", f"broker {number} joined at {broker.address}", subject
             )
         elif was.is_up and not broker.is_up:
-            yield ClusterChange("broker", "bad", f"broker {number} is gone", subject)
+            yield ClusterChange("broker", "bad", f"broker {number} is down", subject)
         elif broker.is_up and not was.is_up:
             yield ClusterChange(
                 "broker", "good", f"broker {number} is back at {broker.address}", subject
@@ -113,7 +116,7 @@ def _brokers(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]
 def _controller(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     was, now = before.quorum, after.quorum
     if was is not None and now is not None and (was.leader, was.epoch) != (now.leader, now.epoch):
-        yield ClusterChange("election", "info", f"broker {now.leader} leads the controller's group in "
+        yield ClusterChange("election", "info", f"broker {now.leader} leads the controller quorum in "
                      f"term {now.epoch} (was broker {was.leader}, term {was.epoch})",
                      "controller")  # fmt: skip
     elif now is None and before.controller != after.controller and after.controller >= 0:
@@ -127,14 +130,14 @@ def _elections(before: ClusterView, after: ClusterView) -> Iterator[ClusterChang
         if was is None or was.id != topic.id:
             continue
         for old, new in zip(was.partitions, topic.partitions, strict=False):
-            place = f"{topic.name}-{new.index}"
+            name = f"{topic.name}-{new.index}"
             if new.leader < 0 <= old.leader:
                 yield ClusterChange(
-                    "election", "bad", f"{place} has no leader", f"topic/{topic.name}"
+                    "election", "bad", f"{name} has no leader", f"topic/{topic.name}"
                 )
             elif new.leader >= 0 and (old.leader, old.epoch) != (new.leader, new.epoch):
                 term = f" in term {new.epoch}" if new.epoch >= 0 else ""
-                text = f"broker {new.leader} leads {place}{term}"
+                text = f"broker {new.leader} leads {name}{term}"
                 yield ClusterChange("election", "info", text, f"topic/{topic.name}")
 
 
@@ -146,7 +149,7 @@ def _replication(before: ClusterView, after: ClusterView) -> Iterator[ClusterCha
         old = sum(1 for item in was.partitions if item.is_under_replicated)
         new = topic.under_replicated
         if new > old == 0:
-            text = f"{new} of {len(topic.partitions)} partitions of {topic.name} lost a replica"
+            text = f"{new} of {len(topic.partitions)} partitions of {topic.name} became under-replicated"
             yield ClusterChange("replicas", "warn", text, f"topic/{topic.name}")
         elif old > new == 0:
             text = f"all replicas of {topic.name} are in sync again"
@@ -169,10 +172,10 @@ def _topic(was: TopicView, topic: TopicView) -> Iterator[ClusterChange]:
     subject = f"topic/{topic.name}"
     if was.id != topic.id:
         yield ClusterChange(
-            "topic", "warn", f"topic {topic.name} was deleted and made anew", subject
+            "topic", "warn", f"topic {topic.name} was deleted and re-created", subject
         )
     elif len(was.partitions) != len(topic.partitions):
-        text = f"topic {topic.name} has {len(topic.partitions)} partitions now"
+        text = f"topic {topic.name} now has {len(topic.partitions)} partitions"
         yield ClusterChange("topic", "info", f"{text} (had {len(was.partitions)})", subject)
     for name in ("retention_ms", "retention_bytes", "cleanup"):
         old, new = getattr(was, name), getattr(topic, name)
@@ -184,7 +187,7 @@ def _topic(was: TopicView, topic: TopicView) -> Iterator[ClusterChange]:
 
 def _groups(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     for name in before.groups.keys() - after.groups.keys():
-        yield ClusterChange("group", "info", f"group {name} is gone", f"group/{name}")
+        yield ClusterChange("group", "info", f"group {name} disappeared", f"group/{name}")
     for name, group in after.groups.items():
         was = before.groups.get(name)
         if was is None:

@@ -1,4 +1,4 @@
-"""Prometheus' text format, read: what brokers and services say of themselves at /metrics."""
+"""A parser for Prometheus' text exposition format, and rates and quantiles of what it reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 SAMPLES_MAX: Final = 200_000
-"""Lines of one page that are looked at; a page that has more is cut."""
+"""Lines read from one page; the rest is ignored."""
 
 _LINE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?\Z")
 _LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
@@ -20,12 +20,14 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MetricSample:
+    """One value of a metric with its labels."""
+
     labels: Labels
     value: float
 
 
 class Exposition:
-    """The samples of one page by name."""
+    """The samples of one /metrics page by metric name."""
 
     def __init__(self, samples: Mapping[str, list[MetricSample]]) -> None:
         self._samples = samples
@@ -40,13 +42,14 @@ class Exposition:
         return self._samples.get(name, [])
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Of the first sample with these labels."""
+        """The value of the first sample with these labels."""
         for sample in self.all(name):
             if all(sample.labels.get(key) == wanted for key, wanted in labels.items()):
                 return sample.value
         return None
 
     def total(self, name: str, **labels: str) -> float:
+        """The sum over all samples with these labels."""
         return sum(
             sample.value
             for sample in self.all(name)
@@ -54,7 +57,7 @@ class Exposition:
         )
 
     def buckets(self, name: str, **labels: str) -> dict[float, float]:
-        """Cumulative counts of a histogram by upper bound, of all label sets that fit."""
+        """Cumulative counts of a histogram by upper bound, summed over all samples with these labels."""
         found: dict[float, float] = defaultdict(float)
         for sample in self.all(f"{name}_bucket"):
             if all(sample.labels.get(key) == wanted for key, wanted in labels.items()):
@@ -63,7 +66,7 @@ class Exposition:
 
 
 def read_exposition(text: str) -> Exposition:
-    """Lines that are none are skipped: one odd line must not hide a whole page."""
+    """Parse a page. Malformed lines are skipped: one of them must not hide the whole page."""
     samples: dict[str, list[MetricSample]] = defaultdict(list)
     for number, line in enumerate(text.splitlines()):
         if number > SAMPLES_MAX:
@@ -92,7 +95,7 @@ def _number(text: str) -> float | None:
 
 
 def quantile(before: Mapping[float, float], after: Mapping[float, float], share: float) -> float:
-    """Of what came between two looks at a histogram, in its unit; NaN if nothing did."""
+    """The quantile of the observations between two scrapes of a histogram; NaN if there are none."""
     grown = sorted((bound, count - before.get(bound, 0.0)) for bound, count in after.items())
     total = grown[-1][1] if grown else 0.0
     if total <= 0:

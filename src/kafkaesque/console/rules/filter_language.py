@@ -1,12 +1,17 @@
-"""The filter language of the message browser: text to a tree. Small, safe, and without regular
-expressions (a hostile one would hold the whole process).
+"""The filter language of the message browser: `parse` a text, `compile_filter` its tree.
+
+There are no regular expressions, because a hostile one would block the whole process.
 
     value.user.id == 42 and not (key startswith "test-" or headers.trace exists)
     value contains "timeout" or value.tags[0] in ("red", "blue") or partition == 3
     timestamp >= "2026-11-16T05:00:00Z" and value.name like "ka*ka"
 
 Precedence: or < and < not < comparison. Names: key, value, headers, partition, offset, timestamp,
-size. A path that leads nowhere is `missing`: every comparison with it is false.
+size. Every comparison with a path that does not exist in the record is false.
+
+A compiled filter is a closure over records. It decides on the raw bytes where possible: `value
+contains "x"` never decodes a value that lacks these bytes, so that a search reads a million records
+in seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ Literal = str | int | float | bool | None
 
 
 class InvalidFilter(Exception):
-    """The text is no filter; the message says where and why."""
+    """The text is not a valid filter; the message says where and why."""
 
 
 class Token(NamedTuple):
@@ -42,7 +47,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """`value.user.tags[0]` is root `value` and steps `user`, `tags`, 0."""
+    """`value.user.tags[0]` has the root `value` and the steps `user`, `tags`, 0."""
 
     root: str
     steps: tuple[str | int, ...] = ()
@@ -105,7 +110,7 @@ def tokenize(text: str) -> list[Token]:
         found = _TOKEN.match(text, position)
         if found is None:
             raise InvalidFilter(
-                f"at {position + 1}: '{text[position : position + 10]}' is not understood"
+                f"at {position + 1}: '{text[position : position + 10]}' is not valid here"
             )
         kind = found.lastgroup or ""
         word = found[kind]
@@ -118,15 +123,15 @@ def tokenize(text: str) -> list[Token]:
 
 
 def parse(text: str) -> Node:
-    """The tree of a filter; InvalidFilter says what is wrong."""
+    """The syntax tree of a filter. Raises InvalidFilter."""
     parser = _Parser(tokenize(text))
-    node = parser.either(0)
+    node = parser.disjunction(0)
     parser.expect_end()
     return node
 
 
 class _Parser:
-    """Recursive descent, one token ahead."""
+    """A recursive-descent parser with one token of lookahead."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -150,38 +155,38 @@ class _Parser:
 
     def _expect(self, word: str) -> None:
         if self._accept(word) is None:
-            raise self._wrong(f"'{word}'")
+            raise self._error(f"'{word}'")
 
-    def _wrong(self, wanted: str) -> InvalidFilter:
+    def _error(self, wanted: str) -> InvalidFilter:
         token = self._next
         found = f"'{token.text}'" if token.kind != "end" else "the end"
         return InvalidFilter(f"at {token.position + 1}: expected {wanted}, found {found}")
 
     def expect_end(self) -> None:
         if self._next.kind != "end":
-            raise self._wrong("and, or, or the end")
+            raise self._error("and, or, or the end")
 
-    def either(self, depth: int) -> Node:
+    def disjunction(self, depth: int) -> Node:
         if depth > DEPTH_MAX:
             raise InvalidFilter("the filter is nested too deeply")
-        parts = [self._both(depth)]
+        parts = [self._conjunction(depth)]
         while self._accept("or"):
-            parts.append(self._both(depth))
+            parts.append(self._conjunction(depth))
         return parts[0] if len(parts) == 1 else Or(tuple(parts))
 
-    def _both(self, depth: int) -> Node:
-        parts = [self._negated(depth)]
+    def _conjunction(self, depth: int) -> Node:
+        parts = [self._negation(depth)]
         while self._accept("and"):
-            parts.append(self._negated(depth))
+            parts.append(self._negation(depth))
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def _negated(self, depth: int) -> Node:
+    def _negation(self, depth: int) -> Node:
         if depth > DEPTH_MAX:
             raise InvalidFilter("the filter is nested too deeply")
         if self._accept("not"):
-            return Not(self._negated(depth + 1))
+            return Not(self._negation(depth + 1))
         if self._accept("("):
-            node = self.either(depth + 1)
+            node = self.disjunction(depth + 1)
             self._expect(")")
             return node
         return self._comparison()
@@ -197,26 +202,26 @@ class _Parser:
             return Not(OneOf(path, self._literals()))
         operator = self._accept(*(TEXT_OPERATORS if negate else (*COMPARISONS, *TEXT_OPERATORS)))
         if operator is None:
-            raise self._wrong(
+            raise self._error(
                 "a comparison (== != < <= > >= contains startswith endswith like in exists)"
             )
         literal = self._literal()
         if operator in TEXT_OPERATORS and not isinstance(literal, str):
-            raise InvalidFilter(f"'{operator}' wants a text in quotes")
+            raise InvalidFilter(f"'{operator}' needs a string in quotes")
         compare = Compare(path, operator, literal)
         return Not(compare) if negate else compare
 
     def _path(self) -> Path:
         token = self._next
         if token.kind != "name" or token.text not in ROOTS:
-            raise self._wrong(f"one of {', '.join(ROOTS)}")
+            raise self._error(f"one of {', '.join(ROOTS)}")
         self._take()
         steps: list[str | int] = []
         while True:
             if self._accept("."):
                 step = self._take()
                 if step.kind not in ("name", "string"):
-                    raise self._wrong("a field name")
+                    raise self._error("a field name")
                 steps.append(_unquote(step.text) if step.kind == "string" else step.text)
             elif self._accept("["):
                 steps.append(self._index())
@@ -230,7 +235,7 @@ class _Parser:
             return int(step.text)
         if step.kind == "string":
             return _unquote(step.text)
-        raise self._wrong("a number or a text in quotes")
+        raise self._error("a number or a string in quotes")
 
     def _literals(self) -> tuple[Literal, ...]:
         self._expect("(")
@@ -252,7 +257,7 @@ class _Parser:
         if token.kind == "name" and token.text in words:
             self._take()
             return words[token.text]
-        raise self._wrong("a number, a text in quotes, true, false or null")
+        raise self._error("a number, a string in quotes, true, false or null")
 
 
 def _unquote(text: str) -> str:
@@ -261,7 +266,7 @@ def _unquote(text: str) -> str:
 
 
 class Searchable(Protocol):
-    """What a filter may ask of a record. Data is decoded when first asked for."""
+    """The attributes of a record that filters use. Keys and values are decoded on first access."""
 
     partition: int
     offset: int
@@ -359,7 +364,7 @@ def _compare(path: Path, name: str, literal: Literal) -> Match:
             equal = _equal_bytes(path.root, literal, equal)
         if name == "==":
             return equal
-        # A path that leads nowhere is not different either: `!=` speaks of what is there.
+        # `!=` is false for a missing path, as every comparison is.
         return lambda record: get(record) is not MISSING and not equal(record)
     if name in _ORDER:
         return _ordered(get, _ORDER[name], literal)
@@ -374,14 +379,14 @@ def _equal(get: Callable[[Searchable], Any], literal: Literal) -> Match:
 
     def equal(record: Searchable) -> bool:
         found = get(record)
-        # In Python True == 1; in a filter `== 1` does not mean true.
+        # Python has True == 1; in a filter, `== 1` does not match true.
         return bool(found == literal) and isinstance(found, bool) is is_bool
 
     return equal
 
 
 def _equal_bytes(root: str, text: str, equal: Match) -> Match:
-    """A key of the bytes `42` decodes to a number, yet `key == "42"` is how people ask for it."""
+    """Compare the raw bytes too: the key `42` decodes to a number, but people write `key == "42"`."""
     wanted = text.encode()
     if root == "key":
         return lambda record: record.key_bytes == wanted or equal(record)
@@ -393,7 +398,7 @@ def _ordered(
 ) -> Match:
     is_text = isinstance(literal, str)
     if literal is None or isinstance(literal, bool):
-        raise InvalidFilter("only numbers and texts have an order")
+        raise InvalidFilter("< <= > >= need a number or a string")
 
     def ordered(record: Searchable) -> bool:
         found = get(record)
@@ -405,7 +410,7 @@ def _ordered(
 
 
 def _contains_in_bytes(root: str, text: str) -> Match:
-    """Looks at the bytes first. Non-ASCII text may stand escaped in JSON, so there it must decode."""
+    """Search the raw bytes first; decode only text that JSON may have escaped (non-ASCII, quotes)."""
     needle = text.encode()
     is_plain = text.isascii() and not any(letter in '"\\/' or letter < " " for letter in text)
     decoded = _text(_ROOTS[root], "contains", text)
@@ -450,7 +455,7 @@ def _text(get: Callable[[Searchable], Any], name: str, wanted: str) -> Match:
 
 
 def like(text: str, pieces: list[str]) -> bool:
-    """Whether `text` is the pieces with anything between them; linear, unlike a regular expression."""
+    """Whether `text` consists of the pieces with anything between them. Takes linear time."""
     if len(pieces) == 1:
         return text == pieces[0]
     first, *middle, last = pieces

@@ -1,4 +1,4 @@
-"""Numbers, times and sizes as people write them; for pages and terminals alike."""
+"""Numbers, times and sizes formatted for people, on pages and in the terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def count(value: float | None) -> str:
-    """Whole numbers with separators; large ones stay exact, people compare them."""
+    """A whole number with thousands separators; it stays exact so that people can compare."""
     return NOTHING if value is None else f"{value:,.0f}"
 
 
 def short(value: float | None) -> str:
-    """Three digits and a letter."""
+    """Three digits and a unit letter: 12.3k."""
     return NOTHING if value is None else _scaled(value, 1000, _THOUSANDS, "")
 
 
@@ -37,7 +37,7 @@ def _scaled(value: float, base: int, units: Sequence[str], space: str) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Two units at most: 1 h 5 min, 2.3 s, 12 ms."""
+    """At most two units: 1 h 5 min, 2.3 s, 12 ms."""
     if seconds is None:
         return NOTHING
     if seconds < 0.0005:
@@ -62,11 +62,11 @@ def milliseconds(value: float | None) -> str:
 def retention(value_ms: int | None) -> str:
     if value_ms is None:
         return NOTHING
-    return "for ever" if value_ms < 0 else duration(value_ms / 1000)
+    return "forever" if value_ms < 0 else duration(value_ms / 1000)
 
 
 def clock_time(at_s: float | None) -> str:
-    """UTC; the page's script writes it in the reader's own zone."""
+    """Time of day in UTC; the page's script converts it to the reader's time zone."""
     if not at_s:
         return NOTHING
     return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S")
@@ -81,7 +81,7 @@ def percent(share: float | None) -> str:
 
 
 def spark_points(values: Sequence[float], width: int = 100, height: int = 24) -> str:
-    """Points of an SVG polyline; a flat line at the bottom where nothing moves."""
+    """Points of an SVG polyline; a flat line at the bottom if there is no data."""
     if len(values) < 2:
         return f"0,{height - 1} {width},{height - 1}"
     top = max(values) or 1.0

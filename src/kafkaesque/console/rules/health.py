@@ -1,4 +1,4 @@
-"""The health of a cluster in one sentence, and the findings behind it."""
+"""The health of a cluster in one sentence, and the findings that it summarizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEVELS = ("good", "warn", "bad")
 
 @dataclass(frozen=True, slots=True)
 class HealthFinding:
-    """Something that an operator should know. `level` is warn or bad, `link` a page of the console."""
+    """A problem to show an operator. `level` is warn or bad; `link` is a page of the console."""
 
     level: str
     text: str
@@ -25,14 +25,14 @@ class HealthFinding:
 @dataclass(frozen=True, slots=True)
 class Health:
     level: str
-    """good, warn, bad, or unknown while nothing was seen."""
+    """good, warn, bad, or unknown before the first sample."""
     sentence: str
     findings: tuple[HealthFinding, ...] = ()
 
 
 def health_of(view: ClusterView) -> Health:
     if not view.sampled_s:
-        return Health("unknown", view.error or "Looking for the cluster ...")
+        return Health("unknown", view.error or "Connecting to the cluster ...")
     if view.error:
         return Health("bad", f"The cluster does not answer: {view.error}")
     findings = tuple(_findings(view))
@@ -41,7 +41,7 @@ def health_of(view: ClusterView) -> Health:
         return Health("good", _all_good(view))
     worst = [finding.text for finding in findings if finding.level == level]
     rest = len(findings) - len(worst)
-    more = f" ({_count(rest, 'lesser finding')})" if rest else ""
+    more = f" ({_count(rest, 'minor finding')})" if rest else ""
     return Health(level, f"{_join(worst)}{more}.", findings)
 
 
@@ -49,13 +49,11 @@ def _all_good(view: ClusterView) -> str:
     up = sum(1 for broker in view.brokers.values() if broker.is_up)
     readers = sum(1 for group in view.groups.values() if group.status is GroupStatus.OK)
     brokers = "The one broker is up" if len(view.brokers) == 1 else f"All {up} brokers are up"
-    replicas = "has a leader" if up == 1 else "has a leader and all its replicas"
+    replicas = "has a leader" if up == 1 else "has a leader and all replicas in sync"
     groups = (
         f"; {_count(readers, 'consumer group')} keep{'s' * (readers == 1)} up" if readers else ""
     )
-    return (
-        f"{brokers}; every one of {_count(view.partition_count, 'partition')} {replicas}{groups}."
-    )
+    return f"{brokers}; each of {_count(view.partition_count, 'partition')} {replicas}{groups}."
 
 
 def _findings(view: ClusterView) -> Iterator[HealthFinding]:
@@ -77,7 +75,7 @@ def _findings(view: ClusterView) -> Iterator[HealthFinding]:
         yield HealthFinding("warn", f"{_count(count, 'partition')} under-replicated {_where(behind)}",
                       "/topics?show=unhealthy")  # fmt: skip
     if view.quorum is not None and view.quorum.leader < 0:
-        yield HealthFinding("bad", "the controller has no leader", "/raft")
+        yield HealthFinding("bad", "the controller quorum has no leader", "/raft")
     yield from _disks(view.brokers.values())
     yield from _groups(view)
 
@@ -86,7 +84,7 @@ def _disks(brokers: Iterable[BrokerView]) -> Iterator[HealthFinding]:
     for broker in brokers:
         total, free = broker.disk_total_bytes, broker.disk_free_bytes
         if total and free is not None and free < DISK_FREE_SHARE_MIN * total:
-            text = f"the disk of broker {broker.id} has {free / total:.0%} left"
+            text = f"the disk of broker {broker.id} has only {free / total:.0%} free space"
             yield HealthFinding("warn", text, "/brokers")
 
 

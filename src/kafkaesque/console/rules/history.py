@@ -1,7 +1,7 @@
-"""History without a database: the last minutes by the second, the last hours by ten seconds.
+"""In-memory time series: ten minutes at one-second and six hours at ten-second resolution.
 
-Every series is two rings. Values of one slot are averaged, slots without a value stay empty (NaN).
-Memory is bounded by the number of series (`SERIES_MAX`); a ring takes its room only as it fills.
+Each series has two ring buffers. Values in the same slot are averaged; a slot without a value is NaN.
+Memory is bounded by the number of series (`SERIES_MAX`), and a ring buffer grows only as it fills.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ FINE_SLOTS: Final = 600
 COARSE_STEP_S: Final = 10
 COARSE_SLOTS: Final = 2160
 SERIES_MAX: Final = 4000
-"""Beyond this, series that were longest without a value make room. 22 KB each when full."""
-FORGET_AFTER_S: Final = FINE_STEP_S * FINE_SLOTS
-"""A series that nobody wrote to for so long may be forgotten."""
+"""Beyond this, the series that was updated least recently is evicted. 22 KB each when full."""
+EVICT_AFTER_S: Final = FINE_STEP_S * FINE_SLOTS
+"""A series may be evicted once it had no new value for this long."""
 _FIRST_SLOTS: Final = 64
 
 
@@ -28,7 +28,7 @@ class Point(NamedTuple):
 
 
 class RingBuffer:
-    """`slots` averages of `step_s` seconds each. Slot n lies at n modulo the room taken so far."""
+    """`slots` averages over `step_s` seconds each. Slot n is stored at n modulo the current size."""
 
     __slots__ = ("_count", "_data", "_first", "_newest", "slots", "step_s")
 
@@ -37,14 +37,14 @@ class RingBuffer:
         self.slots = slots
         self._data = array("d")
         self._newest = -1
-        """Number of the newest slot: its start in seconds over `step_s`."""
+        """Number of the newest slot: its start in seconds divided by `step_s`."""
         self._first = 0
         """Number of the first slot that ever had a value."""
         self._count = 0
-        """Values averaged in the newest slot."""
+        """Number of values averaged in the newest slot."""
 
     def add(self, at_s: float, value: float) -> None:
-        """Values come in order of time; one that is older than the newest slot is dropped."""
+        """Values arrive in time order; one that is older than the newest slot is dropped."""
         slot = int(at_s // self.step_s)
         if slot < self._newest:
             return
@@ -68,7 +68,7 @@ class RingBuffer:
         self._newest, self._count = slot, 0
 
     def _grow(self) -> None:
-        """Double the room: what was kept so far still fits in the ring."""
+        """Double the size and copy the slots to their new positions."""
         old = self._data
         size = min(len(old) * 2, self.slots)
         new = array("d", [math.nan]) * size
@@ -77,7 +77,7 @@ class RingBuffer:
         self._data = new
 
     def points(self, since_s: float = -math.inf) -> Iterator[Point]:
-        """Oldest first; empty slots are left out."""
+        """Points since `since_s`, oldest first, without empty slots."""
         size = len(self._data)
         first = self._newest - size + 1
         if since_s > first * self.step_s:
@@ -89,7 +89,7 @@ class RingBuffer:
 
 
 class TimeSeries:
-    """One quantity over time."""
+    """One metric over time, in both resolutions."""
 
     __slots__ = ("coarse", "fine", "last_s")
 
@@ -104,13 +104,13 @@ class TimeSeries:
         self.last_s = at_s
 
     def points(self, window_s: float, now_s: float, since_s: float = -math.inf) -> list[Point]:
-        """As fine as the window allows."""
+        """Points of the last `window_s` seconds, in the finest resolution that covers the window."""
         ring = self.fine if window_s <= FINE_STEP_S * FINE_SLOTS else self.coarse
         return list(ring.points(max(now_s - window_s, since_s)))
 
 
 class MetricHistory:
-    """Every series by name: `records_in`, `topic/orders/rate`, `group/billing/lag`."""
+    """Time series by name: `records_in`, `topic/orders/rate`, `group/billing/lag`."""
 
     def __init__(self, series_max: int = SERIES_MAX) -> None:
         self._series: dict[str, TimeSeries] = {}
@@ -135,11 +135,11 @@ class MetricHistory:
             series.add(at_s, value)
 
     def _make_room(self, at_s: float) -> bool:
-        """False when all room is taken by series that live: the first to come are kept."""
+        """Evict the least recently updated series; False if even that one is still in use."""
         if len(self._series) < self._series_max:
             return True
         oldest = min(self._series, key=lambda name: self._series[name].last_s)
-        if at_s - self._series[oldest].last_s < FORGET_AFTER_S:
+        if at_s - self._series[oldest].last_s < EVICT_AFTER_S:
             return False
         del self._series[oldest]
         return True

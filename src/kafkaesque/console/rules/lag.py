@@ -1,7 +1,8 @@
-"""Is a consumer group all right? GroupStatus by rules over a window, without thresholds to tune.
+"""Consumer lag: status, trend, time to catch up, and lag in seconds.
 
-The rules are those of LinkedIn's Burrow (wiki: "Consumer Lag Evaluation Rules"), over observations of
-committed and end offsets: a lag of 40,000 says nothing, a lag that never shrinks says everything.
+The status follows LinkedIn's Burrow (wiki: "Consumer Lag Evaluation Rules"). Its rules look at how
+committed and end offsets moved over a window, so there are no thresholds to tune: a lag of 40,000
+may be fine, a lag that never shrinks is not.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 WINDOW: Final = 10
-"""Observations that a judgement rests on, as in Burrow."""
+"""Observations in an evaluation, as in Burrow."""
 STEP_S: Final = 3.0
-"""Time between two observations: the window spans half a minute."""
+"""Time between two observations; the window spans half a minute."""
 TREND_SHARE: Final = 0.05
-"""A lag is steady while it would change by less than this share over the window."""
+"""A lag is steady if it changes by less than this share over the window."""
 
 
 class GroupStatus(IntEnum):
-    """Worst last, so that the status of a group is the maximum of its partitions'."""
+    """In order of severity, so that a group's status is the maximum over its partitions."""
 
     OK = 0
     IDLE = 1
-    """No member and nothing to read."""
+    """No members and no lag."""
     REWOUND = 2
-    """Somebody moved the offset back, and the group has not been back at zero since."""
+    """The committed offset moved back, and the lag has not reached zero since."""
     SLOW = 3
-    """It commits, yet the lag never shrinks."""
+    """The group commits, but its lag never shrinks."""
     STALLED = 4
-    """Members are there and commit nothing new while there is something to read."""
+    """The group has members and lag, but its committed offset does not move."""
     STOPPED = 5
-    """No member is there, and there is something to read."""
+    """No members, but lag."""
 
     @property
     def label(self) -> str:
@@ -41,7 +42,7 @@ class GroupStatus(IntEnum):
 
     @property
     def level(self) -> str:
-        """Of the health sentence and the colours: good, warn or bad."""
+        """Severity for the health sentence and colours: good, warn or bad."""
         if self in (GroupStatus.OK, GroupStatus.IDLE):
             return "good"
         return "bad" if self in (GroupStatus.STALLED, GroupStatus.STOPPED) else "warn"
@@ -49,15 +50,17 @@ class GroupStatus(IntEnum):
 
 SENTENCES: Final = {
     GroupStatus.OK: "keeps up",
-    GroupStatus.IDLE: "has no member and nothing to read",
-    GroupStatus.REWOUND: "was moved back and catches up",
-    GroupStatus.SLOW: "reads, but its lag does not shrink",
-    GroupStatus.STALLED: "has members that commit nothing",
-    GroupStatus.STOPPED: "has no member, and records wait",
+    GroupStatus.IDLE: "has no members and no lag",
+    GroupStatus.REWOUND: "was rewound and is catching up",
+    GroupStatus.SLOW: "commits, but its lag does not shrink",
+    GroupStatus.STALLED: "has members, but they do not commit",
+    GroupStatus.STOPPED: "has no members, but unread records",
 }
 
 
 class LagObservation(NamedTuple):
+    """Committed and end offset of a partition at one time."""
+
     at_s: float
     committed: int
     end: int
@@ -76,7 +79,7 @@ class LagWindow:
         self.observations: deque[LagObservation] = deque(maxlen=WINDOW)
 
     def observe(self, at_s: float, committed: int, end: int) -> None:
-        """Closer than `STEP_S` to the one before, it takes its place unless that leaves a gap."""
+        """Append; replace the newest observation if it is less than `STEP_S` after the one before it."""
         seen = self.observations
         if len(seen) >= 2 and at_s - seen[-2].at_s < STEP_S:
             seen.pop()
@@ -87,7 +90,7 @@ class LagWindow:
 
 
 def evaluate_lag(window: Sequence[LagObservation], has_members: bool) -> GroupStatus:
-    """Burrow's rules in their order."""
+    """Apply Burrow's rules in order."""
     if not window:
         return GroupStatus.OK if has_members else GroupStatus.IDLE
     if window[-1].lag == 0:
@@ -111,7 +114,7 @@ def group_status(partitions: Iterable[GroupStatus]) -> GroupStatus:
 
 
 class LagTrend(NamedTuple):
-    """How a lag moves: records a second, and the word for it."""
+    """How a lag changes: records per second, and growing, shrinking or steady."""
 
     per_second: float
     word: str
@@ -125,7 +128,7 @@ STEADY: Final = LagTrend(0.0, "steady")
 
 
 def trend(points: Sequence[tuple[float, float]]) -> LagTrend:
-    """Least squares over (seconds, lag)."""
+    """Least-squares slope over (seconds, lag)."""
     if len(points) < 3:
         return STEADY
     mean_t = sum(t for t, _ in points) / len(points)
@@ -141,7 +144,7 @@ def trend(points: Sequence[tuple[float, float]]) -> LagTrend:
 
 
 def catch_up_s(lag: int, points: Sequence[tuple[float, float]]) -> float | None:
-    """Seconds until the lag is zero at the pace of `points`; None if it does not shrink."""
+    """Seconds until the lag is zero at the current trend; None if it does not shrink."""
     if lag == 0:
         return 0.0
     found = trend(points)
@@ -149,10 +152,10 @@ def catch_up_s(lag: int, points: Sequence[tuple[float, float]]) -> float | None:
 
 
 class OffsetClock:
-    """When did a partition's end pass an offset? Observed ends, interpolated between.
+    """Estimates when a partition's end passed an offset, by interpolating between observed ends.
 
-    Keeps at most `POINTS_MAX` points: the older half is thinned, so that the past is coarse and the
-    last minutes are fine.
+    Keeps at most `POINTS_MAX` points and thins out the older half, so that the last minutes are
+    precise and the past is coarse.
     """
 
     __slots__ = ("_points",)
@@ -164,7 +167,7 @@ class OffsetClock:
     def observe(self, at_s: float, end: int) -> None:
         points = self._points
         if points and end < points[-1][1]:
-            points.clear()  # the topic was made anew
+            points.clear()  # the topic was re-created
         if len(points) >= 2 and points[-1][1] == end == points[-2][1]:
             points[-1] = (at_s, end)
             return
@@ -174,7 +177,7 @@ class OffsetClock:
             self._points = points[:half:2] + points[half:]
 
     def lag_s(self, committed: int, now_s: float) -> TimeLag:
-        """How long ago the first record that was not read came in."""
+        """How long ago the first unread record was appended."""
         points = self._points
         if not points or committed >= points[-1][1]:
             return TimeLag(0.0, True)
@@ -188,7 +191,7 @@ class OffsetClock:
 
 
 class TimeLag(NamedTuple):
-    """Seconds behind; a lower bound if the record is older than what was observed."""
+    """Lag in seconds; a lower bound if the first unread record predates the observations."""
 
     seconds: float
     is_exact: bool

@@ -1,4 +1,4 @@
-"""Pages of long lists: filtered, sorted, cut. Ten thousand topics are one page at a time."""
+"""Pagination of long lists: search, sort, and return one page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE_SIZE_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What a request asks of a list."""
+    """Search text, sort column and page that a request asks for."""
 
     search: str = ""
     sort: str = ""
@@ -32,9 +32,11 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
+    """One page of a list."""
+
     items: list[T]
     total: int
-    """After the filter."""
+    """Items that match the search, on all pages."""
     number: int
     size: int
 
@@ -44,7 +46,7 @@ class ListPage(Generic[T]):
 
 
 def read_page_request(query: Mapping[str, str]) -> PageRequest:
-    """Numbers that are none count as if they were not there."""
+    """Read the parameters q, sort, page and size; invalid numbers count as absent."""
     return PageRequest(
         search=query.get("q", "").strip(),
         sort=query.get("sort", ""),
@@ -59,23 +61,23 @@ def _number(text: str | None, default: int) -> int:
 
 def paginate(
     items: Iterable[T],
-    wanted: PageRequest,
+    request: PageRequest,
     name_of: Callable[[T], str],
     sorts: Mapping[str, Callable[[T], Any]],
 ) -> ListPage[T]:
-    """Items whose name has the search text in it, in order, one page. A key of None sorts last."""
-    needle = wanted.search.casefold()
+    """The items whose name contains the search text, sorted, one page. A sort key of None is last."""
+    needle = request.search.casefold()
     found = [item for item in items if needle in name_of(item).casefold()]
     found.sort(key=name_of)
-    key = sorts.get(wanted.sort_name)
+    key = sorts.get(request.sort_name)
     if key is not None:
         known = [item for item in found if key(item) is not None]
         unknown = [item for item in found if key(item) is None]
-        known.sort(key=key, reverse=wanted.is_descending)
+        known.sort(key=key, reverse=request.is_descending)
         found = known + unknown
-    elif wanted.is_descending:
+    elif request.is_descending:
         found.reverse()
-    pages = max(1, -(-len(found) // wanted.size))
-    number = min(wanted.page, pages)
-    first = (number - 1) * wanted.size
-    return ListPage(found[first : first + wanted.size], len(found), number, wanted.size)
+    pages = max(1, -(-len(found) // request.size))
+    number = min(request.page, pages)
+    first = (number - 1) * request.size
+    return ListPage(found[first : first + request.size], len(found), number, request.size)

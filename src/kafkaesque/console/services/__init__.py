@@ -1,1 +1,1 @@
-"""What stands around the log: metrics pages, coordination, the pipeline's files, trends, processes."""
+"""Data from beyond the brokers' Kafka ports: metrics, coordination, Spark queries, processes."""

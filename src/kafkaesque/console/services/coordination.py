@@ -1,4 +1,4 @@
-"""The coordination tree by kazoo, in a thread of its own: ours or a real ZooKeeper, all the same."""
+"""Reads the coordination tree (ours or a real ZooKeeper's) by kazoo, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ CONNECT_SECONDS_MAX: Final = 5.0
 CHILDREN_SHOWN_MAX: Final = 500
 NODES_WALKED_MAX: Final = 3000
 NOT_WALKED: Final = ("/brokers/topics", "/consumers", "/zookeeper")
-"""Large, and without nodes of sessions: topics and groups have pages of their own."""
+"""Large subtrees without ephemeral nodes; topics and groups have their own pages."""
 SESSIONS_EVERY_S: Final = 10.0
-"""A walk over the tree is not made for every look at the page."""
+"""Walking the tree is too expensive to repeat for every page view."""
 DATA_SHOWN_MAX: Final = 16_384
 
 T = TypeVar("T")
 
 
 class CoordinationReadFailed(Exception):
-    """The tree cannot be read; the message says why."""
+    """The tree cannot be read; the message gives the reason."""
 
 
 class NoSuchNode(CoordinationReadFailed):
-    """There is nothing at this path."""
+    """The node does not exist."""
 
 
 class CoordinationReader:
-    """Reads only. `is_present` is false where the console was not told of any ensemble."""
+    """A read-only client. `is_present` is False if the console has no coordination address."""
 
     def __init__(self, hosts: str | None) -> None:
         self.hosts = hosts
@@ -51,18 +51,18 @@ class CoordinationReader:
         return self.hosts is not None
 
     async def node(self, path: str) -> Document:
-        """A node, its data and its children."""
+        """A node with its data and children."""
         return await self._call(lambda client: _node_document(client, path))
 
     async def sessions(self) -> list[Document]:
-        """Sessions that own ephemeral nodes, as far as a bounded walk found them lately."""
+        """Sessions that own ephemeral nodes, from the last walk over a bounded number of nodes."""
         if time.monotonic() >= self._walk_again_s:
             self._walk_again_s = time.monotonic() + SESSIONS_EVERY_S
             self._sessions = await self._call(_session_rows)
         return self._sessions
 
     async def children_data(self, path: str) -> dict[str, bytes]:
-        """Data by name of the children of `path`; nothing if there is no such node."""
+        """The data of each child of `path` by name; empty if the node does not exist."""
         try:
             return await self._call(lambda client: _children_data(client, path))
         except NoSuchNode:
@@ -78,7 +78,7 @@ class CoordinationReader:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
 
     def _work(self, work: Callable[[KazooClient], T]) -> T:
-        """In the one thread: kazoo is safe among threads, its connecting is slow."""
+        """Runs in the thread, because connecting blocks. Connects if necessary."""
         if self.hosts is None:
             raise CoordinationReadFailed("the console was started without --coordination")
         try:
@@ -90,7 +90,7 @@ class CoordinationReader:
                 self._client = client
             return work(self._client)
         except NoNodeError:
-            raise NoSuchNode("there is no such node") from None
+            raise NoSuchNode("the node does not exist") from None
         except (KazooException, KazooTimeoutError, OSError, ValueError) as error:
             client, self._client = self._client, None
             if client is not None:
@@ -105,7 +105,7 @@ def _stop(client: KazooClient) -> None:
 
 
 def session_name(owner: int) -> str | None:
-    """As ZooKeeper's own tools write a session id."""
+    """A session id as ZooKeeper's own tools print it."""
     return f"{owner & (2**64 - 1):#x}" if owner else None
 
 
@@ -133,14 +133,14 @@ def _join(path: str, name: str) -> str:
 
 
 def _stats(client: KazooClient, paths: list[str]) -> list[Any]:
-    """Of many nodes at once: asked together, so that it takes one round trip and not hundreds."""
+    """The stats of many nodes, pipelined into one round trip instead of hundreds."""
     asked = [client.exists_async(path) for path in paths]
     return [answer.get(timeout=CONNECT_SECONDS_MAX) for answer in asked]
 
 
 def _node_document(client: KazooClient, path: str) -> Document:
     if not path.startswith("/") or "//" in path:
-        raise NoSuchNode("a path begins with a slash")
+        raise NoSuchNode("a path must start with a slash and have no empty parts")
     wanted = path.rstrip("/") or "/"
     data, stat = client.get(wanted)
     names = sorted(client.get_children(wanted))
@@ -155,7 +155,7 @@ def _node_document(client: KazooClient, path: str) -> Document:
 
 
 def _session_rows(client: KazooClient) -> list[Document]:
-    """Level by level."""
+    """Walk the tree breadth-first and collect ephemeral nodes by their session."""
     owned: dict[int, list[str]] = {}
     level, walked = ["/"], 0
     while level and walked < NODES_WALKED_MAX:

@@ -1,4 +1,4 @@
-"""A small HTTP/1.0 client for pages on our own machines: one request a connection, bounded answers."""
+"""A small HTTP/1.0 client for local pages: one request per connection, bounded responses."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-ANSWER_BYTES_MAX: Final = 32 << 20
+RESPONSE_BYTES_MAX: Final = 32 << 20
 SECONDS_MAX: Final = 5.0
 
 
 class HttpRequestFailed(Exception):
-    """No answer, or none that HTTP would have."""
+    """No response, or one that is not valid HTTP."""
 
 
 class HttpResponse(NamedTuple):
@@ -27,7 +27,7 @@ async def http_request(
     body: bytes = b"",
     seconds: float = SECONDS_MAX,
 ) -> HttpResponse:
-    """HttpFailed, or whatever the server gather_available. Only http: these pages are on loopback."""
+    """The server's response, whatever its status. Supports http only. Raises HttpRequestFailed."""
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         raise HttpRequestFailed(f"'{url}' is not an http URL")
@@ -49,8 +49,8 @@ async def _exchange(host: str, port: int, request: bytes) -> HttpResponse:
         data = bytearray()
         while piece := await reader.read(1 << 18):
             data += piece
-            if len(data) > ANSWER_BYTES_MAX:
-                raise ValueError("the answer is too long")
+            if len(data) > RESPONSE_BYTES_MAX:
+                raise ValueError(f"the response has more than {RESPONSE_BYTES_MAX} bytes")
         head, _, body = bytes(data).partition(b"\r\n\r\n")
         return HttpResponse(int(head.split(b" ", 2)[1]), body)
     finally:

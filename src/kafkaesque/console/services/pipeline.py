@@ -1,4 +1,7 @@
-"""Trending hashtags, live: the topic `trends` of the pipeline, folded to the newest window."""
+"""The pipeline's data: trends from its topic, and Spark queries from its files.
+
+docs/PIPELINE.md, "Operating", describes the files.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from kafkaesque.console.cluster.link import NotOffered, Unreachable
 from kafkaesque.console.cluster.links import KafkaLinks
 from kafkaesque.console.cluster.sampler import Sampler
 from kafkaesque.console.messages.query import MessageQuery, StartPosition
-from kafkaesque.console.messages.ranges import bounds_of
+from kafkaesque.console.messages.ranges import offset_ranges
 from kafkaesque.console.messages.scan import ScanFailed, Scanner, ScanPlan
 from kafkaesque.console.rules.view import Document
 
@@ -23,18 +26,18 @@ TOPIC: Final = "trends"
 RECORDS_READ_FIRST: Final = 5000
 WINDOWS_KEPT: Final = 120
 TAGS_KEPT: Final = 2000
-"""Of one window."""
+"""Hashtags kept of one window."""
 RETRY_S: Final = 5.0
 
 
 class TrendBoard:
-    """Windows of hashtags; the newest record of a window and hashtag counts."""
+    """Hashtag counts by window. The newest record of a window and hashtag replaces older ones."""
 
     def __init__(self) -> None:
         self._windows: dict[int, dict[str, Document]] = {}
 
     def add(self, value: Any) -> None:
-        """Values that are no trend are passed over."""
+        """Add the value of a record; anything but a trend is ignored."""
         if not isinstance(value, dict):
             return
         start, tag = value.get("window_start_ms"), value.get("hashtag")
@@ -47,7 +50,7 @@ class TrendBoard:
             del self._windows[min(self._windows)]
 
     def newest(self, top: int) -> Document:
-        """The fullest of the newest windows: a window that has just begun says little."""
+        """The top hashtags of the recent window with most posts; the newest window may have only begun."""
         if not self._windows:
             return {"window_start_ms": None, "window_end_ms": None, "tags": []}
         recent = sorted(self._windows)[-10:]
@@ -66,7 +69,7 @@ class TrendBoard:
         }
 
     def over_time(self, tags: list[str]) -> Mapping[str, list[tuple[float, float]]]:
-        """Posts of each hashtag by the end of its window."""
+        """Posts of each hashtag by the end time of the window."""
         return {
             tag: [
                 ((row.get("window_end_ms") or start) / 1000, float(_posts(row)))
@@ -83,7 +86,7 @@ def _posts(row: Document) -> int:
 
 
 class TrendFollower:
-    """Follows the topic once it is there."""
+    """Follows the topic `trends` once it exists."""
 
     def __init__(self, links: KafkaLinks, sampler: Sampler, scanner: Scanner) -> None:
         self.board = TrendBoard()
@@ -96,13 +99,15 @@ class TrendFollower:
         return TOPIC in self._sampler.view.topics
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow until cancelled."""
         while True:
             if self.is_present:
                 try:
                     await self._follow()
                 except (ScanFailed, Unreachable, NotOffered) as error:
-                    logger.info("trends: %s; trying again", error)
+                    logger.info(
+                        "following the topic %s failed, retrying in %s s: %s", TOPIC, RETRY_S, error
+                    )
             await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
@@ -110,7 +115,7 @@ class TrendFollower:
         query = MessageQuery(
             start=StartPosition("last", RECORDS_READ_FIRST), limit=RECORDS_READ_FIRST
         )
-        bounds = await bounds_of(self._links, topic, query)
+        bounds = await offset_ranges(self._links, topic, query)
         first = {index: (0, start) for index, (start, _) in bounds.items()}
         async for found in self._scanner.scan(ScanPlan(TOPIC, first, query, follow=True)):
             for record in found.records:
@@ -122,7 +127,7 @@ BATCHES_SHOWN: Final = 60
 
 
 def read_queries(directory: Path | None) -> list[Document]:
-    """Every query that has a status, with its last batches."""
+    """Every query with a status file, and its last batches."""
     if directory is None:
         return []
     found = []
@@ -144,7 +149,7 @@ def _object(path: Path) -> dict[str, Any] | None:
 
 
 def read_feed(path: Path) -> list[Document]:
-    """The last batches, oldest first: the tail of the file, without its first cut line."""
+    """The last batches, oldest first, read from the end of the file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -153,7 +158,7 @@ def read_feed(path: Path) -> list[Document]:
     except OSError:
         return []
     if size > FEED_BYTES_READ_MAX:
-        lines = lines[1:]
+        lines = lines[1:]  # the first line is incomplete
     batches = []
     for line in lines[-BATCHES_SHOWN:]:
         try:

@@ -1,6 +1,6 @@
-"""The processes that `kafkaesque up` runs, by its control API (docs/CONSOLE.md has the contract).
+"""A client for the control API of `kafkaesque up` (docs/CONSOLE.md describes the API).
 
-The file that `up` writes says where it listens and with which token; no file, no panel.
+`up` writes its address and a token to a control file. Without that file the Faults page is hidden.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UpProcess(msgspec.Struct, frozen=True):
     pid: int | None = None
     restarts: int = 0
     facts: dict[str, str] = {}
-    """What it said when it was ready: kafka=..., http=..., coordination=..."""
+    """Its ready line: kafka=..., http=..., coordination=..."""
     log: str | None = None
 
 
@@ -38,19 +38,19 @@ class _ProcessList(msgspec.Struct, frozen=True):
 
 
 class ControlFailed(Exception):
-    """`up` did not do it; the message says why."""
+    """`up` rejected the action or is not running; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlEndpoint:
-    """Where `up` listens, from its control file."""
+    """The address and token of `up`, from its control file."""
 
     url: str
     token: str
 
 
 def read_control_file(path: Path) -> ControlEndpoint | None:
-    """None while there is no file, or none that can be used."""
+    """None if the file does not exist or is invalid."""
     try:
         document = json.loads(path.read_text())
         return ControlEndpoint(str(document["url"]).rstrip("/"), str(document["token"]))
@@ -59,7 +59,7 @@ def read_control_file(path: Path) -> ControlEndpoint | None:
 
 
 class ProcessControl:
-    """What `up` runs, looked at every second; `acts` has one call an action."""
+    """The processes of `up`, refreshed every second, and actions on them."""
 
     def __init__(self, control_file: Path | None) -> None:
         self.processes: list[UpProcess] = []
@@ -78,33 +78,35 @@ class ProcessControl:
         ]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Refresh until cancelled."""
         while self._path is not None:
-            await self.look()
+            await self.refresh()
             await asyncio.sleep(INTERVAL_S)
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         if self._path is None:
             return
         self._control = read_control_file(self._path)
         try:
-            answer = await self._call("GET", "/processes")
-            self.processes = msgspec.json.decode(answer.body, type=_ProcessList).processes
+            response = await self._call("GET", "/processes")
+            self.processes = msgspec.json.decode(response.body, type=_ProcessList).processes
         except (ControlFailed, msgspec.DecodeError):
             self.processes = []
 
     async def act(self, name: str, action: str) -> None:
         if action not in ACTIONS:
-            raise ControlFailed(f"there is no action '{action}'; there are {', '.join(ACTIONS)}")
+            raise ControlFailed(f"unknown action '{action}'; use one of {', '.join(ACTIONS)}")
         if name not in {process.name for process in self.processes}:
-            raise ControlFailed(f"there is no process '{name}'")
-        answer = await self._call("POST", f"/processes/{quote(name, safe='')}/{action}")
-        if answer.status >= 300:
-            raise ControlFailed(answer.body.decode(errors="replace").strip() or "refused")
+            raise ControlFailed(f"process '{name}' does not exist")
+        response = await self._call("POST", f"/processes/{quote(name, safe='')}/{action}")
+        if response.status >= 300:
+            raise ControlFailed(
+                response.body.decode(errors="replace").strip() or "the action was rejected"
+            )
 
     async def _call(self, method: str, path: str) -> HttpResponse:
         if self._control is None:
-            raise ControlFailed("no `kafkaesque up` is running here")
+            raise ControlFailed("`kafkaesque up` is not running here")
         headers = {"Authorization": f"Bearer {self._control.token}"}
         try:
             return await http_request(method, self._control.url + path, headers)

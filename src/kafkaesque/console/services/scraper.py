@@ -1,4 +1,4 @@
-"""Reads /metrics of brokers and services again and again, and makes rates and percentiles of them."""
+"""Scrapes /metrics of brokers and services periodically, and computes rates and percentiles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LATENCY: Final = "kafkaesque_request_seconds"
 
 @dataclass(slots=True)
 class MetricsPage:
-    """The last answer of one URL, and the one before for rates."""
+    """The last two scrapes of one URL; rates need both."""
 
     url: str
     kind: str = "unknown"
@@ -44,7 +44,7 @@ class MetricsPage:
         return self.error is None and self.at_s > 0
 
     def rate(self, name: str, **labels: str) -> float:
-        """Of a counter, a second; 0 when it began anew or was read once."""
+        """A counter's increase per second; 0 after a restart or a single scrape."""
         elapsed_s = self.at_s - self.before_s
         if self.before_s == 0 or elapsed_s <= 0:
             return 0.0
@@ -53,7 +53,7 @@ class MetricsPage:
 
 
 class Scraper:
-    """`pages` by URL. Which URLs there are may change: `urls` is asked every time."""
+    """`pages` by URL. The set of URLs may change, so `urls` is called before each scrape."""
 
     def __init__(self, urls: Callable[[], Iterable[str]], history: MetricHistory) -> None:
         self.pages: dict[str, MetricsPage] = {}
@@ -64,7 +64,7 @@ class Scraper:
         return [page for page in self.pages.values() if page.kind in kinds]
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Scrape until cancelled."""
         while True:
             await self.scrape()
             await asyncio.sleep(INTERVAL_S)
@@ -77,15 +77,15 @@ class Scraper:
 
     async def _read(self, page: MetricsPage) -> None:
         try:
-            answer = await http_request("GET", page.url)
+            response = await http_request("GET", page.url)
         except HttpRequestFailed as error:
             page.error = str(error)
             return
-        if answer.status != 200:
-            page.error = f"{page.url} answers {answer.status}"
+        if response.status != 200:
+            page.error = f"{page.url} returned HTTP status {response.status}"
             return
         page.before, page.before_s = page.now, page.at_s
-        page.now = read_exposition(answer.body.decode(errors="replace"))
+        page.now = read_exposition(response.body.decode(errors="replace"))
         page.at_s, page.error = time.time(), None
         page.kind = kind_of(page.now)
 
@@ -108,7 +108,7 @@ def kind_of(page: Exposition) -> str:
 
 
 def broker_values(pages: list[MetricsPage]) -> dict[str, float]:
-    """What the brokers together do now: bytes, connections, latencies."""
+    """Throughput, connections and latencies of all brokers together."""
     values = {
         "bytes_in": sum(
             page.rate("kafkaesque_request_bytes_total", api="produce") for page in pages
@@ -128,7 +128,7 @@ def broker_values(pages: list[MetricsPage]) -> dict[str, float]:
 
 
 def client_rows(pages: list[MetricsPage]) -> list[dict[str, object]]:
-    """Client software by name and version, with how many connections it made so far."""
+    """Client software by name and version, with the number of connections since the brokers started."""
     counts: dict[tuple[str, str], float] = {}
     for page in pages:
         for sample in page.now.all("kafkaesque_clients_total"):

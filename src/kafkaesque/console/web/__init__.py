@@ -1,1 +1,1 @@
-"""The console's HTTP: pages, live parts, JSON API, who may do what. Rules and questions live below."""
+"""The console's HTTP server: pages, live updates, JSON API and access control."""

@@ -1,4 +1,4 @@
-"""The JSON API: every document that a page draws, records, and what an operator does."""
+"""The JSON API: the documents of all pages, message search, and an operator's actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkaesque.console.documents import cluster, groups, services, topics
 from kafkaesque.console.documents.state import ConsoleState
 from kafkaesque.console.messages.producer import REPLAY_RECORDS_MAX, NewRecord
 from kafkaesque.console.messages.query import InvalidQuery, MessageQuery, read_query, read_time_ms
-from kafkaesque.console.messages.ranges import bounds_of, histogram
+from kafkaesque.console.messages.ranges import histogram, offset_ranges
 from kafkaesque.console.messages.record import EXPORT_FORMATS, encode_records, export_header
 from kafkaesque.console.messages.scan import ScanBatch, ScanFailed, ScanPlan
 from kafkaesque.console.rules.event_log import ClusterChange
@@ -33,7 +33,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class NewTopicBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     partitions: int = -1
-    """-1: as the broker's num.partitions says."""
+    """-1 means the broker's default."""
     replicas: int = -1
     settings: dict[str, str] = {}
 
@@ -44,7 +44,7 @@ class SettingBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a search, and where what it finds goes to."""
+    """The parameters of a search, and the topic to copy the records to."""
 
     to: str
     query: dict[str, str] = {}
@@ -53,13 +53,13 @@ class ReplayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RedriveBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ids: list[str] = []
-    """None: all."""
+    """Empty means all."""
     drop: bool = False
-    """Drop them instead."""
+    """Drop the dead letters instead of redriving them."""
 
 
 class Api:
-    """Endpoints over one console's state."""
+    """The endpoints of the API."""
 
     def __init__(self, state: ConsoleState, access: OperatorAccess, is_private: bool) -> None:
         self._state = state
@@ -69,7 +69,7 @@ class Api:
     def routes(self) -> list[BaseRoute]:
         read, act = self._read, self._act
         return [
-            Route("/api/openapi.json", read(self.openapi)),
+            Route("/api/openapi.json", read(lambda r: openapi_document())),
             Route("/api/overview", read(lambda r: cluster.overview(self._state))),
             Route("/api/brokers", read(lambda r: cluster.brokers(self._state))),
             Route("/api/raft", read(lambda r: cluster.raft(self._state, r.query_params))),
@@ -79,7 +79,10 @@ class Api:
             Route("/api/topics", act(self.create_topic), methods=["POST"]),
             Route("/api/topics/{name}", read(lambda r: topics.topic(self._state, _name(r)))),
             Route("/api/topics/{name}", act(self.delete_topic), methods=["DELETE"]),
-            Route("/api/topics/{name}/settings", read(self.settings)),
+            Route(
+                "/api/topics/{name}/settings",
+                read(lambda r: topics.topic_settings(self._state, _name(r))),
+            ),
             Route("/api/topics/{name}/settings", act(self.set_setting), methods=["POST"]),
             Route("/api/topics/{name}/messages", read(self.messages)),
             Route("/api/topics/{name}/search", self._streaming(self.search)),
@@ -89,21 +92,27 @@ class Api:
             Route("/api/topics/{name}/replay", act(self.replay), methods=["POST"]),
             Route("/api/groups", read(lambda r: groups.groups(self._state, r.query_params))),
             Route("/api/groups/{name:path}/reset", act(self.reset), methods=["POST"]),
-            Route("/api/groups/{name:path}", read(self.group)),
+            Route("/api/groups/{name:path}", read(lambda r: groups.group(self._state, _name(r)))),
             Route("/api/groups/{name:path}", act(self.delete_group), methods=["DELETE"]),
-            Route("/api/coordination", read(self.coordination)),
-            Route("/api/gateways", read(self.gateways)),
-            Route("/api/pipeline", read(self.pipeline)),
+            Route(
+                "/api/coordination",
+                read(lambda r: services.coordination(self._state, r.query_params)),
+            ),
+            Route("/api/gateways", read(lambda r: services.gateways(self._state))),
+            Route("/api/pipeline", read(lambda r: services.pipeline(self._state))),
             Route("/api/chat", read(lambda r: services.chat(self._state))),
             Route("/api/tasks", read(lambda r: services.tasks(self._state))),
-            Route("/api/tasks/{name}/dead", read(self.dead_letters)),
+            Route(
+                "/api/tasks/{name}/dead",
+                read(lambda r: services.dead_letters(self._state, _name(r))),
+            ),
             Route("/api/tasks/{name}/redrive", act(self.redrive), methods=["POST"]),
             Route("/api/trends", read(lambda r: services.trends(self._state))),
             Route("/api/processes", read(lambda r: services.processes(self._state))),
             Route("/api/processes/{name}/{action}", act(self.process), methods=["POST"]),
         ]
 
-    # -- who may ask ------------------------------------------------------------------------------
+    # -- access -----------------------------------------------------------------------------------
 
     def _read(self, make: Callable[[Request], Any]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -127,44 +136,11 @@ class Api:
 
         return endpoint
 
-    # -- documents that take asking ---------------------------------------------------------------
-
-    async def openapi(self, _request: Request) -> Any:
-        return openapi_document()
-
-    async def settings(self, request: Request) -> Any:
-        return await topics.topic_settings(self._state, _name(request))
-
-    async def group(self, request: Request) -> Any:
-        return await groups.group(self._state, _name(request))
-
-    async def coordination(self, request: Request) -> Any:
-        return await services.coordination(self._state, request.query_params)
-
-    async def gateways(self, _request: Request) -> Any:
-        return await services.gateways(self._state)
-
-    async def pipeline(self, _request: Request) -> Any:
-        return await services.pipeline(self._state)
-
-    async def dead_letters(self, request: Request) -> Any:
-        return await services.dead_letters(self._state, _name(request))
-
-    async def histogram(self, request: Request) -> Any:
-        query = request.query_params
-        until_ms = read_time_ms(query["until"]) if query.get("until") else _now_ms()
-        since_ms = read_time_ms(query["since"]) if query.get("since") else until_ms - HISTOGRAM_MS
-        if since_ms >= until_ms:
-            raise InvalidQuery("since lies before until")
-        topic = topics.find_topic(self._state, _name(request))
-        buckets = await histogram(self._state.links, topic, since_ms, until_ms)
-        return {"topic": topic.name, "buckets": buckets}
-
-    # -- records ----------------------------------------------------------------------------------
+    # -- messages ---------------------------------------------------------------------------------
 
     async def _plan(self, topic_name: str, query: MessageQuery, follow: bool = False) -> ScanPlan:
         topic = topics.find_topic(self._state, topic_name)
-        bounds = await bounds_of(self._state.links, topic, query)
+        bounds = await offset_ranges(self._state.links, topic, query)
         return ScanPlan(topic_name, bounds, query, follow)
 
     async def messages(self, request: Request) -> Any:
@@ -196,7 +172,7 @@ class Api:
     async def export(self, request: Request) -> Response:
         form = request.query_params.get("format", "ndjson")
         if form not in EXPORT_FORMATS:
-            raise InvalidQuery(f"format is one of {', '.join(EXPORT_FORMATS)}")
+            raise InvalidQuery(f"format must be one of {', '.join(EXPORT_FORMATS)}")
         query = read_query(request.query_params, limit_max=EXPORT_RECORDS_MAX)
         plan = await self._plan(_name(request), query)
 
@@ -213,10 +189,22 @@ class Api:
             headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
 
-    # -- what an operator does --------------------------------------------------------------------
+    async def histogram(self, request: Request) -> Any:
+        query = request.query_params
+        until_ms = read_time_ms(query["until"]) if query.get("until") else _now_ms()
+        since_ms = read_time_ms(query["since"]) if query.get("since") else until_ms - HISTOGRAM_MS
+        if since_ms >= until_ms:
+            raise InvalidQuery("since must be before until")
+        topic = topics.find_topic(self._state, _name(request))
+        buckets = await histogram(self._state.links, topic, since_ms, until_ms)
+        return {"topic": topic.name, "buckets": buckets}
 
-    def _changed(self, kind: str, text: str, subject: str) -> None:
-        self._state.sampler.events.add(time.time(), [ClusterChange(kind, "info", text, subject)])
+    # -- operator actions -------------------------------------------------------------------------
+
+    def _log_action(self, text: str, subject: str) -> None:
+        """Add an operator's action to the event log and sample the cluster at once."""
+        change = ClusterChange("operator", "info", text, subject)
+        self._state.sampler.events.add(time.time(), [change])
         self._state.sampler.request_refresh()
 
     async def create_topic(self, request: Request) -> Any:
@@ -224,13 +212,13 @@ class Api:
         await self._state.admin.create_topic(
             body.name, body.partitions, body.replicas, body.settings
         )
-        self._changed("operator", f"an operator created topic {body.name}", f"topic/{body.name}")
+        self._log_action(f"an operator created topic {body.name}", f"topic/{body.name}")
         return {"topic": body.name}
 
     async def delete_topic(self, request: Request) -> Any:
         name = topics.find_topic(self._state, _name(request)).name
         await self._state.admin.delete_topic(name)
-        self._changed("operator", f"an operator deleted topic {name}", f"topic/{name}")
+        self._log_action(f"an operator deleted topic {name}", f"topic/{name}")
         return {"topic": name, "deleted": True}
 
     async def set_setting(self, request: Request) -> Any:
@@ -238,8 +226,8 @@ class Api:
         body = await read_body(request, SettingBody)
         await self._state.admin.set_topic_setting(name, body.name, body.value)
         value = "its default" if body.value is None else body.value
-        self._changed("operator", f"an operator set {body.name} of {name} to {value}",
-                      f"topic/{name}")  # fmt: skip
+        self._log_action(f"an operator set {body.name} of {name} to {value}",
+                         f"topic/{name}")  # fmt: skip
         return {"topic": name, "name": body.name, "value": body.value}
 
     async def produce(self, request: Request) -> Any:
@@ -258,8 +246,8 @@ class Api:
                 matched = found.progress.matched
             return {"from": plan.topic, "to": body.to, "would_copy": matched, "dry_run": True}
         done = await self._state.producer.replay(self._state.scanner, plan, body.to)
-        self._changed("operator", f"an operator replayed {done['copied']} records of {plan.topic} "
-                      f"to {body.to}", f"topic/{body.to}")  # fmt: skip
+        self._log_action(f"an operator replayed {done['copied']} records of {plan.topic} "
+                         f"to {body.to}", f"topic/{body.to}")  # fmt: skip
         return done
 
     async def reset(self, request: Request) -> Any:
@@ -267,25 +255,26 @@ class Api:
         done = await groups.reset(self._state, _name(request), wanted)
         if not wanted.dry_run:
             name = _name(request)
-            self._changed("operator", f"an operator moved group {name} to {wanted.to}",
-                          f"group/{name}")  # fmt: skip
+            self._log_action(f"an operator reset the offsets of group {name} to {wanted.to}",
+                             f"group/{name}")  # fmt: skip
         return done
 
     async def delete_group(self, request: Request) -> Any:
         found = groups.find_group(self._state, _name(request))
         name = found.name
         await self._state.admin.delete_group(found.coordinator, name)
-        self._changed("operator", f"an operator deleted group {name}", f"group/{name}")
+        self._log_action(f"an operator deleted group {name}", f"group/{name}")
         return {"group": name, "deleted": True}
 
     async def redrive(self, request: Request) -> Any:
         queue, body = _name(request), await read_body(request, RedriveBody)
         services.find_queue(self._state, queue)
         number = await self._state.dead_letters.end(queue, set(body.ids), not body.drop)
-        verb = "dropped" if body.drop else "sent back"
-        self._changed("operator", f"an operator {verb} {number} dead letters of queue {queue}",
-                      f"topic/tasks.{queue}.dead")  # fmt: skip
-        return {"queue": queue, verb.replace(" ", "_"): number}
+        verb = "dropped" if body.drop else "redrove"
+        letters = "1 dead letter" if number == 1 else f"{number} dead letters"
+        self._log_action(f"an operator {verb} {letters} of queue {queue}",
+                         f"topic/tasks.{queue}.dead")  # fmt: skip
+        return {"queue": queue, "dropped" if body.drop else "sent_back": number}
 
     async def process(self, request: Request) -> Any:
         name, action = _name(request), request.path_params["action"]

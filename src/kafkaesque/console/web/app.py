@@ -1,4 +1,4 @@
-"""A console as a process: its socket, its server, its end."""
+"""Builds the console from its configuration and runs its HTTP server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kafkaesque.console.services.process_control import ProcessControl
 from kafkaesque.console.services.scraper import Scraper
 from kafkaesque.console.web.api import Api
 from kafkaesque.console.web.config import ConsoleConfig
-from kafkaesque.console.web.responses import STATUSES, error_response
+from kafkaesque.console.web.responses import ERROR_STATUSES, error_response
 from kafkaesque.console.web.security import (
     AccessDenied,
     HostCheckMiddleware,
@@ -41,12 +41,12 @@ from kafkaesque.console.web.site import Site
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 2
-"""Live pages never end by themselves; after so long they are cut."""
+"""Live updates never end by themselves; at shutdown they are cut after this time."""
 BACKLOG: Final = 512
 
 
 def build_state(config: ConsoleConfig) -> ConsoleState:
-    """InvalidSecurity if the client properties ask for what the console has not."""
+    """Create all data sources. Raises InvalidSecurity if the client properties are not supported."""
     properties = {**config.properties, "bootstrap.servers": config.bootstrap,
                   "client.id": "kafkaesque-console"}  # fmt: skip
     security = Security(read_tls(properties), read_credentials(properties), properties)
@@ -75,17 +75,17 @@ def build_state(config: ConsoleConfig) -> ConsoleState:
 
 
 async def supervise(name: str, work: Any) -> None:
-    """A watcher that fails says so in the log; the console goes on without what it watched."""
+    """Run a background task; if it fails, log that and keep the console running without its data."""
     try:
         await work
     except Exception:
-        # A supervisor: the bug of one watcher must not end the console.
-        logger.exception("the console's %s stopped; what it watched is no longer shown", name)
+        # A bug in one background task must not end the console.
+        logger.exception("background task %s failed; its data is no longer updated", name)
 
 
 @contextlib.asynccontextmanager
-async def watching(state: ConsoleState) -> AsyncIterator[None]:
-    """The loops that look at everything, while the block runs."""
+async def background_tasks(state: ConsoleState) -> AsyncIterator[None]:
+    """Run the sampler and the other pollers while the block runs; then close all connections."""
     work = {
         "sampler": state.sampler.run(),
         "scraper": state.scraper.run(),
@@ -110,7 +110,7 @@ def build_application(state: ConsoleState, config: ConsoleConfig) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        async with watching(state):
+        async with background_tasks(state):
             yield
 
     return Starlette(
@@ -122,13 +122,13 @@ def build_application(state: ConsoleState, config: ConsoleConfig) -> Starlette:
             ),
             Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
         ],
-        exception_handlers=dict.fromkeys((*STATUSES, AccessDenied), error_response),
+        exception_handlers=dict.fromkeys((*ERROR_STATUSES, AccessDenied), error_response),
         lifespan=lifespan,
     )
 
 
 class _Server(uvicorn.Server):
-    """Signals are the caller's business: uvicorn would raise them again when it is done."""
+    """Leaves signals to the caller; uvicorn would raise them again at its end."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -136,7 +136,7 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """OSError if the address cannot be had."""
+    """A listening socket. Raises OSError if the address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -152,7 +152,7 @@ def listen(host: str, port: int) -> socket.socket:
 async def run_console(
     config: ConsoleConfig, stopping: asyncio.Event, on_ready: Callable[[str], None]
 ) -> None:
-    """Serve until `stopping`; `on_ready` is told the address once pages can be asked for."""
+    """Serve until `stopping` is set; calls `on_ready` with the address once requests are accepted."""
     opened = listen(config.host, config.port)
     host, port = opened.getsockname()[:2]
     application = build_application(build_state(config), config)

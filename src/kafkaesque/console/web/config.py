@@ -1,4 +1,4 @@
-"""What a console is told when it starts."""
+"""The console's configuration."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kafkaesque.model.setting import SettingType, setting, settings_of
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """Tunables, each a `--set NAME=VALUE`."""
+    """Settings that `--set NAME=VALUE` changes."""
 
     interval_ms: int = setting(
         "console.interval.ms",
         SettingType.INT,
         1000,
-        "Time between two looks at the cluster; a large cluster is looked at less often by itself.",
+        "Time between two samples of the cluster; a large cluster is sampled less often.",
         at_least=100,
         ours=True,
     )
@@ -34,14 +34,14 @@ class ConsoleSettings:
         "console.private",
         SettingType.BOOLEAN,
         False,
-        "Whether reading needs the operator's password too.",
+        "Whether reading requires the operator's password, too.",
         ours=True,
     )
     allowed_hosts: tuple[str, ...] = setting(
         "console.allowed.hosts",
         SettingType.LIST,
         (),
-        "Names under which browsers may reach it, besides the address it listens on and loopback.",
+        "Host names that browsers may use, besides loopback and the address it listens on.",
         ours=True,
     )
 
@@ -53,11 +53,11 @@ CONSOLE_SETTINGS = settings_of(ConsoleSettings)
 class ConsoleConfig:
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict)
-    """Of librdkafka, for a secured Kafka."""
+    """librdkafka properties, for example for TLS and SASL."""
     host: str = "127.0.0.1"
     port: int = 0
     password: str = ""
-    """The operator's; with none nobody can sign in."""
+    """The operator's password; if it is empty, nobody can sign in."""
     coordination: str | None = None
     metrics: tuple[str, ...] = ()
     control_file: Path | None = None

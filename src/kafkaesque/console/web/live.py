@@ -1,7 +1,7 @@
-"""Server-sent events: the parts of a page that changed, and new points of its charts.
+"""Live updates by server-sent events: changed parts of a page, and new points of its charts.
 
-Every look at the cluster is a turn. A part is rendered once a turn however many people look at it,
-and sent to those whose page shows something else.
+After each sample of the cluster, a part is rendered once for all its viewers and sent to those whose
+page shows something else.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ STATUS_PART: Final = "live_status"
 
 
 def sse_event(event: str, data: Any) -> bytes:
-    """One event; JSON has no line breaks, so it is one line of data."""
+    """One server-sent event. JSON has no line breaks, so the data is one line."""
     return b"event: " + event.encode() + b"\ndata: " + msgspec.json.encode(data) + b"\n\n"
 
 
 class LiveUpdates:
-    """Renders parts for all who look."""
+    """Renders and streams the live parts of pages."""
 
     def __init__(self, state: ConsoleState, rendering: TemplateRenderer) -> None:
         self._state = state
         self._rendering = rendering
-        self._turn = -1
+        self._sample = -1
         self._rendered: dict[tuple[Any, ...], asyncio.Task[dict[str, str]]] = {}
         self.streams = 0
 
@@ -45,16 +45,16 @@ class LiveUpdates:
         try:
             yield b"retry: 2000\n\n"
             seen: dict[str, int] = {}
-            turn, marked_s = sampler.sample_count, sampler.view.sampled_s
+            sample, marked_s = sampler.sample_count, sampler.view.sampled_s
             while True:
                 for event in await self._events(visit, series, seen, marked_s):
                     yield event
                 marked_s = sampler.view.sampled_s
                 try:
                     async with asyncio.timeout(KEEP_ALIVE_S):
-                        turn = await sampler.next_sample(turn)
+                        sample = await sampler.next_sample(sample)
                 except TimeoutError:
-                    yield b": still here\n\n"
+                    yield b": keep-alive\n\n"
         except NotFound:
             yield sse_event("gone", visit.path)
         finally:
@@ -84,10 +84,10 @@ class LiveUpdates:
         }
 
     async def _parts(self, visit: Visit) -> dict[str, str]:
-        """Of this turn; whoever asks first renders for the others."""
-        looks = self._state.sampler.sample_count
-        if looks != self._turn:
-            self._turn, self._rendered = looks, {}
+        """The parts of the current sample; the first caller renders them for all others."""
+        current = self._state.sampler.sample_count
+        if current != self._sample:
+            self._sample, self._rendered = current, {}
         key = (visit.path, tuple(sorted(visit.query.items())), visit.is_operator)
         task = self._rendered.get(key)
         if task is None:

@@ -1,4 +1,4 @@
-"""The console's own /metrics: lag by group in records and seconds, rates, and how quick its pages are."""
+"""The console's own /metrics: group lag in records and seconds, topic rates, page latencies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 
 class PageTimings:
-    """How long the server took for each page."""
+    """Histograms of the server time of each page."""
 
     def __init__(self) -> None:
         self.counts: dict[str, list[int]] = {}
@@ -52,14 +52,20 @@ class ConsoleCollector(Collector):
         view = self._state.sampler.view
         topics = view.topics.values()
         values = {
-            "up": ("1 if the cluster answers.", view.error is None and view.sampled_s > 0),
+            "up": (
+                "Whether the cluster answers (1 or 0).",
+                view.error is None and view.sampled_s > 0,
+            ),
             "brokers_up": ("Brokers that are up.", sum(b.is_up for b in view.brokers.values())),
-            "brokers_known": ("Brokers that are or were there.", len(view.brokers)),
+            "brokers_known": ("Brokers that are up or were seen before.", len(view.brokers)),
             "topics": ("Topics.", len(view.topics)),
             "partitions": ("Partitions.", view.partition_count),
-            "partitions_leaderless": ("Without a leader.", sum(t.leaderless for t in topics)),
+            "partitions_leaderless": (
+                "Partitions without a leader.",
+                sum(t.leaderless for t in topics),
+            ),
             "partitions_under_replicated": (
-                "With a replica out of sync.",
+                "Partitions with a replica that is not in sync.",
                 sum(t.under_replicated for t in topics),
             ),
         }
@@ -72,11 +78,11 @@ class ConsoleCollector(Collector):
 
     def _groups(self) -> Iterator[Metric]:
         labels = ["group"]
-        lag = GaugeMetricFamily("kafkaesque_group_lag_records", "Records not read.", labels=labels)
+        lag = GaugeMetricFamily("kafkaesque_group_lag_records", "Unread records.", labels=labels)
         lag_s = GaugeMetricFamily("kafkaesque_group_lag_seconds",
-                                  "Age of the oldest record that was not read.", labels=labels)  # fmt: skip
+                                  "Age of the oldest unread record.", labels=labels)  # fmt: skip
         members = GaugeMetricFamily("kafkaesque_group_members_count", "Members.", labels=labels)
-        status = GaugeMetricFamily("kafkaesque_group_status", "1 for the status that it has.",
+        status = GaugeMetricFamily("kafkaesque_group_status", "1 for the group's current status, 0 for all others.",
                                    labels=["group", "status"])  # fmt: skip
         for group in self._state.sampler.view.groups.values():
             lag.add_metric((group.name,), group.lag)
@@ -89,7 +95,7 @@ class ConsoleCollector(Collector):
 
     def _topics(self) -> Iterator[Metric]:
         labels = ["topic"]
-        rate = GaugeMetricFamily("kafkaesque_topic_records_per_second", "Records appended.",
+        rate = GaugeMetricFamily("kafkaesque_topic_records_per_second", "Records appended per second.",
                                  labels=labels)  # fmt: skip
         size = GaugeMetricFamily("kafkaesque_topic_size_bytes", "Size on the leaders' disks.",
                                  labels=labels)  # fmt: skip
@@ -103,12 +109,12 @@ class ConsoleCollector(Collector):
     def _console(self) -> Iterator[Metric]:
         sampler = self._state.sampler
         yield CounterMetricFamily(
-            "kafkaesque_console_looks", "Looks at the cluster.", sampler.sample_count
+            "kafkaesque_console_looks", "Samples of the cluster.", sampler.sample_count
         )
         gauges = {
-            "look_seconds": ("Of the last look at the cluster.", sampler.sample_seconds),
-            "live_streams": ("Pages that are open and live.", self._streams),
-            "scans": ("Searches under way.", self._state.scanner.running),
+            "look_seconds": ("Duration of the last sample of the cluster.", sampler.sample_seconds),
+            "live_streams": ("Open pages with live updates.", self._streams),
+            "scans": ("Running searches.", self._state.scanner.running),
             "history_series": ("Series kept in memory.", len(sampler.history)),
         }
         for name, (text, value) in gauges.items():

@@ -1,4 +1,4 @@
-"""The pages: a path, a template, and the document that it draws."""
+"""The pages of the console, its menu, and the context of their templates."""
 
 from __future__ import annotations
 
@@ -15,28 +15,36 @@ from kafkaesque.console.rules.view import Document
 from kafkaesque.console.web.rendering import path_quote
 
 Query = Mapping[str, str]
-DocumentBuilder = Callable[[ConsoleState, Mapping[str, str], Query], Awaitable[Document]]
+DocumentBuilder = Callable[[ConsoleState, "Visit"], Document | Awaitable[Document]]
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolePage:
+    """A page: path pattern, template, title, and the document that the template renders."""
+
     pattern: str
     template: str
     title: str
     document: DocumentBuilder
     menu: str = ""
-    """The entry of the menu that it belongs to."""
+    """The menu entry that is highlighted on this page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A page at an address, as somebody sees it."""
+    """A request for a page."""
 
     page: ConsolePage
     path: str
     parameters: Mapping[str, str]
+    """From the path."""
     query: Query
     is_operator: bool
+
+    @property
+    def name(self) -> str:
+        """The topic, group or queue in the path."""
+        return self.parameters.get("name", "")
 
 
 MENU: Final = (
@@ -54,90 +62,58 @@ MENU: Final = (
     ("events", "/events", "Events", ""),
     ("faults", "/faults", "Faults", "faults"),
 )
-"""Name, address, words, and what must be present for it to be shown."""
+"""Name, path, label, and the key of `services.present` that must be true to show the entry."""
 
 
-def _plain(make: Callable[[ConsoleState], Document]) -> DocumentBuilder:
-    async def document(
-        state: ConsoleState, _parameters: Mapping[str, str], _query: Query
-    ) -> Document:
-        return make(state)
-
-    return document
+TOPIC_TABS: Final = ("partitions", "messages", "settings", "groups")
 
 
-def _listing(make: Callable[[ConsoleState, Query], Document]) -> DocumentBuilder:
-    async def document(
-        state: ConsoleState, _parameters: Mapping[str, str], query: Query
-    ) -> Document:
-        return make(state, query)
-
-    return document
-
-
-async def _topic(state: ConsoleState, parameters: Mapping[str, str], query: Query) -> Document:
-    document = topics.topic(state, parameters["name"])
-    tab = query.get("tab", "partitions")
-    document["tab"] = (
-        tab if tab in ("partitions", "messages", "settings", "groups") else "partitions"
-    )
+async def _topic(state: ConsoleState, visit: Visit) -> Document:
+    document = topics.topic(state, visit.name)
+    tab = visit.query.get("tab", "")
+    document["tab"] = tab if tab in TOPIC_TABS else TOPIC_TABS[0]
     document["settings"] = []
     if document["tab"] == "settings":
-        document |= await topics.topic_settings(state, parameters["name"])
+        document |= await topics.topic_settings(state, visit.name)
     return document
-
-
-async def _group(state: ConsoleState, parameters: Mapping[str, str], _query: Query) -> Document:
-    return await groups.group(state, parameters["name"])
-
-
-async def _gateways(state: ConsoleState, _parameters: Mapping[str, str], _query: Query) -> Document:
-    return await services.gateways(state)
-
-
-async def _pipeline(state: ConsoleState, _parameters: Mapping[str, str], _query: Query) -> Document:
-    return await services.pipeline(state)
-
-
-async def _dead_letters(
-    state: ConsoleState, parameters: Mapping[str, str], _query: Query
-) -> Document:
-    return await services.dead_letters(state, parameters["name"])
-
-
-async def _coordination(
-    state: ConsoleState, _parameters: Mapping[str, str], query: Query
-) -> Document:
-    return await services.coordination(state, query)
 
 
 PAGES: Final = (
-    ConsolePage("/", "overview.html", "Overview", _plain(cluster.overview), "overview"),
-    ConsolePage("/topics", "topics.html", "Topics", _listing(topics.topics), "topics"),
+    ConsolePage("/", "overview.html", "Overview",
+                lambda state, _: cluster.overview(state), "overview"),
+    ConsolePage("/topics", "topics.html", "Topics",
+                lambda state, visit: topics.topics(state, visit.query), "topics"),
     ConsolePage("/topics/{name}", "topic.html", "{name}", _topic, "topics"),
-    ConsolePage("/groups", "groups.html", "Consumer groups", _listing(groups.groups), "groups"),
-    ConsolePage("/groups/{name:path}", "group.html", "{name}", _group, "groups"),
-    ConsolePage("/brokers", "brokers.html", "Brokers", _plain(cluster.brokers), "brokers"),
-    ConsolePage("/raft", "raft.html", "Raft", _listing(cluster.raft), "raft"),
-    ConsolePage(
-        "/coordination", "coordination.html", "Coordination", _coordination, "coordination"
-    ),
-    ConsolePage("/gateways", "gateways.html", "Gateways", _gateways, "gateways"),
-    ConsolePage("/chat", "chat.html", "Chat", _plain(services.chat), "chat"),
-    ConsolePage("/tasks", "tasks.html", "Tasks", _plain(services.tasks), "tasks"),
-    ConsolePage(
-        "/tasks/{name}", "dead_letters.html", "Dead letters of {name}", _dead_letters, "tasks"
-    ),
-    ConsolePage("/pipeline", "pipeline.html", "Spark queries", _pipeline, "pipeline"),
-    ConsolePage("/trends", "trends.html", "Trends", _plain(services.trends), "trends"),
-    ConsolePage("/events", "events.html", "Events", _listing(cluster.events), "events"),
-    ConsolePage("/faults", "faults.html", "Break it", _plain(services.processes), "faults"),
-)
+    ConsolePage("/groups", "groups.html", "Consumer groups",
+                lambda state, visit: groups.groups(state, visit.query), "groups"),
+    ConsolePage("/groups/{name:path}", "group.html", "{name}",
+                lambda state, visit: groups.group(state, visit.name), "groups"),
+    ConsolePage("/brokers", "brokers.html", "Brokers",
+                lambda state, _: cluster.brokers(state), "brokers"),
+    ConsolePage("/raft", "raft.html", "Raft",
+                lambda state, visit: cluster.raft(state, visit.query), "raft"),
+    ConsolePage("/coordination", "coordination.html", "Coordination",
+                lambda state, visit: services.coordination(state, visit.query), "coordination"),
+    ConsolePage("/gateways", "gateways.html", "Gateways",
+                lambda state, _: services.gateways(state), "gateways"),
+    ConsolePage("/chat", "chat.html", "Chat", lambda state, _: services.chat(state), "chat"),
+    ConsolePage("/tasks", "tasks.html", "Tasks", lambda state, _: services.tasks(state), "tasks"),
+    ConsolePage("/tasks/{name}", "dead_letters.html", "Dead letters of {name}",
+                lambda state, visit: services.dead_letters(state, visit.name), "tasks"),
+    ConsolePage("/pipeline", "pipeline.html", "Spark queries",
+                lambda state, _: services.pipeline(state), "pipeline"),
+    ConsolePage("/trends", "trends.html", "Trends",
+                lambda state, _: services.trends(state), "trends"),
+    ConsolePage("/events", "events.html", "Events",
+                lambda state, visit: cluster.events(state, visit.query), "events"),
+    ConsolePage("/faults", "faults.html", "Fault injection",
+                lambda state, _: services.processes(state), "faults"),
+)  # fmt: skip
 _PATTERNS: Final = [(page, *compile_path(page.pattern)[::2]) for page in PAGES]
 
 
 def find_visit(path: str, query: Query, is_operator: bool) -> Visit | None:
-    """The page at `path`, which is not percent-encoded any more."""
+    """The page at `path`, which must be percent-decoded; None if there is none."""
     for page, pattern, _ in _PATTERNS:
         found = pattern.match(path)
         if found:
@@ -146,28 +122,30 @@ def find_visit(path: str, query: Query, is_operator: bool) -> Visit | None:
 
 
 async def context_of(state: ConsoleState, visit: Visit) -> dict[str, Any]:
-    """What the template gets."""
-    document = await visit.page.document(state, visit.parameters, visit.query)
-    return {"d": document, **frame_of(state, visit)}
+    """The context of the page's template: its document as `d`, and the layout's variables."""
+    document = visit.page.document(state, visit)
+    if isinstance(document, Awaitable):
+        document = await document
+    return {"d": document, **layout_context(state, visit)}
 
 
-def frame_of(state: ConsoleState, visit: Visit) -> dict[str, Any]:
-    """What stands around every page: menu, health, title."""
-    here = services.present(state)
+def layout_context(state: ConsoleState, visit: Visit) -> dict[str, Any]:
+    """The variables of the layout that all pages share: menu, health, title."""
+    present = services.present(state)
     health = health_of(state.sampler.view)
     return {
         "title": visit.page.title.format(**visit.parameters),
         "menu": [
             {"address": address, "words": words, "is_here": name == visit.page.menu}
             for name, address, words, needs in MENU
-            if not needs or here[needs] or name == visit.page.menu
+            if not needs or present[needs] or name == visit.page.menu
         ],
         "health": health,
         "cluster_id": state.sampler.view.cluster_id,
         "query": dict(visit.query),
         "path": visit.path,
-        "name": visit.parameters.get("name", ""),
-        "quoted": path_quote(visit.parameters.get("name", "")),
+        "name": visit.name,
+        "quoted": path_quote(visit.name),
         "is_operator": visit.is_operator,
         "now_s": state.sampler.view.sampled_s,
     }

@@ -1,4 +1,4 @@
-"""Templates to pages. Everything is escaped; nothing is marked safe."""
+"""Renders templates. Everything is escaped; nothing is marked safe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 def with_query(current: dict[str, Any], **changes: Any) -> str:
-    """The query string of this page with something changed; empty values are left out."""
+    """The current query string with some parameters changed; empty ones are left out."""
     merged = {**current, **changes}
     kept = {name: value for name, value in merged.items() if value not in ("", None)}
     return f"?{urlencode(kept)}" if kept else "?"
@@ -37,7 +37,7 @@ def path_quote(text: str) -> str:
 
 
 def _asset_version() -> str:
-    """A name for the state of all assets: pages ask for them by it, so they may be cached for ever."""
+    """A hash of all assets. It is part of their URLs, so that browsers may cache them forever."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "static").iterdir()):
         digest.update(path.name.encode() + path.read_bytes())
@@ -45,7 +45,7 @@ def _asset_version() -> str:
 
 
 class TemplateRenderer:
-    """Pages by template name, and the live parts of a page alone."""
+    """Renders whole pages, or only the live parts of a page."""
 
     def __init__(self) -> None:
         self.version = _asset_version()
@@ -64,14 +64,14 @@ class TemplateRenderer:
             "path_quote": path_quote,
         }  # fmt: skip
         self._environment.globals |= {"with_query": with_query, "assets": f"/static/{self.version}"}
-        # As a global and not by import: a part that is rendered alone has no imports.
+        # A global rather than an import, because a block that is rendered alone has no imports.
         self._environment.globals["ui"] = self._environment.get_template("_macros.html").module
 
     def page(self, template: str, context: dict[str, Any]) -> str:
         return self._environment.get_template(template).render(context)
 
     def parts(self, template: str, context: dict[str, Any]) -> dict[str, str]:
-        """The blocks whose names begin with `live_`, each rendered alone."""
+        """The blocks whose names start with `live_`, each rendered alone."""
         found = self._environment.get_template(template)
         return {
             name: "".join(block(found.new_context(context)))

@@ -1,4 +1,4 @@
-"""JSON answers, and failures as answers: each kind of failure has its status in one table."""
+"""JSON responses, the HTTP status of each error, and reading of JSON bodies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkaesque.console.web.security import AccessDenied
 T = TypeVar("T")
 
 BODY_BYTES_MAX: Final = 2 << 20
-STATUSES: Final[dict[type[Exception], int]] = {
+ERROR_STATUSES: Final[dict[type[Exception], int]] = {
     NotFound: 404,
     InvalidQuery: 400,
     AdminRequestFailed: 409,
@@ -43,16 +43,16 @@ def json_response(document: Any, status: int = 200) -> Response:
 def error_response(_request: Request, error: Exception) -> Response:
     if isinstance(error, AccessDenied):
         return json_response({"error": str(error)}, error.status)
-    return json_response({"error": str(error)}, STATUSES.get(type(error), 500))
+    return json_response({"error": str(error)}, ERROR_STATUSES.get(type(error), 500))
 
 
 async def read_body(request: Request, kind: type[T]) -> T:
-    """The JSON body as `kind`; InvalidQuery says what is wrong with it."""
+    """The JSON body as `kind`. Raises InvalidQuery."""
     data = bytearray()
     async for piece in request.stream():
         data += piece
         if len(data) > BODY_BYTES_MAX:
-            raise InvalidQuery(f"a body has at most {BODY_BYTES_MAX} bytes")
+            raise InvalidQuery(f"the body has more than {BODY_BYTES_MAX} bytes")
     try:
         return msgspec.json.decode(bytes(data), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

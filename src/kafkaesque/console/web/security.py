@@ -1,8 +1,8 @@
-"""Who may do what: anyone reads, an operator acts. Sessions, CSRF tokens, password attempts.
+"""Access control: operator sessions, CSRF tokens, password attempts, host check, security headers.
 
-A session is a random id in a cookie (HttpOnly, SameSite=Strict); its CSRF token stands in the page and
-comes back with every action. A program sends `Authorization: Bearer PASSWORD` instead of both: a
-browser never does that by itself.
+Anyone may read unless the console is private; actions require an operator. A session is a random id
+in a cookie (HttpOnly, SameSite=Strict), and its CSRF token must come with every action. A program
+sends `Authorization: Bearer PASSWORD` instead, which a browser never does by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 SESSIONS_MAX: Final = 1000
 FREE_ATTEMPTS: Final = 5
 ATTEMPT_EVERY_S: Final = 2.0
-"""Of wrong passwords, once the free ones are used up."""
+"""One wrong password is allowed in this time once the free attempts are used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class OperatorSession:
 
 
 class TooManyAttempts(Exception):
-    """Wrong passwords came too fast: wait."""
+    """Too many wrong passwords in a short time."""
 
 
 class OperatorAccess:
-    """`clock` gives monotonic seconds."""
+    """Checks passwords and keeps sessions. `clock` returns monotonic seconds."""
 
     def __init__(self, password: str, session_s: float, clock: Callable[[], float]) -> None:
         self._password = _digest(password) if password else None
@@ -53,7 +53,7 @@ class OperatorAccess:
         return self._password is not None
 
     def is_password(self, text: str) -> bool:
-        """TooManyAttempts while somebody is guessing; right ones cost nothing."""
+        """Whether this is the password. Only wrong ones count as attempts. Raises TooManyAttempts."""
         now = self._clock()
         refill = (now - self._attempted_s) / ATTEMPT_EVERY_S
         self._attempts_left = min(FREE_ATTEMPTS, self._attempts_left + refill)
@@ -90,7 +90,7 @@ def is_csrf(session: OperatorSession, token: str | None) -> bool:
 
 
 def _digest(text: str) -> bytes:
-    """Of equal length for every guess; the password itself is not kept."""
+    """A digest of constant length, so that neither length nor password are kept in memory."""
     return hashlib.sha256(text.encode()).digest()
 
 
@@ -111,7 +111,7 @@ HEADERS: Final = {
 
 
 class AccessDenied(Exception):
-    """Whoever asks may not do that; `status` is 401 or 403."""
+    """The request is not allowed; `status` is 401, 403 or 429."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -119,8 +119,11 @@ class AccessDenied(Exception):
 
 
 class HostCheckMiddleware:
-    """Refuses hosts that are not ours: a page of another site whose name was pointed at 127.0.0.1
-    must not read the console (DNS rebinding)."""
+    """Rejects unknown Host headers and adds security headers to every response.
+
+    Without the check, a site whose DNS name resolves to 127.0.0.1 could read the console from a
+    browser (DNS rebinding).
+    """
 
     def __init__(self, app: ASGIApp, is_host: Callable[[str], bool]) -> None:
         self._app = app
@@ -131,7 +134,7 @@ class HostCheckMiddleware:
             await self._app(scope, receive, send)
             return
 
-        async def send_strict(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -141,14 +144,16 @@ class HostCheckMiddleware:
 
         host = Headers(scope=scope).get("host", "")
         if not self._is_host(host):
-            answer = PlainTextResponse(f"'{host}' is not a name of this console\n", 421)
-            await answer(scope, receive, send_strict)
+            response = PlainTextResponse(
+                f"'{host}' is not an allowed host name of this console\n", 421
+            )
+            await response(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, send_strict)
+        await self._app(scope, receive, send_with_headers)
 
 
 def allowed_hosts_test(listening: str, names: tuple[str, ...]) -> Callable[[str], bool]:
-    """Loopback, the address that is listened on, and the names an operator allowed."""
+    """A test for Host headers: loopback, the listening address, and the configured names."""
     allowed = {"localhost", listening.lower(), *(name.lower() for name in names)}
 
     def is_host(header: str) -> bool:
@@ -160,7 +165,7 @@ def allowed_hosts_test(listening: str, names: tuple[str, ...]) -> Callable[[str]
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # An address cannot be re-bound; one that reached a wildcard listener is ours.
+        # DNS rebinding needs a name. An address that reaches a wildcard listener is one of ours.
         return address.is_loopback or listening in ("0.0.0.0", "::")  # noqa: S104
 
     return is_host
@@ -177,7 +182,7 @@ def has_bearer_password(request: HTTPConnection, access: OperatorAccess) -> bool
     try:
         return access.is_password(token.strip())
     except TooManyAttempts:
-        raise AccessDenied(429, "too many wrong passwords; wait a moment") from None
+        raise AccessDenied(429, "too many wrong passwords; try again later") from None
 
 
 def require_reader(request: HTTPConnection, access: OperatorAccess, is_private: bool) -> None:
@@ -186,17 +191,17 @@ def require_reader(request: HTTPConnection, access: OperatorAccess, is_private: 
         and session_of(request, access) is None
         and not has_bearer_password(request, access)
     ):
-        raise AccessDenied(401, "sign in to read")
+        raise AccessDenied(401, "sign in to see this page")
 
 
 def require_operator(request: Request, access: OperatorAccess) -> None:
-    """A session with its CSRF token and from our own pages, or the password as a bearer."""
+    """Accept the password as a bearer token, or a session with its CSRF token from our own pages."""
     if has_bearer_password(request, access):
         return
     session = session_of(request, access)
     if session is None:
-        raise AccessDenied(401, "only an operator may do that: sign in")
+        raise AccessDenied(401, "only an operator may do this; sign in first")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise AccessDenied(403, "that came from another site")
+        raise AccessDenied(403, "requests from other sites are not allowed")
     if not is_csrf(session, request.headers.get(CSRF_HEADER)):
-        raise AccessDenied(403, "the page is too old: load it again")
+        raise AccessDenied(403, "the CSRF token is missing or out of date; reload the page")

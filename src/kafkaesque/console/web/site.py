@@ -1,4 +1,4 @@
-"""Puts a console together: state, pages, API, health, metrics; and runs it."""
+"""HTTP endpoints other than the API: pages, live updates, assets, sessions, health, metrics."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kafkaesque.console.documents.state import ConsoleState, NotFound
 from kafkaesque.console.web.config import ConsoleConfig
 from kafkaesque.console.web.live import STREAMS_MAX, LiveUpdates
 from kafkaesque.console.web.metrics import CONTENT_TYPE, PageTimings, exposition
-from kafkaesque.console.web.pages import PAGES, context_of, find_visit, frame_of
+from kafkaesque.console.web.pages import PAGES, context_of, find_visit, layout_context
 from kafkaesque.console.web.rendering import ROOT, TemplateRenderer
-from kafkaesque.console.web.responses import STATUSES, json_response, read_body
+from kafkaesque.console.web.responses import ERROR_STATUSES, json_response, read_body
 from kafkaesque.console.web.security import (
     COOKIE,
     AccessDenied,
@@ -32,12 +32,12 @@ from kafkaesque.console.web.security import (
 YEAR_S: Final = 31_536_000
 
 
-class SignIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SignInBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password: str
 
 
 class Site:
-    """Endpoints that are no JSON documents: pages, live parts, assets, session, health."""
+    """The endpoints, and the state that they share: operator sessions, page timings, assets."""
 
     def __init__(self, state: ConsoleState, config: ConsoleConfig) -> None:
         session_s = config.settings.session_hours * 3600.0
@@ -66,20 +66,20 @@ class Site:
     async def page(self, request: Request) -> Response:
         began = time.perf_counter()
         is_operator = session_of(request, self.access) is not None
-        # Of the scope, because there it is decoded: names may hold slashes and percent signs.
+        # The scope has the decoded path; names may contain slashes and percent signs.
         visit = find_visit(request.scope["path"], dict(request.query_params), is_operator)
         if visit is None:
-            raise NotFound("there is no such page")
+            raise NotFound("the page does not exist")
         try:
             require_reader(request, self.access, self._is_private)
             context = await context_of(self._state, visit)
             html, status = self._rendering.page(visit.page.template, context), 200
         except AccessDenied as error:
-            frame = {**frame_of(self._state, visit), "menu": [], "error": str(error)}
+            frame = {**layout_context(self._state, visit), "menu": [], "error": str(error)}
             html, status = self._rendering.page("error.html", frame), error.status
-        except tuple(STATUSES) as error:
-            frame = {**frame_of(self._state, visit), "error": str(error)}
-            html, status = self._rendering.page("error.html", frame), STATUSES[type(error)]
+        except tuple(ERROR_STATUSES) as error:
+            frame = {**layout_context(self._state, visit), "error": str(error)}
+            html, status = self._rendering.page("error.html", frame), ERROR_STATUSES[type(error)]
         seconds = time.perf_counter() - began
         self.timings.observe(visit.page.template, seconds)
         headers = {"Server-Timing": f"page;dur={seconds * 1000:.2f}"}
@@ -88,13 +88,13 @@ class Site:
     async def live(self, request: Request) -> Response:
         require_reader(request, self.access, self._is_private)
         if self._live.streams >= STREAMS_MAX:
-            return PlainTextResponse("too many live pages are open\n", 503)
+            return PlainTextResponse("too many pages with live updates are open\n", 503)
         query = dict(request.query_params)
         path, series = query.pop("_page", "/"), query.pop("_series", "")
         is_operator = session_of(request, self.access) is not None
         visit = find_visit(path, query, is_operator)
         if visit is None:
-            raise NotFound("there is no such page")
+            raise NotFound("the page does not exist")
         names = [name for name in series.split(",") if name]
         return StreamingResponse(
             self._live.stream(visit, names),
@@ -103,10 +103,10 @@ class Site:
         )
 
     async def asset(self, request: Request) -> Response:
-        """Compressed once; named by their version, so that a browser asks only once."""
+        """A static file, compressed at startup. Its URL has a version, so browsers may cache it."""
         found = self._assets.get(request.path_params["file"])
         if found is None:
-            raise NotFound("there is no such file")
+            raise NotFound("the file does not exist")
         media, plain, packed = found
         headers = {
             "Cache-Control": f"public, max-age={YEAR_S}, immutable",
@@ -118,7 +118,7 @@ class Site:
         return Response(plain, media_type=media, headers=headers)
 
     async def icon(self, request: Request) -> Response:
-        """Browsers ask for it by this name where no page told them another: with JSON, say."""
+        """Browsers request this path where no page names an icon, for example for JSON."""
         _, plain, _ = self._assets["icon.svg"]
         return Response(plain, media_type="image/svg+xml")
 
@@ -132,25 +132,25 @@ class Site:
 
     async def sign_in(self, request: Request) -> Response:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise AccessDenied(403, "that came from another site")
-        body = await read_body(request, SignIn)
+            raise AccessDenied(403, "requests from other sites are not allowed")
+        body = await read_body(request, SignInBody)
         try:
             found = self.access.sign_in(body.password)
         except TooManyAttempts:
-            raise AccessDenied(429, "too many wrong passwords; wait a moment") from None
+            raise AccessDenied(429, "too many wrong passwords; try again later") from None
         if found is None:
-            raise AccessDenied(401, "that is not the operator's password")
-        answer = json_response({"is_operator": True, "csrf": found.csrf})
-        answer.set_cookie(COOKIE, found.id, httponly=True, samesite="strict",
-                          secure=request.url.scheme == "https")  # fmt: skip
-        return answer
+            raise AccessDenied(401, "the password is wrong")
+        response = json_response({"is_operator": True, "csrf": found.csrf})
+        response.set_cookie(COOKIE, found.id, httponly=True, samesite="strict",
+                            secure=request.url.scheme == "https")  # fmt: skip
+        return response
 
     async def sign_out(self, request: Request) -> Response:
         require_operator(request, self.access)
         self.access.sign_out(request.cookies.get(COOKIE))
-        answer = json_response({"is_operator": False})
-        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
-        return answer
+        response = json_response({"is_operator": False})
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
 
     async def metrics(self, request: Request) -> Response:
         require_reader(request, self.access, self._is_private)
@@ -164,7 +164,7 @@ class Site:
         view = self._state.sampler.view
         if view.sampled_s and view.error is None:
             return PlainTextResponse("ready\n")
-        return PlainTextResponse(f"{view.error or 'looking for the cluster'}\n", 503)
+        return PlainTextResponse(f"{view.error or 'connecting to the cluster'}\n", 503)
 
 
 def _assets() -> dict[str, tuple[str, bytes, bytes]]:
