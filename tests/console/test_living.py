@@ -135,7 +135,7 @@ def test_coordination_shows_nodes_with_data_and_the_sessions_that_own_them(
     watched.shoot("coordination")
     page.get_by_role("link", name="gateways", exact=True).click()
     page.get_by_role("link", name="gateway-0", exact=True).click()
-    expect(page.locator("main")).to_contain_text("Ephemeral, of session", timeout=TIMEOUT_MS)
+    expect(page.locator("main")).to_contain_text("Ephemeral owner", timeout=TIMEOUT_MS)
     expect(page.locator("main pre")).to_contain_text("127.0.0.1:")
 
 
@@ -158,7 +158,7 @@ def test_chat_shows_its_back_end(watched: Watched) -> None:
 def test_tasks_shows_calls_retries_timers_and_dead_letters(watched: Watched) -> None:
     page = watched.open("/tasks")
     tasks = page.locator("#live_tasks")
-    expect(tasks).to_contain_text("Timers", timeout=TIMEOUT_MS)
+    expect(tasks).to_contain_text("Pending timers", timeout=TIMEOUT_MS)
     expect(row(page, "#live_tasks", "retried").first).to_be_visible()
     expect(page.get_by_role("link", name="chores", exact=True)).to_be_visible()
     watched.shoot("tasks")
@@ -177,7 +177,7 @@ def test_dead_letter_is_read_and_sent_back(watched: Watched, console: RunningCon
     page.click("#all-letters")
     # The page is loaded anew then, and must not be left before.
     with page.expect_event("load"), page.expect_response("**/redrive") as answer:
-        page.get_by_role("button", name="Send back what is chosen").click()
+        page.get_by_role("button", name="Redrive selected").click()
     assert answer.value.status == 200
 
     def came_back_as_another() -> bool:

@@ -23,16 +23,16 @@ pytestmark = [
 ]
 
 PAGES = {
-    "/": "Groups to look at",
+    "/": "Most lagging groups",
     "/topics": "orders",
-    "/topics/orders": "Share of the fullest",
+    "/topics/orders": "Relative size",
     "/topics/orders?tab=groups": "billing",
     "/topics/orders?tab=settings": "retention.ms",
     "/groups": "billing",
     "/groups/billing": "has no members, but unread records",
     "/brokers": "controller",
-    "/raft": "The controller's group",
-    "/chat": "Join the chat",
+    "/raft": "Controller quorum",
+    "/chat": "Open the chat",
     "/pipeline": "2026-11-16T04:58:00.000Z",
     "/trends": "#kafka",
 }
@@ -128,14 +128,14 @@ def test_a_filter_finds_what_it_asks_for(watched: Watched) -> None:
     expect(page.locator("tr.record")).to_have_count(50, timeout=TIMEOUT_MS)
     page.fill("input[name=filter]", 'value.user.id == 3 and value.state == "late"')
     page.click("#search button.primary")
-    expect(page.locator("#progress-words")).to_contain_text("15 found in 300", timeout=TIMEOUT_MS)
+    expect(page.locator("#progress-text")).to_contain_text("15 matches in 300", timeout=TIMEOUT_MS)
     expect(page.locator("tr.record")).to_have_count(15)
     page.locator("tr.record").first.press("Enter")
     expect(page.locator("tr.detail pre").first).to_be_visible()
     watched.shoot("messages")
     page.fill("input[name=filter]", "value =")
     page.click("#search button.primary")
-    expect(page.locator("#progress-words")).to_contain_text("expected", timeout=TIMEOUT_MS)
+    expect(page.locator("#progress-text")).to_contain_text("expected", timeout=TIMEOUT_MS)
     # The refused request itself is what Chromium complains of.
     assert all("400" in complaint for complaint in watched.complaints)
     watched.complaints.clear()
@@ -157,7 +157,9 @@ def test_hostile_messages_are_shown_as_text(watched: Watched) -> None:
 def test_a_live_tail_shows_what_is_written(watched: Watched, broker: Broker) -> None:
     page = watched.open("/topics/copies?tab=messages")
     page.click("#follow")
-    expect(page.locator("#progress-words")).to_contain_text("since you follow", timeout=TIMEOUT_MS)
+    expect(page.locator("#progress-text")).to_contain_text(
+        "since you started following", timeout=TIMEOUT_MS
+    )
     write(broker.bootstrap_servers, "copies", [b"just now"])
     expect(page.locator("tr.record").first).to_contain_text("just now", timeout=TIMEOUT_MS)
     page.click("#stop")
@@ -176,7 +178,7 @@ def test_a_group_is_reset_by_hand(
     expect(page.locator("#plan tbody tr")).to_have_count(1, timeout=TIMEOUT_MS)
     watched.shoot("reset")
     page.click("#reset button[name=do]")
-    expect(page.locator("#reset output")).to_contain_text("moved", timeout=TIMEOUT_MS)
+    expect(page.locator("#reset output")).to_contain_text("were reset", timeout=TIMEOUT_MS)
     page.click("#reset [data-close]")
     expect(page.locator("#live_offsets")).to_contain_text("10", timeout=TIMEOUT_MS)
     console.wait_for_group("handled", lag=10)

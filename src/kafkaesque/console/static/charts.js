@@ -1,4 +1,4 @@
-// Charts over uPlot: history once, then a point a turn; elections and faults as marks.
+// Charts by uPlot: the history is loaded once, then each sample adds a point. Events are marked.
 
 const LINES = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5"];
 const WINDOWS = [["10 min", 600], ["1 h", 3600], ["6 h", 21600]];
@@ -8,7 +8,7 @@ function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function words(series) {
+function label(series) {
   const name = series.split("/").pop();
   return { rate: "records/s", lag: "lag", lag_s: "seconds" }[name] || name.replaceAll("_", " ");
 }
@@ -29,11 +29,11 @@ export function format(value, unit) {
 }
 
 class Chart {
-  constructor(place) {
-    this.place = place;
-    this.names = place.dataset.series ? place.dataset.series.split(",") : [];
-    this.unit = place.dataset.unit || "";
-    this.title = place.getAttribute("aria-label") || "";
+  constructor(container) {
+    this.container = container;
+    this.names = container.dataset.series ? container.dataset.series.split(",") : [];
+    this.unit = container.dataset.unit || "";
+    this.title = container.getAttribute("aria-label") || "";
     this.window = 600;
     this.rows = [];
     this.marks = [];
@@ -43,19 +43,19 @@ class Chart {
 
   addWindows() {
     const select = document.createElement("select");
-    select.setAttribute("aria-label", "How far back");
+    select.setAttribute("aria-label", "Time range");
     select.className = "window";
     for (const [text, seconds] of WINDOWS) select.add(new Option(text, seconds));
     select.addEventListener("change", () => { this.window = Number(select.value); this.load(); });
-    this.place.parentElement.querySelector("figcaption").append(select);
+    this.container.parentElement.querySelector("figcaption").append(select);
   }
 
   async load() {
     const query = new URLSearchParams({ series: this.names.join(","), window: this.window });
-    const answer = await fetch("/api/history?" + query);
-    if (!answer.ok) return;
-    const history = await answer.json();
-    this.setSeries(this.names.map((name) => [words(name), history.series[name] || []]), history.marks);
+    const response = await fetch("/api/history?" + query);
+    if (!response.ok) return;
+    const history = await response.json();
+    this.setSeries(this.names.map((name) => [label(name), history.series[name] || []]), history.marks);
   }
 
   setSeries(series, marks) {
@@ -115,15 +115,15 @@ class Chart {
       value: (_plot, value) => format(value, this.unit),
     }));
     return new uPlot({
-      width: this.place.clientWidth,
-      height: this.place.clientHeight - 26,
+      width: this.container.clientWidth,
+      height: this.container.clientHeight - 26,
       cursor: { drag: { x: false, y: false }, y: false },
       legend: { live: true },
       scales: { x: { range: () => this.range() }, y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.15 : 1] } },
       axes: [{ ...axis, values: (_plot, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString([], { hour12: false, hour: "2-digit", minute: "2-digit" })), space: 70 }, { ...axis, size: 62, values: (_plot, ticks) => ticks.map((tick) => format(tick, this.unit)) }],
       series: [{ label: "time", value: (_plot, value) => value === null ? "–" : new Date(value * 1000).toLocaleTimeString([], { hour12: false }) }, ...series],
       hooks: { draw: [(plot) => this.drawMarks(plot)] },
-    }, this.data(), this.place);
+    }, this.data(), this.container);
   }
 
   drawMarks(plot) {
@@ -152,25 +152,25 @@ class Chart {
       }
     }
     ctx.restore();
-    // A canvas says nothing to a screen reader.
-    this.place.setAttribute("aria-label", [this.title, ...seen.slice(-5)].join("; "));
+    // Screen readers cannot read a canvas, so the label lists the marks.
+    this.container.setAttribute("aria-label", [this.title, ...seen.slice(-5)].join("; "));
   }
 
   resize() {
-    if (this.plot) this.plot.setSize({ width: this.place.clientWidth, height: this.place.clientHeight - 26 });
+    if (this.plot) this.plot.setSize({ width: this.container.clientWidth, height: this.container.clientHeight - 26 });
   }
 }
 
 async function drawTrends(chart) {
-  const answer = await fetch("/api/trends");
-  if (!answer.ok) return;
-  const { over_time: tags } = await answer.json();
+  const response = await fetch("/api/trends");
+  if (!response.ok) return;
+  const { over_time: tags } = await response.json();
   chart.setSeries(Object.entries(tags).map(([tag, points]) => ["#" + tag, points]), []);
 }
 
 export function startCharts() {
-  const charts = [...document.querySelectorAll(".plot[data-series]")].map((place) => new Chart(place));
-  const trends = [...document.querySelectorAll(".plot[data-trends]")].map((place) => new Chart(place));
+  const charts = [...document.querySelectorAll(".plot[data-series]")].map((container) => new Chart(container));
+  const trends = [...document.querySelectorAll(".plot[data-trends]")].map((container) => new Chart(container));
   const reload = () => {
     for (const chart of charts) chart.load();
     for (const chart of trends) drawTrends(chart);
@@ -183,8 +183,8 @@ export function startCharts() {
   return {
     series: [...new Set(charts.flatMap((chart) => chart.names))],
     reload,
-    add(turn) {
-      for (const chart of charts) if (chart.plot) chart.add(turn.at_s, turn.values, turn.marks);
+    add(sample) {
+      for (const chart of charts) if (chart.plot) chart.add(sample.at_s, sample.values, sample.marks);
     },
   };
 }

@@ -1,12 +1,12 @@
-// The console's pages: live parts, charts, keys, and the operator's forms. No framework, no markup
-// from data: what the server sends as HTML was escaped by its templates, all else is set as text.
+// The console's pages: live updates, charts, keyboard shortcuts and the operator's forms. No framework.
+// Data never becomes markup: HTML from the server is escaped by its templates, all else is set as text.
 
 import { startCharts } from "./charts.js";
 import { startForms } from "./forms.js";
 import { startKeys } from "./keys.js";
 import { morph } from "./morph.js";
 
-const place = document.getElementById("connection");
+const indicator = document.getElementById("connection");
 let source = null;
 let isPaused = false;
 
@@ -20,9 +20,9 @@ export function localTimes(root) {
   }
 }
 
-function show(state) {
-  place.className = "connection " + state;
-  place.textContent = state === "" ? "live" : state === "off" ? "reconnecting" : "paused";
+function showConnection(state) {
+  indicator.className = "connection " + state;
+  indicator.textContent = state === "" ? "live" : state === "off" ? "reconnecting" : "paused";
 }
 
 function applyParts(parts) {
@@ -42,8 +42,8 @@ function connect() {
   query.set("_page", decodeURIComponent(location.pathname));
   query.set("_series", charts.series.join(","));
   source = new EventSource("/live?" + query);
-  source.onopen = () => show("");
-  source.onerror = () => show("off");
+  source.onopen = () => showConnection("");
+  source.onerror = () => showConnection("off");
   source.addEventListener("parts", (event) => applyParts(JSON.parse(event.data)));
   source.addEventListener("points", (event) => charts.add(JSON.parse(event.data)));
   source.addEventListener("gone", () => location.reload());
@@ -54,7 +54,7 @@ function disconnect() {
   source = null;
 }
 
-// A browser keeps six connections to a host: only the page that is looked at holds one.
+// Browsers allow six connections per host, so only the visible page keeps one.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) disconnect();
   else { charts.reload(); connect(); }
@@ -67,7 +67,7 @@ startForms();
 startKeys({
   togglePause() {
     isPaused = !isPaused;
-    if (isPaused) { disconnect(); show("paused"); } else { charts.reload(); connect(); }
+    if (isPaused) { disconnect(); showConnection("paused"); } else { charts.reload(); connect(); }
   },
 });
 connect();

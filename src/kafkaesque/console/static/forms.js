@@ -1,11 +1,11 @@
-// What an operator does: dialogs and buttons that call the API, and the answer in words.
+// The operator's dialogs and buttons: they call the API and show its result.
 
 let csrf = null;
 
 async function token() {
   if (csrf === null) {
-    const answer = await fetch("/api/session");
-    csrf = (await answer.json()).csrf;
+    const response = await fetch("/api/session");
+    csrf = (await response.json()).csrf;
   }
   return csrf;
 }
@@ -13,11 +13,11 @@ async function token() {
 export async function call(request, body) {
   const [method, path] = request.split(" ");
   const headers = { "Content-Type": "application/json" };
-  const proof = await token();
-  if (proof) headers["X-CSRF-Token"] = proof;
-  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-  const document = await answer.json().catch(() => ({ error: answer.statusText }));
-  if (!answer.ok) throw new Error(document.error || answer.statusText);
+  const csrfToken = await token();
+  if (csrfToken) headers["X-CSRF-Token"] = csrfToken;
+  const response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  const document = await response.json().catch(() => ({ error: response.statusText }));
+  if (!response.ok) throw new Error(document.error || response.statusText);
   return document;
 }
 
@@ -38,11 +38,11 @@ function read(form) {
   return body;
 }
 
-export function say(form, text, isFine) {
+export function showResult(form, text, isSuccess) {
   const output = form.querySelector("output");
   if (!output) return;
   output.textContent = text;
-  output.className = isFine ? "fine" : "";
+  output.className = isSuccess ? "fine" : "";
 }
 
 async function submit(form) {
@@ -51,9 +51,9 @@ async function submit(form) {
     const done = await call(form.dataset.api, body);
     if (form.dataset.then === "reload") location.reload();
     else if (form.dataset.then) location.assign(form.dataset.then.replace("{name}", encodeURIComponent(body?.name ?? "")));
-    else say(form, Object.entries(done).map(([name, value]) => `${name} ${value}`).join(", "), true);
+    else showResult(form, Object.entries(done).map(([name, value]) => `${name} ${value}`).join(", "), true);
   } catch (error) {
-    say(form, error.message, false);
+    showResult(form, error.message, false);
   }
 }
 
@@ -62,7 +62,7 @@ async function signIn(form) {
     await call("POST /api/session", { password: form.elements.password.value });
     location.reload();
   } catch (error) {
-    say(form, error.message, false);
+    showResult(form, error.message, false);
   }
 }
 
@@ -93,20 +93,20 @@ async function reset(form, isDry) {
     plan.hidden = false;
     plan.querySelector("tbody").replaceChildren(...done.moves.map(planRow));
     form.elements.do.disabled = !isDry || !done.moves.length;
-    const words = done.moves.length === 1 ? "1 partition" : `${done.moves.length} partitions`;
-    say(form, isDry ? `${words} would move` : `${words} moved`, true);
+    const partitions = done.moves.length === 1 ? "1 partition" : `${done.moves.length} partitions`;
+    showResult(form, isDry ? `Offsets of ${partitions} will be reset.` : `Offsets of ${partitions} were reset.`, true);
   } catch (error) {
-    say(form, error.message, false);
+    showResult(form, error.message, false);
   }
 }
 
-function showFor(form, select) {
+function showFieldsFor(form, select) {
   for (const label of form.querySelectorAll("[data-for]")) label.hidden = !label.dataset.for.split(" ").includes(select.value);
 }
 
-export function dependent(form, select) {
-  select.addEventListener("change", () => showFor(form, select));
-  showFor(form, select);
+export function linkFields(form, select) {
+  select.addEventListener("change", () => showFieldsFor(form, select));
+  showFieldsFor(form, select);
 }
 
 export function startForms() {
@@ -127,7 +127,7 @@ export function startForms() {
     else if (form.dataset.reset) { event.preventDefault(); reset(form, event.submitter?.name !== "do"); }
   });
   for (const form of document.querySelectorAll("form[data-reset]")) {
-    dependent(form, form.elements.kind);
+    linkFields(form, form.elements.kind);
     form.addEventListener("input", () => { form.elements.do.disabled = true; });
   }
   const operator = document.getElementById("operator");
@@ -137,21 +137,21 @@ export function startForms() {
   });
 }
 
-async function endLetters(button) {
+async function redriveLetters(button) {
   const ids = [...document.querySelectorAll("input[name=letter]:checked")].map((box) => box.value);
-  const words = document.getElementById("letters-words");
-  if (!ids.length) { words.textContent = "Choose letters first."; return; }
+  const status = document.getElementById("letters-text");
+  if (!ids.length) { status.textContent = "Select dead letters first."; return; }
   try {
     await call(`POST /api/tasks/${button.dataset.letters}/redrive`, { ids, drop: "drop" in button.dataset });
     location.reload();
   } catch (error) {
-    words.textContent = error.message;
+    status.textContent = error.message;
   }
 }
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-letters]");
-  if (button) endLetters(button);
+  if (button) redriveLetters(button);
   if (event.target.id === "all-letters") {
     for (const box of document.querySelectorAll("input[name=letter]")) box.checked = event.target.checked;
   }

@@ -1,6 +1,6 @@
-// The message browser. Whatever a record holds is set as text: markup in it stays letters.
+// The message browser. Contents of records are set as text, so that markup in them is not interpreted.
 
-import { call, dependent, say } from "./forms.js";
+import { call, linkFields, showResult } from "./forms.js";
 
 const ROWS_MAX = 1000;
 const browser = document.querySelector(".browser");
@@ -8,7 +8,7 @@ const topic = browser.dataset.topic;
 const form = document.getElementById("search");
 const rows = document.getElementById("records");
 const bar = document.getElementById("progress");
-const progressWords = document.getElementById("progress-words");
+const progressText = document.getElementById("progress-text");
 const followButton = document.getElementById("follow");
 const stopButton = document.getElementById("stop");
 let source = null;
@@ -41,7 +41,7 @@ function text(shown) {
 
 function pretty(shown) {
   const whole = typeof shown.data === "string" || shown.data === null ? text(shown) : JSON.stringify(shown.data, null, 2);
-  return shown.cut ? `${whole}\n… and ${shown.cut} more characters (an export has them)` : whole;
+  return shown.cut ? `${whole}\n… and ${shown.cut} more characters (export the record to see them)` : whole;
 }
 
 function cell(row, className, ...children) {
@@ -73,13 +73,13 @@ function recordRow(record) {
 function toggleDetail(row, record) {
   if (row.classList.toggle("open")) {
     const detail = element("tr", "detail");
-    const place = element("td");
-    place.colSpan = 6;
-    if (record.key.kind !== "null") place.append(element("strong", "", `Key (${record.key.kind})`), element("pre", "", pretty(record.key)));
+    const content = element("td");
+    content.colSpan = 6;
+    if (record.key.kind !== "null") content.append(element("strong", "", `Key (${record.key.kind})`), element("pre", "", pretty(record.key)));
     const schema = record.value.schema_id === undefined ? "" : `, schema ${record.value.schema_id}`;
-    place.append(element("strong", "", `Value (${record.value.kind}${schema})`), element("pre", "", pretty(record.value)));
-    if (record.headers.length) place.append(element("strong", "", "Headers"), element("pre", "", record.headers.map(([name, value]) => `${name}: ${value}`).join("\n")));
-    detail.append(place);
+    content.append(element("strong", "", `Value (${record.value.kind}${schema})`), element("pre", "", pretty(record.value)));
+    if (record.headers.length) content.append(element("strong", "", "Headers"), element("pre", "", record.headers.map(([name, value]) => `${name}: ${value}`).join("\n")));
+    detail.append(content);
     row.after(detail);
   } else {
     row.nextElementSibling.remove();
@@ -90,11 +90,11 @@ function toggleDetail(row, record) {
 function showProgress(progress, isFollowing) {
   const scanned = progress.scanned.toLocaleString("en");
   const matched = progress.matched.toLocaleString("en");
-  const rate = progress.seconds > 0.2 ? `, ${Math.round(progress.scanned / progress.seconds).toLocaleString("en")} a second` : "";
+  const rate = progress.seconds > 0.2 ? `, ${Math.round(progress.scanned / progress.seconds).toLocaleString("en")} per second` : "";
   bar.hidden = isFollowing || progress.is_done;
   bar.max = Math.max(1, progress.total);
   bar.value = progress.scanned;
-  progressWords.textContent = `${matched} found in ${scanned} records scanned${isFollowing ? " since you follow" : rate}` + (progress.is_done ? `: ${progress.note}` : "");
+  progressText.textContent = `${matched} matches in ${scanned} records${isFollowing ? " since you started following" : rate}` + (progress.is_done ? `: ${progress.note}` : "");
 }
 
 function stop() {
@@ -115,7 +115,7 @@ function run(isFollowing) {
   }
   if (isFollowing) query.set("follow", "1");
   rows.replaceChildren();
-  progressWords.textContent = isFollowing ? "Waiting for new records …" : "Reading …";
+  progressText.textContent = isFollowing ? "Waiting for new records …" : "Reading …";
   stopButton.hidden = false;
   followButton.setAttribute("aria-pressed", String(isFollowing));
   source = new EventSource(`/api/topics/${topic}/search?${query}`);
@@ -126,18 +126,18 @@ function run(isFollowing) {
   });
   source.addEventListener("progress", (event) => showProgress(JSON.parse(event.data), isFollowing));
   source.addEventListener("done", (event) => { showProgress(JSON.parse(event.data), false); stop(); });
-  source.addEventListener("failed", (event) => { progressWords.textContent = JSON.parse(event.data).error; stop(); });
+  source.addEventListener("failed", (event) => { progressText.textContent = JSON.parse(event.data).error; stop(); });
   source.onerror = () => explain(query);
 }
 
-// An EventSource does not say why it failed; the same question by fetch does.
+// An EventSource does not report why it failed, so the same request is repeated by fetch.
 async function explain(query) {
   stop();
   query.set("limit", "1");
   query.delete("follow");
-  const answer = await fetch(`/api/topics/${topic}/messages?${query}`);
-  const document = await answer.json().catch(() => ({}));
-  progressWords.textContent = document.error || "The connection broke; search again.";
+  const response = await fetch(`/api/topics/${topic}/messages?${query}`);
+  const document = await response.json().catch(() => ({}));
+  progressText.textContent = document.error || "The connection was lost. Search again.";
 }
 
 function savedFilters() {
@@ -151,20 +151,20 @@ function showSaved() {
 function saveFilter() {
   const filter = form.elements.filter.value.trim();
   if (!filter) return;
-  try { localStorage.setItem("filters", JSON.stringify([filter, ...savedFilters().filter((other) => other !== filter)].slice(0, 20))); } catch (error) { /* not kept, then */ }
+  try { localStorage.setItem("filters", JSON.stringify([filter, ...savedFilters().filter((other) => other !== filter)].slice(0, 20))); } catch (error) { /* the filter is not saved */ }
   showSaved();
 }
 
 async function drawHistogram() {
-  const answer = await fetch(`/api/topics/${topic}/histogram`);
-  if (!answer.ok) return;
-  const { buckets } = await answer.json();
+  const response = await fetch(`/api/topics/${topic}/histogram`);
+  if (!response.ok) return;
+  const { buckets } = await response.json();
   const svgName = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(svgName, "svg");
   svg.setAttribute("viewBox", `0 0 ${buckets.length * 10} 60`);
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("role", "group");
-  svg.setAttribute("aria-label", "Records by minute over the last hour");
+  svg.setAttribute("aria-label", "Records per minute over the last hour");
   const most = Math.max(1, ...buckets.map((bucket) => bucket.count));
   buckets.forEach((bucket, index) => {
     const height = bucket.count ? Math.max(2, (bucket.count / most) * 58) : 0;
@@ -177,15 +177,15 @@ async function drawHistogram() {
     const from = new Date(bucket.from_ms);
     title.textContent = `${from.toLocaleTimeString([], { hour12: false })}: ${bucket.count.toLocaleString("en")} records`;
     rect.append(title);
-    rect.addEventListener("click", () => beginAt(from));
+    rect.addEventListener("click", () => startAt(from));
     svg.append(rect);
   });
   document.getElementById("histogram").replaceChildren(svg);
   const total = buckets.reduce((sum, bucket) => sum + bucket.count, 0);
-  document.getElementById("histogram-words").textContent = `${total.toLocaleString("en")} in the last hour; choose a bar to begin there`;
+  document.getElementById("histogram-text").textContent = `${total.toLocaleString("en")} in the last hour; click a bar to start there`;
 }
 
-function beginAt(moment) {
+function startAt(moment) {
   const local = new Date(moment.getTime() - moment.getTimezoneOffset() * 60000);
   form.elements.start.value = "time";
   form.elements.time.value = local.toISOString().slice(0, 19);
@@ -203,10 +203,10 @@ function startReplay() {
     if (query.from === "newest") query.from = "oldest";
     try {
       const done = await call(`POST /api/topics/${topic}/replay`, { to: replay.elements.to.value, query, dry_run: isDry });
-      say(replay, isDry ? `${done.would_copy.toLocaleString("en")} records would be copied` : `${done.copied.toLocaleString("en")} records copied`, true);
+      showResult(replay, isDry ? `${done.would_copy.toLocaleString("en")} records will be copied.` : `${done.copied.toLocaleString("en")} records were copied.`, true);
       replay.elements.do.disabled = !isDry || !done.would_copy;
     } catch (error) {
-      say(replay, error.message, false);
+      showResult(replay, error.message, false);
     }
   });
   replay.elements.to.addEventListener("input", () => { replay.elements.do.disabled = true; });
@@ -214,9 +214,9 @@ function startReplay() {
 
 form.addEventListener("submit", (event) => { event.preventDefault(); saveFilter(); run(false); });
 followButton.addEventListener("click", () => { if (followButton.getAttribute("aria-pressed") === "true") stop(); else run(true); });
-stopButton.addEventListener("click", () => { stop(); bar.hidden = true; progressWords.textContent += " · stopped"; });
+stopButton.addEventListener("click", () => { stop(); bar.hidden = true; progressText.textContent += " · stopped"; });
 addEventListener("pagehide", stop);
-dependent(form, form.elements.start);
+linkFields(form, form.elements.start);
 showSaved();
 startReplay();
 drawHistogram();

@@ -1,5 +1,5 @@
-// Before the first paint, so that a dark page never flashes white. Storage may be forbidden.
+// Runs before the first paint, so that a dark page does not flash white. Storage may be disabled.
 try {
   const theme = localStorage.getItem("theme");
   if (theme) document.documentElement.dataset.theme = theme;
-} catch (error) { /* the system's choice stands */ }
+} catch (error) { /* the system's theme applies */ }

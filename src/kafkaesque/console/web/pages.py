@@ -136,8 +136,8 @@ def layout_context(state: ConsoleState, visit: Visit) -> dict[str, Any]:
     return {
         "title": visit.page.title.format(**visit.parameters),
         "menu": [
-            {"address": address, "words": words, "is_here": name == visit.page.menu}
-            for name, address, words, needs in MENU
+            {"address": address, "label": label, "is_here": name == visit.page.menu}
+            for name, address, label, needs in MENU
             if not needs or present[needs] or name == visit.page.menu
         ],
         "health": health,
