@@ -1,12 +1,12 @@
-"""What the console costs: page weight, first paint, server time on a large cluster, and searching a
+"""Measures the console: page weight, first paint, server time on a large cluster, and a search over a
 million records.
 
     nice -n 10 .venv/bin/python benchmarks/console.py [--topics 1000] [--partitions 3] [--groups 1000]
         [--records 1000000] [--asks 300] [--json]
 
-One broker in a process of its own; the console in another, asked over HTTP one page at a time. Server
-time is what the console itself measures for a page and says in Server-Timing, without the network and
-the client. Weight and first paint are what Chromium says of a page that it never saw before.
+The broker and the console run in processes of their own; pages are requested one at a time. Server time
+is measured by the console itself and sent in Server-Timing, so it excludes the network and the client.
+Weight and first paint are measured by Chromium with an empty cache.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PAINTS = 10
 
 
 def all_pages() -> list[str]:
-    """Every page that there is, and some ways to ask for the long ones."""
+    """Every page, and some variants of the long lists."""
     plain = [re.sub(r"\{.*\}", NAMES.get(page.pattern, ""), page.pattern)
              for page in PAGES]  # fmt: skip
     return [*plain, *VARIANTS]
@@ -79,7 +79,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
 
 
 async def fill(address: str, topics: int, partitions: int, groups: int) -> None:
-    """Topics of some partitions, and groups that have committed to one topic each."""
+    """Create topics, and groups with committed offsets in one topic each."""
     host, _, port = address.rpartition(":")
     link = await KafkaLink.open(host, int(port), Security())
     wanted = [*(f"topic-{n:04}" for n in range(topics)), dead_topic(NAMES["/tasks/{name}"])]
@@ -91,11 +91,11 @@ async def fill(address: str, topics: int, partitions: int, groups: int) -> None:
                 for name in wanted[first : first + TOPICS_AT_ONCE]
             ]
         )  # fmt: skip
-        answer = await link.call(request, CreateTopicsResponse)
-        failed = [item for item in answer.topics if item.error_code]
+        response = await link.call(request, CreateTopicsResponse)
+        failed = [item for item in response.topics if item.error_code]
         if failed:
             raise SystemExit(f"{failed[0].name}: error {failed[0].error_code}")
-    # The topic of committed offsets is made when somebody asks for a coordinator.
+    # The first FindCoordinator request creates the offsets topic.
     await link.call(
         FindCoordinatorRequest(key="group-0000"), FindCoordinatorResponse, version_max=3
     )
@@ -118,24 +118,26 @@ async def fill(address: str, topics: int, partitions: int, groups: int) -> None:
     link.close()
 
 
-def ask(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=300) as answer:
-        return bytes(answer.read())
+def get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=300) as response:
+        return bytes(response.read())
 
 
-def wait_until_seen(url: str, topics: int, groups: int) -> None:
+def wait_until_sampled(url: str, topics: int, groups: int) -> None:
     ends = time.monotonic() + 300
     while time.monotonic() < ends:
-        seen = json.loads(ask(f"{url}/api/overview"))
+        seen = json.loads(get(f"{url}/api/overview"))
         if seen["topics"] >= topics and seen["groups"] >= groups and seen["size_bytes"] is not None:
             return
         time.sleep(0.5)
-    raise SystemExit("the console does not see it all")
+    raise SystemExit("the console did not show all topics and groups within 300 s")
 
 
 def paint(url: str, pages: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Bytes over the wire (as they come, compressed, with headers) and milliseconds to the first
-    paint, of the median of several visits with an empty cache."""
+    """Compressed bytes on the wire with headers, and milliseconds to the first paint.
+
+    Both are medians of several visits with an empty cache.
+    """
     from playwright.sync_api import sync_playwright
 
     found = {}
@@ -167,7 +169,7 @@ def _visit(browser: Any, address: str) -> dict[str, float]:
 
 
 def time_pages(url: str, asks: int) -> dict[str, dict[str, float]]:
-    """Server time, by the server's own clock."""
+    """Server time of each page, measured by the server."""
     found = {}
     for page in all_pages():
         _server_ms(url + page)
@@ -182,11 +184,11 @@ def time_pages(url: str, asks: int) -> dict[str, dict[str, float]]:
 
 
 def _server_ms(address: str) -> float:
-    with urllib.request.urlopen(address, timeout=300) as answer:
-        answer.read()
-        measured = SERVER_TIME.search(answer.headers.get("Server-Timing", ""))
+    with urllib.request.urlopen(address, timeout=300) as response:
+        response.read()
+        measured = SERVER_TIME.search(response.headers.get("Server-Timing", ""))
     if measured is None:
-        raise SystemExit(f"{address} has no Server-Timing")
+        raise SystemExit(f"the response of {address} has no Server-Timing header")
     return float(measured[1])
 
 
@@ -196,9 +198,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def watch_ten(url: str, pid: int, seconds: float = 10.0) -> float:
-    """CPU of the server, in cores, with ten live pages open."""
+    """CPU usage of the server, in cores, with ten live pages open."""
 
-    def look(page: str) -> None:
+    def follow(page: str) -> None:
         query = urllib.parse.urlencode({"_page": page, "_series": "records_in,lag"})
         with urllib.request.urlopen(f"{url}/live?{query}", timeout=60) as stream:
             ends = time.monotonic() + seconds + 1
@@ -208,7 +210,7 @@ def watch_ten(url: str, pid: int, seconds: float = 10.0) -> float:
     with ThreadPoolExecutor(10) as threads:
         for page in ("/", "/topics", "/groups", "/raft", "/brokers", "/", "/topics", "/groups",
                      "/topics/topic-0001", "/groups/group-0001"):  # fmt: skip
-            threads.submit(look, page)
+            threads.submit(follow, page)
         time.sleep(1)
         before = cpu_seconds(pid)
         time.sleep(seconds)
@@ -236,8 +238,8 @@ def search(url: str, text: str, records: int) -> dict[str, Any]:
         {"from": "oldest", "filter": text, "limit": 1000, "scan": records}
     )
     began = time.perf_counter()
-    answer = json.loads(ask(f"{url}/api/topics/topic-0000/messages?{query}"))
-    progress = answer["progress"]
+    response = json.loads(get(f"{url}/api/topics/topic-0000/messages?{query}"))
+    progress = response["progress"]
     return {"filter": text, "scanned": progress["scanned"], "matched": progress["matched"],
             "seconds": round(time.perf_counter() - began, 2)}  # fmt: skip
 
@@ -249,16 +251,16 @@ def measure(options: argparse.Namespace, data: Path) -> dict[str, Any]:
     try:
         asyncio.run(fill(facts["kafka"], options.topics, options.partitions, options.groups))
         metrics = f"http://{facts['http']}/metrics"
-        console, told = start("console", "-b", facts["kafka"], "--port", "0", "--metrics", metrics,
+        console, console_facts = start("console", "-b", facts["kafka"], "--port", "0", "--metrics", metrics,
                               "--coordination", facts["coordination"],
                               "--data", str(data / "console"))  # fmt: skip
-        url = f"http://{told['http']}"
-        wait_until_seen(url, options.topics, options.groups)
+        url = f"http://{console_facts['http']}"
+        wait_until_sampled(url, options.topics, options.groups)
         result: dict[str, Any] = {
             "topics": options.topics, "partitions": options.topics * options.partitions, "groups": options.groups,
             "first_visit": paint(url, ("/", "/topics", "/groups")),
             "pages": time_pages(url, options.asks),
-            "look_ms": json.loads(ask(f"{url}/api/overview"))["look_ms"],
+            "look_ms": json.loads(get(f"{url}/api/overview"))["look_ms"],
             "cpu_cores_with_ten_pages": round(watch_ten(url, console.pid), 3),
         }  # fmt: skip
         status = Path(f"/proc/{console.pid}/status").read_text()
@@ -281,10 +283,10 @@ def measure(options: argparse.Namespace, data: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--topics", type=int, default=1000)
-    parser.add_argument("--partitions", type=int, default=3, help="of each topic")
+    parser.add_argument("--partitions", type=int, default=3, help="partitions of each topic")
     parser.add_argument("--groups", type=int, default=1000)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--asks", type=int, default=300)
+    parser.add_argument("--asks", type=int, default=300, help="requests per page")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kafkaesque-console-") as data:
@@ -298,13 +300,13 @@ def main() -> None:
     for page, seen in result["first_visit"].items():
         print(f"first visit of {page}: {seen['weight_bytes'] / 1000:.1f} kB compressed with all its "
               f"files, first paint after {seen['first_paint_ms']:.0f} ms")  # fmt: skip
-    print(f"one look at the cluster: {result['look_ms']:.0f} ms; resident {result['resident_mb']} MB;"
+    print(f"one sample of the cluster: {result['look_ms']:.0f} ms; resident {result['resident_mb']} MB;"
           f" ten live pages: {result['cpu_cores_with_ten_pages']:.2f} cores")  # fmt: skip
     for page, took in result["pages"].items():
         print(f"  {page:32} p50 {took['p50_ms']:7.1f} ms   p99 {took['p99_ms']:7.1f} ms"
               f"   of {took['asks']}")  # fmt: skip
     for row in result.get("searches", []):
-        print(f"  {row['scanned']:,} records searched in {row['seconds']} s, {row['matched']} found:"
+        print(f"  {row['scanned']:,} records searched in {row['seconds']} s, {row['matched']} matched:"
               f" {row['filter']}")  # fmt: skip
 
 
