@@ -1,1 +1,1 @@
-"""The console: rules, decoders, access, and a real console on a real broker and browser."""
+"""Tests of the console: rules, decoders, access control, and a real console with a real broker."""

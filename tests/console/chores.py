@@ -1,4 +1,4 @@
-"""A task application for a console to look at: calls that succeed, are tried again, are given up."""
+"""A task application for the console to show: tasks that succeed, are retried, or are dead-lettered."""
 
 from __future__ import annotations
 

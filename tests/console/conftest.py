@@ -1,4 +1,4 @@
-"""One broker with some of everything, and a console that looks at it, for the tests of this package."""
+"""A broker with some of everything, and a console that shows it, shared by the tests of this package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.console.stage import HOSTILE, PASSWORD, RunningConsole, read_as_group, write
+from tests.console.running_console import HOSTILE, PASSWORD, RunningConsole, read_as_group, write
 from tests.waiting import eventually
 
 import kafkaesque.broker.node  # noqa: F401  loaded before the clock of `Broker.start` runs
@@ -58,7 +58,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def pipeline_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A batch as Spark tells of it, written down by what the pipeline writes it down with."""
+    """A batch as Spark reports it, written to files by the pipeline's own code."""
     from kafkaesque.pipeline.operate.progress import append_feed, summarize, write_status
     from kafkaesque.pipeline.places import Places
 

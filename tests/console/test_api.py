@@ -1,4 +1,4 @@
-"""The JSON API on a real broker: every document, records, and what an operator may do."""
+"""The JSON API with a real broker: documents, message search and operator actions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka import Producer
 from tests.console.conftest import ORDERS, READ
-from tests.console.stage import (
+from tests.console.running_console import (
     HOSTILE,
     PASSWORD,
     WITHIN_S,
@@ -25,10 +25,10 @@ from kafkaesque.console.rules.exposition import read_exposition
 from kafkaesque.testing import Broker
 
 pytestmark = pytest.mark.timeout(600)
-"""The first one starts the broker and fills it."""
+"""The first test starts and fills the broker."""
 
 
-def test_overview_says_that_all_is_well(console: RunningConsole) -> None:
+def test_overview_of_a_healthy_cluster(console: RunningConsole) -> None:
     overview = console.get("/api/overview")
     assert overview["brokers"] == {"up": 1, "total": 1}
     assert overview["topics"] >= 4
@@ -96,7 +96,7 @@ def test_messages_from_anywhere_by_key_and_filter(
     assert [row["offset"] for row in answer["records"]] == offsets
 
 
-def test_a_search_tells_how_much_it_scanned(console: RunningConsole) -> None:
+def test_a_search_reports_how_much_it_scanned(console: RunningConsole) -> None:
     answer = console.get("/api/topics/orders/messages?filter=" + quote("value.id == -1"))
     assert answer["records"] == []
     assert answer["progress"]["scanned"] == ORDERS
@@ -114,7 +114,7 @@ def test_a_search_streams_records_and_progress(console: RunningConsole) -> None:
     assert len(json.loads(dict(events)["records"])) == 3
 
 
-def test_hostile_content_is_data(console: RunningConsole) -> None:
+def test_hostile_content_is_returned_as_data(console: RunningConsole) -> None:
     answer = console.get("/api/topics/hostile/messages?from=oldest")
     shown = [row["value"]["data"] for row in answer["records"]]
     assert shown[0] == HOSTILE[0].decode()
@@ -122,7 +122,7 @@ def test_hostile_content_is_data(console: RunningConsole) -> None:
     assert shown[6] == HOSTILE[6].hex()
 
 
-def test_export_gives_every_record(console: RunningConsole) -> None:
+def test_export_contains_every_record(console: RunningConsole) -> None:
     _, body, headers = console.ask("/api/topics/orders/export?from=oldest&limit=100000")
     lines = [json.loads(line) for line in body.splitlines()]
     assert len(lines) == ORDERS
@@ -134,7 +134,7 @@ def test_export_gives_every_record(console: RunningConsole) -> None:
     assert console.ask("/api/topics/orders/export?format=xls")[0] == 400
 
 
-def test_the_histogram_counts_without_reading(console: RunningConsole) -> None:
+def test_the_histogram_counts_records_without_reading_them(console: RunningConsole) -> None:
     buckets = console.get("/api/topics/orders/histogram")["buckets"]
     assert len(buckets) == 60
     assert sum(bucket["count"] for bucket in buckets) == ORDERS
@@ -161,7 +161,7 @@ def test_history_events_raft_and_services_answer(console: RunningConsole) -> Non
     assert [row["hashtag"] for row in tags] == ["kafka", "raft", "<b>bold</b>"]
 
 
-def test_every_documented_path_is_there(console: RunningConsole) -> None:
+def test_every_documented_path_exists(console: RunningConsole) -> None:
     document = console.get("/api/openapi.json")
     names = {"{name}": "orders", "{action}": "kill"}
     for path, operations in document["paths"].items():
@@ -175,10 +175,10 @@ def test_every_documented_path_is_there(console: RunningConsole) -> None:
             assert status in (400, 401, 403), (path, method, status)
 
 
-# -- what an operator may do ----------------------------------------------------------------------
+# -- operator actions -----------------------------------------------------------------------------
 
 
-def test_nobody_changes_anything_without_signing_in(console: RunningConsole) -> None:
+def test_changes_require_an_operator(console: RunningConsole) -> None:
     body = {"value": "x"}
     assert console.ask("/api/topics/orders/records", "POST", body)[0] == 401
     wrong = {"Authorization": "Bearer wrong"}
@@ -186,7 +186,7 @@ def test_nobody_changes_anything_without_signing_in(console: RunningConsole) -> 
     assert console.ask("/api/topics/orders", "DELETE")[0] == 401
 
 
-def test_a_session_needs_its_csrf_token_and_our_own_site(console: RunningConsole) -> None:
+def test_a_session_needs_its_csrf_token_and_the_same_site(console: RunningConsole) -> None:
     _, body, headers = console.ask("/api/session", "POST", {"password": PASSWORD})
     cookie = headers["set-cookie"]
     assert "HttpOnly" in cookie
@@ -201,11 +201,11 @@ def test_a_session_needs_its_csrf_token_and_our_own_site(console: RunningConsole
     assert console.ask(target, "POST", record, {**session, **token})[0] == 200
 
 
-def test_a_page_of_another_name_is_refused(console: RunningConsole) -> None:
+def test_unknown_host_names_are_rejected(console: RunningConsole) -> None:
     assert console.ask("/api/overview", headers={"Host": "evil.example"})[0] == 421
 
 
-def test_every_answer_has_the_strict_policy(console: RunningConsole) -> None:
+def test_every_response_has_security_headers(console: RunningConsole) -> None:
     for path in ("/", "/api/overview", "/metrics", "/nowhere"):
         _, _, headers = console.ask(path)
         policy = headers["content-security-policy"]
@@ -271,7 +271,7 @@ def test_a_group_is_reset_after_a_dry_run(broker: Broker, console: RunningConsol
     assert console.act("/api/groups/rewinder", method="DELETE")[0] == 200
 
 
-def test_dead_letters_are_listed_sent_back_and_dropped(
+def test_dead_letters_are_listed_redriven_and_dropped(
     broker: Broker, console: RunningConsole
 ) -> None:
     servers = broker.bootstrap_servers
@@ -305,7 +305,7 @@ def test_metrics_have_groups_topics_and_pages(console: RunningConsole) -> None:
     assert console.ask("/readyz")[0] == 200
 
 
-def test_live_parts_come_when_something_changed(broker: Broker, console: RunningConsole) -> None:
+def test_live_parts_are_sent_when_they_change(broker: Broker, console: RunningConsole) -> None:
     import urllib.request
 
     with urllib.request.urlopen(f"{console.url}/live?_page=/topics&_series=records_in") as stream:
@@ -319,9 +319,7 @@ def test_live_parts_come_when_something_changed(broker: Broker, console: Running
             seen += stream.read1(65536)
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are(
-    broker: Broker, console: RunningConsole
-) -> None:
+def test_every_metric_of_the_dashboard_exists(broker: Broker, console: RunningConsole) -> None:
     import urllib.request
     from pathlib import Path
 
@@ -331,7 +329,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are(
     with urllib.request.urlopen(f"http://{broker.http_address}/metrics") as answer:
         told = answer.read().decode() + console.ask("/metrics")[1].decode()
     declared = set(re.findall(r"^# TYPE (\w+)", told, re.MULTILINE))
-    # Links and followers are there only where there are peers; their families are declared all the same.
+    # Links and followers have samples only if there are peers, but their families are always declared.
     missing = {
         name
         for name in asked
@@ -343,7 +341,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are(
 def test_group_that_has_read_every_committed_record_has_no_lag(
     console: RunningConsole, broker: Broker
 ) -> None:
-    """The marker of a transaction takes an offset, and no client commits past it."""
+    """A transaction marker takes an offset, and no client commits past it."""
     servers = broker.bootstrap_servers
     producer = Producer({"bootstrap.servers": servers, "transactional.id": "ledger"})
     producer.init_transactions(WITHIN_S)
@@ -358,7 +356,7 @@ def test_group_that_has_read_every_committed_record_has_no_lag(
     assert console.wait_for_group("auditors", status="stopped")["lag"] == 2
 
 
-def test_browsers_find_the_icon_where_no_page_names_it(console: RunningConsole) -> None:
+def test_favicon_is_served(console: RunningConsole) -> None:
     status, body = console.ask("/favicon.ico")[:2]
     assert status == 200
     assert b"<svg" in body

@@ -22,14 +22,14 @@ WITHIN_S = 120
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_a_password_is_made_once_and_kept_secret(tmp_path: Path) -> None:
+def test_a_random_password_is_created_once_with_mode_600(tmp_path: Path) -> None:
     first = read_password(tmp_path, None, {})
     assert len(first) >= 20
     assert read_password(tmp_path, None, {}) == first
     assert stat.S_IMODE(password_path(tmp_path).stat().st_mode) == 0o600
 
 
-def test_a_password_that_is_given_is_taken(tmp_path: Path) -> None:
+def test_a_configured_password_is_used(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("from a file\n")
     assert read_password(tmp_path, file, {PASSWORD_VARIABLE: "x"}) == "from a file"
@@ -48,7 +48,7 @@ def test_settings_come_from_the_environment_and_from_flags() -> None:
         read_settings({}, ("console.interval.ms=1",))
 
 
-def test_an_address_beyond_loopback_needs_the_word(tmp_path: Path) -> None:
+def test_an_address_beyond_loopback_needs_insecure(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "console", "--host", "0.0.0.0", "--data", str(tmp_path)],
         capture_output=True, text=True, timeout=WITHIN_S,
@@ -57,7 +57,7 @@ def test_an_address_beyond_loopback_needs_the_word(tmp_path: Path) -> None:
     assert "--insecure" in done.stderr
 
 
-def test_the_process_says_ready_serves_and_ends_in_order(broker: Broker, tmp_path: Path) -> None:
+def test_the_process_reports_ready_serves_and_stops(broker: Broker, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "console", "-b", broker.bootstrap_servers, "--port", "0", "--data", str(tmp_path)],
         stdout=subprocess.PIPE, text=True,
@@ -75,7 +75,7 @@ def test_the_process_says_ready_serves_and_ends_in_order(broker: Broker, tmp_pat
     assert not (tmp_path / "console.json").exists()
 
 
-def test_top_prints_once_as_json_and_as_a_picture(broker: Broker) -> None:
+def test_top_prints_once_as_json_and_as_text(broker: Broker) -> None:
     asked = [*COMMAND, "top", "-b", broker.bootstrap_servers, "--once"]
     done = subprocess.run([*asked, "--json"], capture_output=True, text=True, timeout=WITHIN_S)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Bytes made readable: detection, Protobuf without a schema, Avro with one."""
+"""Decoding: format detection, Protobuf without a schema, Avro with one."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def avro(value: Any) -> bytes:
         (b"with\x00null", "hex", b"with\x00null".hex()),
     ],
 )
-def test_what_bytes_are_is_found_out(data: bytes | None, kind: str, value: Any) -> None:
+def test_the_format_of_bytes_is_detected(data: bytes | None, kind: str, value: Any) -> None:
     found = DECODER.decode(data)
     assert (found.kind, found.value) == (kind, value)
 
 
-def test_what_is_asked_for_is_tried_and_falls_back() -> None:
+def test_a_chosen_format_falls_back_if_it_does_not_fit() -> None:
     assert Decoder("t", Schemas(), "hex").decode(b"ab").value == "6162"
     assert Decoder("t", Schemas(), "text").decode(b"\xff").value == "�"
     assert Decoder("t", Schemas(), "json").decode(b"{").kind == "text"
@@ -71,14 +71,14 @@ def test_avro_by_the_registrys_framing_and_by_topic(tmp_path: Path) -> None:
     assert Decoder("bugs", schemas).decode(b"no avro").kind == "text"
 
 
-def test_an_avro_file_shows_its_records() -> None:
+def test_an_avro_container_file_is_decoded_to_its_records() -> None:
     stream = io.BytesIO()
     fastavro.writer(stream, fastavro.parse_schema(SCHEMA), [BUG, BUG])
     found = DECODER.decode(stream.getvalue())
     assert (found.kind, found.value) == ("avro", [BUG, BUG])
 
 
-def test_a_schema_that_is_broken_or_outside_the_directory_is_none(tmp_path: Path) -> None:
+def test_invalid_schemas_and_paths_outside_the_directory_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.avsc").write_text(json.dumps(SCHEMA))
     (tmp_path / "in" / "bad.avsc").write_text("{")
@@ -89,26 +89,26 @@ def test_a_schema_that_is_broken_or_outside_the_directory_is_none(tmp_path: Path
         Schemas(registry="file:///etc")
 
 
-def test_protobuf_repeats_nests_and_guesses() -> None:
+def test_protobuf_repeated_and_nested_fields() -> None:
     nested = b"\x0a\x02\x08\x01" + b"\x0a\x02\x08\x02" + b"\x15\x00\x00\xc0\x3f"
     assert read_message(nested) == {"1": [{"1": 1}, {"1": 2}], "2": 1.5}
 
 
 @pytest.mark.parametrize("data", [b"\x08", b"\x0a\x05ab", b"\x00\x01", b"\x0b", b"\xff" * 12])
-def test_what_is_no_protobuf_is_refused(data: bytes) -> None:
+def test_malformed_protobuf_is_rejected(data: bytes) -> None:
     with pytest.raises(NotProtobuf):
         read_message(data)
 
 
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=200), st.sampled_from(["auto", "json", "protobuf", "msgpack", "avro"]))
-def test_any_bytes_are_shown_somehow(data: bytes, wanted: str) -> None:
+def test_any_bytes_decode_to_some_format(data: bytes, wanted: str) -> None:
     found = Decoder("t", Schemas(), wanted).decode(data)
     assert found.kind in ("json", "avro", "protobuf", "msgpack", "text", "hex")
     msgspec.json.encode(found.value)
 
 
-def test_nesting_beyond_reason_is_cut() -> None:
+def test_deep_nesting_is_cut() -> None:
     deep: Any = "x"
     for _ in range(200):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""The filter language, parsed and run."""
+"""The filter language: parsing and matching."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def record(value: bytes | None = VALUE, key: bytes | None = b"42") -> ReadRecord
         ("value.id == 1 || partition == 3", True),
     ],
 )
-def test_a_filter_says_yes_or_no(text: str, expected: bool) -> None:
+def test_filter_matches_or_not(text: str, expected: bool) -> None:
     assert compile_filter(parse(text))(record()) is expected
 
 
-def test_values_that_are_no_json_are_searched_as_text() -> None:
+def test_values_that_are_not_json_are_searched_as_text() -> None:
     assert compile_filter(parse("value contains 'or'"))(record(b"error or not"))
     assert compile_filter(parse("value startswith 'err'"))(record(b"error or not"))
     assert not compile_filter(parse("value contains 'x'"))(record(None))
@@ -88,7 +88,7 @@ def test_values_that_are_no_json_are_searched_as_text() -> None:
      "timestamp > 'soon'", "value ~ 1", "value == 'open", "(" * 200 + "value == 1" + ")" * 200,
      "not " * 200 + "value == 1", "x" * 3000, "__import__('os')", "value.id == 7; 1"],
 )  # fmt: skip
-def test_what_is_no_filter_is_refused_with_a_reason(text: str) -> None:
+def test_invalid_filter_is_rejected_with_a_reason(text: str) -> None:
     with pytest.raises(InvalidFilter) as caught:
         compile_filter(parse(text))
     assert str(caught.value)
@@ -96,7 +96,7 @@ def test_what_is_no_filter_is_refused_with_a_reason(text: str) -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(st.text(max_size=80))
-def test_any_text_is_a_filter_or_refused(text: str) -> None:
+def test_any_text_is_a_valid_filter_or_rejected(text: str) -> None:
     try:
         match = compile_filter(parse(text))
     except InvalidFilter:
@@ -122,7 +122,7 @@ def test_no_value_makes_a_filter_fail(value: Any, text: str) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.text("ab*", max_size=6), st.text("ab", max_size=8))
-def test_like_is_what_a_glob_is(pattern: str, text: str) -> None:
+def test_like_matches_as_a_glob_does(pattern: str, text: str) -> None:
     import fnmatch
 
     assert like(text, pattern.split("*")) is fnmatch.fnmatchcase(text, pattern)

@@ -1,4 +1,4 @@
-"""History rings: averages of a slot, order, wrap-around, bounds."""
+"""Time series in ring buffers: averages, order, wrap-around, bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_value_older_than_the_newest_slot_is_dropped() -> None:
     assert list(ring.points()) == [Point(10, 1.0)]
 
 
-def test_a_gap_longer_than_the_ring_leaves_only_what_came_after() -> None:
+def test_a_gap_longer_than_the_ring_buffer_empties_it() -> None:
     ring = RingBuffer(1, 5)
     for second in range(5):
         ring.add(second, float(second))
@@ -35,7 +35,7 @@ def test_a_gap_longer_than_the_ring_leaves_only_what_came_after() -> None:
     slots=st.integers(2, 300),
     steps=st.lists(st.integers(0, 40), min_size=1, max_size=400),
 )
-def test_a_ring_has_the_newest_values_that_fit_in_order(slots: int, steps: list[int]) -> None:
+def test_a_ring_buffer_keeps_the_newest_values_in_order(slots: int, steps: list[int]) -> None:
     ring = RingBuffer(1, slots)
     model: dict[int, list[float]] = {}
     now = 1000
@@ -51,7 +51,7 @@ def test_a_ring_has_the_newest_values_that_fit_in_order(slots: int, steps: list[
     )
 
 
-def test_a_wide_window_is_answered_by_the_coarse_ring() -> None:
+def test_a_wide_window_uses_the_coarse_resolution() -> None:
     history = MetricHistory()
     for second in range(1200):
         history.add(second, {"a": 1.0})
@@ -59,7 +59,7 @@ def test_a_wide_window_is_answered_by_the_coarse_ring() -> None:
     assert len(history.points("a", 3600, 1199)) == 120
 
 
-def test_series_that_live_are_kept_and_those_that_are_silent_make_room() -> None:
+def test_series_without_new_values_are_evicted() -> None:
     history = MetricHistory(series_max=2)
     history.add(0, {"old": 1.0, "kept": 1.0})
     history.add(1, {"refused": 1.0})

@@ -1,4 +1,4 @@
-"""Status of consumer groups by rules, trend, catch-up, time behind."""
+"""Consumer lag: status rules, trend, time to catch up, time lag."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ def test_a_window_keeps_observations_apart_and_the_newest_last() -> None:
         ([(0, 100_000), (1, 100_001), (2, 100_002)], "steady"),
     ],
 )
-def test_trend_has_a_word(points: list[tuple[float, float]], word: str) -> None:
+def test_trend_is_growing_shrinking_or_steady(points: list[tuple[float, float]], word: str) -> None:
     assert trend(points).word == word
 
 
-def test_catch_up_is_lag_over_pace_and_never_when_it_does_not_shrink() -> None:
+def test_time_to_catch_up_is_none_unless_the_lag_shrinks() -> None:
     assert catch_up_s(100, [(0, 200), (1, 150), (2, 100)]) == pytest.approx(2.0)
     assert catch_up_s(100, [(0, 50), (1, 75), (2, 100)]) is None
     assert catch_up_s(0, []) == 0.0
 
 
-def test_time_behind_is_interpolated_between_observed_ends() -> None:
+def test_time_lag_is_interpolated_between_observed_ends() -> None:
     clock = OffsetClock()
     clock.observe(100.0, 0)
     clock.observe(110.0, 1000)
@@ -95,14 +95,14 @@ def test_time_behind_is_interpolated_between_observed_ends() -> None:
     assert clock.lag_s(1000, 120.0) == (0.0, True)
 
 
-def test_time_behind_what_was_never_observed_is_a_lower_bound() -> None:
+def test_time_lag_before_the_first_observation_is_a_lower_bound() -> None:
     clock = OffsetClock()
     clock.observe(100.0, 700)
     clock.observe(110.0, 1000)
     assert clock.lag_s(10, 120.0) == (20.0, False)
 
 
-def test_an_idle_partition_ages_from_when_its_record_came() -> None:
+def test_time_lag_of_an_idle_partition_grows_from_its_last_record() -> None:
     clock = OffsetClock()
     clock.observe(100.0, 10)
     clock.observe(101.0, 20)

@@ -1,4 +1,4 @@
-"""The console on three brokers of which one is killed, and on a real Apache Kafka."""
+"""The console with three brokers, one of which is killed, and with a real Apache Kafka."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.console.stage import PASSWORD, RunningConsole, read_as_group, write
+from tests.console.running_console import PASSWORD, RunningConsole, read_as_group, write
 from tests.console.test_pages import CHROMIUM, TIMEOUT_MS, Watched
 from tests.console.test_pages import browser as browser
 from tests.console.test_pages import shots as shots
@@ -35,7 +35,7 @@ def watched_on(bootstrap: str, browser: Browser, shots: Path) -> Iterator[Watche
         assert seen.complaints == []
 
 
-def test_a_kill_is_seen_live(tmp_path: Path, browser: Browser, shots: Path) -> None:
+def test_a_killed_broker_is_shown_live(tmp_path: Path, browser: Browser, shots: Path) -> None:
     with ClusterProcesses(3, tmp_path) as cluster:
         cluster.create_topic("orders", replicas={0: [0, 1, 2]})
         with watched_on(cluster.bootstrap_servers, browser, shots) as seen:
@@ -51,7 +51,9 @@ def test_a_kill_is_seen_live(tmp_path: Path, browser: Browser, shots: Path) -> N
             expect(told).to_contain_text("broker 2", timeout=TIMEOUT_MS, ignore_case=True)
 
 
-def test_apache_kafka_is_shown_without_what_only_ours_has(browser: Browser, shots: Path) -> None:
+def test_apache_kafka_is_shown_without_pages_for_missing_features(
+    browser: Browser, shots: Path
+) -> None:
     kafka = ApacheKafka(settings={"offsets.topic.num.partitions": "1"}, heap="512m")
     try:
         kafka.start()

@@ -1,5 +1,7 @@
-"""The pages in a real browser: Debian's Chromium. Screenshots stay in build/screenshots, or in
-KAFKAESQUE_SCREENSHOTS."""
+"""The pages in a real browser (Debian's Chromium).
+
+Screenshots are stored in build/screenshots, or in KAFKAESQUE_SCREENSHOTS.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
-from tests.console.stage import PASSWORD, RunningConsole, read_as_group, write
+from tests.console.running_console import PASSWORD, RunningConsole, read_as_group, write
 
 from kafkaesque.testing import Broker
 
@@ -36,7 +38,7 @@ PAGES = {
     "/pipeline": "2026-11-16T04:58:00.000Z",
     "/trends": "#kafka",
 }
-"""What the services add is in `test_living.py`, with services."""
+"""The pages of services are tested in `test_service_pages.py`."""
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 
 
@@ -56,7 +58,7 @@ def shots() -> Path:
 
 
 class Watched:
-    """A page that notes whatever a browser complains of."""
+    """A browser page that records errors, warnings and dialogs."""
 
     def __init__(self, context: BrowserContext, console: RunningConsole, shots: Path) -> None:
         self.page: Page = context.new_page()
@@ -64,17 +66,17 @@ class Watched:
         self.complaints: list[str] = []
         self._console = console
         self._shots = shots
-        self.page.on("console", self._note)
+        self.page.on("console", self._record_message)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", self._refuse)
+        self.page.on("dialog", self._dismiss_dialog)
 
-    def _note(self, message: object) -> None:
+    def _record_message(self, message: object) -> None:
         if getattr(message, "type", "") in ("error", "warning"):
             where = getattr(message, "location", {}).get("url", "")
             self.complaints.append(f"{getattr(message, 'text', '')} ({where})")
 
-    def _refuse(self, dialog: object) -> None:
-        self.complaints.append("a dialog: something was executed")
+    def _dismiss_dialog(self, dialog: object) -> None:
+        self.complaints.append("a dialog opened: a script was executed")
         dialog.dismiss()  # type: ignore[attr-defined]
 
     def address(self, path: str) -> str:
@@ -113,7 +115,7 @@ def test_each_page_shows_real_data(watched: Watched) -> None:
         watched.shoot(name)
 
 
-def test_a_dark_page_is_dark_and_the_choice_stays(watched: Watched) -> None:
+def test_the_dark_theme_is_remembered(watched: Watched) -> None:
     page = watched.open("/")
     page.keyboard.press("t")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
@@ -123,7 +125,7 @@ def test_a_dark_page_is_dark_and_the_choice_stays(watched: Watched) -> None:
     watched.shoot("overview-dark")
 
 
-def test_a_filter_finds_what_it_asks_for(watched: Watched) -> None:
+def test_a_filter_finds_matching_records(watched: Watched) -> None:
     page = watched.open("/topics/orders?tab=messages")
     expect(page.locator("tr.record")).to_have_count(50, timeout=TIMEOUT_MS)
     page.fill("input[name=filter]", 'value.user.id == 3 and value.state == "late"')
@@ -136,7 +138,7 @@ def test_a_filter_finds_what_it_asks_for(watched: Watched) -> None:
     page.fill("input[name=filter]", "value =")
     page.click("#search button.primary")
     expect(page.locator("#progress-text")).to_contain_text("expected", timeout=TIMEOUT_MS)
-    # The refused request itself is what Chromium complains of.
+    # Chromium logs the rejected request as an error.
     assert all("400" in complaint for complaint in watched.complaints)
     watched.complaints.clear()
 
@@ -154,7 +156,7 @@ def test_hostile_messages_are_shown_as_text(watched: Watched) -> None:
     expect(page.locator("main")).to_contain_text("#<b>bold</b>", timeout=TIMEOUT_MS)
 
 
-def test_a_live_tail_shows_what_is_written(watched: Watched, broker: Broker) -> None:
+def test_a_live_tail_shows_new_records(watched: Watched, broker: Broker) -> None:
     page = watched.open("/topics/copies?tab=messages")
     page.click("#follow")
     expect(page.locator("#progress-text")).to_contain_text(
@@ -165,7 +167,7 @@ def test_a_live_tail_shows_what_is_written(watched: Watched, broker: Broker) -> 
     page.click("#stop")
 
 
-def test_a_group_is_reset_by_hand(
+def test_offsets_are_reset_in_the_browser(
     watched: Watched, broker: Broker, console: RunningConsole
 ) -> None:
     write(broker.bootstrap_servers, "by-hand", [b"%d" % n for n in range(10)])
@@ -184,7 +186,7 @@ def test_a_group_is_reset_by_hand(
     console.wait_for_group("handled", lag=10)
 
 
-def test_an_operator_writes_a_record_and_signs_out(watched: Watched) -> None:
+def test_an_operator_produces_a_record_and_signs_out(watched: Watched) -> None:
     page = watched.open("/topics/copies?tab=messages")
     assert page.locator("button[data-opens=produce]").count() == 0
     watched.sign_in()
@@ -197,7 +199,7 @@ def test_an_operator_writes_a_record_and_signs_out(watched: Watched) -> None:
     expect(page.locator("#operator")).to_have_text("Sign in", timeout=TIMEOUT_MS)
 
 
-def test_the_page_lives_while_topics_come(watched: Watched, broker: Broker) -> None:
+def test_a_new_topic_appears_live_and_focus_stays(watched: Watched, broker: Broker) -> None:
     page = watched.open("/topics")
     page.locator("th a", has_text="orders").first.focus()
     write(broker.bootstrap_servers, "late-comer", [b"x"])
@@ -208,7 +210,7 @@ def test_the_page_lives_while_topics_come(watched: Watched, broker: Broker) -> N
     watched.shoot("events")
 
 
-def test_keys_go_everywhere(watched: Watched) -> None:
+def test_keyboard_shortcuts(watched: Watched) -> None:
     page = watched.open("/")
     page.keyboard.press("g")
     page.keyboard.press("t")
@@ -221,7 +223,7 @@ def test_keys_go_everywhere(watched: Watched) -> None:
     expect(page.locator("#live_table tbody tr")).to_have_count(1)
 
 
-def test_what_a_screen_reader_needs_is_there(watched: Watched) -> None:
+def test_accessibility_of_controls_and_tables(watched: Watched) -> None:
     page = watched.open("/topics")
     assert page.locator("html").get_attribute("lang") == "en"
     assert page.locator("main h1").count() == 1

@@ -1,4 +1,4 @@
-"""Every page from a state that was made up: with nothing in it, and with some of everything."""
+"""Every page rendered from a made-up state: an empty one, and one with some of everything."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_every_page_renders_and_escapes(
         assert part.strip() == "" or part.strip()[:60] in html
 
 
-def test_the_hostile_group_is_there_as_text() -> None:
+def test_hostile_group_name_is_shown_as_text() -> None:
     async def main() -> Any:
         made = state()
         fill(made)
@@ -170,7 +170,7 @@ def large_view() -> ClusterView:
     [({}, PAGE_SIZE), ({"size": "100000"}, PAGE_SIZE_MAX), ({"page": "200"}, PAGE_SIZE),
      ({"q": "-00042"}, None)],
 )  # fmt: skip
-def test_list_of_ten_thousand_is_one_page_of_rows(
+def test_list_of_ten_thousand_items_is_paginated(
     path: str, query: dict[str, str], rows: int | None
 ) -> None:
     async def main() -> Any:
@@ -184,7 +184,7 @@ def test_list_of_ten_thousand_is_one_page_of_rows(
     assert sum(map(len, parts.values())) <= len(html)
 
 
-def test_overview_of_ten_thousand_shows_the_busiest_only() -> None:
+def test_overview_of_ten_thousand_topics_shows_only_the_busiest() -> None:
     async def main() -> Any:
         made = state()
         made.sampler.view = large_view()
@@ -195,7 +195,7 @@ def test_overview_of_ten_thousand_shows_the_busiest_only() -> None:
     assert len(set(re.findall(r"(?:topic|group)-\d{5}", html))) <= PAGE_SIZE
 
 
-def test_pages_that_have_nothing_to_show_are_not_in_the_menu() -> None:
+def test_pages_without_content_are_not_in_the_menu() -> None:
     async def main() -> Any:
         made = state()
         made.sampler.view.sampled_s = 1.0

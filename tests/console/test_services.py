@@ -1,4 +1,4 @@
-"""What stands around the log, from its files and records: Spark's status, trends, the control file."""
+"""Spark's status files, trends, the control file, and scraped metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trend(window: int, tag: str, posts: int) -> dict[str, object]:
             "posts": posts, "recent": 1, "authors": 1, "burst": 0.5}  # fmt: skip
 
 
-def test_the_newest_record_of_a_hashtag_counts_and_the_fullest_window_is_shown() -> None:
+def test_trends_show_the_recent_window_with_most_posts() -> None:
     board = TrendBoard()
     board.add(trend(0, "raft", 1))
     board.add(trend(0, "raft", 9))
@@ -33,7 +33,7 @@ def test_the_newest_record_of_a_hashtag_counts_and_the_fullest_window_is_shown()
     assert board.over_time(["kafka"])["kafka"] == [(600.0, 5.0), (660.0, 1.0)]
 
 
-def test_trends_are_bounded_and_rubbish_is_passed_over() -> None:
+def test_trends_are_bounded_and_malformed_values_ignored() -> None:
     board = TrendBoard()
     for value in (None, 3, {}, {"window_start_ms": "x", "hashtag": "a"}, {"window_start_ms": 1}):
         board.add(value)
@@ -58,7 +58,7 @@ def test_queries_are_read_with_their_last_batches(tmp_path: Path) -> None:
     assert read_queries(None) == []
 
 
-def test_a_control_file_is_read_or_is_not_there(tmp_path: Path) -> None:
+def test_a_control_file_may_be_missing_or_invalid(tmp_path: Path) -> None:
     path = tmp_path / "control.json"
     assert read_control_file(path) is None
     path.write_text("{}")
@@ -69,7 +69,7 @@ def test_a_control_file_is_read_or_is_not_there(tmp_path: Path) -> None:
     assert control.url == "http://127.0.0.1:1"
 
 
-def test_pages_are_told_apart_and_rates_are_of_the_time_between() -> None:
+def test_kinds_of_metrics_pages_and_their_rates() -> None:
     before = read_exposition(
         'kafkaesque_raft_groups 3\nkafkaesque_request_bytes_total{api="produce"} 100\n'
         'kafkaesque_request_seconds_bucket{api="produce",le="0.001"} 0\n'

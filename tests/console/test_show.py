@@ -1,4 +1,4 @@
-"""`kafkaesque show`: what only a console knows, from the command line."""
+"""`kafkaesque show`: the console's data on the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.console.stage import RunningConsole, write
+from tests.console.running_console import RunningConsole, write
 from tests.waiting import eventually
 
 from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
@@ -15,7 +15,7 @@ from kafkaesque.cli.show import CONSOLE_DEFAULT, CONSOLE_VARIABLE, Asking
 from kafkaesque.testing import Broker
 
 
-def test_trends_are_a_table_and_a_document(
+def test_trends_as_table_and_as_json(
     console: RunningConsole, capsys: pytest.CaptureFixture[str]
 ) -> None:
     eventually(lambda: console.get("/api/trends")["tags"], "trends are read")
@@ -27,7 +27,7 @@ def test_trends_are_a_table_and_a_document(
     assert json.loads(capsys.readouterr().out)["tags"][0]["hashtag"] == "kafka"
 
 
-def test_gateways_have_their_figures(
+def test_gateways_and_their_metrics(
     console: RunningConsole, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["show", "gateways", "--console", console.url]) == 0
@@ -54,7 +54,7 @@ def test_events_are_listed_by_kind(
     assert json.loads(capsys.readouterr().out)["events"] == []
 
 
-def test_console_of_a_data_directory_is_found_with_its_password(
+def test_console_and_password_are_found_by_data_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(PASSWORD_VARIABLE, raising=False)
@@ -66,11 +66,11 @@ def test_console_of_a_data_directory_is_found_with_its_password(
     own = Asking(None, tmp_path)
     assert own.url == "http://127.0.0.1:1234"
     assert own.headers() == {"Authorization": "Bearer secret"}
-    # Another console is not told this one's password.
+    # The password is not sent to another console.
     assert Asking("http://elsewhere:1", tmp_path).headers() == {}
 
 
-def test_nobody_there_is_said_with_what_to_do(
+def test_missing_console_is_reported_with_a_hint(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CONSOLE_VARIABLE, "http://127.0.0.1:1")

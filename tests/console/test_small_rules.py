@@ -1,4 +1,4 @@
-"""Paging, moves, queries, metrics text, assignments, access, formats: tables of what is what."""
+"""Paging, offset resets, queries, metrics, assignments, access control and formatting."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kafkaesque.console.web.security import (
 from kafkaesque.model.errors import ProtocolError
 
 
-def test_a_page_is_searched_sorted_and_cut() -> None:
+def test_a_list_is_searched_sorted_and_paginated() -> None:
     items = [(f"topic-{n:05}", n % 7 or None) for n in range(10_000)]
     page = paginate(
         items, PageRequest("TOPIC-00", "-size", 2, 50), lambda i: i[0], {"size": lambda i: i[1]}
@@ -50,7 +50,7 @@ def test_a_page_is_searched_sorted_and_cut() -> None:
     assert last.items[-1][1] is None
 
 
-def test_what_a_request_asks_of_a_list_is_bounded() -> None:
+def test_page_requests_are_bounded() -> None:
     assert read_page_request({"page": "-3", "size": "99999", "q": " a "}) == PageRequest(
         "a", "", 1, 500
     )
@@ -80,7 +80,7 @@ def test_what_is_no_target_is_refused(text: str) -> None:
         read_target(text)
 
 
-def test_a_query_is_read() -> None:
+def test_a_message_query_is_parsed() -> None:
     query = read_query({"from": "time:2026-11-16T05:00:00Z", "partition": "0, 2", "limit": "9999",
                         "key": "k", "filter": "partition == 2", "decode": "json"})  # fmt: skip
     assert query.start == StartPosition("time", 1_794_805_200_000)
@@ -95,12 +95,12 @@ def test_a_query_is_read() -> None:
     [{"from": "yesterday"}, {"from": "offset:x"}, {"from": "time:soon"}, {"partition": "a"},
      {"limit": "many"}, {"filter": "value ="}, {"decode": "xml"}, {"until": "never"}],
 )  # fmt: skip
-def test_a_wrong_query_is_refused(parameters: dict[str, str]) -> None:
+def test_an_invalid_message_query_is_rejected(parameters: dict[str, str]) -> None:
     with pytest.raises(InvalidQuery):
         read_query(parameters)
 
 
-def test_windows_go_back_over_everything_once() -> None:
+def test_windows_back_cover_every_offset_once() -> None:
     windows = windows_back({0: (0, 1000), 1: (5, 8), 2: (4, 4)}, 10)
     assert windows[0] == {0: (990, 1000), 1: (5, 8)}
     covered = [offset for window in windows for offset in range(*window.get(0, (0, 0)))]
@@ -108,7 +108,7 @@ def test_windows_go_back_over_everything_once() -> None:
     assert all(2 not in window for window in windows)
 
 
-def test_metrics_are_read_whatever_stands_around_them() -> None:
+def test_metrics_are_parsed_and_malformed_lines_skipped() -> None:
     page = read_exposition(
         "# HELP a x\na 1\n"
         'b_total{api="produce",note="a \\"quoted\\", \\\\ and \\n"} 2.5 1700000000\n'
@@ -120,7 +120,7 @@ def test_metrics_are_read_whatever_stands_around_them() -> None:
     assert "broken" not in page
 
 
-def test_a_quantile_is_that_of_what_came_between() -> None:
+def test_a_quantile_covers_only_new_observations() -> None:
     before = {0.001: 10.0, 0.01: 10.0, math.inf: 10.0}
     after = {0.001: 10.0, 0.01: 110.0, math.inf: 110.0}
     assert quantile(before, after, 0.5) == pytest.approx(0.0055)
@@ -128,7 +128,7 @@ def test_a_quantile_is_that_of_what_came_between() -> None:
     assert quantile({}, {0.001: 0.0, math.inf: 5.0}, 0.99) == 0.001
 
 
-def test_assignments_are_read_and_rubbish_is_nothing() -> None:
+def test_assignments_are_parsed_and_malformed_ones_ignored() -> None:
     data = (
         b"\0\1" + b"\0\0\0\1" + b"\0\1a" + b"\0\0\0\2" + b"\0\0\0\3\0\0\0\4" + b"\xff\xff\xff\xff"
     )
@@ -159,7 +159,7 @@ def test_security_that_the_console_has_not_is_refused() -> None:
     assert "secret" not in repr(Credentials("PLAIN", "me", "secret"))
 
 
-def test_a_session_needs_the_password_and_ends() -> None:
+def test_a_session_needs_the_password_and_expires() -> None:
     now = [0.0]
     access = OperatorAccess("metamorphosis", 60.0, lambda: now[0])
     assert access.sign_in("wrong") is None
@@ -172,7 +172,7 @@ def test_a_session_needs_the_password_and_ends() -> None:
     assert access.session(session.id) is None
 
 
-def test_guessing_is_slowed_down() -> None:
+def test_password_guessing_is_rate_limited() -> None:
     now = [0.0]
     access = OperatorAccess("metamorphosis", 60.0, lambda: now[0])
     for _ in range(FREE_ATTEMPTS):
@@ -194,11 +194,11 @@ def test_without_a_password_nobody_signs_in() -> None:
     [("127.0.0.1:8080", True), ("localhost", True), ("[::1]:8080", True), ("console.lan:80", True),
      ("evil.example:8080", False), ("", False), ("10.0.0.5:8080", False)],
 )  # fmt: skip
-def test_only_our_own_names_are_served(host: str, expected: bool) -> None:
+def test_only_known_host_names_are_allowed(host: str, expected: bool) -> None:
     assert allowed_hosts_test("127.0.0.1", ("console.lan",))(host) is expected
 
 
-def test_an_address_that_reached_a_wildcard_listener_is_ours() -> None:
+def test_any_address_is_allowed_on_a_wildcard_listener() -> None:
     assert allowed_hosts_test("0.0.0.0", ())("10.0.0.5:8080")
     assert not allowed_hosts_test("0.0.0.0", ())("evil.example")
 
@@ -221,11 +221,11 @@ def test_an_address_that_reached_a_wildcard_listener_is_ours() -> None:
         (formatting.percent, 0.256, "26%"),
     ],
 )
-def test_numbers_are_written_for_people(form: object, value: object, expected: str) -> None:
+def test_numbers_are_formatted_for_people(form: object, value: object, expected: str) -> None:
     assert form(value) == expected  # type: ignore[operator]
 
 
-def test_a_sparkline_of_nothing_is_flat() -> None:
+def test_a_sparkline_without_data_is_flat() -> None:
     assert formatting.spark_points([]) == "0,23 100,23"
     assert formatting.spark_points([0, 0]) == "0.0,23.0 100.0,23.0"
     assert formatting.spark_points([0, 10]).endswith("100.0,2.0")

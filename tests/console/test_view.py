@@ -1,4 +1,4 @@
-"""What a view of a topic works out by itself."""
+"""Properties that a topic view computes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW_MS = 1_000 * HOUR_MS
         pytest.param(None, 24 * HOUR_MS, "delete", None, id="empty"),
     ],
 )
-def test_time_that_the_oldest_record_has_left(
+def test_time_until_the_oldest_record_expires(
     oldest_ms: int | None, retention_ms: int, cleanup: str, left_ms: int | None
 ) -> None:
     topic = TopicView("t", "", False, [], retention_ms=retention_ms, cleanup=cleanup)

@@ -1,4 +1,4 @@
-"""Pages of the services, with real services behind them, and the fault panel, in a real browser."""
+"""The services' pages and fault injection, with real services and in a real browser."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.console.living import CHORES, USER, LivingPlatform
-from tests.console.stage import PASSWORD, RunningConsole
+from tests.console.running_console import PASSWORD, RunningConsole
+from tests.console.running_platform import CHORES, USER, RunningPlatform
 from tests.console.test_pages import CHROMIUM, TIMEOUT_MS, Watched
 from tests.console.test_pages import browser as browser
 from tests.console.test_pages import shots as shots
@@ -27,7 +27,7 @@ from kafkaesque.pipeline.session import require_packages
 
 POSTS = 200
 SLOW_S = 180.0
-"""For what starts or restarts processes, on a busy machine."""
+"""For starting or restarting processes on a busy machine."""
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing: make clients"),
@@ -36,13 +36,13 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivingPlatform]:
-    with LivingPlatform(tmp_path_factory.mktemp("up")) as running:
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatform]:
+    with RunningPlatform(tmp_path_factory.mktemp("up")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def console(platform: LivingPlatform) -> Iterator[RunningConsole]:
+def console(platform: RunningPlatform) -> Iterator[RunningConsole]:
     config = ConsoleConfig(
         bootstrap=platform.bootstrap,
         password=PASSWORD,
@@ -59,8 +59,8 @@ def console(platform: LivingPlatform) -> Iterator[RunningConsole]:
 
 
 @pytest.fixture(scope="module")
-def spark_queries(request: pytest.FixtureRequest, platform: LivingPlatform) -> None:
-    """Posts of the local source, and what Spark makes of them."""
+def spark_queries(request: pytest.FixtureRequest, platform: RunningPlatform) -> None:
+    """Run the local source and two Spark queries on its posts."""
     if "slow_spark" not in (request.config.getoption("markexpr") or ""):
         pytest.skip("minutes: pytest -m slow_spark tests/console")
     try:
@@ -92,7 +92,7 @@ def watched(browser: Browser, console: RunningConsole, shots: Path) -> Iterator[
 
 
 def figure(console: RunningConsole, name: str) -> float:
-    """Of all workers, as their metrics pages have it."""
+    """A metric summed over all workers."""
     pages = console.get("/api/tasks")["pages"]
     return sum(row["value"] for page in pages for row in page["figures"] if row["name"] == name)
 
@@ -106,14 +106,14 @@ def wait_for_client(console: RunningConsole) -> None:
 
 
 def wait_for_another(console: RunningConsole, before: Any) -> None:
-    """On a busy machine a service may need its second attempt."""
+    """Wait until the process runs again; on a busy machine it may need a second attempt."""
 
-    def runs_anew() -> bool:
+    def runs_again() -> bool:
         now = process(console, before["name"])
         is_new = now["restarts"] > before["restarts"] and now["pid"] != before["pid"]
         return is_new and now["state"] == "running"
 
-    eventually(runs_anew, f"another {before['name']} runs", SLOW_S)
+    eventually(runs_again, f"another {before['name']} runs", SLOW_S)
 
 
 def process(console: RunningConsole, name: str) -> Any:
@@ -139,7 +139,7 @@ def test_coordination_shows_nodes_with_data_and_the_sessions_that_own_them(
     expect(page.locator("main pre")).to_contain_text("127.0.0.1:")
 
 
-def test_gateways_shows_who_is_connected(watched: Watched) -> None:
+def test_gateways_shows_client_connections(watched: Watched) -> None:
     page = watched.open("/gateways")
     title = page.locator("dt", has_text=re.compile("^Connections$"))
     connections = page.locator("#live_figures .figure", has=title)
@@ -149,7 +149,7 @@ def test_gateways_shows_who_is_connected(watched: Watched) -> None:
     watched.shoot("gateways")
 
 
-def test_chat_shows_its_back_end(watched: Watched) -> None:
+def test_chat_shows_its_backend(watched: Watched) -> None:
     main = watched.open("/chat").locator("main")
     expect(main).to_contain_text("chat.journal", timeout=TIMEOUT_MS)
     watched.shoot("chat")
@@ -164,7 +164,7 @@ def test_tasks_shows_calls_retries_timers_and_dead_letters(watched: Watched) -> 
     watched.shoot("tasks")
 
 
-def test_dead_letter_is_read_and_sent_back(watched: Watched, console: RunningConsole) -> None:
+def test_dead_letter_is_shown_and_redriven(watched: Watched, console: RunningConsole) -> None:
     page = watched.open("/tasks/chores")
     letters = page.locator("main tbody tr")
     expect(letters).to_have_count(1, timeout=TIMEOUT_MS)
@@ -175,17 +175,17 @@ def test_dead_letter_is_read_and_sent_back(watched: Watched, console: RunningCon
     watched.sign_in()
     first = page.locator("input[name=letter]").get_attribute("value")
     page.click("#all-letters")
-    # The page is loaded anew then, and must not be left before.
+    # The page reloads afterwards; leaving it earlier would cancel the request.
     with page.expect_event("load"), page.expect_response("**/redrive") as answer:
         page.get_by_role("button", name="Redrive selected").click()
     assert answer.value.status == 200
 
-    def came_back_as_another() -> bool:
-        """It fails again, as what moves no mountain does."""
+    def failed_again() -> bool:
+        """The task fails again, with a new dead letter."""
         found = console.get("/api/tasks/chores/dead")["letters"]
         return [letter["id"] for letter in found] not in ([], [first])
 
-    eventually(came_back_as_another, "the call was tried again")
+    eventually(failed_again, "the call was tried again")
     expect(watched.open("/events").locator("main")).to_contain_text(
         "redrove 1 dead letter of queue chores", timeout=TIMEOUT_MS
     )
@@ -193,7 +193,7 @@ def test_dead_letter_is_read_and_sent_back(watched: Watched, console: RunningCon
 
 @pytest.mark.slow_spark
 @pytest.mark.usefixtures("spark_queries")
-def test_pipeline_and_trends_show_what_spark_did(watched: Watched) -> None:
+def test_pipeline_and_trends_show_spark_queries(watched: Watched) -> None:
     page = watched.open("/pipeline")
     posts = row(page, "#live_queries", "posts")
     expect(posts).to_contain_text("stopped", timeout=TIMEOUT_MS)
@@ -203,7 +203,7 @@ def test_pipeline_and_trends_show_what_spark_did(watched: Watched) -> None:
     watched.shoot("trends-live")
 
 
-def test_killed_process_comes_back_and_the_charts_have_the_mark(
+def test_killed_process_is_restarted_and_marked_on_the_charts(
     watched: Watched, console: RunningConsole
 ) -> None:
     before = process(console, "gateway-0")

@@ -1,4 +1,4 @@
-"""A real console in a thread of this process, on a real broker, for tests of its API and its pages."""
+"""A real console in a thread of this process, for tests of its API and its pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOSTILE = [
 
 
 class RunningConsole:
-    """`with RunningConsole(config) as console:`; `call` asks its API."""
+    """`with RunningConsole(config) as console:`; `get` and `act` call its API."""
 
     def __init__(self, config: ConsoleConfig) -> None:
         self._config = config
@@ -59,7 +59,7 @@ class RunningConsole:
 
         try:
             asyncio.run(main())
-        except BaseException as error:  # noqa: BLE001  told to the test in __enter__
+        except BaseException as error:  # noqa: BLE001  raised in __enter__
             self._failure = error
         finally:
             self._ready.set()
@@ -110,7 +110,7 @@ class RunningConsole:
         return json.loads(body)
 
     def act(self, path: str, body: Any = None, method: str = "POST") -> tuple[int, Any]:
-        """As an operator by password."""
+        """Call the API as an operator, by password."""
         headers = {"Authorization": f"Bearer {PASSWORD}"}
         status, answer, _ = self.ask(path, method, body, headers)
         return status, json.loads(answer)
@@ -120,7 +120,7 @@ class RunningConsole:
             lambda: (
                 set(names) <= {row["name"] for row in self.get("/api/topics?size=500")["items"]}
             ),
-            f"topics {names} are seen",
+            f"topics {names} are shown",
         )
 
     def wait_for_group(self, name: str, **wanted: Any) -> Any:
@@ -143,7 +143,7 @@ def write(bootstrap: str, topic: str, values: list[bytes | None], **options: Any
 
 
 def read_as_group(bootstrap: str, group: str, topic: str, count: int) -> None:
-    """Read `count` records, commit, and leave."""
+    """Read `count` records, commit, and leave the group."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
          "enable.auto.commit": False, "log_level": 0, "client.id": f"{group}-reader"}

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.console import chores
-from tests.console.stage import WITHIN_S
+from tests.console.running_console import WITHIN_S
 from tests.waiting import until
 
 from kafkaesque.cli.broker_services import broker_services
@@ -35,8 +35,8 @@ USER = "gregor"
 CHORES = 5
 
 
-class LivingPlatform:
-    """`with LivingPlatform(data) as platform:` everything runs, and somebody is connected."""
+class RunningPlatform:
+    """`with RunningPlatform(data) as platform:` everything runs, and a client is connected."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -76,7 +76,7 @@ class LivingPlatform:
     def _run(self) -> None:
         try:
             asyncio.run(self._live())
-        except BaseException as error:  # noqa: BLE001  told to the test in __enter__
+        except BaseException as error:  # noqa: BLE001  raised in __enter__
             self._failure = error
         finally:
             self._ready.set()
@@ -109,7 +109,7 @@ class LivingPlatform:
         wanted = (planned["chat-0"], planned["gateway-0"], self._worker())
         for service in wanted:
             service.ready_seconds_max = START_SECONDS_MAX
-            # As `up` does it: on a busy machine one may need its second attempt.
+            # As in `up`: on a busy machine a service may need a second attempt.
             await supervisor.try_start(service)
             await until(lambda service=service: service.state is State.RUNNING)
 
