@@ -1,7 +1,7 @@
-"""A small `kafkaesque up` in a thread: the supervisor, the control API and the services that it runs.
+"""A small `kafkaesque up` in a thread: the supervisor, the control API and some services.
 
-One broker with coordination, a chat back end, a gateway with a client, a worker that has run tasks,
-retried some and given one up. ProcessControl are real, and so is everything that a console sees of them.
+One broker with coordination, a chat backend, a gateway with a client, and a worker that has run
+tasks, retried some and dead-lettered one. All of them are real processes.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from kafkaesque.console.web.security import (
     OperatorAccess,
     TooManyAttempts,
     allowed_hosts_test,
-    is_csrf,
+    is_csrf_token,
 )
 from kafkaesque.model.errors import ProtocolError
 
@@ -166,8 +166,8 @@ def test_a_session_needs_the_password_and_expires() -> None:
     session = access.sign_in("metamorphosis")
     assert session is not None
     assert access.session(session.id) == session
-    assert is_csrf(session, session.csrf)
-    assert not is_csrf(session, None)
+    assert is_csrf_token(session, session.csrf)
+    assert not is_csrf_token(session, None)
     now[0] = 61.0
     assert access.session(session.id) is None
 
@@ -185,7 +185,7 @@ def test_password_guessing_is_rate_limited() -> None:
 
 def test_without_a_password_nobody_signs_in() -> None:
     access = OperatorAccess("", 60.0, lambda: 0.0)
-    assert not access.is_possible
+    assert not access.is_enabled
     assert access.sign_in("") is None
 
 

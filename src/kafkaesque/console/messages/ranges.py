@@ -37,24 +37,24 @@ async def offset_ranges(
     starts, ends = await asyncio.gather(
         list_offsets(links, leaders, EARLIEST), list_offsets(links, leaders, LATEST)
     )
-    bounds = {key: (starts[key], end) for key, end in ends.items() if key in starts}
+    ranges = {key: (starts[key], end) for key, end in ends.items() if key in starts}
     start = query.start
     if start.kind == "time":
         at = await list_offsets(links, leaders, start.number)
-        bounds = {key: (at.get(key, end), end) for key, (_, end) in bounds.items()}
+        ranges = {key: (at.get(key, end), end) for key, (_, end) in ranges.items()}
     elif start.kind == "offset":
-        bounds = {
-            key: (min(max(low, start.number), end), end) for key, (low, end) in bounds.items()
+        ranges = {
+            key: (min(max(low, start.number), end), end) for key, (low, end) in ranges.items()
         }
     elif start.kind == "last":
-        bounds = {key: (max(low, end - start.number), end) for key, (low, end) in bounds.items()}
+        ranges = {key: (max(low, end - start.number), end) for key, (low, end) in ranges.items()}
     if query.end_ms is not None:
         until = await list_offsets(links, leaders, query.end_ms)
-        bounds = {
+        ranges = {
             key: (low, max(low, min(end, until.get(key, end))))
-            for key, (low, end) in bounds.items()
+            for key, (low, end) in ranges.items()
         }
-    return {index: found for (_, index), found in bounds.items()}
+    return {index: found for (_, index), found in ranges.items()}
 
 
 async def histogram(
@@ -83,17 +83,17 @@ async def histogram(
     ]
 
 
-def windows_back(bounds: Mapping[int, OffsetRange], size: int) -> list[dict[int, OffsetRange]]:
+def windows_back(ranges: Mapping[int, OffsetRange], size: int) -> list[dict[int, OffsetRange]]:
     """Windows of offsets from the end to the start, the first one `size` long in each partition.
 
     Each window is four times as long as the one before, so that a rare old match needs few reads.
     """
     windows = []
-    ends = {index: end for index, (_, end) in bounds.items()}
-    while any(ends[index] > start for index, (start, _) in bounds.items()):
+    ends = {index: end for index, (_, end) in ranges.items()}
+    while any(ends[index] > start for index, (start, _) in ranges.items()):
         window = {
             index: (max(start, ends[index] - size), ends[index])
-            for index, (start, _) in bounds.items()
+            for index, (start, _) in ranges.items()
             if ends[index] > start
         }
         windows.append(window)

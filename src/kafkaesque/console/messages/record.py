@@ -15,6 +15,10 @@ from kafkaesque.console.rules.view import Document
 SHOWN_CHARACTERS_MAX: Final = 64_000
 """Characters of a key or value in a response; an export contains all of them."""
 
+EXPORT_FORMATS: Final = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
+_COLUMNS: Final = ("partition", "offset", "timestamp_ms", "key", "value", "headers")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -100,11 +104,6 @@ def _shown(decoded: Decoded, is_whole: bool) -> Document:
         shown["data"] = decoded.value[:SHOWN_CHARACTERS_MAX]
         shown["cut"] = len(decoded.value) - SHOWN_CHARACTERS_MAX
     return shown
-
-
-EXPORT_FORMATS: Final = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
-_COLUMNS: Final = ("partition", "offset", "timestamp_ms", "key", "value", "headers")
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def encode_records(records: Sequence[ReadRecord], form: str) -> bytes:

@@ -116,12 +116,20 @@ def _brokers(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]
 def _controller(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
     was, now = before.quorum, after.quorum
     if was is not None and now is not None and (was.leader, was.epoch) != (now.leader, now.epoch):
-        yield ClusterChange("election", "info", f"broker {now.leader} leads the controller quorum in "
-                     f"term {now.epoch} (was broker {was.leader}, term {was.epoch})",
-                     "controller")  # fmt: skip
+        yield ClusterChange(
+            "election",
+            "info",
+            f"broker {now.leader} leads the controller quorum in "
+            f"term {now.epoch} (was broker {was.leader}, term {was.epoch})",
+            "controller",
+        )
     elif now is None and before.controller != after.controller and after.controller >= 0:
-        yield ClusterChange("election", "info", f"broker {after.controller} is the controller "
-                     f"(was {before.controller})", "controller")  # fmt: skip
+        yield ClusterChange(
+            "election",
+            "info",
+            f"broker {after.controller} is the controller (was {before.controller})",
+            "controller",
+        )
 
 
 def _elections(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
@@ -181,8 +189,9 @@ def _topic(was: TopicView, topic: TopicView) -> Iterator[ClusterChange]:
         old, new = getattr(was, name), getattr(topic, name)
         if old is not None and new is not None and old != new:
             setting = {"cleanup": "cleanup.policy"}.get(name, name.replace("_", "."))
-            yield ClusterChange("config", "info", f"{setting} of {topic.name} is {new} (was {old})",
-                         subject)  # fmt: skip
+            yield ClusterChange(
+                "config", "info", f"{setting} of {topic.name} is {new} (was {old})", subject
+            )
 
 
 def _groups(before: ClusterView, after: ClusterView) -> Iterator[ClusterChange]:
@@ -200,8 +209,12 @@ def _group(was: GroupView, group: GroupView) -> Iterator[ClusterChange]:
     subject = f"group/{group.name}"
     if was.members is not None and group.members is not None and was.members != group.members:
         verb = "grew" if group.members > was.members else "shrank"
-        yield ClusterChange("group", "info", f"group {group.name} {verb} from {was.members} to "
-                     f"{group.members} members", subject)  # fmt: skip
+        yield ClusterChange(
+            "group",
+            "info",
+            f"group {group.name} {verb} from {was.members} to {group.members} members",
+            subject,
+        )
     if was.status is not group.status and {was.status, group.status} != {
         GroupStatus.OK,
         GroupStatus.IDLE,

@@ -1,4 +1,4 @@
-"""A parser for Prometheus' text exposition format, and rates and quantiles of what it reads."""
+"""A parser for Prometheus' text exposition format, and quantiles of its histograms."""
 
 from __future__ import annotations
 

@@ -296,13 +296,14 @@ _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def compile_filter(node: Node) -> Match:
+    """A function that decides whether a record matches. Raises InvalidFilter."""
     match node:
         case And(parts):
-            both = [compile_filter(part) for part in parts]
-            return lambda record: all(part(record) for part in both)
+            conjuncts = [compile_filter(part) for part in parts]
+            return lambda record: all(part(record) for part in conjuncts)
         case Or(parts):
-            either = [compile_filter(part) for part in parts]
-            return lambda record: any(part(record) for part in either)
+            disjuncts = [compile_filter(part) for part in parts]
+            return lambda record: any(part(record) for part in disjuncts)
         case Not(inner):
             negated = compile_filter(inner)
             return lambda record: not negated(record)
@@ -310,8 +311,8 @@ def compile_filter(node: Node) -> Match:
             get = _getter(path)
             return lambda record: get(record) is not MISSING
         case OneOf(path, literals):
-            parts_of = [_compare(path, "==", literal) for literal in literals]
-            return lambda record: any(part(record) for part in parts_of)
+            comparisons = [_compare(path, "==", literal) for literal in literals]
+            return lambda record: any(part(record) for part in comparisons)
         case Compare(path, name, literal):
             return _compare(path, name, literal)
 

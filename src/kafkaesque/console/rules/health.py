@@ -60,20 +60,26 @@ def _findings(view: ClusterView) -> Iterator[HealthFinding]:
     down = [broker.id for broker in view.brokers.values() if not broker.is_up]
     if down:
         verb = "is" if len(down) == 1 else "are"
-        yield HealthFinding("bad" if len(down) * 2 >= len(view.brokers) else "warn",
-                      f"{_names('broker', down)} {verb} down", "/brokers")  # fmt: skip
+        yield HealthFinding(
+            "bad" if len(down) * 2 >= len(view.brokers) else "warn",
+            f"{_names('broker', down)} {verb} down",
+            "/brokers",
+        )
     leaderless = {topic.name: topic.leaderless for topic in view.topics.values()}
     if count := sum(leaderless.values()):
         where = _where(leaderless)
-        yield HealthFinding("bad", f"{_count(count, 'partition')} without a leader {where}",
-                      "/topics?show=unhealthy")  # fmt: skip
-    behind = {
+        yield HealthFinding(
+            "bad",
+            f"{_count(count, 'partition')} without a leader {where}",
+            "/topics?show=unhealthy",
+        )
+    under_replicated = {
         topic.name: sum(1 for p in topic.partitions if p.is_under_replicated and p.leader >= 0)
         for topic in view.topics.values()
     }
-    if count := sum(behind.values()):
-        yield HealthFinding("warn", f"{_count(count, 'partition')} under-replicated {_where(behind)}",
-                      "/topics?show=unhealthy")  # fmt: skip
+    if count := sum(under_replicated.values()):
+        text = f"{_count(count, 'partition')} under-replicated {_where(under_replicated)}"
+        yield HealthFinding("warn", text, "/topics?show=unhealthy")
     if view.quorum is not None and view.quorum.leader < 0:
         yield HealthFinding("bad", "the controller quorum has no leader", "/raft")
     yield from _disks(view.brokers.values())

@@ -79,7 +79,7 @@ class LagWindow:
         self.observations: deque[LagObservation] = deque(maxlen=WINDOW)
 
     def observe(self, at_s: float, committed: int, end: int) -> None:
-        """Append; replace the newest observation if it is less than `STEP_S` after the one before it."""
+        """Append. The newest observation is replaced until `STEP_S` have passed since the one before it."""
         seen = self.observations
         if len(seen) >= 2 and at_s - seen[-2].at_s < STEP_S:
             seen.pop()

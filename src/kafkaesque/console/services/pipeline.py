@@ -28,6 +28,8 @@ WINDOWS_KEPT: Final = 120
 TAGS_KEPT: Final = 2000
 """Hashtags kept of one window."""
 RETRY_S: Final = 5.0
+FEED_BYTES_READ_MAX: Final = 65_536
+BATCHES_SHOWN: Final = 60
 
 
 class TrendBoard:
@@ -115,15 +117,11 @@ class TrendFollower:
         query = MessageQuery(
             start=StartPosition("last", RECORDS_READ_FIRST), limit=RECORDS_READ_FIRST
         )
-        bounds = await offset_ranges(self._links, topic, query)
-        first = {index: (0, start) for index, (start, _) in bounds.items()}
+        ranges = await offset_ranges(self._links, topic, query)
+        first = {index: (0, start) for index, (start, _) in ranges.items()}
         async for found in self._scanner.scan(ScanPlan(TOPIC, first, query, follow=True)):
             for record in found.records:
                 self.board.add(record.value)
-
-
-FEED_BYTES_READ_MAX: Final = 65_536
-BATCHES_SHOWN: Final = 60
 
 
 def read_queries(directory: Path | None) -> list[Document]:

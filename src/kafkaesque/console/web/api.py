@@ -140,8 +140,8 @@ class Api:
 
     async def _plan(self, topic_name: str, query: MessageQuery, follow: bool = False) -> ScanPlan:
         topic = topics.find_topic(self._state, topic_name)
-        bounds = await offset_ranges(self._state.links, topic, query)
-        return ScanPlan(topic_name, bounds, query, follow)
+        ranges = await offset_ranges(self._state.links, topic, query)
+        return ScanPlan(topic_name, ranges, query, follow)
 
     async def messages(self, request: Request) -> Any:
         plan = await self._plan(_name(request), read_query(request.query_params))
@@ -226,8 +226,7 @@ class Api:
         body = await read_body(request, SettingBody)
         await self._state.admin.set_topic_setting(name, body.name, body.value)
         value = "its default" if body.value is None else body.value
-        self._log_action(f"an operator set {body.name} of {name} to {value}",
-                         f"topic/{name}")  # fmt: skip
+        self._log_action(f"an operator set {body.name} of {name} to {value}", f"topic/{name}")
         return {"topic": name, "name": body.name, "value": body.value}
 
     async def produce(self, request: Request) -> Any:
@@ -236,8 +235,10 @@ class Api:
 
     async def replay(self, request: Request) -> Any:
         body = await read_body(request, ReplayBody)
-        query = read_query({"from": "oldest", "limit": str(REPLAY_RECORDS_MAX), **body.query},
-                           limit_max=REPLAY_RECORDS_MAX)  # fmt: skip
+        query = read_query(
+            {"from": "oldest", "limit": str(REPLAY_RECORDS_MAX), **body.query},
+            limit_max=REPLAY_RECORDS_MAX,
+        )
         plan = await self._plan(_name(request), query)
         topics.find_topic(self._state, body.to)
         if body.dry_run:
@@ -246,8 +247,10 @@ class Api:
                 matched = found.progress.matched
             return {"from": plan.topic, "to": body.to, "would_copy": matched, "dry_run": True}
         done = await self._state.producer.replay(self._state.scanner, plan, body.to)
-        self._log_action(f"an operator replayed {done['copied']} records of {plan.topic} "
-                         f"to {body.to}", f"topic/{body.to}")  # fmt: skip
+        self._log_action(
+            f"an operator replayed {done['copied']} records of {plan.topic} to {body.to}",
+            f"topic/{body.to}",
+        )
         return done
 
     async def reset(self, request: Request) -> Any:
@@ -255,8 +258,9 @@ class Api:
         done = await groups.reset(self._state, _name(request), wanted)
         if not wanted.dry_run:
             name = _name(request)
-            self._log_action(f"an operator reset the offsets of group {name} to {wanted.to}",
-                             f"group/{name}")  # fmt: skip
+            self._log_action(
+                f"an operator reset the offsets of group {name} to {wanted.to}", f"group/{name}"
+            )
         return done
 
     async def delete_group(self, request: Request) -> Any:
@@ -272,8 +276,9 @@ class Api:
         number = await self._state.dead_letters.end(queue, set(body.ids), not body.drop)
         verb = "dropped" if body.drop else "redrove"
         letters = "1 dead letter" if number == 1 else f"{number} dead letters"
-        self._log_action(f"an operator {verb} {letters} of queue {queue}",
-                         f"topic/tasks.{queue}.dead")  # fmt: skip
+        self._log_action(
+            f"an operator {verb} {letters} of queue {queue}", f"topic/tasks.{queue}.dead"
+        )
         return {"queue": queue, "dropped" if body.drop else "sent_back": number}
 
     async def process(self, request: Request) -> Any:
@@ -291,9 +296,14 @@ def _name(request: Request) -> str:
 
 def _progress(found: ScanBatch) -> Any:
     progress = found.progress
-    return {"scanned": progress.scanned, "matched": progress.matched, "total": progress.total,
-            "seconds": round(progress.seconds, 3), "note": progress.note,
-            "is_done": progress.is_done}  # fmt: skip
+    return {
+        "scanned": progress.scanned,
+        "matched": progress.matched,
+        "total": progress.total,
+        "seconds": round(progress.seconds, 3),
+        "note": progress.note,
+        "is_done": progress.is_done,
+    }
 
 
 def _now_ms() -> int:

@@ -37,7 +37,7 @@ class Visit:
     page: ConsolePage
     path: str
     parameters: Mapping[str, str]
-    """From the path."""
+    """Parameters in the path."""
     query: Query
     is_operator: bool
 

@@ -20,6 +20,21 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+COOKIE: Final = "kafkaesque-console"
+CSRF_HEADER: Final = "x-csrf-token"
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
 SESSIONS_MAX: Final = 1000
 FREE_ATTEMPTS: Final = 5
 ATTEMPT_EVERY_S: Final = 2.0
@@ -28,6 +43,8 @@ ATTEMPT_EVERY_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class OperatorSession:
+    """An operator who signed in; `ends_s` is on the clock of `OperatorAccess`."""
+
     id: str
     csrf: str
     ends_s: float
@@ -49,7 +66,8 @@ class OperatorAccess:
         self._attempted_s = clock()
 
     @property
-    def is_possible(self) -> bool:
+    def is_enabled(self) -> bool:
+        """False if no password is configured."""
         return self._password is not None
 
     def is_password(self, text: str) -> bool:
@@ -72,8 +90,9 @@ class OperatorAccess:
         self._sessions = {key: item for key, item in self._sessions.items() if item.ends_s > now}
         while len(self._sessions) >= SESSIONS_MAX:
             del self._sessions[next(iter(self._sessions))]
-        session = OperatorSession(secrets.token_urlsafe(32), secrets.token_urlsafe(32),
-                          now + self._session_s)  # fmt: skip
+        session = OperatorSession(
+            secrets.token_urlsafe(32), secrets.token_urlsafe(32), now + self._session_s
+        )
         self._sessions[session.id] = session
         return session
 
@@ -85,29 +104,13 @@ class OperatorAccess:
         self._sessions.pop(session_id or "", None)
 
 
-def is_csrf(session: OperatorSession, token: str | None) -> bool:
+def is_csrf_token(session: OperatorSession, token: str | None) -> bool:
     return hmac.compare_digest((token or "").encode(), session.csrf.encode())
 
 
 def _digest(text: str) -> bytes:
-    """A digest of constant length, so that neither length nor password are kept in memory."""
+    """A digest, so that comparisons take the same time for every guess and no password is kept."""
     return hashlib.sha256(text.encode()).digest()
-
-
-COOKIE: Final = "kafkaesque-console"
-CSRF_HEADER: Final = "x-csrf-token"
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS: Final = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-}
 
 
 class AccessDenied(Exception):
@@ -203,5 +206,5 @@ def require_operator(request: Request, access: OperatorAccess) -> None:
         raise AccessDenied(401, "only an operator may do this; sign in first")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise AccessDenied(403, "requests from other sites are not allowed")
-    if not is_csrf(session, request.headers.get(CSRF_HEADER)):
+    if not is_csrf_token(session, request.headers.get(CSRF_HEADER)):
         raise AccessDenied(403, "the CSRF token is missing or out of date; reload the page")

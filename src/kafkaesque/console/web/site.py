@@ -127,7 +127,7 @@ class Site:
         return json_response({
             "is_operator": found is not None,
             "csrf": found.csrf if found else None,
-            "is_possible": self.access.is_possible,
+            "is_possible": self.access.is_enabled,
         })  # fmt: skip
 
     async def sign_in(self, request: Request) -> Response:
