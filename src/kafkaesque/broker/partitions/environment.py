@@ -1,4 +1,4 @@
-"""What the partitions of a node share: their loop, their clock, and whom they tell."""
+"""What the partitions of a node share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Changes(Generic[T]):
-    """A set that can be waited for. One consumer."""
+    """A set of changed items that one consumer can wait for."""
 
     __slots__ = ("_changed", "_event")
 
@@ -27,7 +27,7 @@ class Changes(Generic[T]):
         self._event.set()
 
     async def take(self) -> list[T]:
-        """Those that changed since the last call; waits for the first."""
+        """The items added since the last call. Waits for the first."""
         await self._event.wait()
         self._event.clear()
         changed, self._changed = self._changed, {}
@@ -35,12 +35,12 @@ class Changes(Generic[T]):
 
 
 PartitionT = TypeVar("PartitionT")
-"""Partition, which knows this module."""
+"""Partition, which imports this module."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment(Generic[PartitionT]):
-    """See the module's text. `validation` is the broker's setting: how closely batches are looked at."""
+    """`validation` is the broker's setting: how thoroughly batches are checked."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -50,5 +50,5 @@ class Environment(Generic[PartitionT]):
     validation: str
 
     def flush_messages(self, config: TopicConfig) -> int:
-        """How many records may be unsynced and count as written all the same."""
+        """How many records may be unsynced and still count as written."""
         return 1 if self.flush_always else config.flush_messages

@@ -1,11 +1,12 @@
-"""One partition on this node: append, read, and who may see what.
+"""One partition on this node: append, commit, read.
 
-Offsets: log_start <= high_watermark <= log_end, and the first two never go back. The high watermark
+Offsets: log_start <= high_watermark <= log_end, and the first two never decrease. The high watermark
 is the end of what Raft has committed: on the disks of a majority with `flush=always`, in their page
-caches with `flush=never`. A consumer never sees, and acks=all never acknowledges, what lies behind.
+caches with `flush=never`. Consumers never see records beyond it, and acks=all never acknowledges
+them.
 
-Only the leader serves, and only while it is certain to be the leader. Everything here runs on the
-event loop's thread.
+Only the leader serves, and only while it is certain to lead. Everything here runs on the event
+loop's thread.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from operator import itemgetter
 import msgspec
 
 from kafkaesque.broker.partitions.environment import Environment
-from kafkaesque.broker.partitions.producer_state import let_go, load_producers, read_marker
+from kafkaesque.broker.partitions.producer_state import load_producers, read_marker, trim_log
 from kafkaesque.broker.partitions.rules import admission
 from kafkaesque.broker.partitions.rules.admission import Appended, Trim
 from kafkaesque.broker.partitions.rules.markers import decode_marker
@@ -64,7 +65,8 @@ Append = Callable[[memoryview], Appended]
 
 
 class Inspections:
-    """Those under way, oldest first."""
+    """Appends whose records must be inspected first. Worker threads inspect them; they are appended
+    in order of arrival."""
 
     __slots__ = ("_loop", "under_way")
 
@@ -75,7 +77,7 @@ class Inspections:
     def add(
         self, records: memoryview, config: TopicConfig, append: Append
     ) -> asyncio.Task[Appended]:
-        """Look at `records`, then `append` what is to be stored, after all that came before."""
+        """Inspect `records`, then `append` the result after everything that arrived before."""
         previous = self.under_way[-1] if self.under_way else None
         task = self._loop.create_task(self._run(records, config, append, previous))
         self.under_way.append(task)
@@ -98,14 +100,14 @@ class Inspections:
 logger = logging.getLogger(__name__)
 
 SNAPSHOTS_KEPT = 2
-"""The newest may lie beyond what a crash leaves of the log; the one before it then serves."""
+"""The newest may be beyond the end of the log that a crash leaves; then the one before it is used."""
 
 _NO_RECORDS = memoryview(b"")
 _make_tuple = tuple.__new__  # half the price of a NamedTuple's own constructor
 
 
 class Partition:
-    """See the module's text. `producers` is a fold of the log up to its end, unless stale."""
+    """See the module's docstring. `producers` is a fold of the log up to its end, unless stale."""
 
     __slots__ = (
         "_appended",
@@ -126,7 +128,7 @@ class Partition:
     )
 
     replica: Replica
-    """Set right after this object is made: the two know each other."""
+    """Set by whoever creates the partition, before anything else happens: the two refer to each other."""
     waits_for_room = False
 
     def __init__(
@@ -144,12 +146,12 @@ class Partition:
         self.producers = producers
         self.high_watermark = high_watermark
         self.closed: KafkaError | None = None
-        """Why no request is served any more."""
+        """Why no request is served any more, if so."""
         self._env = env
         self.are_producers_stale = False
-        """The log may have lost batches that `producers` knows of."""
+        """The log may have lost batches that `producers` contains."""
         self._unsynced_since_ms: TimestampMs | None = None
-        """When the oldest record was appended that no sync was asked for; with flush=never."""
+        """When the oldest record was appended that no sync covers; used with flush=never."""
         self._watchers: set[BytesAwaited] = set()
         self._appended: list[tuple[Offset, int]] = []
         """(end offset, size in bytes) of each batch above the high watermark, oldest first."""
@@ -159,7 +161,7 @@ class Partition:
 
     @property
     def log(self) -> Log:
-        """For maintenance and description; appends and reads go through the partition."""
+        """For maintenance and description. Appends and reads go through the partition."""
         return self.replica.entries.log
 
     @property
@@ -172,7 +174,7 @@ class Partition:
 
     @property
     def stable_offset(self) -> Offset:
-        """Where readers of committed transactions must stop: see `open_transactions`."""
+        """The last stable offset: read_committed readers stop here (see `open_transactions`)."""
         transactions = self.producers.transactions
         if not len(transactions):
             return self.high_watermark
@@ -188,7 +190,7 @@ class Partition:
 
     @property
     def failure(self) -> StorageFailed | None:
-        """Why the disk refused this replica, which is to be opened anew."""
+        """Why the disk failed this replica, which must be reopened."""
         return self.closed if isinstance(self.closed, StorageFailed) else None
 
     @property
@@ -196,7 +198,7 @@ class Partition:
         return self.replica.is_leader and self.closed is None
 
     def check_serves(self) -> None:
-        """Raise unless this node is certain to lead the partition at this moment."""
+        """Raise unless this node is certain to lead the partition now."""
         self.check_leads()
         if not self._env.replicas.may_serve(self.replica):
             raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
@@ -208,8 +210,8 @@ class Partition:
     ) -> Appended | asyncio.Task[Appended]:
         """Append the one batch in `records`, which is stamped in place.
 
-        Usually done on return; a task if the records themselves must be looked at first. Batches
-        join the log in the order of the calls. `guard` lets a batch begin a transaction here.
+        Usually done on return; a task if the records must be inspected first. Batches are appended
+        in the order of the calls. `guard` permits the batch to begin a transaction here.
         """
         self.check_leads()
         if all_replicas and self.config.min_insync_replicas > 1:
@@ -233,7 +235,8 @@ class Partition:
             raise self._sends_away(NotLeaderOrFollower(f"{self.name} is not led by this node"))
 
     def _sends_away(self, error: KafkaError) -> KafkaError:
-        """`error`, which makes a producer send its batch again, here or elsewhere."""
+        """Return `error`, which makes a producer retry its batch here or elsewhere, and remember when
+        that happened."""
         self.producers.sent_away_s = self._env.clock.monotonic()
         return error
 
@@ -249,12 +252,12 @@ class Partition:
         return self._judge(header, guard) or self._store(records, header, now_ms)
 
     def _judge(self, header: BatchHeader, guard: Guard | None) -> Appended | None:
-        """Where the batch stands if it is a retry; None if it is to be stored."""
+        """Where the batch is if it is a retry; None if it must be stored."""
         producers, clock = self.producers, self._env.clock
         try:
             earlier = producers.judge(header, guard)
         except KafkaError as refusal:
-            self.check_serves()  # or another leader may know better
+            self.check_serves()  # another leader may have more of this producer
             if not isinstance(refusal, OutOfOrderSequence) or producers.is_repeated(header):
                 raise
             last_offset = producers.last_offset(header.producer_id)
@@ -271,7 +274,7 @@ class Partition:
         return Appended(earlier.base_offset, end_offset, append_time, self.log_start_offset)
 
     def append_own(self, batch: bytearray) -> Appended:
-        """Append a batch of the broker's own making (internal topics, markers)."""
+        """Append a batch that the broker created itself (internal topics, markers)."""
         self.check_leads()
         view = memoryview(batch)
         return self._store(view, read_header(view), self._env.clock.wall_ms())
@@ -305,9 +308,9 @@ class Partition:
         return _make_tuple(Appended, (base_offset, end_offset, append_time, log.log_start_offset))
 
     def commit(self, appended: Appended, *, all_replicas: bool) -> asyncio.Future[None] | None:
-        """What an acknowledgement of `appended` must wait for; None if it is due now.
+        """What the acknowledgement of `appended` must wait for; None if it is due now.
 
-        With one replica acks=1 waits for the commit too: clients count on reading back what a lone
+        With one replica acks=1 waits for the commit too: clients rely on reading back what a lone
         broker acknowledged, as they can with Apache Kafka.
         """
         is_committed = appended.end_offset <= self.high_watermark
@@ -315,7 +318,7 @@ class Partition:
         if is_committed and min_insync == 1:
             return None
         must_commit = all_replicas or self.replica.is_alone
-        # What is not in the log either, but held, would be as good as lost.
+        # A batch that is only held in memory would be lost in a crash.
         if not must_commit and appended.end_offset <= self.log_end_offset:
             return None
         if min_insync > len(self.replica.membership.voters) // 2 + 1:
@@ -325,19 +328,19 @@ class Partition:
         return self.committed_to(appended.end_offset)
 
     def committed_to(self, end_offset: Offset) -> asyncio.Future[None]:
-        """Done when the high watermark, which is below `end_offset`, has reached it."""
+        """Done when the high watermark, which is below `end_offset` now, has reached it."""
         future: asyncio.Future[None] = self._env.loop.create_future()
         self._commits_awaited.append((end_offset, future))
         return future
 
     async def _widely_held(self, end_offset: Offset) -> None:
-        """More replicas than a majority are asked for: committed is not yet enough."""
+        """min.insync.replicas exceeds a majority, so being committed is not enough."""
         if end_offset > self.high_watermark:
             await self.committed_to(end_offset)
         index = self.replica.entries.index_at(Offset(end_offset - 1))
         await held_by(self.replica, index, self.config.min_insync_replicas, self.check_leads)
 
-    # -- what the replica tells -------------------------------------------------------------------
+    # -- callbacks of the replica -----------------------------------------------------------------
 
     def stands(self, standing: Standing) -> None:
         if not self.replica.is_leader:
@@ -348,7 +351,7 @@ class Partition:
         self._env.standings.add(self)
 
     def _lose_leadership(self) -> None:
-        """What is not committed may yet be, or vanish: whoever waits asks the next leader."""
+        """Uncommitted batches may still be committed, or be lost: their producers must ask the next leader."""
         if self._appended or self.log_end_offset > self.high_watermark:
             self.are_producers_stale = True
         self._appended.clear()
@@ -366,7 +369,7 @@ class Partition:
         if not self._commits_awaited:
             return
         waiting = self._commits_awaited
-        # Not sorted: a retried batch waits for an older offset than the one asked for before it.
+        # Not sorted: a retried batch waits for an older offset than the batch before it.
         self._commits_awaited = [item for item in waiting if item[0] > end_offset]
         for wanted, future in waiting:
             if wanted <= end_offset and not future.done():
@@ -387,14 +390,14 @@ class Partition:
         self.are_producers_stale = True
 
     def installing(self, snapshot: Snapshot) -> None:
-        """Nothing: all that a partition is, is in its log."""
+        """Nothing to save: a partition has no state outside its log."""
 
     def installed(self, snapshot: Snapshot) -> None:
         self.are_producers_stale = True
         self.high_watermark = max(self.high_watermark, self.replica.entries.folded_offset)
 
     def failed(self, error: StorageFailed) -> None:
-        """This object serves nothing any more; the table opens another one in its place."""
+        """Serve no more requests; the partition table opens a new object in its place."""
         self.close(error)
         self._env.standings.add(self)
 
@@ -414,7 +417,7 @@ class Partition:
                 future.set_exception(error)
 
     def flush_if_due(self) -> None:
-        """`flush.ms`, and a closed segment: what no acknowledgement waits for is synced as well."""
+        """Sync by `flush.ms`, or after a segment was closed, what no acknowledgement waits for."""
         since_ms = self._unsynced_since_ms
         if since_ms is None or self.closed is not None:
             return
@@ -426,7 +429,7 @@ class Partition:
     # -- read -----------------------------------------------------------------------------------
 
     def check_epoch(self, believed: int) -> None:
-        """KIP-320: refuse a client that believes in another leader epoch than ours."""
+        """Reject a client that has another leader epoch than this leader (KIP-320)."""
         if believed > self.leader_epoch:
             raise UnknownLeaderEpoch(f"{self.name} is at leader epoch {self.leader_epoch}")
         if NO_EPOCH < believed < self.leader_epoch:
@@ -495,7 +498,7 @@ class Partition:
     # -- change ---------------------------------------------------------------------------------
 
     async def delete_before(self, offset: Offset) -> Offset:
-        """DeleteRecords: everything below `offset` goes. Returns the new start of the log."""
+        """DeleteRecords: delete everything below `offset`. Returns the new start of the log."""
         if not 0 <= offset <= self.high_watermark:
             limit = f"the high watermark is {self.high_watermark}"
             raise OffsetOutOfRange(f"Cannot delete records of {self.name} before {offset}: {limit}")
@@ -507,19 +510,19 @@ class Partition:
     async def _trim(self, offset: Offset) -> None:
         if self.log_start_offset < offset <= self.log_end_offset:
             self.replica.entries.drop_before(offset)
-            await self._let_go(offset)
+            await self._delete_before(offset)
 
-    async def _let_go(self, offset: Offset) -> None:
+    async def _delete_before(self, offset: Offset) -> None:
         producers = None if self.are_producers_stale else self.producers.before(offset)
         entries, journal = self.replica.entries, self._env.replicas.journal
-        await asyncio.to_thread(let_go, entries, journal, offset, producers)
+        await asyncio.to_thread(trim_log, entries, journal, offset, producers)
 
     async def expire(self, now_ms: TimestampMs) -> None:
-        """Drop what retention lets go."""
+        """Delete the segments that retention has expired."""
         planned = self.replica.entries.expire(now_ms, self.high_watermark)
         if planned is not None:
             before = self.log.size_bytes
-            await self._let_go(planned[0])
+            await self._delete_before(planned[0])
             logger.info("retention deleted %d bytes of %s", before - self.log.size_bytes, self.name)
 
     def set_config(self, config: TopicConfig) -> None:
@@ -532,19 +535,19 @@ class Partition:
         """Write a producer snapshot at the end of the log. Blocking, small."""
         offset = self.log.log_end_offset
         if self.are_producers_stale or self.replica.next_offset > offset:
-            return  # of what is held the producers tell already, and the log may never
+            return  # `producers` includes held batches, which the log may never contain
         self.producers.transactions.aborted.drop_before(self.log_start_offset)
         self.log.save_snapshot(offset, self.producers.snapshot())
         self.producers.saved_offset = offset
         self.log.prune_snapshots(keep=SNAPSHOTS_KEPT)
 
     def wake(self) -> None:
-        """Have everyone who waits for data look again now."""
+        """Make every waiting reader look again now."""
         for watcher in tuple(self._watchers):
             watcher.interrupt()
 
     def close(self, reason: KafkaError | None = None) -> None:
-        """Take no more requests: those that wait look again and find the partition gone."""
+        """Reject all further requests, and end those that wait."""
         error = reason or UnknownTopicOrPartition(f"{self.name} is being deleted")
         self.closed = self.closed or error
         self.wake()

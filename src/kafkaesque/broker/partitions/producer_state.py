@@ -1,4 +1,12 @@
-"""From a topic's settings and a log on disk to what a partition needs of both. Blocking."""
+"""Producer state of a log on disk: loading it, and keeping it when records are deleted. Blocking.
+
+A producer's last batches, its epoch and the coordinator it last heard from are known from its records.
+Once those are deleted (retention, DeleteRecords), a restart would take the producer for a new one: a
+retry would be appended twice, and a late marker would be believed. So `trim_log` saves the state at
+the new start of the log first, as in Kafka, whose snapshots outlive their segments. That snapshot
+precedes everything uncommitted, so it is usable whatever a crash takes from the end of the log; and
+it is used only if the crash did not come before the deletion.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +33,10 @@ _STEP_BYTES: Final = 1024 * 1024
 
 
 def load_producers(entries: EntryLog) -> ProducerTable:
-    """The producers of a log, from its newest snapshot and the headers behind it. Blocking.
+    """The producers of a log, from its newest snapshot and the headers after it. Blocking.
 
-    One damaged header must not keep the rest of the node from starting: it is left out. A producer
-    that wrote nothing behind it is taken as new, and its retries as new too.
+    A damaged header is skipped, so that it does not keep the node from starting. A producer that wrote
+    nothing after it is taken as new, and so are its retries.
     """
     table = _saved_producers(entries.log)
     damaged_offset = _take_headers(table, entries)
@@ -40,7 +48,7 @@ def load_producers(entries: EntryLog) -> ProducerTable:
 
 
 def read_producers(entries: EntryLog) -> ProducerTable:
-    """As `load_producers`, while the log may be written to. CorruptMessage at damage."""
+    """As `load_producers`, on a log that may be written to. Raises CorruptMessage at damage."""
     table = _saved_producers(entries.log)
     damaged_offset = _take_headers(table, entries)
     if damaged_offset is not None:
@@ -49,8 +57,8 @@ def read_producers(entries: EntryLog) -> ProducerTable:
 
 
 def _saved_producers(log: Log) -> ProducerTable:
-    """Of the newest snapshot. It is only a short cut: without it the headers tell the same, but for
-    what was deleted."""
+    """The producers of the newest snapshot. It is a shortcut: without it, the headers give the same,
+    except for deleted records."""
     limit = log.log_end_offset
     while (saved := log.latest_snapshot(limit)) is not None:
         with suppress(msgspec.DecodeError):
@@ -62,9 +70,9 @@ def _saved_producers(log: Log) -> ProducerTable:
 
 
 def _take_headers(table: ProducerTable, entries: EntryLog) -> Offset | None:
-    """Fold the headers; the offset of the first damaged one, if any.
+    """Fold the headers into `table`. Returns the offset of the first damaged one, if any.
 
-    No checksum covers the offset of a batch, so it is compared with what it has to be.
+    No checksum covers the offset of a batch, so it is compared with the expected one.
     """
     log, whole_from, end_offset = entries.log, entries.folded_offset, entries.log.log_end_offset
     start = offset = max(table.saved_offset, log.log_start_offset)
@@ -85,7 +93,7 @@ def _take_headers(table: ProducerTable, entries: EntryLog) -> Offset | None:
 
 
 def _sound_batches(entries: EntryLog, offset: Offset) -> Iterator[bytes | bytearray | memoryview]:
-    """The batches from the one with `offset` on that are as they were written."""
+    """The undamaged batches from the one with `offset` on."""
     try:
         index = entries.index_at(max(offset, entries.folded_offset))
         while index <= entries.last_index:
@@ -94,22 +102,22 @@ def _sound_batches(entries: EntryLog, offset: Offset) -> Iterator[bytes | bytear
                 with suppress(CorruptMessage):
                     yield from (blob for blob in entries.load([entry]) if blob is not None)
     except KafkaError as error:
-        logger.error("what is known of producers ends there: %s", error)
+        logger.error("producer state is incomplete: %s", error)
 
 
 def read_marker(log: Log, header: BatchHeader) -> Marker | None:
-    """What a control batch of `log` says, which its header does not tell."""
+    """The marker in a control batch of `log`; its header does not contain it."""
     limit_offset = header.next_offset
     batch = log.read(header.base_offset, header.size_bytes, limit_offset=limit_offset).records
     return decode_marker(batch) if batch else None
 
 
-def let_go(
+def trim_log(
     entries: EntryLog, journal: RaftJournal, offset: Offset, producers: ProducerTable | None
 ) -> None:
-    """Delete what lies before `offset`, which the entries do without already. `producers` is what
-    `ProducerTable.before` tells; None if it has to be read."""
-    # What the journal does not know to be dropped must not be missing.
+    """Delete the batches before `offset`, which the entry log has dropped already. `producers` is the
+    result of `ProducerTable.before`, or None if it must be read."""
+    # A batch that the journal does not record as dropped must not be missing.
     journal.sync()
     if producers is None:
         with suppress(KafkaError):
@@ -118,6 +126,6 @@ def let_go(
         try:
             entries.log.save_snapshot(offset, producers.snapshot(is_of_start=True))
         except StorageFailed as error:
-            # A full disk needs the room more.
+            # On a full disk, freeing space matters more.
             logger.warning("producers are forgotten with their records: %s", error)
     entries.log.delete_before(offset)

@@ -1,4 +1,4 @@
-"""What a replica tells whoever keeps what its group's entries amount to."""
+"""Callbacks from a replica to the state machine that it feeds."""
 
 from __future__ import annotations
 
@@ -12,36 +12,37 @@ from kafkaesque.records.batch import BatchHeader
 
 
 class Owner(Protocol):
-    """Whoever keeps what the group's entries amount to. Called from `process`."""
+    """The state machine of a Raft group: a partition, or the controller's tables. Called from
+    `Replica.process`."""
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether a follower's replica is kept while the disk is full, because the node needs it, and
-        not failed, to be opened again. What waits is in memory: only a few groups of a node may."""
+        """Whether a follower keeps what it cannot write while the disk is full, instead of failing and
+        being reopened. The entries wait in memory, so only groups that the node depends on may."""
         ...
 
     def stands(self, standing: Standing) -> None:
-        """Who leads has changed, or is now certain. No longer leading: what was appended and is
-        not committed may vanish."""
+        """The leader changed, or its term was confirmed. After a loss of leadership, appended batches
+        that are not committed may be lost."""
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
-        """Everything up to entry `index`, which ends before `end_offset`, is committed. A leader
-        hears of it as soon as that is so, others when it is on their own disk too."""
+        """Everything up to entry `index`, which ends before `end_offset`, is committed. A leader is
+        notified at once, a follower when its own disk has the entries too."""
 
     def appended(self, header: BatchHeader) -> None:
-        """A batch of another leader was written here; it may still be cut again."""
+        """A batch of another leader was written here. It may still be truncated."""
 
     def control(self, payload: bytes) -> None:
-        """What `propose_control` was given, on any member, is committed."""
+        """A payload of `propose_control`, called on any member, is committed."""
 
     def cut(self, end_offset: Offset) -> None:
-        """The log lost what lay at and behind `end_offset`; none of it was committed."""
+        """The log was truncated to `end_offset`. Nothing committed was lost."""
 
     def installing(self, snapshot: Snapshot) -> None:
-        """The log is about to be replaced: keep, durably, what the snapshot says of it."""
+        """The log is about to be replaced: save the snapshot's state durably."""
 
     def installed(self, snapshot: Snapshot) -> None:
-        """The log was replaced: it is empty and goes on behind `snapshot`."""
+        """The log was replaced. It is empty and continues after `snapshot`."""
 
     def failed(self, error: StorageFailed) -> None:
-        """The disk refused. This replica is dead; another one may be opened in its place."""
+        """The disk failed. This replica is dead; another may be opened in its place."""

@@ -1,9 +1,10 @@
-"""What Raft wants written and is not: because the gate is shut, or because the disk takes no more. No I/O.
+"""Readies that are not finished: the backlog waits to be written, sync tokens wait for a sync.
 
-A disk that is full may have room again, so what it refuses is kept and tried again; nothing of it was
-promised to anyone. It stays small: a leader holds one batch, by which it finds out whether the others
-have room, and refuses those behind it; of followers only those wait that the node cannot do without
-(`Owner.waits_for_room`), and a follower is sent only so much before it answers.
+A Ready waits in the backlog while the gate is shut or the disk is full. A full disk may get room
+again, so a refused write is retried; nothing of it was acknowledged. The backlog stays small: a
+leader holds one batch, to find out whether the others have room, and rejects the following ones. Of
+the followers, only those that the node depends on wait (`Owner.waits_for_room`), and a follower is
+sent only a bounded amount before it answers.
 """
 
 from __future__ import annotations
@@ -20,51 +21,51 @@ TRIED_EVERY_TICKS: Final = 5
 
 
 class Unwritten:
-    """A Ready that is not on its way to the disk yet."""
+    """A Ready that is not completely written."""
 
     __slots__ = ("begun_entries", "journal_position", "ready")
 
     def __init__(self, ready: Ready) -> None:
         self.ready = ready
         self.begun_entries = -1
-        """How many of its entries are written; -1 before it is begun."""
+        """How many of its entries are written; -1 before the first part."""
         self.journal_position = 0
-        """Behind its term and vote."""
+        """The journal position after its term and vote."""
 
 
 class Backlog:
-    """Of one replica."""
+    """The unwritten Readies of one replica."""
 
     __slots__ = ("_refused_ticks", "held_end_offset", "readies", "refusal")
 
     def __init__(self) -> None:
         self.readies: deque[Unwritten] = deque()
-        """With something to write, the first perhaps in part."""
+        """Oldest first. The first may be partly written."""
         self.held_end_offset = Offset(0)
-        """Behind the batches that were proposed and are not in the log."""
+        """The end of the batches that are proposed but not in the log."""
         self.refusal: StorageFailed | None = None
-        """Why the disk did not take the first of it."""
+        """Why the disk refused the first write."""
         self._refused_ticks = 0
 
     def refused(self, error: StorageFailed) -> bool:
-        """True if that is news."""
+        """Returns True if the disk was not refusing before."""
         is_new = self.refusal is None
         self.refusal = error
         return is_new
 
     def refuse_if_full(self) -> None:
-        """Raises what the disk said: one that is held is enough."""
+        """Raise the disk's error while a batch is held already."""
         if self.refusal is not None:
             raise StorageFailed(str(self.refusal))
 
     def tick(self) -> bool:
-        """Whether what was refused is to be tried again."""
+        """Whether it is time to retry the refused write."""
         self._refused_ticks = 0 if self.refusal is None else self._refused_ticks + 1
         return self._refused_ticks > 0 and self._refused_ticks % TRIED_EVERY_TICKS == 0
 
 
 class _Pending(NamedTuple):
-    """What must be durable before Raft hears of `token`."""
+    """What must be durable before `token` is reported to Raft."""
 
     token: SyncToken
     journal_position: int
@@ -72,21 +73,21 @@ class _Pending(NamedTuple):
 
 
 class SyncTokens:
-    """Of one replica, oldest first."""
+    """The sync tokens of one replica, oldest first."""
 
     __slots__ = ("_oldest", "_pending", "_stuck_ticks")
 
     def __init__(self) -> None:
         self._pending: deque[_Pending] = deque()
         self._oldest: SyncToken | None = None
-        """What waited longest at the last tick."""
+        """The oldest token at the last tick."""
         self._stuck_ticks = 0
 
     def add(self, token: SyncToken, journal_position: int, end_offset: Offset) -> None:
         self._pending.append(_Pending(token, journal_position, end_offset))
 
     def take(self, journal_position: int, synced_offset: Offset) -> SyncToken | None:
-        """The newest token of which all is durable, with all before it; None if there is none."""
+        """The newest token that is durable together with all before it; None if there is none."""
         token = None
         while self._pending:
             first = self._pending[0]
@@ -96,16 +97,15 @@ class SyncTokens:
         return token
 
     def clip(self, end_offset: Offset) -> None:
-        """The log was cut: what is gone need not be synced, and a token must not wait for an offset
-        that may never be reached again."""
+        """The log was truncated: no token may wait for an offset that may never be reached again."""
         self._pending = deque(
             pending._replace(end_offset=min(pending.end_offset, end_offset))
             for pending in self._pending
         )
 
     def waits_for_journal(self, journal_position: int) -> bool:
-        """Whether something was saved that lies behind what is synced: not always by the newest, for
-        a vote may come before entries that need less of the journal."""
+        """Whether any token needs more of the journal than is synced. Not only the newest may: a vote
+        can precede entries that need less of the journal."""
         return any(pending.journal_position > journal_position for pending in self._pending)
 
     def tick(self) -> int:
