@@ -1,23 +1,24 @@
 """The Raft log of one group: batches in a Kafka log, everything else in the raft journal.
 
-An entry is a batch or a control entry (no-op, membership, a fact of the owner's such as a trim); its
-index counts both. The term of a batch is its leader epoch. Nothing stores the index of a batch: it
-follows from the control entries, whose indexes the journal has, and from the order of the batches.
-For that to hold after any crash, two rules:
+An entry is a batch or a control entry (no-op, membership, a fact of the owner's such as a trim). The
+index counts both. The term of a batch is its leader epoch. The index of a batch is not stored: it
+follows from the control entries, whose indexes are in the journal, and from the order of the batches.
+Two rules make that hold after any crash:
 
 - *A batch is written only when the journal is durable up to `gate_position`*: every control entry
-  before it, and every cut or reset of control entries. So a batch that is found has all before it.
-- *Segments are deleted, or cleaned, only when the journal says so durably*: `drop_before` or
-  `fold_before` first, and when the position that it returns is synced, `Log.delete_before` or
-  `Log.replace_segments`. What was folded is no entry any more, so nobody counts it (ADR 10).
+  before it, and every truncation or reset of control entries. So a batch that is found on disk has
+  everything before it.
+- *Segments are deleted or cleaned only after the journal says so durably*: first `drop_before` or
+  `fold_before`, and when the position that it returns is synced, `Log.delete_before` or
+  `Log.replace_segments`. Folded batches are no longer entries, so they are not counted (ADR 10).
 
-A control entry may be durable before a batch that stands in front of it; then a crash can leave it
-without, and it is cut (`entry_recovery`).
+A control entry may become durable before a batch that precedes it. If a crash loses that batch, the
+control entry is cut too (`entry_recovery`).
 
-`load` of an entry that is no longer there (cut or dropped meanwhile) raises OffsetOutOfRange.
+`load` of an entry that has been truncated or dropped raises OffsetOutOfRange.
 
-Threads: all calls belong to the owner's thread. `truncate_from`, `install` and `repair` wait for
-the disk.
+Threads: all calls belong to the owner's thread. `truncate_from`, `install` and `repair` wait for the
+disk.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ __all__ = [
 
 
 class EntryLog:
-    """Implements raft.types.RaftLog. Made by `open`."""
+    """Implements raft.types.RaftLog. Created by `open`."""
 
     __slots__ = (
         "_active",
@@ -103,28 +104,28 @@ class EntryLog:
         self._facts = facts
         self._map = EntryMap(log, facts)
         self._active: EntryIndex | None = None
-        """Of the segment that is written to; None until something is."""
+        """The index of the segment that is written to; None until something is written."""
         self._term = facts.start.term
-        """Of the last entry, told by the last control entry."""
+        """The term of the last entry, as of the last control entry."""
         self._control_index = facts.start.index
-        """Of the last control entry; the start if there is none."""
+        """The last control entry; the start if there is none."""
         self.last_index: LogIndex = facts.start.index
         self.owner_state: OwnerState | None = None
-        """The newest that is durable, kept by the owner; its index is at least first_index - 1."""
+        """The newest durable state of the owner; its index is at least first_index - 1."""
         self.gate_position = 0
         """The journal must be synced up to here before the next batch is written."""
         self.staged_index: LogIndex = NO_INDEX
-        """Of a snapshot whose batches are whole in the log beside this one."""
+        """The index of a snapshot whose batches are complete in the log being built beside this one."""
         self.copied_until = 0.0
-        """Monotonic time until which a peer may be copying what was folded."""
+        """Monotonic time until which a peer may be copying folded batches."""
 
     @classmethod
     def open(cls, group: GroupId, log: Log, journal: RaftJournal, *, is_clean: bool) -> Self:
-        """The group's entries as they are on disk; what a crash tore is cut. Blocking.
+        """Open the group's entries as they are on disk, and cut a torn tail. Blocking.
 
-        `is_clean` says that the node closed everything when it last stopped. Journal and log may
-        need a sync afterwards, before Raft is told of the entries. CorruptMessage if something is
-        missing that was durable: then this replica is lost, and another must be made of a peer's.
+        `is_clean`: the node closed everything when it last stopped. Journal and log may need a sync
+        before Raft sees the entries. Raises CorruptMessage if something durable is missing: then
+        this replica is lost and must be copied from a peer.
         """
         facts = journal.facts(group)
         check(facts is not None, f"group {group} is not in the journal")
@@ -134,11 +135,11 @@ class EntryLog:
             last_index = closing.last_index
         else:
             last_index = recover(group, log, journal, entries._map)
-        entries._goes_on_behind(last_index)
+        entries._set_last_index(last_index)
         return entries
 
     def close(self, *, clean: bool = True) -> None:
-        """Say how it ended, so that the next open counts nothing. Log and journal stay open."""
+        """Record the last index, so that the next open need not count. Log and journal stay open."""
         self._map.close(clean=clean)
         if clean:
             closing = Closing(self.last_index, self.log.log_end_offset)
@@ -176,7 +177,7 @@ class EntryLog:
         return Snapshot(start.index, start.term, start.membership, state)
 
     def restart(self) -> Restart:
-        """For Raft, once journal and log are synced."""
+        """The state for a restarted Raft, once journal and log are synced."""
         facts = self._facts
         memberships = [MembershipAt(facts.start.index, facts.start.membership)]
         for entry in facts.control:
@@ -210,11 +211,11 @@ class EntryLog:
 
     @property
     def next_offset(self) -> Offset:
-        """Of the next batch."""
+        """The offset of the next batch."""
         return self.log.log_end_offset
 
     def end_offset_of(self, index: LogIndex) -> Offset:
-        """The Kafka offset behind entry `index`."""
+        """The Kafka offset after entry `index`."""
         behind = self.last_index - index
         if behind <= 0:
             return self.log.log_end_offset
@@ -230,8 +231,8 @@ class EntryLog:
         return self._map.index_at(offset)
 
     def find_again(self, offset: Offset) -> Offset | None:
-        """Let the log find the batch that has `offset`, though a damaged one before it hides it from
-        a walk along the headers. Where that begins; None if it is not known where it stands."""
+        """Help the log find the batch with `offset` when a damaged batch before it stops a walk along
+        the headers. Returns where the batch begins, or None if that is unknown."""
         if not self._facts.start.offset <= offset < self.log.log_end_offset:
             return None
         try:
@@ -242,7 +243,7 @@ class EntryLog:
         return base_offset
 
     def _offset_at(self, index: LogIndex) -> Offset:
-        """Where entry `index` begins."""
+        """The offset at which entry `index` begins."""
         if index <= self._facts.start.index:
             return self._facts.start.offset
         control = self._map.control_at(index)
@@ -253,7 +254,7 @@ class EntryLog:
     def append_batch(
         self, index: LogIndex, term: Term, payload: BatchPayload, now_ms: int
     ) -> BatchRef:
-        """Write a batch to the page cache. StorageFailed leaves all as it was."""
+        """Write a batch to the page cache. StorageFailed leaves everything as it was."""
         data, header = payload
         if (
             index != self.last_index + 1
@@ -268,7 +269,7 @@ class EntryLog:
         return self._note(index, header, self.log.append(data, header, now_ms))
 
     def _note(self, index: LogIndex, header: BatchHeader, segment_base_offset: Offset) -> BatchRef:
-        """The batch that was just written is entry `index`."""
+        """Record that the batch just written is entry `index`."""
         active, base_offset, size_bytes = self._active, header.base_offset, header.size_bytes
         if active is None or segment_base_offset == base_offset:
             active = self._active = self._map.begin(base_offset, index)
@@ -279,7 +280,7 @@ class EntryLog:
         return BatchRef(base_offset, header.next_offset, size_bytes, segment_base_offset, position)
 
     def save_places(self) -> None:
-        """The log's files were synced."""
+        """Save the entry index, because the log's files were synced."""
         if self._active is not None and self.log.file_synced_offset >= self.log.synced_offset:
             self._active.save(self.log.files)
 
@@ -289,17 +290,17 @@ class EntryLog:
         check(False, f"{place} ({gate}) cannot take entry {index} of term {term}: {header}")
 
     def append_control(self, entry: Entry) -> None:
-        """Save an entry without a batch; the journal has to be synced before the next batch."""
+        """Save an entry without a batch. The journal must be synced before the next batch."""
         check(entry.index == self.last_index + 1, f"entry {entry.index} leaves a gap")
         payload = entry.payload
         is_control = payload is None or isinstance(payload, bytes | Membership)
         check(is_control, f"entry {entry.index} is not a control entry")
         control = ControlEntry(entry.index, entry.term, entry.kind, self.next_offset, payload)  # type: ignore[arg-type]
         self._journal.save_control(self.group, control)
-        self._goes_on_behind(entry.index)
+        self._set_last_index(entry.index)
 
     def truncate_from(self, index: LogIndex) -> Offset:
-        """Drop the entries from `index` on; the offset at which the log now ends. Blocking."""
+        """Truncate the entries from `index` on. Returns the offset at which the log now ends. Blocking."""
         check(self.first_index <= index <= self.last_index, f"cannot cut at entry {index}")
         end_offset = self._offset_at(index)
         cut_index = index
@@ -307,15 +308,15 @@ class EntryLog:
             cut_index = LogIndex(cut_index + 1)
         if end_offset < self.log.log_end_offset:
             self._map.cut(cut_index)
-        # A journal that tells of a cut before the log has it makes damage of what was durable.
+        # If the journal recorded the cut before the log had it, durable batches would look like damage.
         self.log.truncate_to(end_offset)
         self._journal.cut_from(self.group, index)
         self._active = None
-        self._goes_on_behind(LogIndex(index - 1))
+        self._set_last_index(LogIndex(index - 1))
         return end_offset
 
     def install(self, snapshot: Snapshot) -> None:
-        """Begin anew behind `snapshot`, without entries. Blocking if there are batches now."""
+        """Restart after `snapshot`, without entries. Blocking if there are batches now."""
         first, offset = kept_range(snapshot)
         start = LogStart(snapshot.index, snapshot.term, offset, snapshot.membership, first < offset)
         if start.is_kept:
@@ -324,17 +325,17 @@ class EntryLog:
         is_empty = self.log.size_bytes == 0
         self._journal.reset(self.group, start, is_pending=not is_empty)
         if not is_empty:
-            # Batches of before, found behind the new start, could be taken for those behind it.
+            # Old batches found after the new start could be taken for new ones.
             self._journal.sync()
             self._map.clear()
         self.log.reset_to(offset)
         if not is_empty:
             self._journal.reset_done(self.group)
         self._active = None
-        self._goes_on_behind(snapshot.index)
+        self._set_last_index(snapshot.index)
 
     def _install_staged(self, start: LogStart) -> None:
-        """The log that was built beside this one takes its place. Blocking."""
+        """Replace the log by the one that was built beside it. Blocking."""
         check(self.staged_index == start.index, f"no batches before entry {start.index} are here")
         self.staged_index = NO_INDEX
         self._journal.reset(self.group, start, is_pending=True)
@@ -344,17 +345,17 @@ class EntryLog:
         self._journal.reset_done(self.group)
         self._map = EntryMap(self.log, self._facts)
         self._active = None
-        self._goes_on_behind(start.index)
+        self._set_last_index(start.index)
 
     def lacks_prefix(self, snapshot: Snapshot) -> bool:
-        """Whether the snapshot speaks of batches that are to be fetched before it is installed."""
+        """Whether the snapshot refers to batches that must be fetched before it is installed."""
         (first_offset, offset), index = kept_range(snapshot), snapshot.index
         if first_offset >= offset or index < self.first_index or self.staged_index == index:
             return False
         return index > self.last_index or self.term_at(index) != snapshot.term
 
-    def _goes_on_behind(self, index: LogIndex) -> None:
-        """The control entries have changed; `index` is the last entry."""
+    def _set_last_index(self, index: LogIndex) -> None:
+        """Make `index` the last entry, after the control entries have changed."""
         facts = self._facts
         last = facts.control[-1] if facts.control else facts.start
         self._term, self._control_index = last.term, last.index
@@ -364,18 +365,18 @@ class EntryLog:
     # -- the start of the log --------------------------------------------------------------------
 
     def expire(self, now_ms: int, committed_offset: Offset) -> tuple[Offset, int] | None:
-        """What retention lets go: where the log shall start, for `Log.delete_before` as soon as
-        the journal is synced up to the position. None if nothing is to be deleted."""
+        """Drop the entries that retention has expired. Returns the offset for `Log.delete_before` and
+        the journal position that must be synced first; None if nothing has expired."""
         offset = self.log.plan_retention(now_ms, committed_offset)
         if offset <= self.log.log_start_offset:
             return None
         return offset, self.drop_before(offset)
 
     def drop_before(self, offset: Offset) -> int:
-        """Entries in segments that end at or before `offset` are not needed any more.
+        """Drop the entries in segments that end at or before `offset`. They must be applied.
 
-        The journal position that must be synced before they are deleted. What is dropped must be
-        applied. Batches before `offset` in the segment that has it stay entries.
+        Returns the journal position that must be synced before the segments are deleted. Batches
+        before `offset` in the segment that contains it remain entries.
         """
         bases = [s.base_offset for s in self.log.segments if s.base_offset <= offset]
         base_offset = max(bases, default=Offset(0))
@@ -384,10 +385,10 @@ class EntryLog:
         return self._journal.position
 
     def fold_before(self, base_offset: Offset) -> int:
-        """The batches before `base_offset`, which begins a segment, stay in the log and are no
-        entries any more. They must be committed, applied and durable here.
+        """Turn the batches before `base_offset`, the start of a segment, into plain log: they are no
+        longer entries. They must be committed, applied and durable here.
 
-        The journal position that must be synced before any of them is rewritten.
+        Returns the journal position that must be synced before any of them is rewritten.
         """
         if base_offset > self._facts.start.offset:
             check(base_offset <= self.log.file_synced_offset, f"{base_offset} is not durable yet")
@@ -406,7 +407,7 @@ class EntryLog:
 
     @property
     def folded_offset(self) -> Offset:
-        """What lies before it is no entry any more."""
+        """Batches before it are no longer entries."""
         return self._facts.start.offset
 
     def _membership_at(self, index: LogIndex) -> Membership:
@@ -417,7 +418,7 @@ class EntryLog:
         return membership
 
     def pending_controls(self) -> Iterator[tuple[LogIndex, bytes]]:
-        """The owner's facts that stand in the log, in order."""
+        """The owner's control entries in the log, in order."""
         for entry in self._facts.control:
             if isinstance(entry.payload, bytes):
                 yield entry.index, entry.payload
@@ -425,9 +426,9 @@ class EntryLog:
     # -- bytes -----------------------------------------------------------------------------------
 
     def load(self, entries: Sequence[Entry]) -> list[Blob]:
-        """The bytes of each entry that has any: consecutive batches are read together.
+        """The bytes of each entry that has any. Consecutive batches are read together.
 
-        A batch that is not as it was written raises CorruptMessage, with its file and position.
+        A damaged batch raises CorruptMessage with its file and position.
         """
         blobs: list[Blob] = []
         for run in runs_of(entries):
@@ -439,7 +440,7 @@ class EntryLog:
         return blobs
 
     def verify(self, index: LogIndex, size_bytes_max: int) -> Verified:
-        """A step of a scrub: look at the batches from entry `index` on."""
+        """One step of a scrub: verify the batches from entry `index` on."""
         index = max(index, self.first_index)
         if index > self.last_index:
             return Verified(index, 0, [])
@@ -460,9 +461,10 @@ class EntryLog:
         return True
 
     def repair(self, damaged: Entry, data: bytes | memoryview) -> None:
-        """Put a peer's copy of the batch in the place of ours, durably.
+        """Replace a damaged batch by a peer's copy, durably.
 
-        CorruptMessage if it is not that batch; OffsetOutOfRange if that has left the log meanwhile.
+        Raises CorruptMessage if the copy is another batch, and OffsetOutOfRange if the batch has left
+        the log meanwhile.
         """
         self._check_current(damaged)
         index = damaged.index
@@ -476,7 +478,7 @@ class EntryLog:
         self.log.rewrite_at(ref.segment_base_offset, ref.position, data)
 
     def _read(self, entries: Sequence[Entry]) -> Iterator[memoryview]:
-        """Batches that stand one behind the other in a segment."""
+        """Read consecutive batches of one segment."""
         first: BatchRef = entries[0].payload  # type: ignore[assignment]
         last: BatchRef = entries[-1].payload  # type: ignore[assignment]
         size_bytes = last.position + last.size_bytes - first.position
@@ -497,7 +499,7 @@ class EntryLog:
             yield view[start : start + ref.size_bytes]
 
     def _check_current(self, entry: Entry) -> None:
-        """A reference may be older than a cut, or than the start of the log."""
+        """Check that a reference is not older than a truncation or the start of the log."""
         index = entry.index
         if not self.first_index <= index <= self.last_index or self.term_at(index) != entry.term:
             raise OffsetOutOfRange(f"entry {index} of group {self.group} is no longer in the log")

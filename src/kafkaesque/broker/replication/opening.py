@@ -1,4 +1,4 @@
-"""From a log on disk to a replica that can take part."""
+"""Opens a replica from its log on disk."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from kafkaesque.records.batch import read_header
 
 
 class Turns:
-    """A Jitter of Raft that draws from this member's own part of the range. Whose part is the first
-    differs from group to group, so that a lost broker's leaderships are shared by all others.
+    """Election jitter: each member draws from its own part of the range, so that members campaign one
+    after the other. Pure chance would make the two members left of three draw the same of five
+    numbers once in five times; then both campaign, each votes for itself, and nothing happens for a
+    second or two.
 
-    Members whose memberships differ, as during a change, may have the same part: then chance
-    decides within it, as it does for whoever is no voter.
+    The first part belongs to another member in each group, so that the other brokers share a lost
+    broker's leaderships. Members that disagree about the membership during a change may have the same
+    part; then chance decides within it, as it does for a member that is not a voter.
     """
 
     __slots__ = ("_group", "_member", "raft")
@@ -32,7 +35,7 @@ class Turns:
         self._member = member
         self._group = group
         self.raft: Raft | None = None
-        """Known only after this object: until then chance decides."""
+        """Created after this object. Until it is set, chance decides."""
 
     def __call__(self, bound: int) -> int:
         voters = () if self.raft is None else self.raft.membership.voters
@@ -45,12 +48,12 @@ class Turns:
 
 
 def batch_payload(data: memoryview) -> BatchPayload:
-    """What a peer's bytes become."""
+    """Parses a batch received from a peer."""
     return BatchPayload(data, read_header(data))
 
 
 def first_start(members: Sequence[MemberId]) -> LogStart:
-    """Of a group's log before its first entry; without members, of one who is yet to be told."""
+    """The start of a new group's log; without members for a replica that will be told by a leader."""
     return LogStart(NO_INDEX, NO_TERM, Offset(0), Membership(tuple(sorted(members))))
 
 
@@ -65,7 +68,7 @@ def open_replica(
     is_clean: bool,
     flush_messages: int = 1,
 ) -> Replica:
-    """Blocking. A group that this node has no facts of begins with `first_members`."""
+    """Open a replica. A group that is new to this node starts with `first_members`. Blocking."""
     if replicas.journal.facts(group) is None:
         replicas.journal.create(group, first_start(first_members))
     entries = EntryLog.open(group, log, replicas.journal, is_clean=is_clean)
@@ -74,7 +77,7 @@ def open_replica(
 
 
 def sync_found(entries: EntryLog, journal: RaftJournal) -> None:
-    """What is in the page cache only must not be acknowledged again. Blocking."""
+    """Sync what was found: data in the page cache only must not be acknowledged. Blocking."""
     entries.log.sync()
     if journal.needs_sync:
         journal.sync()

@@ -1,8 +1,8 @@
-"""All groups of a node: one clock, one outbox, one journal, work once per turn of the event loop.
+"""All Raft groups of a node: one clock, one outbox, one journal, processed once per event-loop turn.
 
-Idle groups sleep and cost nothing; a tick visits only those awake. Whatever happens to a group
-marks it, and at the end of the turn each marked group is processed once: appends that came
-together are written, sent and synced together.
+Idle groups sleep and cost nothing; a tick visits only the groups that are awake. Every event marks its
+group, and at the end of the turn each marked group is processed once. So appends that arrive together
+are written, sent and synced together.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ TICK_SECONDS = 0.1
 RAFT_CONFIG = RaftConfig(
     election_timeout_ticks=10, heartbeat_ticks=3, quiesce_after_ticks=30, snapshot_resend_ticks=100
 )
-"""A dead process is noticed by its broken links, at once; these times are for hosts that fall
-silent, and long enough that a busy event loop is not taken for one."""
+"""A dead process is noticed at once by its broken links. These timeouts are for hosts that fall
+silent, and long enough that a busy event loop is not mistaken for one."""
 CONTROLLER_CONFIG = replace(RAFT_CONFIG, commit_broadcast=True)
-"""Every broker acts on the controller's log as soon as it can."""
+"""Every broker applies the controller's log as soon as it can."""
 
 SLEEPER_WOKEN_EVERY_TICKS = 10
-"""One group after the other, so that no error in anyone's reasoning can make one sleep for ever, and
-that the messages of idle groups do not grow with their number."""
+"""Groups are woken one after the other: a defect cannot make one sleep forever, and the messages of
+idle groups do not grow with their number."""
 
 
 EARLY_MESSAGES_MAX = 20_000
@@ -50,16 +50,16 @@ class Outbox(Protocol):
     ) -> None: ...
 
     def lease_until(self, node: NodeId) -> float:
-        """Monotonic time until which `node` takes us for alive."""
+        """Monotonic time until which `node` considers this node alive."""
 
 
 class Syncer(Protocol):
     logs_lost: Callable[[Sequence[LogLost]], None]
-    """Told of logs that could not be synced though nobody had asked for that."""
+    """Called with logs whose sync failed although no replica had requested it."""
 
     @property
     def journal(self) -> SyncJournal | None:
-        """Where many logs are synced at once; None if each syncs its own file."""
+        """The journal that syncs many logs at once; None if each log syncs its own files."""
 
     def ask(self, log: Syncable) -> None: ...
 
@@ -78,11 +78,11 @@ class _Ticks:
     def __init__(self, now: float) -> None:
         self.count = 0
         self.times = deque((now,), maxlen=RAFT_CONFIG.heartbeat_ticks + 1)
-        """Of the newest, oldest first: within so many every group that is awake has spoken."""
+        """The newest ticks, oldest first. Within this many, every awake group has sent a heartbeat."""
 
 
 class ReplicaSet:
-    """`call_soon` runs a function at the end of this turn of the event loop."""
+    """Implements `ReplicaHost`. `call_soon` runs a function at the end of this event-loop turn."""
 
     __slots__ = (
         "_awake",
@@ -107,7 +107,7 @@ class ReplicaSet:
     outbox: Outbox
     """Set before the first group is added."""
     prefixes: Prefixes
-    """Likewise, where logs are cleaned: elsewhere nobody is sent one that was."""
+    """Likewise, where logs are compacted: only then can a peer need a folded prefix."""
 
     def __init__(
         self,
@@ -125,14 +125,14 @@ class ReplicaSet:
         self._clock = clock
         self._call_soon = call_soon
         self._fail = fail
-        """The node cannot go on: the journal is every group's."""
+        """Stops the node: the journal belongs to every group."""
         self._replicas: dict[GroupId, Replica] = {}
         self._awake: dict[Replica, None] = {}
         self._marked: dict[Replica, None] = {}
         self._waiting: dict[Replica, None] = {}
-        """For the journal."""
+        """Replicas that wait for a sync of the journal."""
         self._early: dict[tuple[GroupId, MemberId], Message] = {}
-        """For groups that may be about to be made here."""
+        """Messages for groups that may be about to be created here."""
         self._damaged: dict[Replica, None] = {}
         self._is_turn_due = False
         self._journal_sync = _JournalSync(self)
@@ -160,24 +160,24 @@ class ReplicaSet:
         return self._syncer.journal
 
     def attach(self, group: GroupId, log: Log) -> None:
-        """A log that was just opened may be synced with others, and what it loses is noted."""
+        """Let a log that was just opened take part in the shared sync journal."""
         if self.batch_journal is not None:
             self.batch_journal.attach(group, log)
 
     def restore(self, group: GroupId, log: Log) -> None:
-        """A log that lost what its files had not for certain gets it from elsewhere. Blocking."""
+        """Restore from the sync journal what a log's own files may have lost. Blocking."""
         facts = self.journal.facts(group)
         if self.batch_journal is not None and facts is not None:
             self.batch_journal.restore(group, log, facts.start.offset)
 
     def close_journals(self, *, clean: bool) -> None:
-        """When all logs are closed: `clean` says that each of them is whole in its own files."""
+        """Called when all logs are closed. `clean`: each of them is complete in its own files."""
         self.journal.close(clean=clean)
         if self.batch_journal is not None:
             self.batch_journal.close(clean=clean)
 
     def logs_lost(self, lost: Iterable[LogLost]) -> None:
-        """Their own files could not be synced."""
+        """Fail the replicas of logs whose files could not be synced."""
         for group, log, error in lost:
             replica = self._replicas.get(group)
             if replica is not None and replica.entries.log is log:
@@ -197,12 +197,12 @@ class ReplicaSet:
         return len(self._awake)
 
     def may_serve(self, replica: Replica) -> bool:
-        """Whether `replica` leads and no one else can have been elected yet.
+        """Whether `replica` leads and no other leader can have been elected yet.
 
-        A majority answered pings that we sent a moment ago, and whoever did elects nobody else
-        for a while (docs/RAFT.md, Leases). A process that was stopped and goes on finds that the
-        while is over; then its links break, and pings over new ones say nothing of a group until
-        its members have answered in this term.
+        A majority answered recent pings of this node, and a node that answered elects no other
+        leader for the duration of the lease (docs/RAFT.md, Leases). A process that was suspended
+        finds its leases expired; then its links break, and pings over new links count for a group
+        only after its members have answered in this term.
         """
         if not replica.is_leader:
             return False
@@ -220,16 +220,16 @@ class ReplicaSet:
         return held > len(voters) // 2
 
     def spoke_at(self) -> float:
-        """Every group that is led here and awake has spoken to its members since then: it does so
-        every few ticks, and with the first of its term. (Asleep, they rely on no clock.)"""
+        """Every awake group led here has sent a heartbeat to its members since this time: it does so
+        every few ticks and with the first tick of its term. (Sleeping groups rely on no clock.)"""
         return self._ticks.times[0]
 
-    # -- what the node brings --------------------------------------------------------------------
+    # -- events of the node ----------------------------------------------------------------------
 
     def step(self, group: GroupId, message: Message) -> None:
-        """A message from a peer. For a group that is not here it is as if lost, except for the
-        first ones: a new group begins on all its nodes at about the same time, and the election
-        should not have to wait for a timeout because one was quicker."""
+        """A message from a peer. A message for an unknown group is dropped, except for PreVotes: a new
+        group starts on all its nodes at about the same time, and its first election should not wait
+        for a timeout because one node was quicker."""
         replica = self._replicas.get(group)
         if replica is not None:
             replica.step(message)
@@ -237,12 +237,12 @@ class ReplicaSet:
             self._early[group, message.sender] = message
 
     def tick(self) -> None:
-        """Once every TICK_SECONDS of monotonic time. After a stall of the process the ticks that
-        were missed are not made up for: a busy event loop is no reason for an election."""
+        """Called every TICK_SECONDS of monotonic time. Ticks missed during a stall are not made up
+        for: a busy event loop is no reason for an election."""
         self._ticks.count += 1
         self._ticks.times.append(self._clock.monotonic())
         if self.journal.failure is not None:
-            # Whoever opened a group may have found out: nothing else would stop the node then.
+            # Opening a group may have found the failure; nothing else would stop the node then.
             self._fail(StorageFailed(self.journal.failure))
             return
         if self._waiting:
@@ -250,7 +250,7 @@ class ReplicaSet:
         if self._ticks.count % EARLY_KEPT_TICKS == 0:
             self._early.clear()
         if self._ticks.count % SLEEPER_WOKEN_EVERY_TICKS == 0 and self._replicas:
-            # The one that was visited longest ago: dicts keep their order.
+            # The group that was visited longest ago: dicts keep their order.
             group, sleeper = next(iter(self._replicas.items()))
             self._replicas[group] = self._replicas.pop(group)
             sleeper.raft.wake()
@@ -274,14 +274,14 @@ class ReplicaSet:
                     replica.peer_reachable(member)
 
     def dropped(self, node: NodeId) -> None:
-        """Messages to `node` were lost on our side: those that we lead send again."""
+        """Messages to `node` were dropped on this side: the groups led here send again."""
         for replica in self:
             if replica.standing.role is Role.LEADER:
                 for member in replica.membership.nodes:
                     if node_of(member) == node:
                         replica.peer_unreachable(member)
 
-    # -- what replicas ask for -------------------------------------------------------------------
+    # -- ReplicaHost -----------------------------------------------------------------------------
 
     def touch(self, replica: Replica) -> None:
         self._marked[replica] = None
@@ -291,7 +291,7 @@ class ReplicaSet:
             self._call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Process whatever was marked, and what that marks in turn."""
+        """Process the marked groups, and those that get marked meanwhile."""
         try:
             while self._marked:
                 marked, self._marked = self._marked, {}
@@ -317,7 +317,7 @@ class ReplicaSet:
         self.prefixes.fetch(replica, message)
 
     def take_damaged(self) -> list[Replica]:
-        """Those in which somebody has met damage since the last call."""
+        """The replicas in which damage was found since the last call."""
         damaged, self._damaged = self._damaged, {}
         return list(damaged)
 
@@ -336,13 +336,13 @@ class ReplicaSet:
             replica.journal_synced()
 
     def journal_failed(self, error: StorageFailed) -> None:
-        """A full disk may get room: those who wait are asked for again with the next tick."""
+        """A full disk may get room again: the next tick retries for the replicas that wait."""
         if self.journal.failure is not None:
             self._fail(error)
 
 
 class _JournalSync:
-    """The journal as something that a flusher syncs."""
+    """Adapts the journal to the flusher."""
 
     __slots__ = ("_replicas",)
 

@@ -1,8 +1,8 @@
-"""Elections after the loss of a node: the members that are left stand one after the other, at once.
+"""Elections after the loss of a node: the remaining members campaign at once, one after the other.
 
-A broken link says that its node is gone long before any timeout of Raft's, and clients ask for the
-new leaders within milliseconds. So nobody waits for a tick; and the members take turns, because two
-that stand together each vote for themselves, and nothing more happens for a second or two.
+A broken link shows that its node is gone long before Raft's timeouts do, and clients ask for the new
+leaders within milliseconds. So members do not wait for a tick. They take turns, because two that
+campaign together each vote for themselves, and nothing happens for a second or two.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kafkaesque.broker.replication.replica_set import ReplicaSet
 from kafkaesque.model.ids import NodeId, node_of
 
 FIRST_SECONDS: Final = 0.02
-"""Before the first stands: whoever has not heard of the loss yet would still hear the old leader."""
+"""Delay of the first campaign: a member that has not noticed the loss would reject it."""
 TURN_SECONDS: Final = 0.1
-"""Between two: long enough for an election on a disk that is not too slow."""
+"""Delay between two campaigns: long enough for an election on a reasonably fast disk."""
 ROUNDS: Final = 3
-"""How often everyone stands; whoever lacks entries is refused, and another one's turn comes. After
-that the timeouts of Raft do."""
+"""How often every member campaigns. One that lacks entries is rejected, and the next one's turn comes.
+After that, Raft's own timeouts apply."""
 
 CallLater = Callable[[float, Callable[[], None]], object]
 
 
 class Succession:
-    """`is_up` tells whether a node is there (again)."""
+    """`is_up` returns whether a node is reachable (again)."""
 
     __slots__ = ("_call_later", "_is_up", "_replicas")
 
@@ -40,14 +40,14 @@ class Succession:
         self._call_later = call_later
 
     def lost(self, node: NodeId) -> None:
-        """Have the groups that it led elect another leader."""
+        """Make the groups that `node` led elect another leader."""
         by_turn: dict[tuple[int, int], list[Replica]] = {}
         for replica in self._replicas:
             leader = replica.standing.leader_id
             if leader is not None and node_of(leader) == node:
                 left = [member for member in replica.membership.voters if member != leader]
                 if self._replicas.member in left:
-                    # Each group begins with another member: they share what the lost node led.
+                    # Each group starts with another member, so that they share what the lost node led.
                     turn = (left.index(self._replicas.member) + replica.group) % len(left)
                     by_turn.setdefault((turn, len(left)), []).append(replica)
         for (turn, count), replicas in by_turn.items():
@@ -64,8 +64,8 @@ class Succession:
                     replica.campaign()
 
     def _is_orphan(self, replica: Replica, node: NodeId, is_last: bool) -> bool:
-        """Nobody leads it, or nobody but the node that is gone. A vote under way is left alone,
-        but not for ever: two candidates may have kept each other from winning."""
+        """Whether no live node leads it. A running election is left alone, but not in the last round:
+        two candidates may have kept each other from winning."""
         role, _, leader, _ = replica.standing
         if role is Role.LEADER or (role is Role.CANDIDATE and not is_last):
             return False
