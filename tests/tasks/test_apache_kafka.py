@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from tests.waiting import until
 
+from kafkaesque.client.dead_letters import DeadLetterQueue
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.tasks import App, Retry, current
 from kafkaesque.tasks.config import TasksConfig
-from kafkaesque.tasks.dead_letters import DeadLetters
 from kafkaesque.tasks.system import SystemClock
 from kafkaesque.tasks.timers.election import Alone
 from kafkaesque.tasks.timers.service import TimerService
@@ -94,7 +94,7 @@ def test_order_retries_transactions_timers_and_dead_letters_on_apache_kafka(
                 assert [n for own, n in ran if own == user] == list(range(10))
             assert rang == dict.fromkeys(range(10), 1)
             works.append(True)
-            async with DeadLetters.opened(log, "apache") as letters:
+            async with DeadLetterQueue.open(log, "apache") as letters:
                 await letters.redrive(list((await letters.read()).values()))
                 assert await letters.read() == {}
             await until(lambda: len(works) == 2)

@@ -390,36 +390,3 @@ def test_a_trace_goes_on_through_what_a_call_sends_and_through_its_retries() -> 
         assert len({trace for _, _, trace in seen}) == 1
 
     run(test)
-
-
-def test_a_redriven_letter_runs_as_a_first_attempt_and_is_gone() -> None:
-    from kafkaesque.tasks.dead_letters import DeadLetters, LetterCounts
-
-    app = App("shop")
-    works: list[bool] = []
-
-    @app.task(retry=NO_RETRY, key=lambda n: str(n))
-    async def fragile(n: int) -> None:
-        if not works:
-            raise ValueError("broken")
-
-    async def test() -> None:
-        async with TaskTester(app) as tester:
-            for n in range(3):
-                await fragile.send(n)
-            await tester.settle()
-            counts = LetterCounts(tester.log, "shop", app.tasks)
-            assert await counts.look() == {"fragile": 3}
-            works.append(True)
-            async with DeadLetters.opened(tester.log, "shop") as letters:
-                found = list((await letters.read()).values())
-                await letters.redrive(found[:2])
-                assert await counts.look() == {"fragile": 1}
-                await letters.drop(found[2:])
-            assert await counts.look() == {}
-            await tester.settle()
-            assert len(tester.done("fragile")) == 2
-            assert {one.attempt for one in tester.attempts} == {1}
-            assert await tester.dead_letters() == []
-
-    run(test)

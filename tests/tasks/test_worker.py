@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.waiting import until
 
+from kafkaesque.client.dead_letters import read_dead_letters
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record, WriterOptions
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.tasks import NO_RETRY, App, Retry
 from kafkaesque.tasks.config import tasks_config
-from kafkaesque.tasks.dead_letters import read_letters
 from kafkaesque.tasks.shift import Shift
 from kafkaesque.tasks.worker import Worker
 from kafkaesque.testing.broker_process import BrokerProcess
@@ -266,7 +266,7 @@ def test_an_effect_in_the_transaction_is_there_once_and_a_failed_one_never(boots
         async for batch in read_stretch(log, await log.admin.spans(effects.name)):
             found.update(int(record.value or b"-1") for record in batch)
         assert found == {n: 1 for n in range(50) if n % 5}
-        assert len(await read_letters(log, "effects")) == 10
+        assert len(await read_dead_letters(log, "effects")) == 10
 
     asyncio.run(test())
 
@@ -320,7 +320,7 @@ def test_plain_functions_run_in_threads_and_their_time_limit_reaches_them(bootst
             await sleep.send()
             await until(lambda: sum(worker.counts.dead_reasons.values()) == 2)
             assert worker.abandoned_threads == 0
-        letters = (await read_letters(log, "threads")).values()
+        letters = (await read_dead_letters(log, "threads")).values()
         assert sorted(one.task or "" for one in letters) == ["sleep", "spin"]
         assert all("TimeLimitExceeded" in one.failure for one in letters)
         assert all(name.startswith("task-") for name in names)

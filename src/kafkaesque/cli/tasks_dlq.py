@@ -1,4 +1,4 @@
-"""`kafkaesque tasks dlq`: look at calls that were given up, send them back, drop them."""
+"""`kafkaesque tasks dlq`: list, redrive and drop the calls that were given up."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kafkaesque.cli.render import Column, Screen, iso_time
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
+    from kafkaesque.client.dead_letters import DeadLetter
     from kafkaesque.client.kafka import KafkaLog
-    from kafkaesque.tasks.dead_letters import Letter
 
 _COLUMNS = [
     Column("id", "ID"),
@@ -94,7 +94,11 @@ def show(connection: Connection, screen: Screen, queue: str, letter_id: str) -> 
 @_choice
 @client_options()
 def redrive(connection: Connection, screen: Screen, queue: str, **choice: Any) -> None:
-    """Send dead letters back to their queue, as first attempts, and end the letters with it."""
+    """Send dead letters back to their queue as first attempts.
+
+    A letter is redriven once: the call returns and the letter ends in one transaction. Letters about
+    records of other topics cannot be redriven; they are skipped and listed.
+    """
     _end(connection, screen, queue, choice, "redriven")
 
 
@@ -111,15 +115,15 @@ def drop(connection: Connection, screen: Screen, queue: str, **choice: Any) -> N
 def _end(
     connection: Connection, screen: Screen, queue: str, choice: Mapping[str, Any], verb: str
 ) -> None:
-    from kafkaesque.tasks.dead_letters import DeadLetters
+    from kafkaesque.client.dead_letters import DeadLetterQueue
 
     ids, task, reason = choice["ids"], choice["task_name"], choice["reason"]
     if not ids and not choice["everything"] and task is None and reason is None:
         raise usage("Name letters by ID, or choose with --task, --reason or --all.")
 
-    async def end(log: KafkaLog) -> list[str]:
+    async def end(log: KafkaLog) -> tuple[list[str], list[str]]:
         await log.admin.spans(f"tasks.{queue}.dead")
-        async with DeadLetters.opened(log, queue) as letters:
+        async with DeadLetterQueue.open(log, queue) as letters:
             found = await letters.read()
             missing = [one for one in ids if one not in found]
             if missing:
@@ -129,24 +133,33 @@ def _end(
                 for name, letter in found.items()
                 if (not ids or name in ids) and _fits(letter, task, reason)
             ]
-            await (letters.redrive if verb == "redriven" else letters.drop)(chosen)
-            return [letter.id for letter in chosen]
+            if verb == "redriven":
+                done = await letters.redrive(chosen)
+                return [one.id for one in done.redriven], [one.id for one in done.skipped]
+            await letters.drop(chosen)
+            return [letter.id for letter in chosen], []
 
-    ended = ask(connection, end)
-    screen.document(
-        {verb: len(ended), "ids": ended}, lambda: screen.line(f"{len(ended)} letters {verb}")
-    )
+    ended, skipped = ask(connection, end)
+    document = {verb: len(ended), "ids": ended, **({"skipped": skipped} if skipped else {})}
+
+    def draw() -> None:
+        screen.line(f"{len(ended)} letters {verb}")
+        if skipped:
+            screen.line(f"{len(skipped)} skipped, since they came from a topic that is not a queue")
+
+    screen.document(document, draw)
 
 
-def _read(connection: Connection, queue: str) -> Mapping[str, Letter]:
-    from kafkaesque.tasks.dead_letters import read_letters
+def _read(connection: Connection, queue: str) -> Mapping[str, DeadLetter]:
+    from kafkaesque.client.dead_letters import read_dead_letters
 
-    letters: Mapping[str, Letter] = ask(connection, lambda log: read_letters(log, queue))
+    letters: Mapping[str, DeadLetter] = ask(connection, lambda log: read_dead_letters(log, queue))
     return letters
 
 
 def ask(connection: Connection, question: Callable[[KafkaLog], Coroutine[Any, Any, Any]]) -> Any:
     """Run one question against the log; its troubles become failures of the command."""
+    from kafkaesque.client.dead_letters import RedriveRefused
     from kafkaesque.client.kafka import KafkaLog
     from kafkaesque.client.ports import LogError, TopicUnknown
     from kafkaesque.tasks.errors import TaskRefused
@@ -161,15 +174,15 @@ def ask(connection: Connection, question: Callable[[KafkaLog], Coroutine[Any, An
         return asyncio.run(run())
     except TopicUnknown as error:
         raise NotFound(str(error), "queues have the names of applications, or their own") from None
-    except (LogError, TaskRefused) as error:
+    except (LogError, TaskRefused, RedriveRefused) as error:
         raise Failure(str(error)) from None
 
 
-def _fits(letter: Letter, task: str | None, reason: str | None) -> bool:
+def _fits(letter: DeadLetter, task: str | None, reason: str | None) -> bool:
     return (task is None or letter.task == task) and (reason is None or letter.reason == reason)
 
 
-def _row(letter: Letter) -> dict[str, Any]:
+def _row(letter: DeadLetter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "task": letter.task,

@@ -48,6 +48,14 @@ DEAD_TIME: Final = "dead-ms"
 DEAD_KEY: Final = "dead-key"
 """Header: the call's key, because the key of a dead letter identifies the letter."""
 
+PLATFORM_HEADERS: Final = frozenset(
+    {ATTEMPT, DUE, TRACE, ORIGIN, FIRST_FAILURE, FAILURE, FIRED, DEAD_REASON, DEAD_TRACE, DEAD_TIME,
+     DEAD_KEY}
+)  # fmt: skip
+"""All other headers of a call are its sender's and stay with it, through retries and dead letters."""
+OWN_HEADERS_BYTES_MAX: Final = 16 * 1024
+"""Bound of the sender's headers: a dead letter, with its traceback, must still fit in a record."""
+
 
 class MalformedTask(Exception):
     """Bytes that are not a valid call, timer or result; the message says why."""

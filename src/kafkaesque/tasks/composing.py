@@ -13,6 +13,7 @@ from kafkaesque.events import tasks as words
 from kafkaesque.events.tasks import CronRule, MalformedTask, TaskMessage, TimerMessage
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.tasks.errors import TaskRefused
+from kafkaesque.tasks.rules.call import headers_bytes
 from kafkaesque.tasks.task import Declared
 from kafkaesque.tasks.trace import Span
 
@@ -125,7 +126,11 @@ def _own_headers(options: Options) -> Headers:
     taken = _RESERVED & options.headers.keys()
     if taken:
         raise TaskRefused(f"header {min(taken)!r} is not yours to set")
-    return tuple((name, value.encode()) for name, value in options.headers.items())
+    own = tuple((name, value.encode()) for name, value in options.headers.items())
+    size_bytes = headers_bytes(own)
+    if size_bytes > words.OWN_HEADERS_BYTES_MAX:
+        raise TaskRefused(f"the headers take {size_bytes} bytes of {words.OWN_HEADERS_BYTES_MAX}")
+    return own
 
 
 def _encoded(message: TaskMessage | TimerMessage) -> bytes:

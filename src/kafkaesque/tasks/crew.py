@@ -8,13 +8,14 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+from kafkaesque.client.dead_letters import DeadLetterCounts
 from kafkaesque.client.ports import Log, LogError
 from kafkaesque.events.tasks import dead_topic
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.counts import Counts
-from kafkaesque.tasks.dead_letters import LetterCounts
 from kafkaesque.tasks.listening import Bridge, Listener
+from kafkaesque.tasks.rules.holdings import UNKNOWN
 from kafkaesque.tasks.worker import Worker
 
 logger = logging.getLogger(__name__)
@@ -110,7 +111,9 @@ class Crew:
         """Dead letters by task, and records of their topics: what compaction has not removed yet is
         among those."""
         app = self._app
-        looks = {queue: LetterCounts(self._log, queue, app.tasks) for queue in app.queues}
+        looks = {
+            queue: DeadLetterCounts(self._log, queue, app.tasks, UNKNOWN) for queue in app.queues
+        }
         while True:
             for queue, letters in looks.items():
                 with contextlib.suppress(LogError):
@@ -118,5 +121,5 @@ class Crew:
                     self.counts.dead_records[queue] = sum(
                         span.end - span.start for span in spans.values()
                     )
-                    self.counts.dead_letters[queue] = await letters.look()
+                    self.counts.dead_letters[queue] = await letters.update()
             await asyncio.sleep(DEPTH_SECONDS)

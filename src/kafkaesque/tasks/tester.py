@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
+from kafkaesque.client.dead_letters import DeadLetter, read_dead_letters
 from kafkaesque.client.memory import MemoryLog
 from kafkaesque.client.ports import Log, Received, WriterOptions
 from kafkaesque.client.reading import read_stretch
@@ -30,7 +31,6 @@ from kafkaesque.model.ids import PartitionIndex, TimestampMs
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.counts import Counts
-from kafkaesque.tasks.dead_letters import Letter, read_letters
 from kafkaesque.tasks.listening import Bridge
 from kafkaesque.tasks.log_watch import LogWatch
 from kafkaesque.tasks.running import Running
@@ -258,8 +258,8 @@ class TaskTester:
         spans = await self.log.admin.spans(topic)
         return [record async for batch in read_stretch(self.log, spans) for record in batch]
 
-    async def dead_letters(self, queue: str | None = None) -> list[Letter]:
-        return list((await read_letters(self.log, queue or self.app.name)).values())
+    async def dead_letters(self, queue: str | None = None) -> list[DeadLetter]:
+        return list((await read_dead_letters(self.log, queue or self.app.name)).values())
 
 
 def _tier_topics(queue: str) -> list[str]:

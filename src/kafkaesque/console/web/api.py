@@ -273,13 +273,18 @@ class Api:
     async def redrive(self, request: Request) -> Any:
         queue, body = _name(request), await read_body(request, RedriveBody)
         services.find_queue(self._state, queue)
-        number = await self._state.dead_letters.end(queue, set(body.ids), not body.drop)
-        verb = "dropped" if body.drop else "redrove"
-        letters = "1 dead letter" if number == 1 else f"{number} dead letters"
+        letters, ids = self._state.dead_letters, set(body.ids)
+        if body.drop:
+            verb, count, skipped = "dropped", await letters.drop(queue, ids), 0
+        else:
+            verb = "redrove"
+            count, skipped = await letters.redrive(queue, ids)
+        subject = "1 dead letter" if count == 1 else f"{count} dead letters"
         self._log_action(
-            f"an operator {verb} {letters} of queue {queue}", f"topic/tasks.{queue}.dead"
+            f"an operator {verb} {subject} of queue {queue}", f"topic/tasks.{queue}.dead"
         )
-        return {"queue": queue, "dropped" if body.drop else "sent_back": number}
+        done: dict[str, Any] = {"queue": queue, "dropped" if body.drop else "sent_back": count}
+        return {**done, "skipped": skipped} if skipped else done
 
     async def process(self, request: Request) -> Any:
         name, action = _name(request), request.path_params["action"]

@@ -30,6 +30,8 @@ class Call:
     trace: Span | None
     origin: str
     first_failure_ms: int | None
+    own_headers: Headers = ()
+    """The headers that the sender set. They stay with the call."""
 
     @property
     def id(self) -> str:
@@ -62,7 +64,19 @@ def read_call(record: Received) -> Call:
         trace=parse_trace(headers.get(words.TRACE)),
         origin=_text(headers.get(words.ORIGIN)) or own,
         first_failure_ms=_number(headers.get(words.FIRST_FAILURE)),
+        own_headers=own_headers(record.headers),
     )
+
+
+def own_headers(headers: Headers) -> Headers:
+    """The sender's headers. Too many of them (from a foreign producer) are left out, since retries and
+    dead letters must fit in a record."""
+    own = tuple(header for header in headers if header[0] not in words.PLATFORM_HEADERS)
+    return own if headers_bytes(own) <= words.OWN_HEADERS_BYTES_MAX else ()
+
+
+def headers_bytes(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
 def next_attempt_headers(call: Call, failure: Failure, due_ms: int, now_ms: int) -> Headers:
@@ -74,6 +88,7 @@ def next_attempt_headers(call: Call, failure: Failure, due_ms: int, now_ms: int)
         (words.FIRST_FAILURE, str(call.first_failure_ms or now_ms).encode()),
         (words.FAILURE, str(failure).encode()),
         *(((words.TRACE, call.trace.header()),) if call.trace else ()),
+        *call.own_headers,
     )
 
 
@@ -97,7 +112,10 @@ def dead_letter(record: Received, queue: str, dead: Dead, attempt: int, now_ms: 
         key=own.encode(),
         # A record without value would be a tombstone here.
         value=record.value if record.value is not None else b"",
-        headers=tuple((name, value) for name, value in letter.items() if value is not None),
+        headers=(
+            *((name, value) for name, value in letter.items() if value is not None),
+            *own_headers(record.headers),
+        ),
         timestamp_ms=TimestampMs(now_ms),
     )
 
