@@ -11,10 +11,10 @@ import pytest
 from kafkaesque.client import dead_letters as module
 from kafkaesque.client.dead_letters import DeadLetterCounts, DeadLetterQueue, RedriveRefused
 from kafkaesque.client.ports import Log, Record, WriterFenced
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.tasks import NO_RETRY, App, TaskRefused, TaskTester
-from kafkaesque.tasks.listening import Listener
+from kafkaesque.tasks.listener import Listener
 
 Test = Callable[[], Coroutine[Any, Any, None]]
 
@@ -80,7 +80,7 @@ def test_a_redriven_call_is_the_record_that_was_sent() -> None:
             assert (again.key, again.value) == (sent.key, sent.value)
             assert dict(again.headers) == {
                 **dict(sent.headers),
-                words.ORIGIN: f"tasks.shop/{sent.partition}/{sent.offset}".encode(),
+                protocol.ORIGIN: f"tasks.shop/{sent.partition}/{sent.offset}".encode(),
             }
 
     run(test)

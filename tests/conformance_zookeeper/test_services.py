@@ -26,9 +26,8 @@ from kafkaesque.gateway.machine_clock import MachineClock
 from kafkaesque.model.ids import PartitionIndex
 from kafkaesque.tasks.config import tasks_config
 from kafkaesque.tasks.system import SystemClock
-from kafkaesque.tasks.timers.election import ROOT, Elected
+from kafkaesque.tasks.timers.election import ROOT, Elected, share_of
 from kafkaesque.tasks.timers.service import TimerService
-from kafkaesque.tasks.timers.sharing import share_of
 from kafkaesque.testing.maven import JavaUnavailable
 from kafkaesque.testing.zookeeper import ZooKeeper
 

@@ -88,8 +88,8 @@ def test_order_retries_transactions_timers_and_dead_letters_on_apache_kafka(
             await app.cancel("never")
             await fragile.send()
             await until(lambda: len(ran) == 20 and sum(rang.values()) == 10)
-            await until(lambda: worker.counts.tasks["effect"].done == 10)
-            await until(lambda: worker.counts.tasks["fragile"].dead == 1)
+            await until(lambda: worker.metrics.tasks["effect"].done == 10)
+            await until(lambda: worker.metrics.tasks["fragile"].dead == 1)
             for user in ("a", "b"):
                 assert [n for own, n in ran if own == user] == list(range(10))
             assert rang == dict.fromkeys(range(10), 1)

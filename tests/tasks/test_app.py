@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kafkaesque.client.ports import LogError
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.tasks import App, TaskRefused
 
 
@@ -24,7 +24,7 @@ def test_a_task_is_still_its_function_and_has_a_name_of_its_own() -> None:
 
     assert add(2) == 3
     assert app.tasks["sum"].name == add.name == "sum"
-    with pytest.raises(ValueError, match="two tasks"):
+    with pytest.raises(ValueError, match="declared twice"):
         app.task(name="sum")(lambda: None)
     with pytest.raises(TypeError, match="parameters"):
         app.task(name="any")(lambda *args: None)
@@ -51,13 +51,13 @@ def test_a_record_has_everything_a_worker_needs() -> None:
     async def post(text: str, times: int = 1) -> None: ...
 
     record = post.options(id="i-1", headers={"tenant": "x"}).record("hi")
-    message = words.decode_task(record.value)
+    message = protocol.decode_task(record.value)
     assert (record.topic, message.id, message.version) == ("tasks.mail", "i-1", 3)
     assert bytes(message.args) == b'{"text":"hi"}'
     assert message.expires_ms == message.sent_ms + 60_000
     headers = dict(record.headers)
     assert headers["tenant"] == b"x"
-    assert headers[words.TRACE] is not None
+    assert headers[protocol.TRACE] is not None
     assert app.queues == ["mail", "shop"]
 
 
@@ -105,5 +105,5 @@ def test_a_cron_that_cannot_work_is_refused_when_declared() -> None:
     with pytest.raises(TaskRefused):
         app.cron("* * * * *", work, "one")
     app.cron("* * * * *", work, 1)
-    with pytest.raises(ValueError, match="two crons"):
+    with pytest.raises(ValueError, match="declared twice"):
         app.cron("* * * * *", work, 2)

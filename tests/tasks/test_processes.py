@@ -18,8 +18,8 @@ from kafkaesque.cli.main import cli
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
 from kafkaesque.client.reading import read_stretch
+from kafkaesque.lab.faults import tasks_probe as probe
 from kafkaesque.lab.faults.runs.service_process import ServiceProcess, kafkaesque
-from kafkaesque.tasks import probe
 from kafkaesque.testing.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.story
@@ -36,7 +36,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def worker(bootstrap: str, directory: Path) -> ServiceProcess:
-    command = kafkaesque("tasks", "worker", "kafkaesque.tasks.probe:app", "--name", "w",
+    command = kafkaesque("tasks", "worker", "kafkaesque.lab.faults.tasks_probe:app", "--name", "w",
                          "-b", bootstrap, "-X", "session.timeout.ms=3000",
                          "--data", str(directory), "--end-with-stdin")  # fmt: skip
     return ServiceProcess("w", command, directory)
@@ -127,13 +127,16 @@ def test_an_operator_lists_shows_redrives_and_drops_dead_letters(
     ("arguments", "text"),
     [
         (["worker", "nowhere:app"], "no module 'nowhere'"),
-        (["worker", "kafkaesque.tasks.probe"], "MODULE:NAME"),
-        (["worker", "kafkaesque.tasks.probe:KEYS"], "is no App"),
+        (["worker", "kafkaesque.lab.faults.tasks_probe"], "MODULE:NAME"),
+        (["worker", "kafkaesque.lab.faults.tasks_probe:KEYS"], "is no App"),
         (
-            ["worker", "kafkaesque.tasks.probe:app", "--set", "concurency=1"],
+            ["worker", "kafkaesque.lab.faults.tasks_probe:app", "--set", "concurency=1"],
             "did you mean concurrency",
         ),
-        (["worker", "kafkaesque.tasks.probe:app", "--set", "concurrency=0"], "at least 1"),
+        (
+            ["worker", "kafkaesque.lab.faults.tasks_probe:app", "--set", "concurrency=0"],
+            "at least 1",
+        ),
         (["chat-jobs", "--set", "mail.tls=maybe"], "must be one of"),
         (["mail-catcher", "--cert", __file__], "go together"),
     ],

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kafkaesque.client.ports import Record
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.tasks import (
     NO_RETRY,
     App,
@@ -214,8 +214,8 @@ def test_bad_input_becomes_dead_letters_with_its_reason_and_good_input_goes_on()
 
     def call(task: str, args: bytes, version: int = 2, expires_ms: int | None = None) -> bytes:
         raw = msgspec.Raw(args)
-        message = words.TaskMessage("i", task, raw, START_MS, version, expires_ms)  # type: ignore[arg-type]
-        return words.encode_message(message)
+        message = protocol.TaskMessage("i", task, raw, START_MS, version, expires_ms)  # type: ignore[arg-type]
+        return protocol.encode_message(message)
 
     bad = {
         b"\xff\xfe{": "unreadable",
@@ -258,8 +258,8 @@ def test_an_older_version_is_brought_up_to_date() -> None:
     async def test() -> None:
         async with TaskTester(app) as tester:
             raw = msgspec.Raw(b'{"user":"ann"}')
-            message = words.TaskMessage("i", "greet", raw, START_MS)  # type: ignore[arg-type]
-            await app.send_records([Record("tasks.shop", None, words.encode_message(message))])
+            message = protocol.TaskMessage("i", "greet", raw, START_MS)  # type: ignore[arg-type]
+            await app.send_records([Record("tasks.shop", None, protocol.encode_message(message))])
             await tester.settle()
             assert tester.done("greet") == [{"name": "ann", "loud": True}]
 

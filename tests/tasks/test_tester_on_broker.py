@@ -7,7 +7,7 @@ import asyncio
 from kafkaesque.client.ports import Received, Record
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.tasks import App, Retry
-from kafkaesque.tasks.listening import Listener
+from kafkaesque.tasks.listener import Listener
 from kafkaesque.tasks.tester import TaskTester
 from kafkaesque.testing import Broker
 

@@ -20,7 +20,7 @@ from kafkaesque.client.reading import read_stretch
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.tasks import NO_RETRY, App, Retry
 from kafkaesque.tasks.config import tasks_config
-from kafkaesque.tasks.shift import Shift
+from kafkaesque.tasks.session import ConsumerSession
 from kafkaesque.tasks.worker import Worker
 from kafkaesque.testing.broker_process import BrokerProcess
 
@@ -75,7 +75,7 @@ def test_a_slow_call_blocks_its_key_and_nothing_else(bootstrap: str) -> None:
     asyncio.run(test())
 
 
-def test_however_many_wait_behind_a_slow_call_other_keys_go_on_and_none_of_them_is_lost(
+def test_calls_of_a_slow_key_are_deferred_other_keys_continue_and_none_is_lost(
     bootstrap: str,
 ) -> None:
     app = App("crowd", partitions=1)
@@ -94,7 +94,7 @@ def test_however_many_wait_behind_a_slow_call_other_keys_go_on_and_none_of_them_
             await app.send_records(step.record("slow", n) for n in range(200))
             await app.send_records(step.record("other", n) for n in range(50))
             await until(lambda: len(ended) == 50)
-            assert worker.counts.left > 100
+            assert worker.metrics.deferred > 100
             assert ended == [("other", n) for n in range(50)]
             gate.set()
             await until(lambda: len(ended) == 250)
@@ -103,7 +103,7 @@ def test_however_many_wait_behind_a_slow_call_other_keys_go_on_and_none_of_them_
     asyncio.run(test())
 
 
-def test_what_was_left_in_the_log_by_a_worker_is_done_by_the_next(bootstrap: str) -> None:
+def test_the_next_worker_runs_the_calls_that_a_worker_deferred(bootstrap: str) -> None:
     app = App("legacy", partitions=1)
     gate, ended = asyncio.Event(), []
 
@@ -156,7 +156,7 @@ def test_more_run_at_once_than_there_are_partitions(bootstrap: str) -> None:
     asyncio.run(test())
 
 
-def test_what_was_finished_behind_a_slow_call_is_not_repeated_by_the_next_worker(
+def test_the_next_worker_does_not_repeat_calls_that_finished_after_a_slow_one(
     bootstrap: str,
 ) -> None:
     app = App("gaps", partitions=1)
@@ -176,27 +176,27 @@ def test_what_was_finished_behind_a_slow_call_is_not_repeated_by_the_next_worker
             async with working(app, log, stop_grace_ms="0") as worker:
                 for n in range(10):
                     await step.send(n)
-                await until(lambda: worker.counts.tasks["step"].done == 9)
+                await until(lambda: worker.metrics.tasks["step"].done == 9)
             hang = False
             async with working(app, log) as worker:
-                await until(lambda: worker.counts.tasks["step"].done == 1)
+                await until(lambda: worker.metrics.tasks["step"].done == 1)
             assert ran == {n: 2 if n == 3 else 1 for n in range(10)}
 
     asyncio.run(test())
 
 
-def test_stopping_finishes_what_is_under_way_commits_and_leaves_at_once(
+def test_stopping_finishes_running_calls_commits_and_leaves_the_group(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = App("stopping", partitions=2)
     started, stopping, ended = asyncio.Event(), asyncio.Event(), []
-    finish = Shift.finish
+    finish = ConsumerSession.finish
 
-    async def finish_and_say_so(shift: Shift) -> None:
+    async def finish_and_signal(session: ConsumerSession) -> None:
         stopping.set()
-        await finish(shift)
+        await finish(session)
 
-    monkeypatch.setattr(Shift, "finish", finish_and_say_so)
+    monkeypatch.setattr(ConsumerSession, "finish", finish_and_signal)
 
     @app.task
     async def work(n: int) -> None:
@@ -211,7 +211,7 @@ def test_stopping_finishes_what_is_under_way_commits_and_leaves_at_once(
                 await work.send(1)
                 await asyncio.wait_for(started.wait(), SECONDS)
             assert ended == [1]
-            # The next member need not wait for a session to end, and has nothing to repeat.
+            # The next member does not wait for a session timeout and repeats nothing.
             async with working(app, log):
                 await work.send(2)
                 await until(lambda: ended == [1, 2])
@@ -246,7 +246,9 @@ def test_partitions_move_between_workers_without_loss_and_in_order(bootstrap: st
     asyncio.run(test())
 
 
-def test_an_effect_in_the_transaction_is_there_once_and_a_failed_one_never(bootstrap: str) -> None:
+def test_an_effectively_once_call_has_its_effect_once_and_a_failed_one_never(
+    bootstrap: str,
+) -> None:
     app = App("effects", partitions=2)
     effects = TopicSpec("effects.made", 2, "", "")
 
@@ -261,7 +263,7 @@ def test_an_effect_in_the_transaction_is_there_once_and_a_failed_one_never(boots
         await log.admin.ensure_topics([effects])
         async with app.connect(log), working(app, log) as worker:
             await app.send_records(make.record(n) for n in range(50))
-            await until(lambda: worker.counts.tasks["make"].started == 50)
+            await until(lambda: worker.metrics.tasks["make"].started == 50)
         found: Counter[int] = Counter()
         async for batch in read_stretch(log, await log.admin.spans(effects.name)):
             found.update(int(record.value or b"-1") for record in batch)
@@ -318,7 +320,7 @@ def test_plain_functions_run_in_threads_and_their_time_limit_reaches_them(bootst
             await spin.send(False)
             await spin.send(True)
             await sleep.send()
-            await until(lambda: sum(worker.counts.dead_reasons.values()) == 2)
+            await until(lambda: sum(worker.metrics.dead_reasons.values()) == 2)
             assert worker.abandoned_threads == 0
         letters = (await read_dead_letters(log, "threads")).values()
         assert sorted(one.task or "" for one in letters) == ["sleep", "spin"]

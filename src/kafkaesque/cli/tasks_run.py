@@ -30,12 +30,11 @@ from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Log
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
-from kafkaesque.tasks.crew import Crew
-from kafkaesque.tasks.metrics_text import timer_metrics, worker_metrics
 from kafkaesque.tasks.status_page import StatusPage
 from kafkaesque.tasks.system import SystemClock
 from kafkaesque.tasks.timers.election import Alone, Elected, Ownership
 from kafkaesque.tasks.timers.service import TimerService
+from kafkaesque.tasks.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +113,21 @@ async def _worker(connection: Connection, wanted: WorkerWanted) -> dict[str, Any
     name = wanted.name or default_name()
     log = _log(connection, f"tasks-{app.name}-{name}")
     async with contextlib.AsyncExitStack() as stack:
-        crew = Crew(app, log, wanted.config, name, wanted.queues or None)
+        worker = Worker(app, log, wanted.config, name=name, queues=wanted.queues or None)
         service = None
         if wanted.timers:
             service = _service(log, wanted.zookeeper, name, wanted.data, wanted.config)
         page = StatusPage(
-            lambda: worker_metrics(crew.counts) + (timer_metrics(service) if service else ""),
-            lambda: {**crew.status(), **(_timer_status(service) if service else {})},
-            lambda: crew.trouble() or (service.error if service else None),
+            lambda: worker.metrics.prometheus() + (service.prometheus() if service else ""),
+            lambda: {**worker.status(), **(service.status() if service else {})},
+            lambda: worker.not_ready() or (service.error if service else None),
         )
         http = await page.start(*host_port(wanted.http_listen))
         stack.push_async_callback(page.stop)
         facts = {"worker": name, "app": app.name, "http": http, "pid": str(os.getpid())}
         stack.enter_context(facts_file(wanted.data / f"worker-{name}.json", facts))
-        await _serve([crew, *([service] if service else [])], stopping, facts)
-    return {**facts, **crew.status(), "abandoned_threads": crew.abandoned_threads}
+        await _serve([worker, *([service] if service else [])], stopping, facts)
+    return {**facts, **worker.status(), "abandoned_threads": worker.abandoned_threads}
 
 
 async def _timers(connection: Connection, wanted: TimersWanted) -> dict[str, Any]:
@@ -137,19 +136,17 @@ async def _timers(connection: Connection, wanted: TimersWanted) -> dict[str, Any
     log = _log(connection, f"tasks-timers-{name}")
     async with contextlib.AsyncExitStack() as stack:
         service = _service(log, wanted.zookeeper, name, wanted.data, wanted.config)
-        page = StatusPage(
-            lambda: timer_metrics(service), lambda: _timer_status(service), lambda: service.error
-        )
+        page = StatusPage(service.prometheus, service.status, lambda: service.error)
         http = await page.start(*host_port(wanted.http_listen))
         stack.push_async_callback(page.stop)
         facts = {"timers": name, "http": http, "pid": str(os.getpid())}
         stack.enter_context(facts_file(wanted.data / "timers.json", facts))
         await _serve([service], stopping, facts)
-    return {**facts, **_timer_status(service)}
+    return {**facts, **service.status()}
 
 
 async def _serve(
-    parts: Sequence[Crew | TimerService], stopping: asyncio.Event, facts: dict[str, str]
+    parts: Sequence[Worker | TimerService], stopping: asyncio.Event, facts: dict[str, str]
 ) -> None:
     await serve_until_stopped(
         [part.run() for part in parts],
@@ -163,17 +160,6 @@ async def _serve(
 def _service(log: Log, zookeeper: str, name: str, data: Path, config: TasksConfig) -> TimerService:
     ownership: Ownership = Elected(zookeeper, name) if zookeeper else Alone()
     return TimerService(log, ownership, data / "timers", SystemClock(), config)
-
-
-def _timer_status(service: TimerService) -> dict[str, Any]:
-    return {
-        "owned": sorted(service.owned),
-        "caught_up": sorted(service.caught_up),
-        "fired": service.counts.fired,
-        "cancelled": service.counts.cancelled,
-        "pending": sum(service.counts.pending.values()),
-        "timers_error": service.error,
-    }
 
 
 def _log(connection: Connection, client_id: str) -> KafkaLog:

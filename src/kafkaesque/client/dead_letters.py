@@ -25,7 +25,7 @@ from typing import Final
 
 from kafkaesque.client.ports import Headers, Log, LogWriter, Received, Record, Span, WriterOptions
 from kafkaesque.client.reading import read_stretch
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.events.tasks import MalformedTask
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.model.limits import MIB
@@ -75,21 +75,21 @@ class DeadLetter:
 
         task, call_id = None, None
         with suppress(MalformedTask):
-            message = words.decode_task(record.value)
+            message = protocol.decode_task(record.value)
             task, call_id = message.task, message.id
         return cls(
             id=_letter_id(record),
             queue=queue,
             task=task,
             call_id=call_id,
-            reason=text(words.DEAD_REASON),
-            failure=text(words.FAILURE),
-            trace=text(words.DEAD_TRACE),
-            attempts=number(words.ATTEMPT),
-            origin=text(words.ORIGIN),
-            dead_ms=number(words.DEAD_TIME),
-            first_failure_ms=number(words.FIRST_FAILURE),
-            key=headers.get(words.DEAD_KEY),
+            reason=text(protocol.DEAD_REASON),
+            failure=text(protocol.FAILURE),
+            trace=text(protocol.DEAD_TRACE),
+            attempts=number(protocol.ATTEMPT),
+            origin=text(protocol.ORIGIN),
+            dead_ms=number(protocol.DEAD_TIME),
+            first_failure_ms=number(protocol.FIRST_FAILURE),
+            key=headers.get(protocol.DEAD_KEY),
             value=record.value or b"",
             record_key=record.key or b"",
             kept_headers=tuple(
@@ -100,16 +100,16 @@ class DeadLetter:
     @property
     def can_be_redriven(self) -> bool:
         """Whether the failed record came from the queue itself or one of its retry topics."""
-        topic = words.queue_topic(self.queue)
+        topic = protocol.queue_topic(self.queue)
         return self.id.startswith((f"{topic}/", f"{topic}.retry."))
 
     def redriven(self) -> Record:
         """The call as the first attempt that goes back to the queue."""
-        topic = words.queue_topic(self.queue)
+        topic = protocol.queue_topic(self.queue)
         return Record(topic, self.key, self.value, self.kept_headers)
 
     def tombstone(self) -> Record:
-        return Record(words.dead_topic(self.queue), self.record_key, None)
+        return Record(protocol.dead_topic(self.queue), self.record_key, None)
 
     @property
     def size_bytes(self) -> int:
@@ -117,7 +117,7 @@ class DeadLetter:
         return len(self.value) + len(self.key or b"") + len(self.record_key) + headers
 
 
-_FAILURE_HEADERS: Final = words.PLATFORM_HEADERS - {words.ORIGIN, words.TRACE}
+_FAILURE_HEADERS: Final = protocol.PLATFORM_HEADERS - {protocol.ORIGIN, protocol.TRACE}
 
 
 def _letter_id(record: Received) -> str:
@@ -128,7 +128,7 @@ def _letter_id(record: Received) -> str:
 async def read_dead_letters(log: Log, queue: str) -> Mapping[str, DeadLetter]:
     """The letters of `queue` by id, oldest first. Raises TopicUnknown if the queue does not exist."""
     letters: dict[str, DeadLetter] = {}
-    spans = await log.admin.spans(words.dead_topic(queue))
+    spans = await log.admin.spans(protocol.dead_topic(queue))
     async for batch in read_stretch(log, spans):
         for record in batch:
             name = _letter_id(record)
@@ -222,7 +222,7 @@ class DeadLetterCounts:
         """The task of each letter. Letters beyond `COUNTED_LETTERS_MAX` are not counted."""
 
     async def update(self) -> dict[str, int]:
-        spans = await self._log.admin.spans(words.dead_topic(self._queue))
+        spans = await self._log.admin.spans(protocol.dead_topic(self._queue))
         if any(self._next.get(place, Offset(0)) > span.end for place, span in spans.items()):
             # The topic was deleted and created again.
             self._next.clear()
@@ -243,6 +243,6 @@ class DeadLetterCounts:
         if record.value is not None and len(self._tasks) < COUNTED_LETTERS_MAX:
             task = self._other
             with suppress(MalformedTask):
-                name = words.decode_task(record.value).task
+                name = protocol.decode_task(record.value).task
                 task = name if name in self._known_tasks else self._other
             self._tasks[key] = task

@@ -1,4 +1,4 @@
-"""Tasks off the log: declared as functions, sent as records, run in order per key, retried, given up.
+"""A task queue on a Kafka log: functions that are called through records.
 
     from kafkaesque.tasks import App, Retry
 
@@ -7,8 +7,11 @@
     @app.task(key=lambda order_id: order_id, retry=Retry(attempts=5))
     async def charge(order_id: str, cents: int) -> None: ...
 
-The guide is docs/TASKS.md. Only the client ports, the events and the model are known here: any Kafka
-will do. Names are loaded when they are first asked for.
+A caller writes a record (`app`); a worker (`worker`) joins a consumer group (`session`), decides which call
+runs next (`rules.scheduler`), runs it (`execution`) and writes what follows from its outcome (`rules.outcome`):
+a retry, a dead letter, a result. `timers` keeps calls until they are due. The guide is docs/TASKS.md.
+
+The public names below are imported on first use.
 """
 
 from __future__ import annotations
@@ -19,13 +22,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkaesque.tasks.app import App, Sent, Task
     from kafkaesque.tasks.errors import Reject, RetryLater, TaskFailed, TaskRefused
+    from kafkaesque.tasks.execution import Running, current
+    from kafkaesque.tasks.listener import Listener
     from kafkaesque.tasks.rules.retry import NO_RETRY, Retry
-    from kafkaesque.tasks.running import Running, current
     from kafkaesque.tasks.tester import TaskTester
 
 __all__ = [
     "NO_RETRY",
     "App",
+    "Listener",
     "Reject",
     "Retry",
     "RetryLater",
@@ -42,8 +47,9 @@ _HOMES = {
     "App": "app",
     "Sent": "app",
     "Task": "app",
-    "Running": "running",
-    "current": "running",
+    "Listener": "listener",
+    "Running": "execution",
+    "current": "execution",
     "Reject": "errors",
     "RetryLater": "errors",
     "TaskFailed": "errors",

@@ -1,4 +1,4 @@
-"""An application's tasks, and the way to call them. Running them is the worker's business."""
+"""An application: declares its tasks and sends calls of them. `worker` runs the calls."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from datetime import datetime
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from kafkaesque.client.ports import Log, LogError, LogWriter, Record, WriterOptions
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import TimestampMs
 from kafkaesque.tasks import system
-from kafkaesque.tasks.chain import Middleware
-from kafkaesque.tasks.composing import (
-    Composed,
-    Options,
+from kafkaesque.tasks.errors import TaskError, TaskRefused
+from kafkaesque.tasks.execution import Middleware, current
+from kafkaesque.tasks.listener import Listener
+from kafkaesque.tasks.results import ResultReader
+from kafkaesque.tasks.rules.call import (
+    CallOptions,
+    ComposedCall,
     cancellation,
     compose,
     time_ms,
 )
-from kafkaesque.tasks.errors import TaskError, TaskRefused
-from kafkaesque.tasks.listening import Listener
-from kafkaesque.tasks.results import ResultReader
 from kafkaesque.tasks.rules.retry import Retry
-from kafkaesque.tasks.running import current
-from kafkaesque.tasks.task import Declared, Policy, Upgrade
+from kafkaesque.tasks.rules.task import DeclaredTask, Policy, Upgrade
+from kafkaesque.tasks.rules.trace_context import child_of
 from kafkaesque.tasks.timers.cron import CronEntry, check_rule
-from kafkaesque.tasks.trace import child_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,24 +37,27 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A call that is in the log. `id` cancels it while it is a timer."""
+    """A call that is in the log. Its `id` cancels it while it is a timer."""
 
     id: str
     task: str
     app: App
 
     async def result(self, timeout_s: float = 30.0) -> Any:
-        """What the task returned. TaskFailed if it was given up, ResultUnknown after `timeout_s`."""
+        """Returns the task's result. Raises TaskFailed if the call was given up, ResultUnknown after
+        `timeout_s`."""
         return await self.app.results.wait(self.id, timeout_s)
 
 
 class Task(Generic[P, R]):
-    """A function that can also be sent. Called directly, it is the function."""
+    """A declared function. Calling it runs the function directly; `send` runs it on a worker."""
 
-    def __init__(self, app: App, declared: Declared, options: Options | None = None) -> None:
+    def __init__(
+        self, app: App, declared: DeclaredTask, options: CallOptions | None = None
+    ) -> None:
         self._app = app
         self.declared = declared
-        self._options = options or Options()
+        self._options = options or CallOptions()
 
     @property
     def name(self) -> str:
@@ -73,11 +75,12 @@ class Task(Generic[P, R]):
         expires_s: float | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Task[P, R]:
-        """The same task, to be called with these."""
-        return Task(self._app, self.declared, Options(id, key, expires_s, dict(headers or {})))
+        """The same task; calls that it sends have these options."""
+        return Task(self._app, self.declared, CallOptions(id, key, expires_s, dict(headers or {})))
 
     async def send(self, *args: P.args, **kwargs: P.kwargs) -> Sent:
-        """Returns when the call is in the log; inside an effectively-once task, with its success."""
+        """Returns when the call is in the log. Inside an effectively-once task it is written if and when
+        that task succeeds."""
         composed = self._compose(args, kwargs)
         if self.declared.policy.keeps_result:
             await self._app.results.expect(composed.id)
@@ -89,21 +92,21 @@ class Task(Generic[P, R]):
         return await self._send(composed.id, composed.timer(due_ms))
 
     async def send_at(self, when: datetime | int, /, *args: P.args, **kwargs: P.kwargs) -> Sent:
-        """`when`: with a zone, or milliseconds since the epoch."""
+        """`when`: a datetime with a time zone, or milliseconds since the epoch."""
         composed = self._compose(args, kwargs)
         return await self._send(composed.id, composed.timer(time_ms(when)))
 
     def record(self, *args: P.args, **kwargs: P.kwargs) -> Record:
-        """The call as a record, for a writer of your own: inside its transaction it is an outbox."""
+        """The call as a record for a writer of your own, for example inside its transaction."""
         return self._compose(args, kwargs).record()
 
     def timer(self, when: datetime | int, /, *args: P.args, **kwargs: P.kwargs) -> Record:
-        """The call at a time as a record, for a writer of your own."""
+        """The call at a given time, as a record for a writer of your own."""
         return self._compose(args, kwargs).timer(time_ms(when))
 
-    def _compose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Composed:
-        named = self.declared.arguments.bind(args, kwargs)
-        return self._app.compose(self.declared, named, self._options)
+    def _compose(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ComposedCall:
+        arguments = self.declared.arguments.bind(args, kwargs)
+        return self._app.compose(self.declared, arguments, self._options)
 
     async def _send(self, call_id: str, record: Record) -> Sent:
         await self._app.send_records([record])
@@ -111,9 +114,9 @@ class Task(Generic[P, R]):
 
 
 class App:
-    """Names its tasks, its queues and what surrounds every call.
+    """Declares tasks, queues, crons, listeners and middleware.
 
-    name: also the default queue and the consumer group `tasks.NAME` of its workers.
+    `name` is also the default queue, and `tasks.NAME` the consumer group of its workers.
     """
 
     def __init__(self, name: str, *, clock: Clock | None = None, partitions: int = 8) -> None:
@@ -121,14 +124,14 @@ class App:
         self.name = name
         self.clock: Clock = clock or system.SystemClock()
         self.partitions = partitions
-        self.tasks: dict[str, Declared] = {}
+        self.tasks: dict[str, DeclaredTask] = {}
         self.middleware: list[Middleware] = []
-        """Around every call, the first outermost. See `chain.Middleware`."""
+        """Runs around every call, the first outermost. See `execution`."""
         self.listeners: list[Listener] = []
         self.crons: dict[str, CronEntry] = {}
         self.resources: list[Callable[[Log], contextlib.AbstractAsyncContextManager[object]]] = []
-        """What a worker opens before its first call and closes after its last."""
-        self.results = ResultReader(words.results_topic(name))
+        """Context managers that a worker enters before its first call and leaves after its last."""
+        self.results = ResultReader(protocol.results_topic(name))
         self._writer: LogWriter | None = None
 
     # -- declaring --------------------------------------------------------------------------------
@@ -152,21 +155,21 @@ class App:
         expires_s: float | None = ...,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
-    def task(self, *function: Callable[..., Any], **said: Any) -> Any:
-        """Declare a task, plain `@app.task` or with a policy (`task.Policy` says what each means)."""
+    def task(self, *function: Callable[..., Any], **options: Any) -> Any:
+        """Declares a task, as `@app.task` or with options (see `rules.task.Policy`)."""
         if function:
             return self._declare(function[0], {})
-        return lambda decorated: self._declare(decorated, said)
+        return lambda decorated: self._declare(decorated, options)
 
-    def _declare(self, function: Callable[P, R], said: dict[str, Any]) -> Task[P, R]:
-        name = said.pop("name", None) or function.__name__
-        queue = said.pop("queue", None) or self.name
+    def _declare(self, function: Callable[P, R], options: dict[str, Any]) -> Task[P, R]:
+        name = options.pop("name", None) or function.__name__
+        queue = options.pop("queue", None) or self.name
         _check_queue(queue)
         if name in self.tasks:
-            raise ValueError(f"there are two tasks {name!r}")
-        said["upgrades"] = said.get("upgrades") or {}
-        policy = Policy(queue=queue, **said)
-        self.tasks[name] = Declared.of(name, function, policy)
+            raise ValueError(f"task {name!r} is declared twice")
+        options["upgrades"] = options.get("upgrades") or {}
+        policy = Policy(queue=queue, **options)
+        self.tasks[name] = DeclaredTask.of(name, function, policy)
         return Task(self, self.tasks[name])
 
     def cron(
@@ -179,19 +182,19 @@ class App:
         misfire: str = "once",
         **kwargs: Any,
     ) -> None:
-        """Call `task` by a cron expression. `misfire`: what happens to times at which nothing ran:
-        `skip` them, run `once` for all of them, or run `all`."""
-        rule = words.CronRule(expression, timezone, misfire)
+        """Calls `task` by a cron expression. `misfire` says what happens to missed times: `skip` them,
+        run `once` for all of them, or run `all`."""
+        rule = protocol.CronRule(expression, timezone, misfire)
         check_rule(rule)
         label = name or task.name
         if label in self.crons:
-            raise ValueError(f"there are two crons {label!r}: name them")
-        named = task.declared.arguments.bind(args, kwargs)
-        task.declared.arguments.encode(named)
-        self.crons[label] = CronEntry(f"cron/{self.name}/{label}", task.declared, named, rule)
+            raise ValueError(f"cron {label!r} is declared twice: give each a name")
+        arguments = task.declared.arguments.bind(args, kwargs)
+        task.declared.arguments.encode(arguments)
+        self.crons[label] = CronEntry(f"cron/{self.name}/{label}", task.declared, arguments, rule)
 
     def listen(self, listener: Listener) -> None:
-        """Have workers turn records of another topic into calls, each exactly once."""
+        """Workers will turn each record of another topic into calls, exactly once."""
         self.listeners.append(listener)
 
     @property
@@ -199,20 +202,20 @@ class App:
         return sorted({self.name, *(task.policy.queue for task in self.tasks.values())})
 
     def topics(self) -> list[TopicSpec]:
-        """All that its workers and callers need."""
+        """All topics that workers and callers need."""
         specs = [
-            spec for queue in self.queues for spec in words.queue_topics(queue, self.partitions)
+            spec for queue in self.queues for spec in protocol.queue_topics(queue, self.partitions)
         ]
-        specs += [words.TIMERS]
+        specs += [protocol.TIMERS]
         if any(task.policy.keeps_result for task in self.tasks.values()):
-            specs.append(words.results_topic(self.name))
+            specs.append(protocol.results_topic(self.name))
         return specs
 
     # -- calling ----------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def connect(self, log: Log) -> AsyncIterator[App]:
-        """Tasks can be sent inside. Topics that are absent are created."""
+        """Tasks can be sent inside this context. Missing topics are created."""
         if self._writer is not None:
             raise TaskError("the application is connected already")
         await log.admin.ensure_topics(self.topics())
@@ -226,7 +229,7 @@ class App:
 
     @contextlib.contextmanager
     def sending_by(self, writer: LogWriter, log: Log) -> Any:
-        """What is sent inside goes by `writer`; for those that have one already."""
+        """Calls that are sent inside this context use `writer`."""
         before, self._writer = self._writer, writer
         self.results.attach(log)
         try:
@@ -235,20 +238,23 @@ class App:
             self._writer = before
 
     async def cancel(self, call_id: str) -> None:
-        """Cancel a call that waits for its time. One that has fired cannot be called back."""
+        """Cancels a call that waits for its time. A timer that has fired cannot be cancelled."""
         await self.send_records([cancellation(call_id, self.clock.wall_ms())])
 
     def cancel_record(self, call_id: str) -> Record:
         return cancellation(call_id, self.clock.wall_ms())
 
-    def compose(self, task: Declared, named: dict[str, Any], options: Options) -> Composed:
+    def compose(
+        self, task: DeclaredTask, arguments: dict[str, Any], options: CallOptions
+    ) -> ComposedCall:
         running = current()
         parent = None if running is None else running.span
         span = child_of(parent, system.new_id(), system.new_span_id())
-        return compose(task, named, options, (system.new_id(), span, self.clock.wall_ms()))
+        now_ms = self.clock.wall_ms()
+        return compose(task, arguments, options, fresh_id=system.new_id(), span=span, now_ms=now_ms)
 
     async def send_records(self, records: Iterable[Record]) -> None:
-        """Write, or, inside an effectively-once task, have them written with its success."""
+        """Writes records. Inside an effectively-once task they are written if and when it succeeds."""
         running = current()
         if running is not None and running.task.policy.effectively_once:
             running.outputs.extend(records)
@@ -258,24 +264,24 @@ class App:
         await self._writer.send(records)
 
     def cron_records(self, now_ms: TimestampMs) -> list[Record]:
-        """The declarations of all crons, for the owners of the timers."""
+        """The declarations of all crons, for the timer owners."""
         records = []
         for entry in self.crons.values():
-            composed = self.compose(entry.task, entry.named, Options(id=entry.id))
+            composed = self.compose(entry.task, entry.arguments, CallOptions(id=entry.id))
             composed = dataclasses.replace(composed, headers=())
             records.append(composed.timer(now_ms, entry.rule))
         return records
 
 
 RESERVED_QUEUES = ("timers", "relays")
-"""Their topics are the platform's own."""
+"""The platform uses these names for topics of its own."""
 
 
 def _check_queue(name: str) -> None:
     if name in RESERVED_QUEUES:
-        raise TaskRefused(f"{name!r} is no name for a queue: it is taken")
-    if not words.QUEUE_NAME.fullmatch(name):
+        raise TaskRefused(f"{name!r} cannot be the name of a queue: it is reserved")
+    if not protocol.QUEUE_NAME.fullmatch(name):
         raise TaskRefused(
-            f"{name!r} is no name for a queue: up to 64 of a-z, 0-9, _ and -, beginning with a "
-            "letter or digit"
+            f"{name!r} cannot be the name of a queue: use up to 64 of a-z, 0-9, _ and -, beginning "
+            "with a letter or digit"
         )

@@ -1,4 +1,4 @@
-"""The settings of a worker and of the timers, each declared once; read by the command line."""
+"""The settings of workers and timers. The command line reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INT = SettingType.INT
 
 @dataclass(frozen=True, slots=True)
 class TasksConfig:
-    """How calls are run and timers are kept."""
+    """How calls run and timers are kept."""
 
     concurrency: int = setting(
         "concurrency", INT, 100, "Calls of one worker that run at once.", at_least=1,
@@ -25,14 +25,14 @@ class TasksConfig:
     )  # fmt: skip
     held_records_max: int = setting(
         "held.records.max", INT, 10_000,
-        "Calls that may begin and wait for a place to run: beyond that queues are not read. As many "
-        "more wait for their key: beyond that they are left in the log. And as many are held.",
+        "Calls that are ready to run: at the limit, queues are paused. The same number may be blocked "
+        "by their key (beyond that, calls stay in the log), and may be in ordered backoff.",
         at_least=1, at_most=1_000_000, ours=True,
     )  # fmt: skip
     held_bytes_max: int = setting(
         "held.bytes.max", INT, 64 * MIB,
-        "Bytes of calls that wait: a quarter each for those that may begin, wait for their key, are "
-        "held, are delayed.",
+        "Bytes of waiting calls: a quarter each for calls that are ready, blocked by their key, in "
+        "ordered backoff, and delayed.",
         at_least=MIB, ours=True,
     )  # fmt: skip
     delayed_records_max: int = setting(
@@ -41,23 +41,23 @@ class TasksConfig:
         at_least=1, at_most=10_000, ours=True,
     )  # fmt: skip
     read_records_max: int = setting(
-        "read.records.max", INT, 1_000, "Records taken from the log at once.", at_least=1,
+        "read.records.max", INT, 1_000, "Records read from the log at once.", at_least=1,
         at_most=5_000, ours=True,
     )  # fmt: skip
     commit_interval_ms: int = setting(
         "commit.interval.ms", INT, 200,
-        "How often progress is committed: a killed worker's calls of this long are repeated.",
+        "How often offsets are committed. After a kill, calls that ended within this time are repeated.",
         at_least=1, at_most=60_000, ours=True,
     )  # fmt: skip
     stop_grace_ms: int = setting(
         "stop.grace.ms", INT, 30_000,
-        "How long calls under way may take when the worker stops; what is left runs elsewhere.",
+        "How long running calls may take when the worker stops; the rest run on other workers.",
         at_least=0, at_most=600_000, ours=True,
     )  # fmt: skip
     rebalance_grace_ms: int = setting(
         "rebalance.grace.ms", INT, 10_000,
-        "How long calls under way may take when their partition goes to another worker; what is "
-        "left is repeated there.",
+        "How long running calls may take when their partition moves to another worker; the rest are "
+        "repeated there.",
         at_least=0, at_most=240_000, ours=True,
     )  # fmt: skip
     timers_batch_max: int = setting(
@@ -66,7 +66,7 @@ class TasksConfig:
     )  # fmt: skip
     timers_tick_ms: int = setting(
         "timers.tick.ms", INT, 50,
-        "How often the timers look at the clock and at new timers: the error of a firing.",
+        "How often timers check the clock and new timers: the precision of a firing.",
         at_least=1, at_most=10_000, ours=True,
     )  # fmt: skip
 
@@ -75,5 +75,5 @@ TASKS_SETTINGS: Mapping[str, Setting] = settings_of(TasksConfig)
 
 
 def tasks_config(values: Mapping[str, str]) -> TasksConfig:
-    """InvalidConfig names the setting that is unknown or wrong."""
+    """Raises InvalidConfig, which names the unknown or invalid setting."""
     return typed_settings(TasksConfig, values)

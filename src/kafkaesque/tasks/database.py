@@ -1,9 +1,9 @@
-"""Tasks beside a database: an outbox to enqueue with the data, an inbox to have an effect once.
+"""Tasks with a database: a transactional outbox for sending, an inbox for effects that happen once.
 
-Both are one table in the database of the application and work inside its own transactions, through any
-DB-API connection (sqlite3, psycopg, ...). `Relay` brings what is in the outbox to the log, each row
-exactly once: the rows of its last batch are named in the log, in the transaction that wrote them, so
-that a relay that was killed before it could delete them knows not to send them again.
+Each is a table in the application's database and works inside its transactions, through any DB-API
+connection (sqlite3, psycopg, ...). `Relay` moves the rows of the outbox to the log, each exactly once: the
+transaction that writes a batch also writes the ids of its rows to the log, so a relay that was killed before
+it could delete the rows does not send them again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
 
 class Connection(Protocol):
-    """As much of DB-API 2.0 as is used here."""
+    """The part of DB-API 2.0 that is used here."""
 
     def cursor(self) -> Any: ...
 
@@ -34,13 +34,13 @@ class Connection(Protocol):
 
 
 class _Statements:
-    """Statements on one table. Its name is checked, so that it can stand in them."""
+    """Statements on one table. Its name is validated, so it can be part of the SQL text."""
 
     def __init__(self, table: str, paramstyle: str) -> None:
         if not table.isidentifier():
-            raise ValueError(f"{table!r} is no name for a table")
+            raise ValueError(f"{table!r} cannot be the name of a table")
         if paramstyle not in _MARKS:
-            raise ValueError(f"paramstyle {paramstyle!r} is none of {', '.join(_MARKS)}")
+            raise ValueError(f"paramstyle {paramstyle!r} is not one of {', '.join(_MARKS)}")
         self._table = table
         self._mark = _MARKS[paramstyle]
 
@@ -51,7 +51,7 @@ class _Statements:
         values: Sequence[Any] = (),
         count_max: int = BATCH_ROWS,
     ) -> list[Any]:
-        """`{table}` and `?` in `text` stand for themselves."""
+        """`{table}` and `?` in `text` are placeholders."""
         statement = text.replace("{table}", self._table).replace("?", self._mark)
         with closing(connection.cursor()) as cursor:
             cursor.execute(statement, tuple(values))
@@ -59,7 +59,7 @@ class _Statements:
 
 
 class Inbox:
-    """Remembers which calls have had their effect.
+    """Records which calls have had their effect.
 
     with connection:                      # a transaction of the database
         if inbox.first(connection, current().id):
@@ -77,9 +77,9 @@ class Inbox:
         )
 
     def first(self, connection: Connection, call_id: str, now_ms: int = 0) -> bool:
-        """True, and remembered with this transaction, if the call has had no effect yet.
+        """Returns True, and records the call in this transaction, if the call has had no effect yet.
 
-        Of two at once, the database makes one wait at its insert, and fail when the other commits.
+        If two transactions do this at once, the insert of one waits, and fails when the other commits.
         """
         if self._rows.run(connection, "SELECT 1 FROM {table} WHERE id = ?", [call_id]):
             return False
@@ -87,12 +87,12 @@ class Inbox:
         return True
 
     def forget(self, connection: Connection, before_ms: int) -> None:
-        """Rows of calls that cannot come again: choose a time beyond every retention."""
+        """Deletes rows of calls that cannot run again: choose a time before every retention."""
         self._rows.run(connection, "DELETE FROM {table} WHERE done_ms < ?", [before_ms])
 
 
-class _Kept(msgspec.Struct, array_like=True):
-    """A record as one column."""
+class _StoredRecord(msgspec.Struct, array_like=True):
+    """A record as the value of one column."""
 
     topic: str
     key: bytes | None
@@ -101,7 +101,7 @@ class _Kept(msgspec.Struct, array_like=True):
 
 
 class Outbox:
-    """Records that are to be in the log if, and only if, this transaction of the database commits.
+    """Records that reach the log if and only if the database transaction commits.
 
     with connection:
         connection.execute("INSERT INTO orders ...")
@@ -118,7 +118,7 @@ class Outbox:
         )
 
     def add(self, connection: Connection, record: Record) -> None:
-        kept = _Kept(record.topic, record.key, record.value, list(record.headers))
+        kept = _StoredRecord(record.topic, record.key, record.value, list(record.headers))
         text = msgspec.json.encode(kept).decode()
         self._rows.run(connection, "INSERT INTO {table} VALUES (?, ?)", [_new_row_id(), text])
 
@@ -127,7 +127,7 @@ class Outbox:
         rows = self._rows.run(connection, statement, (), count_max)
         found = []
         for row_id, text in rows:
-            kept = msgspec.json.decode(text, type=_Kept)
+            kept = msgspec.json.decode(text, type=_StoredRecord)
             found.append(
                 (str(row_id), Record(kept.topic, kept.key, kept.value, tuple(kept.headers)))
             )
@@ -140,13 +140,12 @@ class Outbox:
 
 
 def _new_row_id() -> str:
-    """Rows of one process sort as they were added."""
+    """Ids of one process sort in the order in which rows were added."""
     return f"{time.time_ns():020d}-{system.new_span_id()}"
 
 
 class Relay:
-    """Brings the rows of one outbox to the log. One at a time under each name: a second one of the same
-    name fences the first."""
+    """Moves the rows of one outbox to the log. A second relay of the same name fences the first."""
 
     def __init__(
         self, name: str, outbox: Outbox, connect: Callable[[], Connection], log: Log
@@ -166,7 +165,7 @@ class Relay:
         connection = self._connection = self._connect()
         self._outbox.create(connection)
         connection.commit()
-        # After the writer is open: nobody else's batch can come after what is read here.
+        # The open writer has fenced every other relay, so no batch can follow the one read here.
         self._outbox.remove(connection, await self._last_batch())
 
     async def _last_batch(self) -> list[str]:
@@ -178,7 +177,7 @@ class Relay:
         return last
 
     async def turn(self) -> int:
-        """Bring one batch over; how many rows that were."""
+        """Moves one batch. Returns the number of its rows."""
         writer, connection = self._writer, self._connection
         if writer is None or connection is None:
             return 0

@@ -1,4 +1,4 @@
-"""Tests of tasks without waiting: a virtual clock, and a log in memory or a broker of the test's own.
+"""A test kit for tasks: a virtual clock, and a log in memory or on a broker of the test.
 
     async with TaskTester(app) as tester:
         await remind.send_after(24 * 3600, user="ann")
@@ -8,46 +8,46 @@
     with Broker() as broker:
         async with TaskTester(app, bootstrap_servers=broker.bootstrap_servers) as tester: ...
 
-Workers, timers, listeners, retries and dead letters are the real ones; only the clock, and without a
-broker the log, are not. A task that itself sleeps, sleeps for real.
+Workers, timers, listeners, retries and dead letters are real; only the clock and, without a broker, the log
+are simulated. A task that sleeps sleeps in real time.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
 from kafkaesque.client.dead_letters import DeadLetter, read_dead_letters
 from kafkaesque.client.memory import MemoryLog
-from kafkaesque.client.ports import Log, Received, WriterOptions
+from kafkaesque.client.ports import Assignment, Log, LogReader, Received, WriterOptions
 from kafkaesque.client.reading import read_stretch
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.errors import check
-from kafkaesque.model.ids import PartitionIndex, TimestampMs
+from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs, TopicPartition
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
-from kafkaesque.tasks.counts import Counts
-from kafkaesque.tasks.listening import Bridge
-from kafkaesque.tasks.log_watch import LogWatch
-from kafkaesque.tasks.running import Running
-from kafkaesque.tasks.shift import Shift
+from kafkaesque.tasks.execution import Running
+from kafkaesque.tasks.listener import ListenerBridge
+from kafkaesque.tasks.metrics import WorkerMetrics
+from kafkaesque.tasks.session import ConsumerSession
 from kafkaesque.tasks.system import SystemClock
-from kafkaesque.tasks.timers.owner import TimerCounts, TimerOwner
+from kafkaesque.tasks.timers.metrics import TimerMetrics
+from kafkaesque.tasks.timers.owner import TimerOwner
 from kafkaesque.tasks.worker import Worker
 
 START_MS = 1_800_000_000_000
 TURN_SECONDS = 0.05
-"""How long a worker waits for a broker's records."""
+"""How long a read waits for records of a broker."""
 ROUNDS_MAX = 100_000
-"""More than that without an end is a task that calls itself."""
+"""More rounds than this mean that a task calls itself."""
 
 
 class VirtualClock:
-    """Stands still until it is moved."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self, start_ms: int = START_MS) -> None:
         self._start_ms = start_ms
@@ -60,13 +60,13 @@ class VirtualClock:
         return (self._now_ms - self._start_ms) / 1000
 
     def move_to(self, now_ms: int) -> None:
-        check(now_ms >= self._now_ms, "a virtual clock only goes forward")
+        check(now_ms >= self._now_ms, "a virtual clock only moves forward")
         self._now_ms = now_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt that a tester saw."""
+    """One attempt that ran during the test."""
 
     task: str
     arguments: dict[str, Any]
@@ -76,16 +76,16 @@ class Attempt:
 
 
 class TaskTester:
-    """Everything an application needs, inside one test."""
+    """A worker, timers and a log for one application, inside one test."""
 
     def __init__(
         self, app: App, *, start_ms: int | None = None, bootstrap_servers: str | None = None
     ) -> None:
-        """Without `bootstrap_servers` the log is in memory. On a broker, topics that are there stay as
-        they are: one tester, one broker, unless the applications differ."""
+        """Without `bootstrap_servers` the log is in memory. On a broker, existing topics stay as they
+        are, so use one broker per tester, unless the applications differ."""
         self.app = app
         self.log: Log
-        self._watch_log: LogWatch | None = None
+        self._last_offsets: _LastOffsets | None = None
         if bootstrap_servers is None:
             self.log = MemoryLog()
             self.clock = VirtualClock(START_MS if start_ms is None else start_ms)
@@ -93,14 +93,14 @@ class TaskTester:
             from kafkaesque.client.kafka import KafkaLog
 
             self.log = KafkaLog(bootstrap_servers, client_id="task-tester")
-            # Of the broker's time: it refuses what is much older or newer.
+            # Starts at the broker's time: it rejects records that are much older or newer.
             self.clock = VirtualClock(SystemClock().wall_ms() if start_ms is None else start_ms)
-            self._watch_log = LogWatch(self.log)
+            self._last_offsets = _LastOffsets(self.log)
         self.attempts: list[Attempt] = []
         self._owners: list[TimerOwner] = []
-        self._bridges: list[Bridge] = []
-        self._working: Shift | None = None
-        self._counts: Counts | None = None
+        self._bridges: list[ListenerBridge] = []
+        self._session: ConsumerSession | None = None
+        self._metrics: WorkerMetrics | None = None
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -121,32 +121,34 @@ class TaskTester:
         app, log = self.app, self.log
         before, app.clock = app.clock, self.clock
         stack.callback(setattr, app, "clock", before)
-        app.middleware.insert(0, self._watch)
-        stack.callback(app.middleware.remove, self._watch)
+        app.middleware.insert(0, self._observe)
+        stack.callback(app.middleware.remove, self._observe)
         stack.push_async_callback(log.close)
         listened = [listener.topic for listener in app.listeners]
-        topics = [*app.topics(), words.TIMERS_DEAD, *listened]
-        await log.admin.ensure_topics(_timeless(topic) for topic in topics)
-        if self._watch_log is not None:
-            stack.push_async_callback(self._watch_log.close)
+        topics = [*app.topics(), protocol.TIMERS_DEAD, *listened]
+        await log.admin.ensure_topics(_without_retention(topic) for topic in topics)
+        if self._last_offsets is not None:
+            stack.push_async_callback(self._last_offsets.close)
         for resource in app.resources:
             await stack.enter_async_context(resource(log))
         config = TasksConfig()
-        for number in range(words.TIMERS.partitions):
+        for number in range(protocol.TIMERS.partitions):
             partition = PartitionIndex(number)
-            owner = TimerOwner(log, partition, None, self.clock, config, TimerCounts())
+            owner = TimerOwner(log, partition, None, self.clock, config, TimerMetrics())
             stack.push_async_callback(owner.close)
             await owner.open()
             self._owners.append(owner)
         for listener in app.listeners:
-            bridge = await Bridge.open(listener, log, self.clock, app=app.name, worker="tester")
+            bridge = await ListenerBridge.open(
+                listener, log, self.clock, app=app.name, worker="tester"
+            )
             stack.push_async_callback(bridge.close)
             self._bridges.append(bridge)
         worker = Worker(app, log, config, name="tester")
-        self._counts = worker.counts
-        working = self._working = worker.new_shift()
-        stack.push_async_callback(working.close)
-        await working.open(app.queues, worker.name)
+        self._metrics = worker.metrics
+        session = self._session = worker.new_session()
+        stack.push_async_callback(session.close)
+        await session.open(app.queues, worker.name)
         await stack.enter_async_context(self._connected())
 
     @contextlib.asynccontextmanager
@@ -157,12 +159,12 @@ class TaskTester:
         await self.app.results.close()
         await writer.close()
 
-    async def _watch(self, running: Running, inner: Any) -> Any:
+    async def _observe(self, running: Running, inner: Any) -> Any:
         failure: Exception | None = None
         try:
             return await inner(running)
         except Exception as error:
-            # Noted for the test; the judge outside decides what becomes of the call.
+            # Recorded for the test; the worker decides the outcome.
             failure = error
             raise
         finally:
@@ -172,46 +174,46 @@ class TaskTester:
             )
             self.attempts.append(attempt)
 
-    # -- moving on -----------------------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Until everything that is due by the clock as it stands has happened."""
-        working, counts = self._working, self._counts
-        if working is None or counts is None:
+        """Returns when everything that is due by the current clock has happened."""
+        session, metrics = self._session, self._metrics
+        if session is None or metrics is None:
             return
         for _ in range(ROUNDS_MAX):
-            count = -counts.launched
+            count = -metrics.launched
             for bridge in self._bridges:
                 count += await bridge.turn(0)
             for owner in self._owners:
                 count += await owner.turn(0)
-            count += await working.turn(0 if self._watch_log is None else TURN_SECONDS)
-            await working.idle()
-            await working.settle(now=True)
-            count += counts.launched
-            due_ms = working.next_due_ms
+            count += await session.turn(0 if self._last_offsets is None else TURN_SECONDS)
+            await session.wait_idle()
+            await session.commit(now=True)
+            count += metrics.launched
+            due_ms = session.next_due_ms
             is_due = due_ms is not None and due_ms <= self.clock.wall_ms()
-            if count or is_due or working.is_searching:
+            if count or is_due or session.is_rereading:
                 continue
-            if await self._has_read_all(working):
+            if await self._has_read_all(session):
                 return
-        raise RuntimeError("it never settles: does a task call itself?")
+        raise RuntimeError("the calls never end: does a task call itself?")
 
-    async def _has_read_all(self, working: Shift) -> bool:
-        """A log in memory hands out all it has at once; a broker needs its time."""
-        if self._watch_log is None:
+    async def _has_read_all(self, session: ConsumerSession) -> bool:
+        """A log in memory delivers all records at once; a broker may need longer."""
+        if self._last_offsets is None:
             return True
         listened = {listener.topic.name for listener in self.app.listeners}
         queues = {
             topic
             for queue in self.app.queues
-            for topic in (words.queue_topic(queue), *_tier_topics(queue))
+            for topic in (protocol.queue_topic(queue), *_tier_topics(queue))
         }
-        last = await self._watch_log.last_offsets({words.TIMERS.name, *queues, *listened})
+        last = await self._last_offsets.read({protocol.TIMERS.name, *queues, *listened})
         for place, offset in last.items():
-            if place.topic in queues and working.next_offset(place) <= offset:
+            if place.topic in queues and session.next_offset(place) <= offset:
                 return False
-            if place.topic == words.TIMERS.name:
+            if place.topic == protocol.TIMERS.name:
                 owner = self._owners[place.partition]
                 if not owner.is_caught_up or await owner.next_offset() <= offset:
                     return False
@@ -223,7 +225,7 @@ class TaskTester:
     async def advance(
         self, seconds: float = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
     ) -> None:
-        """Move the clock, stopping wherever something is due on the way."""
+        """Moves the clock, stopping at every time at which something is due."""
         total_s = seconds + 60 * (minutes + 60 * (hours + 24 * days))
         target_ms = self.clock.wall_ms() + round(total_s * 1000)
         await self.settle()
@@ -235,21 +237,21 @@ class TaskTester:
 
     async def next_due_ms(self) -> int | None:
         times = [await owner.next_due_ms() for owner in self._owners]
-        if self._working is not None:
-            times.append(self._working.next_due_ms)
+        if self._session is not None:
+            times.append(self._session.next_due_ms)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     # -- what happened -------------------------------------------------------------------------------
 
     def done(self, task: str) -> list[dict[str, Any]]:
-        """Arguments of the calls that succeeded, in order."""
+        """The arguments of calls that succeeded, in order."""
         return [one.arguments for one in self.attempts if one.task == task and one.error is None]
 
     def failed(self, task: str) -> list[Attempt]:
         return [one for one in self.attempts if one.task == task and one.error is not None]
 
     def records(self, topic: str) -> list[Received]:
-        """What stands in a topic of a log in memory; of a broker, `read_records` tells."""
+        """The records of a topic of a log in memory. On a broker, use `read_records`."""
         if not isinstance(self.log, MemoryLog):
             raise TypeError("on a broker: await tester.read_records(topic)")
         return self.log.records(topic)
@@ -262,12 +264,47 @@ class TaskTester:
         return list((await read_dead_letters(self.log, queue or self.app.name)).values())
 
 
+class _LastOffsets:
+    """The offset of the last record of each partition, found by reading everything.
+
+    The end of a partition would not do: transaction markers may be there, which a consumer never sees.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._reader: LogReader | None = None
+        self._last: dict[TopicPartition, Offset] = {}
+
+    async def read(self, topics: Iterable[str]) -> dict[TopicPartition, Offset]:
+        """For each partition that has records: the offset of the current last one."""
+        spans = {
+            place: span
+            for topic in sorted(topics)
+            for place, span in (await self._log.admin.spans(topic)).items()
+        }
+        if self._reader is None:
+            self._reader = await self._log.open_reader(Assignment({}))
+        reader = self._reader
+        new = {place: span.start for place, span in spans.items()}
+        await reader.add({place: new[place] for place in new.keys() - reader.assignment()})
+        while True:
+            positions = await reader.positions()
+            if all(positions[place] >= span.end for place, span in spans.items()):
+                return dict(self._last)
+            for record in await reader.read(wait_s=TURN_SECONDS):
+                self._last[TopicPartition(record.topic, record.partition)] = record.offset
+
+    async def close(self) -> None:
+        if self._reader is not None:
+            await self._reader.close()
+
+
 def _tier_topics(queue: str) -> list[str]:
-    return [words.tier_topic(queue, tier) for tier in words.TIERS_MS]
+    return [protocol.tier_topic(queue, tier) for tier in protocol.TIERS_MS]
 
 
-def _timeless(topic: TopicSpec) -> TopicSpec:
-    """Its records may be of whatever time the virtual clock shows, and stay."""
+def _without_retention(topic: TopicSpec) -> TopicSpec:
+    """The topic accepts records of any time, as the virtual clock needs it, and keeps them."""
     configs = {**topic.configs, "retention.ms": "-1", "message.timestamp.type": "CreateTime",
                "message.timestamp.after.max.ms": str(2**63 - 1),
                "message.timestamp.before.max.ms": str(2**63 - 1)}  # fmt: skip

@@ -1,6 +1,6 @@
-"""A worker: one shift after the other until it is told to stop.
+"""A worker: runs the calls of an application, its listeners and its resources until it is stopped.
 
-Trouble with the log ends a shift; the next one begins from what the group has committed.
+A log error ends a consumer session; the next one continues from what the group has committed.
 """
 
 from __future__ import annotations
@@ -9,20 +9,28 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
+from typing import Any
 
+from kafkaesque.client.dead_letters import DeadLetterCounts
 from kafkaesque.client.ports import Log, LogError, TransactionsUnsupported, WriterFenced
+from kafkaesque.events.tasks import dead_topic
 from kafkaesque.tasks import system
 from kafkaesque.tasks.app import App
-from kafkaesque.tasks.chain import Invocation, Judge, make_chain
 from kafkaesque.tasks.config import TasksConfig
-from kafkaesque.tasks.counts import Counts
-from kafkaesque.tasks.shift import Shift
-from kafkaesque.tasks.threads import Threads
+from kafkaesque.tasks.execution import AttemptRunner, Invocation, make_chain
+from kafkaesque.tasks.listener import Listener, ListenerBridge
+from kafkaesque.tasks.metrics import WorkerMetrics
+from kafkaesque.tasks.rules.in_flight import UNDECLARED
+from kafkaesque.tasks.session import ConsumerSession
+from kafkaesque.tasks.thread_pool import ThreadPool
 
 logger = logging.getLogger(__name__)
 
-LOG_RETRY_SECONDS = 0.5
-LOG_RETRY_SECONDS_MAX = 15.0
+READ_SECONDS = 0.5
+RETRY_SECONDS = 0.5
+RETRY_SECONDS_MAX = 15.0
+DEAD_LETTERS_SECONDS = 10.0
+"""How often dead letters are counted."""
 
 
 class Worker:
@@ -41,60 +49,123 @@ class Worker:
         self._log = log
         self._config = config
         self.name = name or system.new_id()[:12]
-        """Tells the workers of an application apart; a restarted one that keeps its name ends at once
-        what its former life left open."""
+        """Identifies the worker within its application. A worker that restarts under the same name
+        aborts at once the transactions that its previous process left open."""
         self._queues = sorted(queues or app.queues)
-        self.counts = Counts(app.name, app.clock)
-        self.counts.known = frozenset(app.tasks)
-        self._threads = Threads(config.threads_max)
+        self.metrics = WorkerMetrics(app.name, app.tasks, app.clock)
+        self._threads = ThreadPool(config.threads_max)
         chain = make_chain(app.middleware, Invocation(self._threads))
-        self._judge = Judge(chain, app.clock, system.chance)
+        self._run_attempt = AttemptRunner(chain, app.clock, system.chance)
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
-        self._shift: Shift | None = None
+        self._session: ConsumerSession | None = None
+        self._followed: dict[str, int] = {}
 
     @property
     def abandoned_threads(self) -> int:
         return self._threads.abandoned
 
+    def not_ready(self) -> str | None:
+        """Why the worker is not ready; None if it is."""
+        if self.ready.is_set():
+            return self.metrics.error
+        return self.metrics.error or "starting"
+
+    def status(self) -> dict[str, Any]:
+        return {**self.metrics.as_dict(), "followed": dict(self._followed)}
+
     def stop(self) -> None:
-        """Begin nothing new; `run` returns when what is under way has ended."""
+        """Starts no further call. `run` returns when the running calls have ended."""
         self._stopping.set()
-        if self._shift is not None:
-            self._shift.wake.set()
+        if self._session is not None:
+            self._session.end()
 
     async def run(self) -> None:
-        """Trouble with the log is waited out, except where waiting cannot help."""
-        wait_s = LOG_RETRY_SECONDS
+        async with contextlib.AsyncExitStack() as stack:
+            for resource in self._app.resources:
+                await stack.enter_async_context(resource(self._log))
+            consuming = asyncio.create_task(self._consume())
+            others = [asyncio.create_task(self._follow(one)) for one in self._app.listeners]
+            others.append(asyncio.create_task(self._count_dead_letters()))
+            try:
+                await consuming
+            finally:
+                for task in (consuming, *others):
+                    task.cancel()
+                await asyncio.gather(consuming, *others, return_exceptions=True)
+
+    # -- calls ---------------------------------------------------------------------------------------
+
+    async def _consume(self) -> None:
+        """Runs one session after another. Log errors are retried, except where a retry cannot help."""
+        wait_s = RETRY_SECONDS
         while not self._stopping.is_set():
             try:
-                await self.run_shift()
+                await self._run_session()
             except (WriterFenced, TransactionsUnsupported):
                 raise
             except LogError as error:
-                self.counts.error = str(error)
-                logger.warning("%s; from the log's state again in %.1f s", error, wait_s)
+                self.metrics.error = str(error)
+                logger.warning("session ended: %s; next session in %.1f s", error, wait_s)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), wait_s)
-                wait_s = min(2 * wait_s, LOG_RETRY_SECONDS_MAX)
+                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
         self._threads.close()
 
-    def new_shift(self) -> Shift:
-        """For those who drive a worker turn by turn."""
-        return Shift(self._app, self._log, self._config, self._judge, self.counts)
+    def new_session(self) -> ConsumerSession:
+        """A session for a caller that drives it turn by turn."""
+        return ConsumerSession(self._app, self._log, self._config, self._run_attempt, self.metrics)
 
-    async def run_shift(self) -> None:
-        """From opening everything to closing it, in order, whatever ends it."""
-        working = self._shift = self.new_shift()
+    async def _run_session(self) -> None:
+        session = self._session = self.new_session()
         try:
-            await working.open(self._queues, self.name)
-            self.counts.error = None
+            await session.open(self._queues, self.name)
+            self.metrics.error = None
             self.ready.set()
-            with self._app.sending_by(working.writer, self._log):
+            with self._app.sending_by(session.writer, self._log):
                 while not self._stopping.is_set():
-                    await working.turn()
-                await working.finish()
+                    await session.turn()
+                await session.finish()
         finally:
             self.ready.clear()
-            self._shift = None
-            await working.close()
+            self._session = None
+            await session.close()
+
+    # -- beside the calls ----------------------------------------------------------------------------
+
+    async def _follow(self, listener: Listener) -> None:
+        """Runs one listener; its bridge is opened again after every log error."""
+        app, wait_s = self._app, RETRY_SECONDS
+        while True:
+            try:
+                bridge = await ListenerBridge.open(
+                    listener, self._log, app.clock, app=app.name, worker=self.name
+                )
+                try:
+                    while True:
+                        count = await bridge.turn(READ_SECONDS)
+                        self._followed[listener.name] = self._followed.get(listener.name, 0) + count
+                        wait_s = RETRY_SECONDS
+                finally:
+                    await asyncio.shield(bridge.close())
+            except LogError as error:
+                logger.warning("listener %s: %s; retry in %.1f s", listener.name, error, wait_s)
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
+
+    async def _count_dead_letters(self) -> None:
+        """Counts the letters of each queue by task, and the records of their topics, which include those
+        that compaction has not removed yet."""
+        app = self._app
+        counts = {
+            queue: DeadLetterCounts(self._log, queue, app.tasks, UNDECLARED) for queue in app.queues
+        }
+        while True:
+            for queue, letters in counts.items():
+                with contextlib.suppress(LogError):
+                    spans = await self._log.admin.spans(dead_topic(queue))
+                    self.metrics.dead_records[queue] = sum(
+                        span.end - span.start for span in spans.values()
+                    )
+                    self.metrics.dead_letters[queue] = await letters.update()
+            await asyncio.sleep(DEAD_LETTERS_SECONDS)

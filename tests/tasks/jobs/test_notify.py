@@ -13,9 +13,9 @@ from kafkaesque.events.chat import CHAT_EVENTS, MessageSent, stage_envelope
 from kafkaesque.events.envelope import encode
 from kafkaesque.events.gateway import PRESENCE
 from kafkaesque.tasks.config import TasksConfig
-from kafkaesque.tasks.crew import Crew
 from kafkaesque.tasks.jobs.app import ChatJobs
 from kafkaesque.tasks.jobs.config import jobs_config
+from kafkaesque.tasks.worker import Worker
 
 
 def sent_to(recipient: str, message_id: str) -> Record:
@@ -35,19 +35,19 @@ def test_who_is_connected_is_notified_through_the_gateway_and_once() -> None:
         await until(is_present)
         await play.log.admin.ensure_topics([CHAT_EVENTS])
         jobs = ChatJobs(jobs_config({}))
-        crew = Crew(jobs.app, play.log, TasksConfig(), "jobs")
-        working = asyncio.create_task(crew.run())
+        worker = Worker(jobs.app, play.log, TasksConfig(), name="jobs")
+        working = asyncio.create_task(worker.run())
         writer = await play.log.open_writer()
         try:
             await writer.send([sent_to("bob", "m1"), sent_to("nobody", "m2"), sent_to("bob", "m3")])
             found = await take(bob, 2)
         finally:
             await writer.close()
-            crew.stop()
+            worker.stop()
             await working
         assert [one.type for one in found] == ["notification"] * 2
         assert [one.body["message_id"] for one in found] == ["m1", "m3"]
         assert {one.body["from"] for one in found} == {"ann"}
-        assert crew.counts.tasks["notify"].done == 3
+        assert worker.metrics.tasks["notify"].done == 3
 
     run(story)

@@ -11,7 +11,7 @@ from tests.waiting import until
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.reading import read_stretch
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import tasks_config
 from kafkaesque.tasks.system import SystemClock
@@ -43,7 +43,7 @@ def service(broker: BrokerProcess, name: str, directory: Path) -> TimerService:
 async def calls(log: KafkaLog, topic: str) -> list[str]:
     found = []
     async for batch in read_stretch(log, await log.admin.spans(topic)):
-        found += [words.decode_task(record.value).id for record in batch]
+        found += [protocol.decode_task(record.value).id for record in batch]
     return found
 
 
@@ -60,7 +60,7 @@ def test_two_share_the_partitions_one_goes_and_every_timer_fires_once(
         async with app.connect(log):
             first, second = service(broker, "one", tmp_path), service(broker, "two", tmp_path)
             runs = [asyncio.create_task(one.run()) for one in (first, second)]
-            everything = frozenset(range(words.TIMERS.partitions))
+            everything = frozenset(range(protocol.TIMERS.partitions))
 
             async def shared() -> bool:
                 return (first.caught_up | second.caught_up) == everything and not (

@@ -8,10 +8,16 @@ import msgspec
 import pytest
 
 from kafkaesque.client.ports import Received
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.events.tasks import CronRule, TaskMessage, TimerMessage
 from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs
-from kafkaesque.tasks.timers.store import OTHERS, TASKS_MAX, Pending, Refused, TimerStore
+from kafkaesque.tasks.timers.store import (
+    OTHER_TASKS,
+    TASKS_MAX,
+    PendingTimer,
+    RefusedRecord,
+    TimerStore,
+)
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -20,15 +26,15 @@ HOUR_MS = 3_600_000
 def timer(
     due_ms: int, cron: CronRule | None = None, args: bytes = b"{}", queue: str = "q"
 ) -> bytes:
-    call = words.encode_message(TaskMessage("i", "t", msgspec.Raw(args), TimestampMs(1)))
+    call = protocol.encode_message(TaskMessage("i", "t", msgspec.Raw(args), TimestampMs(1)))
     message = TimerMessage(TimestampMs(due_ms), f"tasks.{queue}", msgspec.Raw(call), cron=cron)
-    return words.encode_message(message)
+    return protocol.encode_message(message)
 
 
 def record(offset: int, name: str, value: bytes | None, fired: str | None = None) -> Received:
-    headers = () if fired is None else ((words.FIRED, fired.encode()),)
+    headers = () if fired is None else ((protocol.FIRED, fired.encode()),)
     return Received(
-        words.TIMERS.name, PartitionIndex(0), Offset(offset), name.encode(), value, headers
+        protocol.TIMERS.name, PartitionIndex(0), Offset(offset), name.encode(), value, headers
     )
 
 
@@ -39,7 +45,7 @@ def store_of(*records: Received, path: Path | None = None) -> TimerStore:
     return store
 
 
-def ids(pending: list[Pending]) -> list[str]:
+def ids(pending: list[PendingTimer]) -> list[str]:
     return [one.id for one in pending]
 
 
@@ -72,7 +78,7 @@ def test_a_timer_set_anew_while_the_old_one_fired_is_kept_and_written_again() ->
     store.apply([record(2, "a", None, "0")], 3, NOW_MS)
     assert ids(store.due(NOW_MS + HOUR_MS, 10)) == ["a"]
     (again,) = store.take_unsettled()
-    assert isinstance(again, Pending)
+    assert isinstance(again, PendingTimer)
     assert again.due_ms == NOW_MS + HOUR_MS
     assert store.take_unsettled() == []
     store.close()
@@ -119,7 +125,7 @@ def test_names_without_end_are_counted_together() -> None:
     store = store_of(
         *(record(n, str(n), timer(NOW_MS, queue=f"q{n}")) for n in range(TASKS_MAX + 5))
     )
-    assert store.tasks[OTHERS] == 5
+    assert store.tasks[OTHER_TASKS] == 5
     assert len(store.tasks) == TASKS_MAX + 1
     store.close()
 
@@ -149,11 +155,11 @@ def test_a_damaged_file_is_thrown_away(tmp_path: Path) -> None:
 def test_what_is_no_timer_is_refused_unless_a_later_record_settled_it() -> None:
     store = store_of(
         record(0, "bad", b"\xff"), record(1, "worse", b"{}"), record(2, "good", timer(NOW_MS)),
-        record(3, "worse", None, "1"), record(4, f"{words.OWNER_KEY}0", b"mark"),
+        record(3, "worse", None, "1"), record(4, f"{protocol.OWNER_KEY}0", b"mark"),
         record(5, "odd", timer(NOW_MS, CronRule("never"))),
     )  # fmt: skip
     refused = store.take_unsettled()
-    assert [one.record.offset for one in refused if isinstance(one, Refused)] == [0, 5]
+    assert [one.record.offset for one in refused if isinstance(one, RefusedRecord)] == [0, 5]
     assert ids(store.due(NOW_MS, 10)) == ["good"]
     store.close()
 
@@ -162,17 +168,17 @@ def test_a_cron_declared_again_keeps_its_time_and_a_changed_one_gets_a_new() -> 
     hourly = CronRule("0 * * * *")
     store = store_of(record(0, "cron/a/x", timer(0, hourly)))
     (first,) = store.take_unsettled()
-    assert isinstance(first, Pending)
+    assert isinstance(first, PendingTimer)
     assert first.message.cron is not None
     assert first.message.cron.after_ms == NOW_MS
     later_ms = NOW_MS + 5 * HOUR_MS
     store.apply([record(1, "cron/a/x", timer(0, hourly))], 2, later_ms)
     (same,) = store.take_unsettled()
-    assert isinstance(same, Pending)
+    assert isinstance(same, PendingTimer)
     assert same.due_ms == first.due_ms
     store.apply([record(2, "cron/a/x", timer(0, CronRule("30 * * * *")))], 3, later_ms)
     (changed,) = store.take_unsettled()
-    assert isinstance(changed, Pending)
+    assert isinstance(changed, PendingTimer)
     assert changed.due_ms > later_ms
     store.close()
 
@@ -183,7 +189,7 @@ def test_an_own_cron_record_read_back_late_does_not_turn_back_time() -> None:
     (due,) = store.due(NOW_MS + HOUR_MS, 1)
     moved = CronRule("0 * * * *", after_ms=TimestampMs(NOW_MS + HOUR_MS))
     message = msgspec.structs.replace(due.message, due_ms=NOW_MS + 2 * HOUR_MS, cron=moved)
-    store.fired([], [Pending(due.id, NOW_MS + 2 * HOUR_MS, due.offset, message)])
+    store.fired([], [PendingTimer(due.id, NOW_MS + 2 * HOUR_MS, due.offset, message)])
     store.apply([record(1, "cron/a/x", timer(NOW_MS + HOUR_MS, rule))], 2, NOW_MS)
     assert store.next_due_ms() == NOW_MS + 2 * HOUR_MS
     assert store.pending == 1

@@ -1,1 +1,1 @@
-"""The three jobs of document 004 on the chat's events: notify, mail what stays unread, count."""
+"""Three jobs on the chat's events: notify the recipient, mail what stays unread, count the stages."""

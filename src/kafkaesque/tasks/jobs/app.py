@@ -1,11 +1,11 @@
-"""The application of the chat's jobs: what follows from each event, and the three tasks.
+"""The application of the chat's jobs: its three tasks, and which events call them.
 
     chat.message.sent       notify the recipient now; a timer mails in 24 h; count
     chat.message.read       cancel the timer; count
     chat.message.deleted    cancel the timer; count
     the others              count
 
-The sender waits for none of this, and whatever fails here fails here alone.
+The sender of a message waits for none of this, and no failure here affects the chat.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from kafkaesque.tasks.app import App, Task
 from kafkaesque.tasks.errors import Reject
 from kafkaesque.tasks.jobs.config import JobsConfig
 from kafkaesque.tasks.jobs.mail import Mailer, Unread
-from kafkaesque.tasks.jobs.presence import Connected, LiveGateways
+from kafkaesque.tasks.jobs.presence import ConnectedUsers, LiveGateways
 from kafkaesque.tasks.jobs.reads import ReadMarks
-from kafkaesque.tasks.listening import Listener
+from kafkaesque.tasks.listener import Listener
 from kafkaesque.tasks.rules.retry import Retry
 
 NAME = "chat-jobs"
 WEBHOOK_SECONDS_MAX = 10.0
 MINUTE_MS = 60_000
 NOTICE = "notification"
-"""Type of the inbox event; the message itself has its own, from the back end."""
+"""Type of the inbox event. The message itself is another event, which the back end writes."""
 
 
 class ChatJobs:
-    """The three jobs with what they need: relay, webhook, presence, read marks."""
+    """The three jobs and their resources: mail relay, webhook, presence, read marks."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ChatJobs:
         self._data = data
         self._mailer = Mailer(config, password) if config.mail_host else None
         self._reads: ReadMarks | None = None
-        self._connected: Connected | None = None
+        self._connected: ConnectedUsers | None = None
         self._session: ClientSession | None = None
         self.app = App(NAME)
         self.app.resources.append(self._resources)
@@ -87,7 +87,7 @@ class ChatJobs:
         async with (
             ReadMarks.opened(log, path) as self._reads,
             LiveGateways.opened(self._zookeeper) as gateways,
-            Connected.opened(log, gateways) as self._connected,
+            ConnectedUsers.opened(log, gateways) as self._connected,
             ClientSession(timeout=timeout) as self._session,
         ):
             yield
@@ -98,26 +98,26 @@ class ChatJobs:
         try:
             event = CHAT.decode(record.value or b"")
         except UnknownEvent:
-            return  # of a newer chat: not for us
-        yield from self._consequences(event)
+            return  # a newer chat wrote it
+        yield from self._calls(event)
 
-    def _consequences(self, event: Envelope[Any]) -> Iterator[Record]:
+    def _calls(self, event: Envelope[Any]) -> Iterator[Record]:
         body: MessageStage = event.body
         yield self.count.options(id=event.id).record(body.STAGE, event.time_ms, body.sent_ms)
         if body.recipient.startswith("#"):
-            return  # a room: those in it have subscribed
+            return  # a room: its members have subscribed
         timer = f"unread/{body.message_id}"
         if isinstance(body, MessageSent):
-            said = (
+            arguments = (
                 body.message_id,
                 body.conversation_id,
                 body.sender,
                 body.recipient,
                 body.sent_ms,
             )
-            yield self.notify.options(id=f"notify/{body.message_id}").record(*said)
+            yield self.notify.options(id=f"notify/{body.message_id}").record(*arguments)
             due_ms = body.sent_ms + self._config.unread_after_ms
-            yield self.mail_unread.options(id=timer).timer(due_ms, *said)
+            yield self.mail_unread.options(id=timer).timer(due_ms, *arguments)
         elif isinstance(body, MessageRead | MessageDeleted):
             yield self.app.cancel_record(timer)
 
@@ -149,7 +149,7 @@ class ChatJobs:
             return
         headers = {"Idempotency-Key": key}
         async with session.post(self._config.webhook_url, json=notice, headers=headers) as answer:
-            # 408 and 429 ask for patience; every other 4xx will be the same next time.
+            # 408 and 429 ask for a retry; any other 4xx would be the same next time.
             if 400 <= answer.status < 500 and answer.status not in (408, 429):
                 raise Reject(f"the webhook answered {answer.status}")
             answer.raise_for_status()
@@ -157,7 +157,7 @@ class ChatJobs:
     async def _mail_unread(
         self, message_id: str, conversation_id: str, sender: str, recipient: str, sent_ms: int
     ) -> str:
-        """Looked at once more now that its time has come: the cancellation may have been too late."""
+        """Checks the read marks again, since the cancellation may have come too late."""
         if self._reads is not None and await self._reads.is_settled(message_id):
             return "read"
         if self._mailer is None:
@@ -166,7 +166,7 @@ class ChatJobs:
         return "mailed"
 
     async def _count(self, stage: str, at_ms: int, sent_ms: int) -> None:
-        """One delta for each stage of each message, exactly once: whoever sums them up is right."""
+        """Writes one delta for each stage of each message, exactly once, so that sums are exact."""
         minute_ms = at_ms - at_ms % MINUTE_MS
         delta = {
             "minute_ms": minute_ms,

@@ -1,4 +1,4 @@
-"""An SMTP server that keeps what it gets, for trying and testing: a directory of .eml files."""
+"""An SMTP server for tests and demos: it keeps every mail, as .eml files in a directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAIL_SIZE_BYTES_MAX = 10 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """One mail, as it came."""
+    """One received mail."""
 
     sender: str
     recipients: tuple[str, ...]
@@ -37,16 +37,16 @@ class MailCatcher:
         self,
         directory: Path | None = None,
         context: ssl.SSLContext | None = None,
-        heard: Callable[[Caught], None] = lambda caught: None,
+        on_mail: Callable[[Caught], None] = lambda caught: None,
     ) -> None:
         self._directory = directory
         self._context = context
-        self._heard = heard
+        self._on_mail = on_mail
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
         self.caught: list[Caught] = []
         self.refusal: str | None = None
-        """Set it, and every mail is answered with it, as in `451 later`."""
+        """If set, the reply to every mail, for example `451 later`."""
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
         loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class MailCatcher:
         if self._directory is not None:
             name = f"{time.time_ns() // 1_000_000}-{next(self._numbers)}.eml"
             await asyncio.to_thread((self._directory / name).write_bytes, octets)
-        self._heard(caught)
+        self._on_mail(caught)
         return "250 caught"
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The settings of the chat's jobs, each declared once; read by the command line."""
+"""The settings of the chat's jobs. The command line reads them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ INT, STRING = SettingType.INT, SettingType.STRING
 
 @dataclass(frozen=True, slots=True)
 class JobsConfig:
-    """Where notices and mails go."""
+    """Where notifications and mails go."""
 
     webhook_url: str = setting(
         "webhook.url", STRING, "",
-        "Notices for people who are not connected are POSTed here as JSON; empty: to nobody.",
+        "Notifications for users who are not connected are POSTed here as JSON; empty: not sent.",
         ours=True,
     )  # fmt: skip
     unread_after_ms: int = setting(
         "unread.after.ms", SettingType.LONG, 24 * 3_600_000,
-        "A message that is unread for this long is mailed.", at_least=1, ours=True,
+        "A message that stays unread for this long is mailed.", at_least=1, ours=True,
     )  # fmt: skip
     mail_host: str = setting(
         "mail.host", STRING, "127.0.0.1", "The SMTP relay; empty: no mails are sent.", ours=True
@@ -32,26 +32,26 @@ class JobsConfig:
     )  # fmt: skip
     mail_tls: str = setting(
         "mail.tls", STRING, "starttls",
-        "`starttls` demands it, `tls` speaks it from the first byte, `none` trusts the network.",
+        "`starttls` requires STARTTLS, `tls` is TLS from the first byte, `none` is plain text.",
         choices=("starttls", "tls", "none"), ours=True,
     )  # fmt: skip
     mail_ca_file: str = setting(
-        "mail.ca.file", STRING, "", "PEM of the authority to trust; empty: the system's.", ours=True
+        "mail.ca.file", STRING, "", "PEM file of the trusted CA; empty: the system's.", ours=True
     )
     mail_username: str = setting(
         "mail.username", STRING, "", "For SMTP AUTH; the password is KAFKAESQUE_MAIL_PASSWORD.",
         ours=True,
     )  # fmt: skip
     mail_from: str = setting(
-        "mail.from", STRING, "Chat <chat@localhost>", "Who the mails are from.", ours=True
+        "mail.from", STRING, "Chat <chat@localhost>", "The sender of the mails.", ours=True
     )
     mail_address: str = setting(
-        "mail.address", STRING, "{user}@localhost", "Address of a user; {user} is the name.",
+        "mail.address", STRING, "{user}@localhost", "The address of a user; {user} is replaced by the name.",
         ours=True,
     )  # fmt: skip
     mail_templates: str = setting(
         "mail.templates", STRING, "",
-        "Directory of unread.subject.txt, unread.txt and unread.html; empty: ours.", ours=True,
+        "Directory with unread.subject.txt, unread.txt and unread.html; empty: the built-in ones.", ours=True,
     )  # fmt: skip
 
 
@@ -59,5 +59,5 @@ JOBS_SETTINGS: Mapping[str, Setting] = settings_of(JobsConfig)
 
 
 def jobs_config(values: Mapping[str, str]) -> JobsConfig:
-    """InvalidConfig names the setting that is unknown or wrong."""
+    """Raises InvalidConfig, which names the unknown or invalid setting."""
     return typed_settings(JobsConfig, values)

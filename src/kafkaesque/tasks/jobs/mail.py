@@ -1,4 +1,4 @@
-"""Mails from templates, over SMTP with TLS."""
+"""Sends mails from templates, over SMTP with TLS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PERMANENT = range(500, 600)
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What the mail about an unread message says. The text of the message is not ours to know."""
+    """The content of a mail about an unread message. The text of the message is not included."""
 
     message_id: str
     sender: str
@@ -34,7 +34,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class MailTemplates:
-    """$sender, $recipient, $sent_at; values are escaped in the HTML."""
+    """Templates with $sender, $recipient and $sent_at; values are escaped in the HTML."""
 
     subject: Template
     text: Template
@@ -42,7 +42,7 @@ class MailTemplates:
 
     @classmethod
     def read(cls, directory: Path) -> Self:
-        """ValueError or OSError if they cannot be used: found when the process starts, not at night."""
+        """Raises ValueError or OSError at start-up if the templates are unusable."""
         templates = cls(
             *(
                 Template((directory / name).read_text("utf-8"))
@@ -63,12 +63,12 @@ class MailTemplates:
             "sent_at": moment.strftime("%d %B %Y at %H:%M UTC"),
         }
         message = EmailMessage()
-        # A header holds no line break, and a name may hold anything.
+        # A header cannot contain a line break, but a name may.
         message["Subject"] = " ".join(self.subject.substitute(values).split())
         message["From"] = config.mail_from
         message["To"] = config.mail_address.format(user=unread.recipient)
         message["Date"] = format_datetime(moment)
-        # The same for every attempt: a mail that was sent twice can be recognised as one.
+        # The same for every attempt, so that mail servers recognise a duplicate.
         domain = parseaddr(config.mail_from)[1].rpartition("@")[2] or "localhost"
         message["Message-ID"] = f"<unread.{_safe(unread.message_id)}@{domain}>"
         message["Auto-Submitted"] = "auto-generated"
@@ -79,7 +79,7 @@ class MailTemplates:
 
 
 class Mailer:
-    """Sends through the relay of the settings."""
+    """Sends mails through the configured relay."""
 
     def __init__(self, config: JobsConfig, password: str = "") -> None:
         self._config = config
@@ -90,7 +90,7 @@ class Mailer:
         self.sent = 0
 
     async def send_unread(self, unread: Unread) -> None:
-        """Reject if the relay says that it never will; any other trouble may pass."""
+        """Raises Reject if the relay refuses the mail permanently; other errors are retried."""
         config = self._config
         try:
             message = self._templates.compose(unread, config)

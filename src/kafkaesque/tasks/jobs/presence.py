@@ -1,4 +1,4 @@
-"""Who is connected: a fold of `gw.presence`, and which gateways live."""
+"""Which users are connected: a fold of `gw.presence`, checked against the live gateways."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _decoder = msgspec.json.Decoder(Presence)
 
 
 class LiveGateways:
-    """Names under `/gateways`, by a watch of the coordination service; without one all live."""
+    """The names under `/gateways` of the coordination service. Without one, all gateways count as live."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] | None = None
@@ -44,12 +44,12 @@ class LiveGateways:
     def _changed(self, names: list[str]) -> None:
         self._names = frozenset(names)
 
-    def lives(self, name: str) -> bool:
+    def is_live(self, name: str) -> bool:
         return self._names is None or name in self._names
 
 
-class Connected:
-    """Made by `opened`; follows the topic in the background."""
+class ConnectedUsers:
+    """Follows the presence topic in the background. Create it with `opened`."""
 
     def __init__(self, gateways: LiveGateways) -> None:
         self._gateways = gateways
@@ -57,13 +57,13 @@ class Connected:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, log: Log, gateways: LiveGateways) -> AsyncIterator[Connected]:
+    async def opened(cls, log: Log, gateways: LiveGateways) -> AsyncIterator[ConnectedUsers]:
         await log.admin.ensure_topics([PRESENCE])
         connected = cls(gateways)
         spans = await log.admin.spans(PRESENCE.name)
-        # Before the first question: who does not know yet would take everybody for absent.
+        # Complete before the first query; otherwise everybody would seem to be absent.
         async for batch in read_stretch(log, spans):
-            connected._learn(batch)
+            connected._apply(batch)
         reader = await log.open_reader(
             Assignment({place: span.end for place, span in spans.items()})
         )
@@ -77,14 +77,14 @@ class Connected:
 
     async def _follow(self, reader: LogReader) -> None:
         while True:
-            self._learn(await reader.read(wait_s=READ_SECONDS))
+            self._apply(await reader.read(wait_s=READ_SECONDS))
             await asyncio.sleep(0)
 
-    def _learn(self, records: Iterable[Received]) -> None:
+    def _apply(self, records: Iterable[Received]) -> None:
         for record in records:
-            self.learn((record.key or b"").decode("utf-8", "replace"), record.value)
+            self._set((record.key or b"").decode("utf-8", "replace"), record.value)
 
-    def learn(self, user: str, value: bytes | None) -> None:
+    def _set(self, user: str, value: bytes | None) -> None:
         if value is None:
             self._at.pop(user, None)
             return
@@ -95,4 +95,4 @@ class Connected:
 
     def is_connected(self, user: str) -> bool:
         gateway = self._at.get(user)
-        return gateway is not None and self._gateways.lives(gateway)
+        return gateway is not None and self._gateways.is_live(gateway)

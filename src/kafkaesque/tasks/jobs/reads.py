@@ -1,4 +1,4 @@
-"""Which messages have been read or deleted: a fold of `chat.events` in a file, for the look before a mail."""
+"""Which messages were read or deleted: a fold of `chat.events` in a file, checked before a mail is sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaesque.events.envelope import EventError
 from kafkaesque.model.ids import Offset, PartitionIndex, TopicPartition
 
 KEPT_MS = 7 * 24 * 3_600_000
-"""Longer than any mail waits."""
+"""Longer than any mail is delayed."""
 READ_RECORDS = 5_000
 READ_SECONDS = 0.5
 SILENT_READS_MAX = 60
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS places (
 
 
 class ReadMarks:
-    """Made by `opened`. The file is a copy of the log's state and may be deleted."""
+    """Create it with `opened`. The file is a copy of the log's state and may be deleted."""
 
     def __init__(
         self, log: Log, reader: LogReader, database: sqlite3.Connection, topic_id: str
@@ -37,7 +37,7 @@ class ReadMarks:
         self._reader = reader
         self._database = database
         self._topic_id = topic_id
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
@@ -72,7 +72,7 @@ class ReadMarks:
             database.close()
 
     async def is_settled(self, message_id: str) -> bool:
-        """Whether it has been read or deleted, by what the log says at this moment."""
+        """Whether the message was read or deleted, by the current state of the log."""
         await self.catch_up()
         row = self._database.execute(
             "SELECT 1 FROM marks WHERE message_id = ?", (message_id,)
@@ -80,8 +80,8 @@ class ReadMarks:
         return row is not None
 
     async def catch_up(self) -> None:
-        """Read to where the log ends now. LogUnavailable if it stops giving."""
-        async with self._turn:
+        """Reads up to the current end of the log. Raises LogUnavailable if records stop arriving."""
+        async with self._lock:
             spans = await self._log.admin.spans(CHAT_EVENTS.name)
             silent = 0
             while silent < SILENT_READS_MAX:

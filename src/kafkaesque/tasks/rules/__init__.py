@@ -1,1 +1,1 @@
-"""Rules of task processing, without I/O: order per key, retries, due times, progress."""
+"""Rules of the tasks, without I/O: calls, outcomes, retries, scheduling, offsets."""

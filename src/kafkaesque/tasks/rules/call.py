@@ -1,21 +1,168 @@
-"""A call on its way: from the record it stands in to what a task gets, and on to its next record. Pure."""
+"""A call of a task as a record: composed by its caller, read by a worker.
+
+Time and identifiers are arguments.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
 
 from kafkaesque.client.ports import Headers, Received, Record
-from kafkaesque.events import tasks as words
-from kafkaesque.events.tasks import TaskMessage
+from kafkaesque.events import tasks as protocol
+from kafkaesque.events.tasks import CronRule, MalformedTask, TaskMessage, TimerMessage
 from kafkaesque.model.ids import NO_TIMESTAMP, Offset, TimestampMs, TopicPartition
-from kafkaesque.tasks.rules.outcome import Dead, Failure
-from kafkaesque.tasks.trace import Span, parse_trace
+from kafkaesque.tasks.errors import TaskRefused
+from kafkaesque.tasks.rules.task import DeclaredTask
+from kafkaesque.tasks.rules.trace_context import Span, parse_trace
 
+TIMER_AHEAD_MS_MAX = 10 * 366 * 24 * 3_600_000
+"""Ten years: a later time is a mistake in units."""
+ID_LENGTH_MAX = 512
 ATTEMPTS_MAX = 1_000_000
+
+# -- the caller's side -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What a caller may set for one call, besides its arguments."""
+
+    id: str | None = None
+    key: str | None = None
+    expires_s: float | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedCall:
+    """A call that is ready to be written, now or as a timer."""
+
+    id: str
+    topic: str
+    key: str | None
+    value: bytes
+    headers: Headers
+    sent_ms: TimestampMs
+
+    def record(self) -> Record:
+        return Record(
+            topic=self.topic,
+            key=None if self.key is None else self.key.encode(),
+            value=self.value,
+            headers=self.headers,
+            timestamp_ms=self.sent_ms,
+        )
+
+    def timer(self, due_ms: int, cron: CronRule | None = None) -> Record:
+        """The record that holds this call until `due_ms`; the timer has the call's id."""
+        if not 0 <= due_ms <= self.sent_ms + TIMER_AHEAD_MS_MAX:
+            raise TaskRefused(f"{due_ms} ms since 1970 is not within the next ten years")
+        headers = {name: (value or b"").decode() for name, value in self.headers}
+        message = TimerMessage(
+            TimestampMs(due_ms), self.topic, msgspec.Raw(self.value), self.key, headers, cron
+        )
+        return Record(
+            topic=protocol.TIMERS.name,
+            key=self.id.encode(),
+            value=_encoded(message),
+            timestamp_ms=self.sent_ms,
+        )
+
+
+def compose(
+    task: DeclaredTask,
+    arguments: dict[str, Any],
+    options: CallOptions,
+    *,
+    fresh_id: str,
+    span: Span,
+    now_ms: TimestampMs,
+) -> ComposedCall:
+    """`fresh_id` is used if the options set no id; `span` is the span that sends the call."""
+    call_id = fresh_id if options.id is None else options.id
+    if not 0 < len(call_id) <= ID_LENGTH_MAX:
+        raise TaskRefused(f"an id has 1 to {ID_LENGTH_MAX} characters")
+    if call_id.startswith("!"):
+        raise TaskRefused("ids that begin with ! are reserved for the platform")
+    expires_s = options.expires_s if options.expires_s is not None else task.policy.expires_s
+    message = TaskMessage(
+        id=call_id,
+        task=task.name,
+        args=msgspec.Raw(task.arguments.encode(arguments)),
+        sent_ms=now_ms,
+        version=task.policy.version,
+        expires_ms=None if expires_s is None else TimestampMs(now_ms + round(expires_s * 1000)),
+    )
+    return ComposedCall(
+        id=call_id,
+        topic=protocol.queue_topic(task.policy.queue),
+        key=options.key if options.key is not None else task.key_of(arguments),
+        value=_encoded(message),
+        headers=((protocol.TRACE, span.header()), *_checked_headers(options)),
+        sent_ms=now_ms,
+    )
+
+
+def cancellation(timer_id: str, now_ms: TimestampMs) -> Record:
+    """A tombstone: the timer does not fire, unless it already has."""
+    return Record(
+        topic=protocol.TIMERS.name,
+        key=timer_id.encode(),
+        value=None,
+        headers=((protocol.FIRED, b"cancel"),),
+        timestamp_ms=now_ms,
+    )
+
+
+def time_ms(when: datetime | int) -> int:
+    """Milliseconds since the epoch. A datetime without a time zone is refused: it is ambiguous."""
+    if isinstance(when, int):
+        return when
+    if when.tzinfo is None:
+        raise TaskRefused("a time needs its time zone: datetime.now(UTC), not datetime.now()")
+    return round(when.timestamp() * 1000)
+
+
+_RESERVED = frozenset(
+    {
+        protocol.ATTEMPT,
+        protocol.DUE,
+        protocol.TRACE,
+        protocol.ORIGIN,
+        protocol.FIRST_FAILURE,
+        protocol.FAILURE,
+    }
+)
+
+
+def _checked_headers(options: CallOptions) -> Headers:
+    taken = _RESERVED & options.headers.keys()
+    if taken:
+        raise TaskRefused(f"header {min(taken)!r} is reserved for the platform")
+    own = tuple((name, value.encode()) for name, value in options.headers.items())
+    size_bytes = _headers_bytes(own)
+    if size_bytes > protocol.OWN_HEADERS_BYTES_MAX:
+        limit = protocol.OWN_HEADERS_BYTES_MAX
+        raise TaskRefused(f"the headers take {size_bytes} bytes, the limit is {limit}")
+    return own
+
+
+def _encoded(message: TaskMessage | TimerMessage) -> bytes:
+    try:
+        return protocol.encode_message(message)
+    except MalformedTask as error:
+        raise TaskRefused(f"the call cannot be sent: {error}") from None
+
+
+# -- the worker's side -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Call:
+class TaskCall:
     """One attempt of one call."""
 
     place: TopicPartition
@@ -25,12 +172,12 @@ class Call:
     value: bytes
     attempt: int
     sent_ms: TimestampMs
-    """When this record was written: a retry is waited for from then."""
+    """When this record was written. For a retry, this is later than the call's own time."""
     due_ms: int | None
     trace: Span | None
     origin: str
     first_failure_ms: int | None
-    own_headers: Headers = ()
+    own_headers: Headers
     """The headers that the sender set. They stay with the call."""
 
     @property
@@ -43,81 +190,44 @@ class Call:
 
     @property
     def queue(self) -> str:
-        return words.queue_of(self.place.topic)
+        return protocol.queue_of(self.place.topic)
 
 
-def read_call(record: Received) -> Call:
-    """MalformedTask if it is none."""
-    message = words.decode_task(record.value)
+def read_call(record: Received) -> TaskCall:
+    """Raises MalformedTask if the record is not a call."""
+    message = protocol.decode_task(record.value)
     headers = dict(record.headers) if record.headers else {}
-    own = f"{record.topic}/{record.partition}/{record.offset}"
     sent_ms = message.sent_ms if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms
-    return Call(
+    return TaskCall(
         place=TopicPartition(record.topic, record.partition),
         offset=record.offset,
         key=record.key,
         message=message,
         value=record.value or b"",
-        attempt=max(1, min(ATTEMPTS_MAX, _number(headers.get(words.ATTEMPT)) or 1)),
+        attempt=max(1, min(ATTEMPTS_MAX, _number(headers.get(protocol.ATTEMPT)) or 1)),
         sent_ms=sent_ms,
-        due_ms=_number(headers.get(words.DUE)),
-        trace=parse_trace(headers.get(words.TRACE)),
-        origin=_text(headers.get(words.ORIGIN)) or own,
-        first_failure_ms=_number(headers.get(words.FIRST_FAILURE)),
+        due_ms=_number(headers.get(protocol.DUE)),
+        trace=parse_trace(headers.get(protocol.TRACE)),
+        origin=_text(headers.get(protocol.ORIGIN)) or position_text(record),
+        first_failure_ms=_number(headers.get(protocol.FIRST_FAILURE)),
         own_headers=own_headers(record.headers),
     )
 
 
+def position_text(record: Received) -> str:
+    """TOPIC/PARTITION/OFFSET of a record: the id of its dead letter."""
+    return f"{record.topic}/{record.partition}/{record.offset}"
+
+
 def own_headers(headers: Headers) -> Headers:
-    """The sender's headers. Too many of them (from a foreign producer) are left out, since retries and
-    dead letters must fit in a record."""
-    own = tuple(header for header in headers if header[0] not in words.PLATFORM_HEADERS)
-    return own if headers_bytes(own) <= words.OWN_HEADERS_BYTES_MAX else ()
+    """The sender's headers. If there are too many (a foreign producer), none of them is kept, since
+    retries and dead letters must fit in a record."""
+    own = tuple(header for header in headers if header[0] not in protocol.PLATFORM_HEADERS)
+    return own if _headers_bytes(own) <= protocol.OWN_HEADERS_BYTES_MAX else ()
 
 
-def headers_bytes(headers: Headers) -> int:
+def _headers_bytes(headers: Headers) -> int:
     return sum(len(name.encode()) + len(value or b"") for name, value in headers)
-
-
-def next_attempt_headers(call: Call, failure: Failure, due_ms: int, now_ms: int) -> Headers:
-    """Of the record that carries the call to its next attempt."""
-    return (
-        (words.ATTEMPT, str(call.attempt + 1).encode()),
-        (words.DUE, str(due_ms).encode()),
-        (words.ORIGIN, call.origin.encode()),
-        (words.FIRST_FAILURE, str(call.first_failure_ms or now_ms).encode()),
-        (words.FAILURE, str(failure).encode()),
-        *(((words.TRACE, call.trace.header()),) if call.trace else ()),
-        *call.own_headers,
-    )
-
-
-def dead_letter(record: Received, queue: str, dead: Dead, attempt: int, now_ms: int) -> Record:
-    """The letter about `record`, which need not be a readable call. It carries the record's bytes."""
-    headers = dict(record.headers)
-    own = f"{record.topic}/{record.partition}/{record.offset}"
-    letter: dict[str, bytes | None] = {
-        words.DEAD_REASON: dead.reason.encode(),
-        words.FAILURE: str(dead.failure).encode(),
-        words.DEAD_TRACE: dead.failure.trace.encode(),
-        words.DEAD_TIME: str(now_ms).encode(),
-        words.ATTEMPT: str(attempt).encode(),
-        words.ORIGIN: headers.get(words.ORIGIN) or own.encode(),
-        words.FIRST_FAILURE: headers.get(words.FIRST_FAILURE) or str(now_ms).encode(),
-        words.TRACE: headers.get(words.TRACE),
-        words.DEAD_KEY: record.key,
-    }
-    return Record(
-        topic=words.dead_topic(queue),
-        key=own.encode(),
-        # A record without value would be a tombstone here.
-        value=record.value if record.value is not None else b"",
-        headers=(
-            *((name, value) for name, value in letter.items() if value is not None),
-            *own_headers(record.headers),
-        ),
-        timestamp_ms=TimestampMs(now_ms),
-    )
 
 
 def _number(header: bytes | None) -> int | None:

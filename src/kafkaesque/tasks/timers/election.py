@@ -1,19 +1,18 @@
-"""Which partitions of the timers are this process's: elected in the coordination service, or all.
+"""Which partitions of the timers this process owns: by election in the coordination service, or all.
 
-Under ROOT, `members/NAME` and `owners/PARTITION` are ephemeral nodes. Every member computes the same
-shares from the same list; it takes the node of a partition of its own as soon as the former owner has
-given it up or its session has ended. The nodes keep the peace; that nothing fires twice even if two
-believe to be owner for a moment is the log's doing (`timers/owner.py`).
+Under ROOT, `members/NAME` and `owners/PARTITION` are ephemeral znodes. All members compute the same
+assignment from the same list (rendezvous hashing). A member creates the owner node of its partition as soon
+as the previous owner has released it or its session has ended. The nodes avoid conflicts; if two processes
+believe to be the owner for a moment, the log prevents a timer from firing twice (`timers/owner.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
-
-from kafkaesque.tasks.timers.sharing import share_of
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -28,16 +27,16 @@ START_SECONDS = 15.0
 
 
 class ElectionLost(Exception):
-    """The session has ended: whatever this process owned may be another's."""
+    """The session has ended: other processes may own the partitions of this one."""
 
 
 class Ownership(Protocol):
-    """Says what to own. `acquire` and `release` are called for what `wanted` says, one at a time."""
+    """Assigns partitions to this process. `acquire` and `release` are called one at a time."""
 
     async def open(self) -> None: ...
 
     async def wanted(self, partitions: int) -> frozenset[int]:
-        """ElectionLost if this process is no longer a member."""
+        """The partitions that this process should own. Raises ElectionLost if it is no longer a member."""
         ...
 
     async def acquire(self, partition: int) -> bool: ...
@@ -45,14 +44,14 @@ class Ownership(Protocol):
     async def release(self, partition: int) -> None: ...
 
     async def changed(self, timeout_s: float) -> None:
-        """Until something may have changed, at most `timeout_s`."""
+        """Returns when the assignment may have changed, after `timeout_s` at the latest."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Alone:
-    """Everything is ours: for tests, and where there is one process and no coordination service."""
+    """Owns all partitions: for tests, and for one process without a coordination service."""
 
     async def open(self) -> None: ...
 
@@ -70,8 +69,23 @@ class Alone:
     async def close(self) -> None: ...
 
 
+def owner_of(partition: int, members: Iterable[str]) -> str | None:
+    """The member with the highest weight. A member that joins or leaves moves only its own partitions."""
+    return max(members, key=lambda member: _weight(member, partition), default=None)
+
+
+def share_of(member: str, members: Iterable[str], partitions: int) -> frozenset[int]:
+    """The partitions of `member`. Equal for all who see the same members."""
+    everyone = sorted(set(members))
+    return frozenset(one for one in range(partitions) if owner_of(one, everyone) == member)
+
+
+def _weight(member: str, partition: int) -> bytes:
+    return hashlib.blake2b(f"{partition}/{member}".encode(), digest_size=8).digest()
+
+
 class Elected:
-    """A member of the election at `hosts`. kazoo's calls block and run in threads."""
+    """A member of the election at `hosts`. kazoo's blocking calls run in threads."""
 
     def __init__(self, hosts: str, name: str, root: str = ROOT) -> None:
         self._hosts = hosts
@@ -108,7 +122,7 @@ class Elected:
         try:
             client.create(path, ephemeral=True, makepath=True)
         except NodeExistsError:
-            # Of our former life, whose session has not ended yet.
+            # Left by a previous process of the same name, whose session has not ended yet.
             client.delete(path)
             client.create(path, ephemeral=True)
 
@@ -121,7 +135,7 @@ class Elected:
         self._loop.call_soon_threadsafe(self._changed.set)
 
     async def wanted(self, partitions: int) -> frozenset[int]:
-        members = await self._ask(self._members)
+        members = await self._call(self._members)
         return share_of(self._name, members, partitions)
 
     def _members(self, client: KazooClient) -> list[str]:
@@ -129,7 +143,7 @@ class Elected:
         return [str(name) for name in found]
 
     async def acquire(self, partition: int) -> bool:
-        return await self._ask(lambda client: self._acquire(client, partition))
+        return await self._call(lambda client: self._acquire(client, partition))
 
     def _acquire(self, client: KazooClient, partition: int) -> bool:
         from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -148,31 +162,31 @@ class Elected:
                 return True
             if owner != self._name.encode():
                 return False
-            client.delete(path)  # of our former life
+            client.delete(path)  # left by a previous process
         return False
 
     async def release(self, partition: int) -> None:
         def release(client: KazooClient) -> None:
             client.delete(f"{self._root}/owners/{partition}")
 
-        await self._ask(release)
+        await self._call(release)
 
-    async def _ask(self, question: Callable[[KazooClient], T]) -> T:
-        """In a thread; ElectionLost for whatever ends a membership."""
+    async def _call(self, function: Callable[[KazooClient], T]) -> T:
+        """Runs `function` in a thread. Raises ElectionLost for errors that end the membership."""
         from kazoo.exceptions import KazooException, NoNodeError
 
         client = self._client
         if client is None or self._lost:
             raise ElectionLost("the session has ended")
 
-        def ask() -> T:
-            answer: T = client.retry(question, client)
-            return answer
+        def call() -> T:
+            result: T = client.retry(function, client)
+            return result
 
         try:
-            return await asyncio.to_thread(ask)
+            return await asyncio.to_thread(call)
         except NoNodeError:
-            raise ElectionLost("a node of ours is gone") from None
+            raise ElectionLost("a node of this process is gone") from None
         except KazooException as error:
             raise ElectionLost(f"{type(error).__name__}: {error}") from None
 

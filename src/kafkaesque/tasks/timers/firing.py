@@ -1,4 +1,4 @@
-"""What is written when timers are due: the calls, and what becomes of the timers. Pure."""
+"""The records of a firing: the calls, and the new state of their timers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from dataclasses import dataclass, field
 import msgspec
 
 from kafkaesque.client.ports import Headers, Record
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.events.tasks import MalformedTask, TimerMessage
 from kafkaesque.model.ids import PartitionIndex, TimestampMs
-from kafkaesque.tasks.rules import outcome as reasons
-from kafkaesque.tasks.rules.call import dead_letter
-from kafkaesque.tasks.rules.outcome import Dead, Failure
+from kafkaesque.tasks.rules.outcome import Dead, DeadReason, Failure, dead_letter
 from kafkaesque.tasks.timers.cron import due_times, next_ms
-from kafkaesque.tasks.timers.store import Pending, Refused
+from kafkaesque.tasks.timers.store import PendingTimer, RefusedRecord
 
 
 @dataclass(slots=True)
 class Firing:
-    """One transaction of an owner."""
+    """The content of one transaction of an owner."""
 
     records: list[Record] = field(default_factory=list)
-    ended: list[Pending] = field(default_factory=list)
-    again: list[Pending] = field(default_factory=list)
-    """Crons, with their next time."""
+    ended: list[PendingTimer] = field(default_factory=list)
+    again: list[PendingTimer] = field(default_factory=list)
+    """Crons, with their next due time."""
     calls: Counter[str] = field(default_factory=Counter)
-    """By task."""
+    """The number of calls by task."""
 
 
-def fire(due: Iterable[Pending], partition: PartitionIndex, now_ms: TimestampMs) -> Firing:
+def fire(due: Iterable[PendingTimer], partition: PartitionIndex, now_ms: TimestampMs) -> Firing:
     firing = Firing()
     for timer in due:
         rule = timer.message.cron
@@ -51,14 +49,14 @@ def fire(due: Iterable[Pending], partition: PartitionIndex, now_ms: TimestampMs)
         following = msgspec.structs.replace(
             timer.message, due_ms=due_ms, cron=msgspec.structs.replace(rule, after_ms=after_ms)
         )
-        again = Pending(timer.id, due_ms, timer.offset, following)
+        again = PendingTimer(timer.id, due_ms, timer.offset, following)
         firing.again.append(again)
         firing.records.append(timer_record(again, partition, now_ms))
     return firing
 
 
 def call_record(timer: TimerMessage, due_ms: int, now_ms: TimestampMs) -> Record:
-    headers = {**timer.headers, words.DUE: str(due_ms)}
+    headers = {**timer.headers, protocol.DUE: str(due_ms)}
     return Record(
         topic=timer.topic,
         key=None if timer.key is None else timer.key.encode(),
@@ -68,46 +66,46 @@ def call_record(timer: TimerMessage, due_ms: int, now_ms: TimestampMs) -> Record
     )
 
 
-def timer_record(timer: Pending, partition: PartitionIndex, now_ms: TimestampMs) -> Record:
+def timer_record(timer: PendingTimer, partition: PartitionIndex, now_ms: TimestampMs) -> Record:
     return Record(
-        topic=words.TIMERS.name,
+        topic=protocol.TIMERS.name,
         key=timer.id.encode(),
-        value=words.encode_message(timer.message),
+        value=protocol.encode_message(timer.message),
         partition=partition,
         timestamp_ms=now_ms,
     )
 
 
 def refusals(
-    refused: Iterable[Refused], partition: PartitionIndex, now_ms: TimestampMs
+    refused: Iterable[RefusedRecord], partition: PartitionIndex, now_ms: TimestampMs
 ) -> list[Record]:
-    """Dead letters of what is no timer, and its end."""
+    """Dead letters for records that are not timers, and tombstones for these records."""
     records: list[Record] = []
     for one in refused:
         record = one.record
-        dead = Dead(reasons.UNREADABLE, Failure("MalformedTask", one.reason))
+        dead = Dead(DeadReason.UNREADABLE, Failure("MalformedTask", one.reason))
         records.append(dead_letter(record, "timers", dead, 1, now_ms))
         if record.key is not None:
-            fired = ((words.FIRED, str(record.offset).encode()),)
-            records.append(Record(words.TIMERS.name, record.key, None, fired, partition, now_ms))
+            fired = ((protocol.FIRED, str(record.offset).encode()),)
+            records.append(Record(protocol.TIMERS.name, record.key, None, fired, partition, now_ms))
     return records
 
 
-def _ended(timer: Pending, partition: PartitionIndex, now_ms: TimestampMs) -> Record:
-    fired = ((words.FIRED, str(timer.offset).encode()),)
-    return Record(words.TIMERS.name, timer.id.encode(), None, fired, partition, now_ms)
+def _ended(timer: PendingTimer, partition: PartitionIndex, now_ms: TimestampMs) -> Record:
+    fired = ((protocol.FIRED, str(timer.offset).encode()),)
+    return Record(protocol.TIMERS.name, timer.id.encode(), None, fired, partition, now_ms)
 
 
-def _occurrence(timer: Pending, time_ms: int) -> TimerMessage:
-    """Each time of a cron is a call of its own, with an id that tells it apart."""
+def _occurrence(timer: PendingTimer, time_ms: int) -> TimerMessage:
+    """The call of one cron time. Each has an id of its own."""
     try:
-        message = words.decode_task(bytes(timer.message.message))
+        message = protocol.decode_task(bytes(timer.message.message))
     except MalformedTask:
         return timer.message
     named = msgspec.structs.replace(
         message, id=f"{timer.id}/{time_ms}", sent_ms=TimestampMs(time_ms)
     )
-    raw = msgspec.Raw(words.encode_message(named))
+    raw = msgspec.Raw(protocol.encode_message(named))
     return msgspec.structs.replace(timer.message, message=raw)
 
 

@@ -1,4 +1,4 @@
-"""All the timers of this process: an owner for each partition that is its own, as the election has it."""
+"""The timers of one process: an owner for each partition that the election assigns to it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import asyncio
 import contextlib
 import logging
 from pathlib import Path
+from typing import Any
 
 from kafkaesque.client.ports import Log, LogError
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import PartitionIndex
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.timers.election import ElectionLost, Ownership
-from kafkaesque.tasks.timers.owner import TimerCounts, TimerOwner
+from kafkaesque.tasks.timers.metrics import TimerMetrics
+from kafkaesque.tasks.timers.owner import TimerOwner
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often the shares are looked at when no watch fires."""
+"""How often the assignment is checked when no watch fires."""
 RETRY_SECONDS = 0.5
 RETRY_SECONDS_MAX = 15.0
 
@@ -42,7 +44,7 @@ class TimerService:
         self._owners: dict[int, asyncio.Task[None]] = {}
         self._partitions = 0
         self._stopping = asyncio.Event()
-        self.counts = TimerCounts()
+        self.metrics = TimerMetrics()
         self.caught_up: set[int] = set()
         self.ready = asyncio.Event()
         self.error: str | None = None
@@ -51,26 +53,39 @@ class TimerService:
     def owned(self) -> frozenset[int]:
         return frozenset(self._owners)
 
+    def prometheus(self) -> str:
+        return self.metrics.prometheus(len(self.owned), len(self.caught_up))
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "owned": sorted(self.owned),
+            "caught_up": sorted(self.caught_up),
+            "fired": self.metrics.fired,
+            "cancelled": self.metrics.cancelled,
+            "pending": sum(self.metrics.pending.values()),
+            "timers_error": self.error,
+        }
+
     def stop(self) -> None:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Trouble with the log or the election is waited out."""
+        """Errors of the log and the election are retried."""
         wait_s = RETRY_SECONDS
         while not self._stopping.is_set():
             try:
-                await self._pass()
+                await self._run_membership()
                 wait_s = RETRY_SECONDS
             except (LogError, ElectionLost) as error:
                 self.error = str(error)
-                logger.warning("%s; again in %.1f s", error, wait_s)
+                logger.warning("timers stopped: %s; retry in %.1f s", error, wait_s)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), wait_s)
                 wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
 
-    async def _pass(self) -> None:
-        await self._log.admin.ensure_topics([words.TIMERS, words.TIMERS_DEAD])
-        self._partitions = await self._log.admin.partition_count(words.TIMERS.name)
+    async def _run_membership(self) -> None:
+        await self._log.admin.ensure_topics([protocol.TIMERS, protocol.TIMERS_DEAD])
+        self._partitions = await self._log.admin.partition_count(protocol.TIMERS.name)
         await self._ownership.open()
         try:
             self.error = None
@@ -83,7 +98,7 @@ class TimerService:
             await self._ownership.close()
 
     async def _wait(self) -> None:
-        """Until the shares change, an owner ends, or we are to stop."""
+        """Returns when the assignment changes, an owner ends, or the service stops."""
         waits = [
             asyncio.create_task(self._ownership.changed(LOOK_SECONDS)),
             asyncio.create_task(self._stopping.wait()),
@@ -112,14 +127,14 @@ class TimerService:
                     await self._ownership.release(partition)
 
     async def _own(self, partition: int) -> None:
-        """One owner's life. It ends by cancellation, or with trouble, and is begun anew then."""
+        """Runs one owner until it is cancelled or the log fails; `_reconcile` then starts it again."""
         owner = TimerOwner(
             self._log,
             PartitionIndex(partition),
             self._directory,
             self._clock,
             self._config,
-            self.counts,
+            self.metrics,
         )
         tick_s = self._config.timers_tick_ms / 1000
         try:
@@ -130,16 +145,16 @@ class TimerService:
                     self.caught_up.add(partition)
         except LogError as error:
             self.error = str(error)
-            logger.warning("timers %d: %s", partition, error)
+            logger.warning("timer owner failed: partition=%d: %s", partition, error)
             await asyncio.sleep(RETRY_SECONDS)
         finally:
             self.caught_up.discard(partition)
-            # Shielded: a half-closed owner would keep the partition's transactional id in use.
+            # Shielded: a half-closed owner would keep using the partition's transactional id.
             await asyncio.shield(owner.close())
 
     async def _wait_s(self, owner: TimerOwner, tick_s: float) -> float:
         due_ms = await owner.next_due_ms()
         if due_ms is None:
             return tick_s
-        # At most a tick, however far that is: the clock may jump.
+        # Never longer than a tick, since the clock may jump.
         return max(0.0, min(tick_s, (due_ms - self._clock.wall_ms()) / 1000))

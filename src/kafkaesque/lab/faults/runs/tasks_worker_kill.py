@@ -12,11 +12,11 @@ from typing import Final
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
 from kafkaesque.client.reading import read_stretch
+from kafkaesque.lab.faults import tasks_probe as probe
 from kafkaesque.lab.faults.runs.service_process import ServiceProcess, kafkaesque
 from kafkaesque.lab.faults.stage import FaultRun, RunOptions, Stage
 from kafkaesque.lab.faults.target import TargetUnwell
 from kafkaesque.lab.faults.workload import WorkloadSettings
-from kafkaesque.tasks import probe
 
 WORKERS: Final = 3
 CALLS: Final = 100_000
@@ -114,7 +114,7 @@ class Run(FaultRun):
 
 def _worker(bootstrap: str, directory: Path, name: str) -> ServiceProcess:
     command = kafkaesque(
-        "tasks", "worker", "kafkaesque.tasks.probe:app", "--name", name, "-b", bootstrap,
+        "tasks", "worker", "kafkaesque.lab.faults.tasks_probe:app", "--name", name, "-b", bootstrap,
         "-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=1000",
         "--data", str(directory / "workers"), "--end-with-stdin",
     )  # fmt: skip

@@ -14,11 +14,11 @@ from typing import Final
 
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Assignment
+from kafkaesque.lab.faults import tasks_probe as probe
 from kafkaesque.lab.faults.runs.service_process import ServiceProcess, kafkaesque
 from kafkaesque.lab.faults.stage import FaultRun, RunOptions, Stage
 from kafkaesque.lab.faults.target import SingleBroker, Target, TargetUnwell
 from kafkaesque.lab.faults.workload import WorkloadSettings
-from kafkaesque.tasks import probe
 from kafkaesque.tasks.system import SystemClock
 from kafkaesque.testing.reserved_ports import ReservedPorts
 

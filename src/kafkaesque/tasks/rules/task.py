@@ -1,4 +1,4 @@
-"""A declared task: its name, its arguments as a type, its policy. How it runs lives elsewhere."""
+"""A declared task: its name, the type of its arguments, and its policy."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What was said about a task when it was declared."""
+    """The options of a task's declaration."""
 
     queue: str
     retry: Retry = field(default_factory=Retry)
     time_limit_s: float | None = None
     key: Callable[..., str | None] | None = None
-    """From the arguments to the text by which calls are kept in order."""
+    """Returns the ordering key of a call from its arguments."""
     version: int = 1
     upgrades: Mapping[int, Upgrade] = field(default_factory=dict)
-    """For each older version that may still be in the log: its arguments to today's."""
+    """For each older version that may still be in the log: converts its arguments to the next version."""
     effectively_once: bool = False
-    """What the call sends and that it is done are committed together."""
+    """The records that the call sends and its offset are committed in one transaction."""
     keeps_result: bool = False
     expires_s: float | None = None
-    """A call that has not begun this long after it was sent is given up."""
+    """A call that has not started this long after it was sent is given up."""
 
 
 class Arguments(Generic[P]):
@@ -47,7 +47,9 @@ class Arguments(Generic[P]):
         fields: list[Any] = []
         for parameter in self._signature.parameters.values():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise TypeError(f"task {name!r} takes *{parameter.name}: name its parameters")
+                raise TypeError(
+                    f"task {name!r} takes *{parameter.name}: its parameters must be named"
+                )
             annotation = hints.get(parameter.name, Any)
             if parameter.default is parameter.empty:
                 fields.append((parameter.name, annotation))
@@ -65,14 +67,14 @@ class Arguments(Generic[P]):
         )
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """By name, without defaults: what a worker does not need to be told is not sent."""
+        """The given arguments by name. Defaults are not sent; the worker has them."""
         try:
             return dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError as error:
             raise TaskRefused(str(error)) from None
 
     def encode(self, named: Mapping[str, Any]) -> bytes:
-        """TaskRefused unless `decode` would take it."""
+        """Raises TaskRefused unless `decode` would accept the result."""
         try:
             data = msgspec.json.encode(named)
             self._decoder.decode(data)
@@ -81,7 +83,7 @@ class Arguments(Generic[P]):
         return data
 
     def decode(self, data: bytes | msgspec.Raw) -> dict[str, Any]:
-        """msgspec.ValidationError or DecodeError says which argument is wrong."""
+        """Raises msgspec.ValidationError or DecodeError, which names the wrong argument."""
         values = self._decoder.decode(data)
         return {name: getattr(values, name) for name in self._names}
 
@@ -102,8 +104,8 @@ def _default(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A task as a worker knows it."""
+class DeclaredTask:
+    """A task as a worker runs it."""
 
     name: str
     function: Callable[..., Any]
@@ -112,7 +114,7 @@ class Declared:
     is_async: bool
 
     @classmethod
-    def of(cls, name: str, function: Callable[..., Any], policy: Policy) -> Declared:
+    def of(cls, name: str, function: Callable[..., Any], policy: Policy) -> DeclaredTask:
         return cls(
             name, function, Arguments(name, function), policy, inspect.iscoroutinefunction(function)
         )

@@ -1,9 +1,9 @@
-"""Records of another topic into calls: a listener says which, its bridge writes them exactly once.
+"""Listeners turn records of another topic into calls, exactly once.
 
-A listener is a plain function from a record to records (`task.record`, `task.timer`,
-`app.cancel_record`). Its bridge reads the topic in a group of its own and writes what follows from a
-batch, and that the batch is read, in one transaction. So a call is sent once for each record, whatever
-crashes, and whatever becomes of the call does not hold up the records behind it.
+A listener has a plain function from a record to records (`task.record`, `task.timer`,
+`app.cancel_record`). Its bridge reads the topic in its own consumer group and writes the resulting records
+and the offsets of each batch in one transaction. So each record is followed once, whatever crashes, and a
+failing call does not delay the records after it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from kafkaesque.client.ports import (
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import TopicPartition
-from kafkaesque.tasks.rules import outcome as reasons
-from kafkaesque.tasks.rules.call import dead_letter
-from kafkaesque.tasks.rules.outcome import Dead, Failure
+from kafkaesque.tasks.rules.outcome import Dead, DeadReason, Failure, dead_letter
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +34,8 @@ BATCH_RECORDS = 500
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """`follow` is called for each record; what it raises makes a dead letter of queue `queue`."""
+    """`follow` is called for each record of `topic`. If it raises, the record becomes a dead letter of
+    queue `queue`."""
 
     name: str
     topic: TopicSpec
@@ -48,8 +47,8 @@ class Listener:
         return f"tasks.{app}.{self.name}"
 
 
-class Bridge:
-    """One listener at work. Made by `open`; `turn` is to be called again and again."""
+class ListenerBridge:
+    """Runs one listener. Create it with `open`, then call `turn` repeatedly."""
 
     def __init__(
         self, listener: Listener, reader: LogReader, writer: LogWriter, clock: Clock
@@ -64,7 +63,7 @@ class Bridge:
     @classmethod
     async def open(
         cls, listener: Listener, log: Log, clock: Clock, *, app: str, worker: str
-    ) -> Bridge:
+    ) -> ListenerBridge:
         await log.admin.ensure_topics([listener.topic])
         group = listener.group(app)
         writer = await log.open_writer(WriterOptions(transactional_id=f"{group}@{worker}"))
@@ -73,7 +72,7 @@ class Bridge:
                 Subscription([listener.topic.name], group, listener.start)
             )
         except BaseException:
-            # Cancelled or refused: the caller is told, and has no bridge to close.
+            # The caller gets no bridge that it could close.
             await writer.close()
             raise
         return cls(listener, reader, writer, clock)
@@ -83,12 +82,12 @@ class Bridge:
         return self._listener.topic.name
 
     async def next_offset(self, place: TopicPartition) -> int:
-        """Whatever is before it has been followed."""
+        """All records before this offset have been followed."""
         committed = await self._reader.committed([place])
         return -1 if place not in committed else committed[place].offset
 
     async def turn(self, wait_s: float) -> int:
-        """Bring one batch over; how many records it had."""
+        """Follows one batch. Returns the number of its records."""
         batch = await self._reader.read(BATCH_RECORDS, wait_s)
         if not batch:
             return 0
@@ -104,10 +103,10 @@ class Bridge:
         try:
             return list(self._listener.follow(record))
         except Exception as error:  # noqa: BLE001 - supervisor of the application's code
-            # The record becomes a dead letter, and the next one is followed.
+            # The record becomes a dead letter, and the next record is followed.
             self.refused += 1
-            logger.warning("%s cannot follow %s: %s", self._listener.name, record.topic, error)
-            dead = Dead(reasons.UNREADABLE, Failure.of(error))
+            logger.warning("listener %s failed on %s: %s", self._listener.name, record.topic, error)
+            dead = Dead(DeadReason.UNREADABLE, Failure.of(error))
             return [dead_letter(record, self._listener.queue, dead, 1, self._clock.wall_ms())]
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
-"""What is unfinished beyond a committed offset, as the few bytes that a commit may carry. Pure.
+"""The metadata of an offset commit: which records beyond the committed offset are still open.
 
-A group commits one offset a partition: everything before it is done. With many calls under way, some
-beyond it are done too, and would be repeated after a crash. So the metadata of a commit names what is
-open from the offset up to the end of what was read (the idea of Confluent's parallel consumer): single
-offsets, as a bitmap or, where few are open in a long stretch, as a list; and keys, of which everything
+A group commits one offset per partition, and everything before it is done. With many calls in flight some
+records beyond it are done too, and a crash would repeat them. So the commit's metadata lists what is open
+between the committed offset and the end of what was read (the idea of Confluent's parallel consumer):
+single offsets, as a bitmap or, if few are open in a long range, as a list; and keys of which everything
 from some offset on is open, however much that is. Kafka allows 4096 characters.
 """
 
@@ -22,22 +22,22 @@ from kafkaesque.model.limits import OFFSET_METADATA_LENGTH_MAX
 _NONE, _PLAIN, _DEFLATED = "g2", "g2b:", "g2z:"
 DIGEST_BYTES = 8
 KEY_BYTES = DIGEST_BYTES + 5
-"""What a key takes: its digest and how far from the base its first open offset is."""
+"""The size of a key: its digest and the distance of its first open offset from the base."""
 KEYS_MAX = 32
-"""For as many keys there is always room beside the single offsets."""
+"""This many keys always fit beside the single offsets."""
 _HEAD_BYTES = 16
 _BYTES_MAX = (OFFSET_METADATA_LENGTH_MAX - len(_PLAIN)) // 4 * 3
 SINGLES_BYTES_MAX = _BYTES_MAX - _HEAD_BYTES - KEYS_MAX * KEY_BYTES
 WINDOW_OFFSETS_MAX = 20_000
-"""In so long a stretch any offsets may be open: a bitmap fits."""
+"""In a range of this length any offsets may be open: the bitmap fits."""
 _BITMAP, _LIST = 0, 1
 
 check(WINDOW_OFFSETS_MAX // 8 + 1 <= SINGLES_BYTES_MAX, "a bitmap fits into a commit")
 
 
 def list_bytes(opened: int, window: int) -> int:
-    """Bytes that a list of so many open offsets takes at most: a distance below 2**14 takes two, and
-    there are not many larger ones in the window."""
+    """The maximum size of a list of that many open offsets: a distance below 2**14 takes two bytes, and
+    a window holds few larger ones."""
     return 2 * opened + (window >> 14) + (window >> 21)
 
 
@@ -46,14 +46,14 @@ def digest_of(key: bytes) -> bytes:
 
 
 @dataclass(slots=True)
-class Gaps:
-    """`base` <= offset < `end` is done, unless it is in `opened` or of a key that is open from there."""
+class OpenOffsets:
+    """An offset from `base` up to `end` is done unless it is in `opened` or belongs to an open key."""
 
     base: int
     end: int
     opened: set[int] = field(default_factory=set)
     keys: dict[bytes, int] = field(default_factory=dict)
-    """Digests of keys, and the offset from which on all of the key is open."""
+    """By digest of the key: the offset from which everything of the key is open."""
 
     def is_open(self, offset: int, key: bytes | None) -> bool:
         if offset in self.opened:
@@ -63,29 +63,29 @@ class Gaps:
         return self.keys.get(digest_of(key), self.end) <= offset
 
 
-def pack_gaps(gaps: Gaps) -> str:
-    """`g2` alone if nothing is done beyond the base. What does not fit is not said to be done."""
-    if gaps.end <= gaps.base:
+def encode_metadata(opened: OpenOffsets) -> str:
+    """Returns `g2` alone if nothing beyond the base is done. What does not fit counts as open."""
+    if opened.end <= opened.base:
         return _NONE
-    data = _layout(gaps, gaps.end)
-    window = min(gaps.end - gaps.base, 2 * WINDOW_OFFSETS_MAX)
+    data = _layout(opened, opened.end)
+    window = min(opened.end - opened.base, 2 * WINDOW_OFFSETS_MAX)
     while len(data) > _BYTES_MAX:
-        # Only where a long aborted transaction made the window jump while very much was open.
+        # Only if a long aborted transaction made the window jump while very many offsets were open.
         window //= 2
-        data = _layout(gaps, gaps.base + window)
+        data = _layout(opened, opened.base + window)
     deflated = zlib.compress(data, 1)
     prefix, data = (_DEFLATED, deflated) if len(deflated) < len(data) else (_PLAIN, data)
     return prefix + base64.b64encode(data).decode()
 
 
-def _layout(gaps: Gaps, end: int) -> bytes:
-    base, window = gaps.base, end - gaps.base
-    keys = {digest: at for digest, at in gaps.keys.items() if at < end}
+def _layout(source: OpenOffsets, end: int) -> bytes:
+    base, window = source.base, end - source.base
+    keys = {digest: at for digest, at in source.keys.items() if at < end}
     data = bytearray((*_varint(window), *_varint(len(keys))))
     for digest, at in keys.items():
         data += digest
         data.extend(_varint(max(0, at - base)))
-    opened = [offset for offset in gaps.opened if offset < end]
+    opened = [offset for offset in source.opened if offset < end]
     if window <= WINDOW_OFFSETS_MAX:
         data.append(_BITMAP)
         bits = bytearray((window + 7) // 8)
@@ -100,9 +100,9 @@ def _layout(gaps: Gaps, end: int) -> bytes:
     return bytes(data)
 
 
-def unpack_gaps(base: int, metadata: str) -> Gaps:
-    """Of another's or damaged metadata nothing, which costs a repetition."""
-    nothing = Gaps(base, base)
+def decode_metadata(base: int, metadata: str) -> OpenOffsets:
+    """Foreign or damaged metadata counts as empty, which costs a repetition."""
+    nothing = OpenOffsets(base, base)
     prefix, text = metadata[: len(_PLAIN)], metadata[len(_PLAIN) :]
     if prefix not in (_PLAIN, _DEFLATED):
         return nothing
@@ -115,28 +115,28 @@ def unpack_gaps(base: int, metadata: str) -> Gaps:
         return nothing
 
 
-def _parse(base: int, data: bytes) -> Gaps:
+def _parse(base: int, data: bytes) -> OpenOffsets:
     window, at = _number(data, 0)
     count, at = _number(data, at)
-    gaps = Gaps(base, base + window)
+    found = OpenOffsets(base, base + window)
     for _ in range(count):
         digest = data[at : at + DIGEST_BYTES]
         distance, at = _number(data, at + DIGEST_BYTES)
-        gaps.keys[digest] = base + distance
+        found.keys[digest] = base + distance
     layout, body = data[at], data[at + 1 :]
     if layout == _BITMAP:
         if len(body) != (window + 7) // 8:
-            raise ValueError("a bitmap of another length")
-        gaps.opened.update(
+            raise ValueError("the bitmap has another length")
+        found.opened.update(
             base + place for place in range(window) if body[place // 8] >> place % 8 & 1
         )
-        return gaps
+        return found
     offset, at = base, 0
     while at < len(body):
         distance, at = _number(body, at)
         offset += distance
-        gaps.opened.add(offset)
-    return gaps
+        found.opened.add(offset)
+    return found
 
 
 def _varint(number: int) -> Iterator[int]:
@@ -147,7 +147,7 @@ def _varint(number: int) -> Iterator[int]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """The number at `at`, and where the next begins. IndexError if it is cut off."""
+    """Returns the number at `at` and the position after it. Raises IndexError if it is cut off."""
     number = shift = 0
     while data[at] & 0x80:
         number |= (data[at] & 0x7F) << shift
@@ -156,8 +156,8 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     return number | data[at] << shift, at + 1
 
 
-def merged(keys: Iterable[Mapping[bytes, int]]) -> dict[bytes, int]:
-    """Of several that speak of the same key, the lowest."""
+def merge_keys(keys: Iterable[Mapping[bytes, int]]) -> dict[bytes, int]:
+    """Merges the mappings; a key that occurs in several gets its lowest offset."""
     lowest: dict[bytes, int] = {}
     for some in keys:
         for digest, at in some.items():

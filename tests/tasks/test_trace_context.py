@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.tasks.trace import Span, child_of, parse_trace
+from kafkaesque.tasks.rules.trace_context import Span, child_of, parse_trace
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"

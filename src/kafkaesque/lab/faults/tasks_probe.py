@@ -1,6 +1,6 @@
-"""The application that fault runs and benchmarks call: each call leaves one record that can be counted.
+"""The task application of fault runs: each call writes one record, so that calls can be counted.
 
-`plain` may leave it more than once, `once` never does. Nothing else of the tasks depends on this.
+`plain` may write it more than once, `once` never does.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ async def once(n: int) -> None:
 
 @app.task
 async def timed(n: int) -> None:
-    """What timers of the fault run call; nobody runs it there."""
+    """The task that the fault run's timers call; no worker runs it there."""
 
 
 async def prepare(log: Log, timeout_s: float = 180.0) -> None:
-    """Make the topics, however busy the machine is that something is to be broken on."""
+    """Creates the topics. Retries for `timeout_s`, since the machine may be busy."""
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:

@@ -1,6 +1,6 @@
-"""W3C Trace Context as tasks carry it: one trace from whoever sent to whatever that led to. Pure.
+"""W3C Trace Context of calls: one trace from the first sender through everything that follows.
 
-Identifiers are given, not drawn here. Version 00 of https://www.w3.org/TR/trace-context/.
+Identifiers are arguments. Version 00 of https://www.w3.org/TR/trace-context/.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SAMPLED = 1
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One piece of work in a trace."""
+    """One unit of work in a trace."""
 
     trace_id: str
     span_id: str
@@ -25,7 +25,7 @@ class Span:
 
 
 def parse_trace(header: bytes | None) -> Span | None:
-    """None for anything that the standard says to ignore."""
+    """Returns None for headers that the standard says to ignore."""
     if header is None or len(header) > 512:
         return None
     match = _PATTERN.fullmatch(header.decode("ascii", "replace"))
@@ -35,7 +35,7 @@ def parse_trace(header: bytes | None) -> Span | None:
 
 
 def child_of(parent: Span | None, trace_id: str, span_id: str) -> Span:
-    """A span of the parent's trace, or the first of a new trace `trace_id`."""
+    """A new span of the parent's trace or, without a parent, the first span of trace `trace_id`."""
     if parent is None:
         return Span(trace_id, span_id)
     return Span(parent.trace_id, span_id, parent.sampled)

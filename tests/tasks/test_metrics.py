@@ -5,39 +5,37 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafkaesque.client.memory import MemoryLog
 from kafkaesque.client.ports import Received
-from kafkaesque.events import tasks as words
+from kafkaesque.events import tasks as protocol
 from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs
 from kafkaesque.tasks.config import TasksConfig
-from kafkaesque.tasks.counts import Counts
-from kafkaesque.tasks.metrics_text import timer_metrics, worker_metrics
-from kafkaesque.tasks.rules.desk import Desk, DeskLimits
-from kafkaesque.tasks.rules.holdings import Holdings
-from kafkaesque.tasks.rules.outcome import Again, Dead, Done, Failure
+from kafkaesque.tasks.metrics import WorkerMetrics
+from kafkaesque.tasks.rules.in_flight import InFlightTracker
+from kafkaesque.tasks.rules.outcome import Dead, DeadReason, Done, Failure, RetryAfter
+from kafkaesque.tasks.rules.scheduler import Scheduler, SchedulerLimits
 from kafkaesque.tasks.tester import VirtualClock
 from kafkaesque.tasks.timers.election import Alone
 from kafkaesque.tasks.timers.service import TimerService
 
 
-def test_what_a_worker_counts_is_what_prometheus_reads() -> None:
+def test_prometheus_reads_the_metrics_of_a_worker() -> None:
     clock = VirtualClock()
-    counts = Counts("shop", clock)
-    counts.known = frozenset({"greet"})
+    metrics = WorkerMetrics("shop", ["greet"], clock)
     for delay_ms in (3, 700):
-        counts.begun("greet", delay_ms)
-        counts.took("greet", 0.004)
+        metrics.attempt_started("greet", delay_ms)
+        metrics.attempt_took("greet", 0.004)
     failure = Failure("E", "x")
-    for outcome in (Done(), Again(1.0, failure), Dead("exhausted", failure)):
-        counts.ended("greet", outcome)
-    counts.ended("somebody-elses", Dead("unknown-task", failure))
-    counts.dead_records["shop"] = 4
-    counts.dead_letters["shop"] = {"greet": 2}
-    counts.held(holdings_at(clock.wall_ms() - 2500), 7)
+    for outcome in (Done(), RetryAfter(1.0, failure), Dead(DeadReason.EXHAUSTED, failure)):
+        metrics.attempt_ended("greet", outcome)
+    metrics.attempt_ended("somebody-elses", Dead(DeadReason.UNKNOWN_TASK, failure))
+    metrics.dead_records["shop"] = 4
+    metrics.dead_letters["shop"] = {"greet": 2}
+    metrics.set_held(in_flight_at(clock.wall_ms() - 2500), 7)
     found = {
         (
             sample.name.removeprefix("kafkaesque_tasks_"),
             *sorted(sample.labels.values()),
         ): sample.value
-        for family in text_string_to_metric_families(worker_metrics(counts))
+        for family in text_string_to_metric_families(metrics.prometheus())
         for sample in family.samples
     }
     assert found["started_total", "greet", "shop"] == 2
@@ -60,10 +58,10 @@ def test_what_a_worker_counts_is_what_prometheus_reads() -> None:
     assert found["dead_letters", "greet", "shop", "shop"] == 2
 
 
-def holdings_at(sent_ms: int) -> Holdings:
-    """A call of `greet` that runs, one behind it, one that is delayed; one of another's task."""
-    desk = Desk(DeskLimits(), {"greet"})
-    due = ((words.DUE, str(sent_ms + 4000).encode()),)
+def in_flight_at(sent_ms: int) -> InFlightTracker:
+    """A call of `greet` that runs, one that it blocks, one that is delayed; one of an undeclared task."""
+    scheduler = Scheduler(SchedulerLimits(), {"greet"})
+    due = ((protocol.DUE, str(sent_ms + 4000).encode()),)
     for offset, (topic, key, task, headers) in enumerate(
         [
             ("tasks.shop", b"ann", "greet", ()),
@@ -72,24 +70,24 @@ def holdings_at(sent_ms: int) -> Holdings:
             ("tasks.shop", b"eve", "somebody-elses", ()),
         ]
     ):
-        message = words.TaskMessage("c", task, msgspec.Raw(b"{}"), TimestampMs(sent_ms))
-        data = words.encode_message(message)
+        message = protocol.TaskMessage("c", task, msgspec.Raw(b"{}"), TimestampMs(sent_ms))
+        data = protocol.encode_message(message)
         place = (topic, PartitionIndex(0), Offset(offset))
-        desk.admit(Received(*place, key, data, headers, TimestampMs(sent_ms)), sent_ms)
-    desk.take()
-    return desk.holdings
+        scheduler.admit(Received(*place, key, data, headers, TimestampMs(sent_ms)), sent_ms)
+    scheduler.take()
+    return scheduler.in_flight
 
 
-def test_timers_are_counted_by_the_task_that_they_call() -> None:
+def test_timers_are_counted_by_their_task() -> None:
     service = TimerService(MemoryLog(), Alone(), None, VirtualClock(), TasksConfig())
-    service.counts.tasks["shop/remind"].fired = 3
-    service.counts.tasks["shop/remind"].cancelled = 1
-    service.counts.tasks["shop/remind"].late_s.add(0.02)
-    service.counts.waiting(0, {"shop/remind": 5, "other/other": 1})
-    service.counts.waiting(1, {"shop/remind": 2})
+    service.metrics.tasks["shop/remind"].fired = 3
+    service.metrics.tasks["shop/remind"].cancelled = 1
+    service.metrics.tasks["shop/remind"].late_s.add(0.02)
+    service.metrics.set_pending(0, {"shop/remind": 5, "other/other": 1})
+    service.metrics.set_pending(1, {"shop/remind": 2})
     found = {
         (sample.name, sample.labels.get("queue"), sample.labels.get("task")): sample.value
-        for family in text_string_to_metric_families(timer_metrics(service))
+        for family in text_string_to_metric_families(service.prometheus())
         for sample in family.samples
         if "le" not in sample.labels
     }

@@ -1,4 +1,4 @@
-"""Plain functions off the event loop, with a time limit that reaches into the thread."""
+"""A thread pool for plain functions, with a time limit that interrupts the thread."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from typing import Any
 
 from kafkaesque.tasks.errors import TimeLimitExceeded
 
-_Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]", "_Flight"]
+_Job = tuple[Callable[[], Any], asyncio.AbstractEventLoop, "asyncio.Future[Any]", "_Execution"]
 GRACE_SECONDS = 1.0
-"""How long an overdue function has to end once it was interrupted."""
+"""How long a function may take to end after it was interrupted."""
 
 
-class _Flight:
-    """One function under way. The lock sees to it that no other job of the thread is interrupted."""
+class _Execution:
+    """One running function. The lock ensures that no other job of the thread is interrupted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._lock = threading.Lock()
         self._thread_id: int | None = None
-        self.begun: asyncio.Future[None] = loop.create_future()
-        """Waiting for a free thread is not counted against a function's time."""
+        self.started: asyncio.Future[None] = loop.create_future()
+        """Waiting for a free thread does not count against the time limit."""
 
     def begin(self) -> None:
         with self._lock:
             self._thread_id = threading.get_ident()
-        self._loop.call_soon_threadsafe(self._note_begun)
+        self._loop.call_soon_threadsafe(self._note_started)
 
-    def _note_begun(self) -> None:
-        if not self.begun.done():
-            self.begun.set_result(None)
+    def _note_started(self) -> None:
+        if not self.started.done():
+            self.started.set_result(None)
 
     def end(self) -> None:
         with self._lock:
@@ -49,11 +49,11 @@ class _Flight:
                 )
 
 
-class Threads:
-    """As many daemon threads as are needed at once, up to `count_max`.
+class ThreadPool:
+    """Daemon threads, started on demand, up to `count_max`.
 
-    Daemons, and not an executor of the standard library: a function that hangs in a call of C must not
-    keep the process from ending.
+    Unlike an executor of the standard library, a function that hangs in a C call does not keep the
+    process from exiting.
     """
 
     def __init__(self, count_max: int) -> None:
@@ -62,33 +62,35 @@ class Threads:
         self._count = 0
         self._busy = 0
         self.abandoned = 0
-        """Functions that did not end when their time was over."""
+        """Functions that did not end after their time limit."""
 
     async def run(self, function: Callable[[], Any], limit_s: float | None) -> Any:
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         done: asyncio.Future[Any] = loop.create_future()
-        flight = _Flight(loop)
+        execution = _Execution(loop)
         self._busy += 1
         if self._busy > self._count and self._count < self._count_max:
             self._count += 1
             threading.Thread(target=self._work, name=f"task-{self._count}", daemon=True).start()
-        self._jobs.put((lambda: context.run(function), loop, done, flight))
+        self._jobs.put((lambda: context.run(function), loop, done, execution))
         try:
-            return await self._wait(done, flight, limit_s)
+            return await self._wait(done, execution, limit_s)
         finally:
             self._busy -= 1
 
-    async def _wait(self, done: asyncio.Future[Any], flight: _Flight, limit_s: float | None) -> Any:
+    async def _wait(
+        self, done: asyncio.Future[Any], execution: _Execution, limit_s: float | None
+    ) -> Any:
         if limit_s is None:
             return await done
-        await asyncio.wait((done, flight.begun), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((done, execution.started), return_when=asyncio.FIRST_COMPLETED)
         finished, _ = await asyncio.wait((done,), timeout=limit_s)
         if not finished:
-            flight.interrupt()
+            execution.interrupt()
             finished, _ = await asyncio.wait((done,), timeout=GRACE_SECONDS)
             if not finished:
-                # Its thread is lost for as long as it hangs; another takes its place.
+                # Its thread is lost while the function hangs; another may take its place.
                 self.abandoned += 1
                 self._count -= 1
                 done.add_done_callback(_ignore)
@@ -100,20 +102,20 @@ class Threads:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            function, loop, done, flight = job
+            function, loop, done, execution = job
             value, failure = None, None
             try:
-                flight.begin()
+                execution.begin()
                 try:
                     value = function()
                 finally:
-                    flight.end()
-            except BaseException as error:  # noqa: BLE001 - supervisor: whoever waits gets it, the thread goes on
+                    execution.end()
+            except BaseException as error:  # noqa: BLE001 - supervisor: the waiting task gets it
                 failure = error
             try:
                 loop.call_soon_threadsafe(_settle, done, value, failure)
             except RuntimeError:
-                return  # the loop is closed: nobody waits, and nobody will
+                return  # the loop is closed: nobody waits for the result
 
     def close(self) -> None:
         for _ in range(self._count):

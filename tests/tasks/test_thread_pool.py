@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from kafkaesque.tasks import threads
+from kafkaesque.tasks import thread_pool
 from kafkaesque.tasks.errors import TimeLimitExceeded
-from kafkaesque.tasks.threads import Threads
+from kafkaesque.tasks.thread_pool import ThreadPool
 
 
 def test_functions_run_beside_each_other_with_the_callers_context() -> None:
@@ -17,7 +17,7 @@ def test_functions_run_beside_each_other_with_the_callers_context() -> None:
     meeting = threading.Barrier(3, timeout=30)
 
     async def test() -> None:
-        pool = Threads(3)
+        pool = ThreadPool(3)
         variable.set(7)
 
         def work() -> int:
@@ -32,7 +32,7 @@ def test_functions_run_beside_each_other_with_the_callers_context() -> None:
 
 def test_what_a_function_raises_is_raised() -> None:
     async def test() -> None:
-        pool = Threads(1)
+        pool = ThreadPool(1)
         with pytest.raises(KeyError, match="x"):
             await pool.run(lambda: {}["x"], None)
         with pytest.raises(RuntimeError, match="StopIteration"):
@@ -44,10 +44,10 @@ def test_what_a_function_raises_is_raised() -> None:
 
 
 def test_a_function_in_python_is_interrupted_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(thread_pool, "GRACE_SECONDS", 60.0)
 
     async def test() -> None:
-        pool = Threads(1)
+        pool = ThreadPool(1)
 
         def spin() -> None:
             while True:
@@ -65,7 +65,7 @@ def test_a_function_in_python_is_interrupted_at_its_limit(monkeypatch: pytest.Mo
 def test_a_function_that_cannot_be_interrupted_is_left_behind_and_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(threads, "GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(thread_pool, "GRACE_SECONDS", 0.05)
     release = threading.Event()
 
     def stubborn() -> None:
@@ -77,7 +77,7 @@ def test_a_function_that_cannot_be_interrupted_is_left_behind_and_replaced(
                 continue
 
     async def test() -> None:
-        pool = Threads(1)
+        pool = ThreadPool(1)
         with pytest.raises(TimeLimitExceeded, match="cannot be stopped"):
             await pool.run(stubborn, 1.0)
         assert pool.abandoned == 1
@@ -107,7 +107,7 @@ def test_waiting_for_a_free_thread_is_not_counted_against_the_limit() -> None:
     release = threading.Event()
 
     async def test() -> None:
-        pool = Threads(1)
+        pool = ThreadPool(1)
         first = asyncio.create_task(pool.run(release.wait, None))
         second = asyncio.create_task(pool.run(lambda: "second", 60.0))
         loop = asyncio.get_running_loop()
