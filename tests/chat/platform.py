@@ -64,7 +64,7 @@ class Platform:
     async def kill_gateway(self, name: str) -> None:
         """Looks like kill -9 from outside: connections are reset without a BYE."""
         gateway = self._gateways.pop(name)
-        gateway.doors.abort_all()
+        gateway.connections.abort_all()
         await gateway.stop(handed_over=True)
 
     async def start_backend(self) -> None:

@@ -91,7 +91,7 @@ async def seen_by_chat(connect: str) -> AsyncIterator[GatewayLiveness]:
 
 def test_gateways_see_one_another_and_chat_sees_who_lives(connect: str, tmp_path: Path) -> None:
     def others(gateway: Gateway) -> tuple[str, ...]:
-        return gateway.services.peers.targets(PartitionIndex(0), without_self=True)
+        return gateway.coordination.targets(PartitionIndex(0), without_self=True)
 
     async def story(watcher: KazooClient) -> None:
         async with seen_by_chat(connect) as chat, serving("gw-1", connect, tmp_path) as first:

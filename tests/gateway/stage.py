@@ -166,7 +166,7 @@ class Stage:
         return gateway
 
     def token(self, user: str, gateway: Gateway | None = None) -> str:
-        tokens = (gateway or self.gateways[0]).services.tokens
+        tokens = (gateway or self.gateways[0]).tokens
         return tokens.issue(user, CLOCK.wall_ms())[0]
 
     def client(self, user: str, *addresses: str, **options: Any) -> EdgeClient:

@@ -80,7 +80,7 @@ def test_broken_protocol_is_closed_with_its_code_and_others_go_on(
         assert closed_with(messages) == code
         assert (await alice.ask("who"))["user"] == "alice"
         assert alice.counts.disconnects == 0
-        await until(lambda: len(gateway.doors.connections) == 1)
+        await until(lambda: len(gateway.connections) == 1)
 
     run(story)
 
@@ -93,7 +93,7 @@ def test_bytes_that_are_neither_frame_nor_http_are_cut_off() -> None:
             assert data == b""
         _, data = await say(gateway, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert data.startswith(b"HTTP/1.1 4")
-        await until(lambda: not gateway.doors.connections)
+        await until(lambda: not gateway.connections)
 
     run(story)
 
@@ -125,7 +125,7 @@ def test_strangers_who_say_nothing_or_drip_are_closed_in_time() -> None:
                 await asyncio.sleep(0.01)
 
         dripping = asyncio.create_task(slowloris())
-        await until(lambda: gateway.services.counters.closes["auth-timeout"] == 21)
+        await until(lambda: gateway.counters.closes["auth-timeout"] == 21)
         dripping.cancel()
         await asyncio.gather(dripping, return_exceptions=True)
         for _, writer in [*silent, drip]:
@@ -139,10 +139,10 @@ def test_half_open_connection_is_closed_after_silence_and_its_user_is_gone() -> 
         gateway = await on.gateway(heartbeat_ms="100")
         reader, writer = await asyncio.open_connection(*gateway.address.split(":"))
         writer.write(HELLO + frame(Auth(token=on.token("alice"))))
-        await until(lambda: len(gateway.services.users) == 1)
+        await until(lambda: len(gateway.users) == 1)
         # Nothing more is said, as after a cable was cut.
-        await until(lambda: gateway.services.counters.closes["idle"] == 1)
-        assert len(gateway.services.users) == 0
+        await until(lambda: gateway.counters.closes["idle"] == 1)
+        assert len(gateway.users) == 0
         assert b'"code":4001' in await reader.read()
         writer.close()
 
@@ -171,7 +171,7 @@ def test_client_that_never_reads_its_answers_is_not_read_from() -> None:
                 await writer.drain()
 
         flooding = asyncio.create_task(flood())
-        await until(lambda: gateway.services.counters.closes["too-slow"] == 1)
+        await until(lambda: gateway.counters.closes["too-slow"] == 1)
         flooding.cancel()
         await asyncio.gather(flooding, return_exceptions=True)
         writer.transport.abort()
@@ -187,8 +187,8 @@ def test_connections_beyond_the_limit_are_told_to_come_again() -> None:
         await on.connected("alice")
         await on.connected("bob")
         await say(gateway, HELLO)
-        await until(lambda: gateway.services.counters.closes["busy"] == 1)
-        assert len(gateway.doors.connections) == 2
+        await until(lambda: gateway.counters.closes["busy"] == 1)
+        assert len(gateway.connections) == 2
 
     run(story)
 
@@ -207,6 +207,6 @@ def test_random_bytes_after_login_harm_nobody() -> None:
             messages, _ = await say(gateway, HELLO + token, junk)
             assert closed_with(messages) in set(CloseCode)
         assert (await bob.ask("who"))["user"] == "bob"
-        await until(lambda: len(gateway.doors.connections) == 1)
+        await until(lambda: len(gateway.connections) == 1)
 
     run(story)

@@ -55,8 +55,8 @@ def test_clients_are_handed_over_without_noticing() -> None:
         assert [client.counts.disconnects for client in clients] == [0, 0, 0]
         late = await on.connected("dave", address)
         assert (await late.ask("who"))["user"] == "dave"
-        assert new.services.counters.handed_over == 3
-        assert old.services.counters.drained == 0
+        assert new.counters.handed_over == 3
+        assert old.counters.drained == 0
 
     run(story)
 
@@ -100,7 +100,7 @@ def test_bytes_of_a_message_cut_in_two_by_the_handover_are_put_together() -> Non
 
         ping = frame(Ping(77))
         writer.write(frame(Hello()) + frame(Auth(token=on.token("alice"))) + ping[:9])
-        await until(lambda: any(c.session.user for c in old.doors.connections))
+        await until(lambda: any(c.session.user for c in old.connections))
         await reader.readexactly(7)
         server = HandoverServer(old, on.data)
         server.start()
@@ -159,7 +159,7 @@ def test_successor_of_another_format_is_refused() -> None:
 def test_taking_over_from_nobody_says_so() -> None:
     async def story(on: Stage) -> None:
         new = await successor(on)
-        with pytest.raises(HandoverFailed, match="nobody to take over from"):
+        with pytest.raises(HandoverFailed, match="no gateway to take over from"):
             await take_over(new, on.data)
 
     run(story)

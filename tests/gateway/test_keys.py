@@ -12,8 +12,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kafkaesque.gateway.keys import Keys, load_key, load_secret
-from kafkaesque.gateway.rules.tokens import TokenRefused, Tokens, Trust
+from kafkaesque.gateway.keys import TokenVerifier, load_key, load_secret
+from kafkaesque.gateway.rules.tokens import TokenRefused, Tokens, TrustedIssuer
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.ids import TimestampMs
 
@@ -59,19 +59,19 @@ def test_key_set_is_read_anew_for_an_unknown_key_but_not_all_the_time(tmp_path: 
 
     async def story() -> None:
         clock = Clock()
-        keys = Keys(Tokens(b"x" * 32, Trust(("ES256",)), 1000), str(path), clock)
+        keys = TokenVerifier(Tokens(b"x" * 32, TrustedIssuer(("ES256",)), 1000), str(path), clock)
         await keys.start()
         path.write_text(json.dumps({"keys": [{**jwk, "kid": "k2", "alg": "ES256"}]}))
         with pytest.raises(TokenRefused):
-            await keys.verified(token)
+            await keys.verify(token)
         clock.now_s += 11
-        assert (await keys.verified(token)).user == "alice"
+        assert (await keys.verify(token)).user == "alice"
         path.write_text("not json")
         clock.now_s += 11
         stranger = jwt.encode(claims, key, "ES256", headers={"kid": "k3"})
         with pytest.raises(TokenRefused):
-            await keys.verified(stranger)
-        assert (await keys.verified(token)).user == "alice"
+            await keys.verify(stranger)
+        assert (await keys.verify(token)).user == "alice"
 
     asyncio.run(story())
 
@@ -130,21 +130,21 @@ def test_key_set_over_http_follows_a_rotation_and_is_asked_for_at_a_bounded_rate
 
     async def story(site: KeySite) -> None:
         clock = Clock()
-        keys = Keys(Tokens(b"x" * 32, Trust(("ES256",)), 1000), site.url, clock)
+        keys = TokenVerifier(Tokens(b"x" * 32, TrustedIssuer(("ES256",)), 1000), site.url, clock)
         site.body = published("old")
         await keys.start()
         for _ in range(3):
-            assert (await keys.verified(token("old", "old"))).user == "alice"
+            assert (await keys.verify(token("old", "old"))).user == "alice"
         assert site.asked == 1, "a key that is known needs no asking"
         site.body = published("old", "new")
         clock.now_s += 11
-        fresh = await asyncio.gather(*(keys.verified(token("new", "new")) for _ in range(20)))
+        fresh = await asyncio.gather(*(keys.verify(token("new", "new")) for _ in range(20)))
         assert {identity.user for identity in fresh} == {"alice"}
         assert site.asked == 2, "twenty at once wait for one answer"
 
         async def refused(text: str) -> None:
             with pytest.raises(TokenRefused):
-                await keys.verified(text)
+                await keys.verify(text)
 
         for second in range(30):
             await asyncio.gather(
@@ -156,7 +156,7 @@ def test_key_set_over_http_follows_a_rotation_and_is_asked_for_at_a_bounded_rate
             clock.now_s += 11
             await refused(token("made-up", "new"))
         assert site.asked == 6
-        assert (await keys.verified(token("old", "old"))).user == "alice", "what is known stays"
+        assert (await keys.verify(token("old", "old"))).user == "alice", "what is known stays"
 
     with key_site() as site:
         asyncio.run(story(site))
@@ -170,13 +170,13 @@ def test_key_set_site_that_is_down_at_the_start_is_asked_again_later() -> None:
     async def story(site: KeySite) -> None:
         clock = Clock()
         site.status = 503
-        keys = Keys(Tokens(b"x" * 32, Trust(("ES256",)), 1000), site.url, clock)
+        keys = TokenVerifier(Tokens(b"x" * 32, TrustedIssuer(("ES256",)), 1000), site.url, clock)
         await keys.start()
         with pytest.raises(TokenRefused):
-            await keys.verified(token)
+            await keys.verify(token)
         site.status, site.body = 200, json.dumps({"keys": [jwk]}).encode()
         clock.now_s += 11
-        assert (await keys.verified(token)).user == "alice"
+        assert (await keys.verify(token)).user == "alice"
 
     with key_site() as site:
         asyncio.run(story(site))

@@ -16,7 +16,7 @@ def test_password_fits_its_hash_and_no_other() -> None:
         assert await checks.verify(hashed, "secret")
         assert not await checks.verify(hashed, "Secret")
         assert not await checks.verify("no hash", "secret")
-        await checks.waste("secret")
+        await checks.verify_decoy("secret")
         checks.close()
 
     asyncio.run(story())

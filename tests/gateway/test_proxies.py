@@ -50,7 +50,7 @@ def addresses(*gateways: Gateway) -> list[str]:
     return [
         connection.session.address
         for gateway in gateways
-        for connection in gateway.doors.connections
+        for connection in gateway.connections
         if connection.session.user is not None
     ]
 
@@ -84,7 +84,7 @@ def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains(port: int) -
 
             async def others_only() -> bool:
                 clients = [await on.connected(f"u{n}", f"127.0.0.1:{port}") for n in range(4)]
-                users = {c.session.user.name for c in gateways[0].doors.connections
+                users = {c.session.user.name for c in gateways[0].connections
                          if c.session.user is not None}  # fmt: skip
                 for client in clients:
                     await client.close()

@@ -1,4 +1,4 @@
-"""The small rules: rates, routes, targets, pacing, questions, users, stages."""
+"""The small rules: rate limits, routes, targets, draining, pending replies, users, stages."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import pytest
 from kafkaesque.edge.protocol.codes import CloseCode, Violation
 from kafkaesque.edge.protocol.messages import Ack, Hello, Resume, Send
 from kafkaesque.events.gateway import GatewayNode, Reply
-from kafkaesque.gateway.asks import Asks
-from kafkaesque.gateway.rules.pacing import waves
-from kafkaesque.gateway.rules.rates import Bucket
+from kafkaesque.gateway.backend import PendingReplies
+from kafkaesque.gateway.rules.draining import waves
 from kafkaesque.gateway.rules.routes import BadRoutes, Routes, parse_routes
-from kafkaesque.gateway.rules.stages import SAYABLE, Stage, check_sayable
+from kafkaesque.gateway.rules.session import ALLOWED, Stage, check_allowed
 from kafkaesque.gateway.rules.targets import free_slot, targets_of
-from kafkaesque.gateway.rules.users import Users
+from kafkaesque.gateway.rules.users import TokenBucket, Users
 from kafkaesque.model.ids import TimestampMs
 
 
 def test_bucket_gives_a_burst_and_then_the_rate() -> None:
-    bucket = Bucket(10.0, 3, now_s=0.0)
+    bucket = TokenBucket(10.0, 3, now_s=0.0)
     assert [bucket.take(0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
     assert bucket.take(0.0) == pytest.approx(0.1)
     assert bucket.take(0.1) == 0.0
@@ -73,23 +72,23 @@ def test_drain_sends_everybody_away_once_in_batches() -> None:
     assert list(waves([], 500, 250, lambda: 0.5)) == []
 
 
-def test_question_is_answered_once_or_expires() -> None:
-    told: list[Reply | None] = []
-    asks = Asks("gw", 10.0, 2)
-    first, second = asks.begin(told.append, 0.0), asks.begin(told.append, 1.0)
+def test_a_request_gets_one_reply_or_expires() -> None:
+    replies: list[Reply | None] = []
+    pending = PendingReplies("gw", 10.0, 2)
+    first, second = pending.add(replies.append, 0.0), pending.add(replies.append, 1.0)
     assert first is not None
     assert second is not None
-    assert asks.begin(told.append, 2.0) is None
-    assert asks.answer(first, Reply(ok=True))
-    assert not asks.answer(first, Reply(ok=True))
-    assert asks.expire(10.5) == 0
-    assert asks.expire(11.0) == 1
-    assert told == [Reply(ok=True), None]
-    third = asks.begin(told.append, 20.0)
+    assert pending.add(replies.append, 2.0) is None
+    assert pending.resolve(first, Reply(ok=True))
+    assert not pending.resolve(first, Reply(ok=True))
+    assert pending.expire(10.5) == 0
+    assert pending.expire(11.0) == 1
+    assert replies == [Reply(ok=True), None]
+    third = pending.add(replies.append, 20.0)
     assert third not in (first, second, None)
-    asks.forget(third or "")
-    assert asks.expire(100.0) == 0
-    assert len(asks) == 0
+    pending.discard(third or "")
+    assert pending.expire(100.0) == 0
+    assert len(pending) == 0
 
 
 def test_user_is_known_while_connected_and_shares_its_rate() -> None:
@@ -106,12 +105,12 @@ def test_user_is_known_while_connected_and_shares_its_rate() -> None:
     assert len(users) == 0
 
 
-def test_nothing_but_what_the_table_has_may_be_said() -> None:
-    check_sayable(Stage.NEW, Hello())
-    check_sayable(Stage.LIVE, Resume())
+def test_only_messages_of_the_table_are_allowed() -> None:
+    check_allowed(Stage.NEW, Hello())
+    check_allowed(Stage.LIVE, Resume())
     for stage, message in ((Stage.NEW, Send("a", "b")), (Stage.RESUMING, Resume()),
                            (Stage.LIVE, Hello()), (Stage.LIVE, Ack("x"))):  # fmt: skip
         with pytest.raises(Violation) as refused:
-            check_sayable(stage, message)
+            check_allowed(stage, message)
         assert refused.value.code is CloseCode.BAD_STATE
-    assert set(SAYABLE) == set(Stage)
+    assert set(ALLOWED) == set(Stage)

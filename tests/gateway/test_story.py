@@ -200,8 +200,8 @@ def test_slow_client_spills_to_the_log_and_loses_nothing() -> None:
         count = 3000
         # More than the client's queue (credit), the socket and the buffers hold.
         await events_for(on, "alice", count, 2000)
-        await until(lambda: gateway.services.inbox.board.spills > 0)
-        assert gateway.services.inbox.board.behind_count() == 1
+        await until(lambda: gateway.inbox.fan_out.spills > 0)
+        assert gateway.inbox.fan_out.behind_count() == 1
         assert numbers(list(await take(alice, count))) == list(range(count))
         assert alice.counts.disconnects == 0
 
@@ -213,10 +213,10 @@ def test_client_that_never_reads_is_closed_in_the_end() -> None:
         gateway = await on.gateway(slow_timeout_ms="300")
         link = await open_transport(gateway.address, Encoding.JSON)
         await link.send([Hello(), Auth(token=on.token("alice")), Resume()])
-        await until(lambda: gateway.services.counters.resumes == 1)
+        await until(lambda: gateway.counters.resumes == 1)
         await events_for(on, "alice", 200, 100_000)
-        await until(lambda: gateway.services.counters.closes["too-slow"] == 1)
-        assert gateway.services.inbox.board.spills == 1
+        await until(lambda: gateway.counters.closes["too-slow"] == 1)
+        assert gateway.inbox.fan_out.spills == 1
         await link.close()
 
     run(story)
@@ -227,10 +227,10 @@ def test_client_without_credit_waits_and_is_not_closed() -> None:
         gateway = await on.gateway(slow_timeout_ms="100", heartbeat_ms="1000")
         alice = await on.connected("alice")
         await events_for(on, "alice", 1100)
-        await until(lambda: gateway.services.inbox.board.spills == 1)
-        now_s = gateway.services.clock.monotonic()
-        [connection] = gateway.doors.connections
-        await until(lambda: connection.session.heard_s > now_s)
+        await until(lambda: gateway.inbox.fan_out.spills == 1)
+        now_s = gateway.clock.monotonic()
+        [connection] = gateway.connections
+        await until(lambda: connection.session.received_s > now_s)
         assert len(await take(alice, 1100)) == 1100
         assert alice.counts.disconnects == 0
 
@@ -264,7 +264,7 @@ def test_rooms_are_followed_across_a_reconnect_without_a_gap() -> None:
         await alice.subscribe("lobby")
         await bob.send("room.post", {"room": "lobby", "text": "1"})
         await take(alice, 1)
-        for connection in list(gateway.doors.connections):
+        for connection in list(gateway.connections):
             if connection.session.user is not None and connection.session.user.name == "alice":
                 assert connection.transport is not None
                 connection.transport.abort()
@@ -325,7 +325,7 @@ def test_token_that_was_logged_out_is_good_nowhere() -> None:
         alice = await on.connected("alice", first.address, credentials=stolen)
         other = await on.connected("alice", second.address, credentials=stolen)
         await alice.logout()
-        await until(lambda: second.services.counters.closes["revoked"] == 1)
+        await until(lambda: second.counters.closes["revoked"] == 1)
         for gateway in (first, second):
             with pytest.raises(ClientClosed) as refused:
                 await on.connected("alice", gateway.address, credentials=stolen)
@@ -342,7 +342,7 @@ def test_token_is_renewed_while_connected_and_its_end_is_no_end_of_the_session()
         old = alice.token
         await until(lambda: alice.token != old)
         await asyncio.sleep(0)
-        [connection] = gateway.doors.connections
+        [connection] = gateway.connections
         assert connection.session.identity is not None
         assert (await alice.ask("who"))["user"] == "alice"
         assert alice.counts.disconnects == 0
@@ -357,12 +357,12 @@ def test_rate_of_a_user_is_limited_over_all_connections_and_the_client_waits() -
         bob = await on.connected("bob")
         await asyncio.gather(*(one.send("echo", {"n": n}) for n in range(5)),
                              *(two.send("echo", {"n": n}) for n in range(5)))  # fmt: skip
-        assert gateway.services.counters.rate_limited > 0
+        assert gateway.counters.rate_limited > 0
         commands = on.back_end.commands
         await until(lambda: len({(user, headers.id) for user, headers, _, _ in commands}) == 10)
-        limited = gateway.services.counters.rate_limited
+        limited = gateway.counters.rate_limited
         await bob.send("echo")
-        assert gateway.services.counters.rate_limited == limited
+        assert gateway.counters.rate_limited == limited
 
     run(story)
 
@@ -413,16 +413,16 @@ def test_drain_sends_clients_to_other_gateways_and_nothing_is_missed() -> None:
         pace = {"drain_interval_ms": "10", "drain_grace_ms": "60000"}
         first, second = await on.gateway("gw-1", **pace), await on.gateway("gw-2", **pace)
         alice = await on.connected("alice", first.address, second.address)
-        home = first if len(first.doors.connections) else second
+        home = first if len(first.connections) else second
         assert home.not_ready() is None
         draining = asyncio.create_task(home.drain())
         await until(lambda: home.not_ready() == "draining")
         await events_for(on, "alice", 10)
         await draining
         assert numbers(list(await take(alice, 10))) == list(range(10))
-        assert home.services.counters.closes["going-away"] == 0
-        assert home.services.counters.drained == 1
-        assert [gateway.services.counters.handed_over for gateway in (first, second)] == [0, 0]
+        assert home.counters.closes["going-away"] == 0
+        assert home.counters.drained == 1
+        assert [gateway.counters.handed_over for gateway in (first, second)] == [0, 0]
 
     run(story)
 
@@ -436,7 +436,7 @@ def test_log_that_fails_is_an_error_that_may_be_repeated_and_takes_effect_once()
         assert isinstance(log, MemoryLog)
         log.failure = DeliveryFailed("on cue")
         sending = asyncio.create_task(alice.send("echo", {"n": 1}))
-        await until(lambda: on.gateways[0].services.counters.command_failures > 0)
+        await until(lambda: on.gateways[0].counters.command_failures > 0)
         log.failure = None
         command = await sending
         [event] = await take(alice, 1)
@@ -453,7 +453,7 @@ def test_unknown_version_is_refused_and_a_known_one_has_its_own_back_ends() -> N
             await alice.ask("who")
         assert refused.value.code == "unknown-version"
         async with EchoBackEnd(on.log, "v2") as newer:
-            peers = gateway.services.peers
+            peers = gateway.coordination
             peers.routes = parse_routes(  # type: ignore[misc]
                 b'{"v1": "gw.cmd.v1", "v2": "gw.cmd.v2", "default": "v1"}'
             )

@@ -13,7 +13,7 @@ from kafkaesque.gateway.rules.tokens import (
     KeyUnknown,
     TokenRefused,
     Tokens,
-    Trust,
+    TrustedIssuer,
     usable_names,
 )
 from kafkaesque.model.ids import TimestampMs
@@ -34,8 +34,8 @@ def public_pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> str:
     )
 
 
-def tokens(trust: Trust | None = None) -> Tokens:
-    return Tokens(SECRET, trust or Trust(), ttl_ms=60_000)
+def tokens(trust: TrustedIssuer | None = None) -> Tokens:
+    return Tokens(SECRET, trust or TrustedIssuer(), ttl_ms=60_000)
 
 
 def test_own_token_is_good_until_it_expires() -> None:
@@ -48,7 +48,7 @@ def test_own_token_is_good_until_it_expires() -> None:
 
 
 def test_own_token_of_another_key_is_refused() -> None:
-    token, _ = Tokens(b"x" * 32, Trust(), 60_000).issue("alice", NOW)
+    token, _ = Tokens(b"x" * 32, TrustedIssuer(), 60_000).issue("alice", NOW)
     with pytest.raises(TokenRefused):
         tokens().verify(token, NOW)
 
@@ -69,7 +69,7 @@ def test_tokens_of_others_are_believed_by_their_key(algorithm: str) -> None:
     secret = "another-secret-of-thirty-two-chars"
     signing: object = {"HS256": secret, "RS256": RSA_KEY, "ES256": EC_KEY}[algorithm]
     key = secret if algorithm == "HS256" else public_pem(signing)  # type: ignore[arg-type]
-    theirs = tokens(Trust((algorithm,), key))
+    theirs = tokens(TrustedIssuer((algorithm,), key))
     token = jwt.encode(CLAIMS, signing, algorithm)  # type: ignore[arg-type]
     found = theirs.verify(token, NOW)
     assert (found.user, found.token_id, found.own) == ("alice", "j1", False)
@@ -89,7 +89,7 @@ def test_public_key_is_no_secret() -> None:
     forged = b".".join((head, body, base64.urlsafe_b64encode(signature).rstrip(b"="))).decode()
     for algorithms in (("RS256",), ("RS256", "HS256")):
         with pytest.raises(TokenRefused):
-            tokens(Trust(algorithms, pem)).verify(forged, NOW)
+            tokens(TrustedIssuer(algorithms, pem)).verify(forged, NOW)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_public_key_is_no_secret() -> None:
 def test_claims_that_say_too_little_are_refused(claims: dict[str, object]) -> None:
     secret = "another-secret-of-thirty-two-chars"
     with pytest.raises(TokenRefused):
-        tokens(Trust(("HS256",), secret)).verify(jwt.encode(claims, secret, "HS256"), NOW)
+        tokens(TrustedIssuer(("HS256",), secret)).verify(jwt.encode(claims, secret, "HS256"), NOW)
 
 
 def test_audience_and_issuer_are_required_where_they_are_set() -> None:
     secret = "another-secret-of-thirty-two-chars"
-    strict = tokens(Trust(("HS256",), secret, audience="chat", issuer="id"))
+    strict = tokens(TrustedIssuer(("HS256",), secret, audience="chat", issuer="id"))
     good = {**CLAIMS, "aud": "chat", "iss": "id"}
     assert strict.verify(jwt.encode(good, secret, "HS256"), NOW).user == "alice"
     for claims in (CLAIMS, {**good, "aud": "mail"}, {**good, "iss": "me"}):
@@ -124,12 +124,12 @@ def test_audience_and_issuer_are_required_where_they_are_set() -> None:
 )
 def test_text_that_is_no_token_is_refused(token: str) -> None:
     with pytest.raises(TokenRefused):
-        tokens(Trust(("RS256",), public_pem(RSA_KEY))).verify(token, NOW)
+        tokens(TrustedIssuer(("RS256",), public_pem(RSA_KEY))).verify(token, NOW)
 
 
 def test_key_set_names_the_key_and_an_unknown_one_asks_for_a_newer_set() -> None:
     jwk = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(EC_KEY.public_key()))
-    theirs = tokens(Trust(("ES256",)))
+    theirs = tokens(TrustedIssuer(("ES256",)))
     token = jwt.encode(CLAIMS, EC_KEY, "ES256", headers={"kid": "k1"})
     with pytest.raises(KeyUnknown):
         theirs.verify(token, NOW)

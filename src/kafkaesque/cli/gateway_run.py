@@ -78,7 +78,7 @@ async def _gateway(connection: Connection, wanted: Wanted) -> dict[str, Any]:
             address = await gateway.listen(*host_port(wanted.listen))
         facts = {"gateway": name, "tcp": address, "http": http, "pid": str(os.getpid())}
         taken = await _serve(gateway, wanted.data, facts, stopping)
-        return {**facts, "connections": gateway.services.counters.accepted, "handed_over": taken}
+        return {**facts, "connections": gateway.counters.accepted, "handed_over": taken}
     finally:
         await gateway.stop(handed_over=taken)
         await page.stop()

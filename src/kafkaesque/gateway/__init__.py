@@ -1,6 +1,7 @@
-"""The front end: it holds clients' connections and passes between them and the log, and knows no more.
+"""The gateway: holds the connections of clients and passes messages between them and the log.
 
-Rules without I/O: `stages`, `rates`, `interest`, `sweeps`, `routes`, `targets`, `pacing`, `asks`,
-`proxy_header`, `tokens`. Drivers without rules: `connection`, `feed`, `commands`, `coordination`,
-`handover`, `gateway`. docs/GATEWAY.md is the guide, research/ecosystem.md 1.3 (design D) the reason.
+A connection (`client_connection`, in the `connection_registry`) hands its messages to `message_handler`. Commands
+and requests go to the back ends through the log (`backend`); events come from the log through one reader per
+topic (`topic_reader`, `subscriptions`). `handover` moves connections to a new process without a disconnect.
+`rules` has no I/O. The guide is docs/GATEWAY.md.
 """

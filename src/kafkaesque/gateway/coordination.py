@@ -1,7 +1,7 @@
-"""Gateways know of each other by one ephemeral znode each; routes stand in another (kazoo).
+"""Coordination of gateways in ZooKeeper: one ephemeral znode per gateway, and a znode with the routes.
 
-Without ZooKeeper a gateway is alone: it still serves everybody, with the default routes. kazoo calls
-from threads of its own; everything here is passed to the event loop before it is looked at.
+Without ZooKeeper a gateway is alone and serves everybody with the default routes. kazoo calls back from its
+own threads; every callback is passed to the event loop first.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ CONNECT_SECONDS_MAX = 15.0
 
 
 class CoordinationFailed(LogError):
-    """ZooKeeper does not answer, or refuses."""
+    """ZooKeeper does not answer or returns an error."""
 
 
 class Coordination:
-    """See `services.Peers`. Both are called on the loop: `changed` when gateways came or went, `rerouted`
-    after the routes did."""
+    """The other gateways and the routes. On the event loop, `changed` is called when gateways joined or
+    left, `rerouted` when the routes changed."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Coordination:
         changed: Callable[[], None],
         rerouted: Callable[[], Awaitable[None]],
     ) -> None:
-        self._name = name
+        self.name = name
         self._connect = connect
         self._changed = changed
         self._rerouted = rerouted
@@ -64,15 +64,16 @@ class Coordination:
 
     @property
     def slot(self) -> PartitionIndex:
+        """The partition of gw.reply that this gateway reads."""
         return PartitionIndex(self._node.slot)
 
     @property
     def gateways(self) -> Mapping[str, GatewayNode]:
-        """The live ones, this one included."""
-        return {**self._nodes, self._name: self._node}
+        """The live gateways, this one included."""
+        return {**self._nodes, self.name: self._node}
 
     def targets(self, partition: PartitionIndex, *, without_self: bool) -> tuple[str, ...]:
-        excluded = (self._name,) if without_self else ()
+        excluded = (self.name,) if without_self else ()
         return targets_of(partition, self.gateways, without=excluded)
 
     # -- before the gateway serves -------------------------------------------------------------------
@@ -98,12 +99,12 @@ class Coordination:
         await self._call(self._client.DataWatch, ROUTES_NODE, self._on_routes)
 
     async def announce(self, address: str, *, draining: bool = False) -> None:
-        """Say where this gateway is. One that took over from another process takes its node too."""
+        """Registers the address of this gateway. After a takeover it replaces the node of the old process."""
         self._node = GatewayNode(address, self._node.slot, draining)
         await self._register()
 
     async def stop(self, *, keep_node: bool = False) -> None:
-        """`keep_node`: another process has taken it over."""
+        """`keep_node`: another process has taken the node over."""
         client, self._client = self._client, None
         if client is None:
             return
@@ -112,7 +113,7 @@ class Coordination:
             try:
                 await asyncio.to_thread(client.delete, self._path)
             except (KazooException, KazooTimeoutError) as error:
-                logger.info("the node stays until its session ends: %r", error)
+                logger.info("node not deleted, it stays until its session ends: %r", error)
         await asyncio.to_thread(client.stop)
         await asyncio.to_thread(client.close)
 
@@ -147,7 +148,7 @@ class Coordination:
         try:
             self.routes = parse_routes(data) if data else Routes()
         except BadRoutes as error:
-            logger.error("the routes stay as they were: %s", error)
+            logger.error("invalid routes ignored: %s", error)
             return
         if self._node.tcp:
             self._spawn(self._rerouted)
@@ -165,13 +166,13 @@ class Coordination:
                 if not isinstance(error.__cause__, NoNodeError):
                     raise
             except MalformedEvent as error:
-                logger.error("the node of gateway %s cannot be read: %s", name, error)
+                logger.error("unreadable node: gateway=%s: %s", name, error)
         self._nodes = nodes
         self._changed()
 
     @property
     def _path(self) -> str:
-        return f"{GATEWAYS_NODE}/{self._name}"
+        return f"{GATEWAYS_NODE}/{self.name}"
 
     async def _register(self) -> None:
         client = self._client
@@ -186,7 +187,7 @@ class Coordination:
             await self._call(self._replace, client, data)
 
     def _replace(self, client: KazooClient, data: bytes) -> None:
-        """Our own from before (a change of data), or that of a process which we took over from."""
+        """Replaces our own node (its data changed) or that of the process that this one took over from."""
         replacing = client.transaction()
         replacing.delete(self._path)
         replacing.create(self._path, data, None, True)

@@ -1,4 +1,4 @@
-"""What a gateway counts, and how it is shown to Prometheus."""
+"""The counters of a gateway, and their Prometheus text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PUSH_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 @dataclass(slots=True)
 class Counters:
-    """Only ever grow."""
+    """Counters only grow."""
 
     accepted: int = 0
     welcomed: int = 0
     handed_over: int = 0
-    """Connections taken over from the process before this one, at a planned restart."""
+    """Connections taken over from the previous process at a planned restart."""
     drained: int = 0
-    """Connections told to go to another gateway, because this one stops."""
+    """Connections sent to another gateway because this one stops."""
     commands: int = 0
     command_failures: int = 0
     asks: int = 0
@@ -31,19 +31,20 @@ class Counters:
     events_replayed: int = 0
     rate_limited: int = 0
     closes: Counter[str] = field(default_factory=Counter)
-    """By close code, or `peer` where the client closed."""
+    """By close code, or `peer` if the client closed."""
     push_ms: list[int] = field(default_factory=lambda: [0] * (len(PUSH_BOUNDS_MS) + 1))
     """Deliveries by milliseconds from the record's timestamp to the socket."""
     push_ms_sum: int = 0
 
-    def pushed(self, outlets: int, delay_ms: int) -> None:
-        self.events += outlets
-        self.push_ms_sum += max(0, delay_ms) * outlets
+    def pushed(self, count: int, delay_ms: int) -> None:
+        """An event was delivered to `count` clients."""
+        self.events += count
+        self.push_ms_sum += max(0, delay_ms) * count
         for index, bound in enumerate(PUSH_BOUNDS_MS):
             if delay_ms <= bound:
-                self.push_ms[index] += outlets
+                self.push_ms[index] += count
                 return
-        self.push_ms[-1] += outlets
+        self.push_ms[-1] += count
 
 
 _SINGLE = (

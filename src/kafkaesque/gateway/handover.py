@@ -1,17 +1,17 @@
-"""Planned restart without a disconnect: a new process takes over listener and connections of the old.
+"""Planned restart without a disconnect: a new process takes over the listener and the connections.
 
-They meet at a Unix socket in the data directory. The old process sends file descriptors (SCM_RIGHTS) with
-a description of each connection; whatever clients send meanwhile waits in the kernel. What cannot be
-moved (TLS ended here, a client in mid-handshake, one that does not read) is sent away as in a drain.
+The processes meet at a Unix socket in the data directory. The old process sends file descriptors (SCM_RIGHTS)
+with the state of each connection; what clients send meanwhile waits in the kernel. Connections that cannot
+be moved (TLS, an unfinished handshake, a client that does not read) are sent away as in a drain.
 
     old                                     new
-    listens on DATA/handover.sock           has everything ready but clients
+    listens on DATA/handover.sock           is prepared, accepts no clients yet
                                     <-      {"format": 1}
-    stops reading; commands settle
+    stops reading, settles writes
     listener                        ->
-    up to 100 connections           ->      goes on with them
+    up to 100 connections           ->      continues them
                                     <-      {"took": n}
-    ... until none is left, {"end": true} ->  says ready; the old process ends
+    ... until none is left, {"end": true} ->  reports ready; the old process ends
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from pathlib import Path
 import msgspec
 
 from kafkaesque.edge.protocol.codes import CloseCode
-from kafkaesque.gateway.connection import Connection
+from kafkaesque.gateway.client_connection import ClientConnection
 from kafkaesque.gateway.gateway import Gateway
-from kafkaesque.gateway.handed import FORMAT, HandedConnection, describe
+from kafkaesque.gateway.handover_state import FORMAT, ConnectionState
 
 logger = logging.getLogger(__name__)
 
 SOCKET_NAME = "handover.sock"
 BATCH_CONNECTIONS = 100
 BATCH_SIZE_BYTES_MAX = 100_000
-"""A message of a Unix socket must fit in its send buffer, which is 208 KiB unless told otherwise."""
+"""A message must fit in the send buffer of the Unix socket, which is 208 KiB by default."""
 MESSAGE_SIZE_BYTES_MAX = 1024 * 1024
 SETTLE_SECONDS = 5.0
 STRAGGLE_SECONDS = 10.0
@@ -46,7 +46,7 @@ IO_SECONDS_MAX = 30.0
 
 
 class HandoverFailed(Exception):
-    """The other process went away or speaks another format; this one goes on as it was."""
+    """The other process ended or uses another format; this one continues to serve."""
 
 
 class Greeting(msgspec.Struct, frozen=True):
@@ -54,9 +54,9 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """With it come the file descriptors: the listener's in the first, else one per connection."""
+    """Sent with file descriptors: the listener's in the first batch, then one per connection."""
 
-    connections: list[HandedConnection] = []
+    connections: list[ConnectionState] = []
     listener: bool = False
     end: bool = False
 
@@ -66,7 +66,7 @@ class Took(msgspec.Struct, frozen=True):
 
 
 class HandoverServer:
-    """The old process's side. Waits for a successor for as long as the gateway runs."""
+    """The old process's side. Waits for a successor while the gateway runs."""
 
     def __init__(self, gateway: Gateway, data: Path) -> None:
         self._gateway = gateway
@@ -105,7 +105,7 @@ class HandoverServer:
                 await self._hand_over(_Peer(successor))
                 self.handed_over.set()
             except (HandoverFailed, OSError, msgspec.DecodeError) as error:
-                logger.error("the hand-over failed, this process goes on: %r", error)
+                logger.error("handover failed, this process continues: %r", error)
                 await self._gateway.thaw()
             finally:
                 successor.close()
@@ -113,42 +113,39 @@ class HandoverServer:
     async def _hand_over(self, peer: _Peer) -> None:
         greeting = msgspec.json.decode((await peer.receive())[0], type=Greeting)
         if greeting.format != FORMAT:
-            raise HandoverFailed(f"the successor speaks format {greeting.format}, not {FORMAT}")
+            raise HandoverFailed(f"the successor uses format {greeting.format}, not {FORMAT}")
         gateway = self._gateway
-        listener = gateway.freeze()
-        await gateway.services.writer.settle(SETTLE_SECONDS)
-        gateway.services.asks.expire(float("inf"))
+        listener = await gateway.freeze(SETTLE_SECONDS)
         await peer.send(Batch(listener=True), [listener.fileno()])
-        deadline_s = gateway.doors.now_s() + STRAGGLE_SECONDS
+        deadline_s = gateway.connections.now_s() + STRAGGLE_SECONDS
         moved = 0
-        while gateway.doors.connections:
+        while gateway.connections:
             ready = self._ready()
             for batch in _batches(ready):
                 moved += await self._move(peer, batch)
-            if not ready and gateway.doors.now_s() >= deadline_s:
+            if not ready and gateway.connections.now_s() >= deadline_s:
                 break
             if not ready:
                 await asyncio.sleep(STEP_SECONDS)
-        gateway.doors.close_all(CloseCode.GOING_AWAY, "this gateway restarts")
+        gateway.connections.close_all(CloseCode.GOING_AWAY, "this gateway restarts")
         await peer.send(Batch(end=True), [])
-        logger.info("%d connections were handed over", moved)
+        logger.info("handover done: connections=%d", moved)
 
-    def _ready(self) -> list[tuple[Connection, HandedConnection]]:
-        of = self._gateway.services
+    def _ready(self) -> list[tuple[ClientConnection, ConnectionState]]:
         found = []
-        for connection in list(self._gateway.doors.connections):
+        for connection in self._gateway.connections:
             transport = connection.transport
             if transport is None or connection.closed:
                 continue
             if transport.get_extra_info("ssl_object") or transport.get_write_buffer_size():
                 continue
-            handed = describe(connection, of.inbox.board, of.rooms.board)
-            if handed is not None:
-                found.append((connection, handed))
+            state = self._gateway.connection_state(connection)
+            if state is not None:
+                found.append((connection, state))
         return found
 
     async def _move(
-        self, peer: _Peer, together: Sequence[tuple[Connection, HandedConnection]]
+        self, peer: _Peer, together: Sequence[tuple[ClientConnection, ConnectionState]]
     ) -> int:
         batch = [pair for pair in together if not pair[0].closed]
         descriptors = [
@@ -157,7 +154,7 @@ class HandoverServer:
             if connection.transport is not None
         ]
         try:
-            await peer.send(Batch([handed for _, handed in batch]), descriptors)
+            await peer.send(Batch([state for _, state in batch]), descriptors)
             took = msgspec.json.decode((await peer.receive())[0], type=Took)
             if took.count != len(batch):
                 raise HandoverFailed(f"the successor took {took.count} of {len(batch)}")
@@ -165,16 +162,12 @@ class HandoverServer:
             for descriptor in descriptors:
                 os.close(descriptor)
         for connection, _ in batch:
-            self._gateway.doors.dialogue.moved(connection)
-            self._gateway.doors.release(connection)
-            if connection.transport is not None:
-                # Closes our copy of the socket only: it lives on in the other process.
-                connection.transport.abort()
+            self._gateway.connections.handed_over(connection)
         return len(batch)
 
 
 async def take_over(gateway: Gateway, data: Path) -> tuple[str, int]:
-    """The new process's side, once the gateway is prepared: its address and how many clients came."""
+    """The new process's side, for a prepared gateway. Returns its address and the number of clients."""
     peer = _Peer(await asyncio.to_thread(_connect, data / SOCKET_NAME))
     count = 0
     address = ""
@@ -183,19 +176,19 @@ async def take_over(gateway: Gateway, data: Path) -> tuple[str, int]:
         while True:
             data_bytes, descriptors = await peer.receive()
             if not data_bytes:
-                raise HandoverFailed("the old process went away")
+                raise HandoverFailed("the old process ended")
             batch = msgspec.json.decode(data_bytes, type=Batch)
             if batch.listener:
                 address = await gateway.serve(socket.socket(fileno=descriptors[0]))
             elif batch.end:
                 return address, count
             else:
-                for handed, descriptor in zip(batch.connections, descriptors, strict=True):
-                    await gateway.adopt(handed, socket.socket(fileno=descriptor))
+                for state, descriptor in zip(batch.connections, descriptors, strict=True):
+                    await gateway.connections.adopt(state, socket.socket(fileno=descriptor))
                 count += len(descriptors)
                 await peer.send(Took(len(descriptors)), [])
     except (OSError, msgspec.DecodeError) as error:
-        raise HandoverFailed(f"the hand-over broke off: {error!r}") from None
+        raise HandoverFailed(f"the handover failed: {error!r}") from None
     finally:
         peer.close()
 
@@ -207,14 +200,14 @@ def _connect(path: Path) -> socket.socket:
         connected.connect(str(path))
     except OSError as error:
         connected.close()
-        raise HandoverFailed(f"nobody to take over from at {path}: {error}") from None
+        raise HandoverFailed(f"no gateway to take over from at {path}: {error}") from None
     return connected
 
 
 def _batches(
-    ready: Sequence[tuple[Connection, HandedConnection]],
-) -> list[list[tuple[Connection, HandedConnection]]]:
-    batches: list[list[tuple[Connection, HandedConnection]]] = []
+    ready: Sequence[tuple[ClientConnection, ConnectionState]],
+) -> list[list[tuple[ClientConnection, ConnectionState]]]:
+    batches: list[list[tuple[ClientConnection, ConnectionState]]] = []
     size_bytes = 0
     for pair in ready:
         weight = len(pair[1].rest) * 4 // 3 + 1000 + 150 * len(pair[1].outlets)
@@ -228,7 +221,7 @@ def _batches(
 
 
 class _Peer:
-    """Messages with file descriptors; blocking, so each call has a thread."""
+    """Messages with file descriptors. The calls block, so each runs in a thread."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected

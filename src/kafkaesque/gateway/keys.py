@@ -1,4 +1,4 @@
-"""Keys from files and URLs: the gateways' own secret, and the key sets of others (JWKS)."""
+"""Keys from files and URLs: the secret of the gateways, and key sets of other issuers (JWKS)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 FETCH_SECONDS_MAX = 5.0
 JWKS_SIZE_BYTES_MAX = 256 * 1024
 REFRESH_SECONDS_MIN = 10.0
-"""Tokens that name keys of their own invention must not make us fetch all the time."""
+"""Tokens with invented key ids must not cause constant fetches."""
 _NO_KEY_SET = (
     OSError,
     http.client.HTTPException,
@@ -35,13 +35,13 @@ _NO_KEY_SET = (
     UnicodeDecodeError,
     TokenRefused,
 )
-"""What comes of asking for one in vain."""
+"""Errors of a failed fetch."""
 
 
 def load_secret(path: Path) -> bytes:
-    """The secret of the gateways, made if it is not there. InvalidConfig if it is too short."""
+    """The secret of the gateways; created if it does not exist. Raises InvalidConfig if it is too short."""
     try:
-        # Whoever comes first makes it; the others read that one.
+        # The first process creates it; the others read it.
         with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(new_secret() + "\n")
     except FileExistsError:
@@ -50,7 +50,7 @@ def load_secret(path: Path) -> bytes:
         raise InvalidConfig(f"auth.secret.file: {error}") from None
     secret = path.read_text().strip().encode()
     if len(secret) < 32:
-        raise InvalidConfig(f"auth.secret.file: {path} holds fewer than 32 characters")
+        raise InvalidConfig(f"auth.secret.file: {path} has fewer than 32 characters")
     return secret
 
 
@@ -61,22 +61,22 @@ def load_key(path: str) -> str:
         raise InvalidConfig(f"auth.jwt.key.file: {error}") from None
 
 
-class Keys:
-    """Verifies a token, and reads the key set again if the token's key is not in it."""
+class TokenVerifier:
+    """Verifies tokens. Reads the key set again if it does not contain a token's key."""
 
     def __init__(self, tokens: Tokens, where: str, clock: Clock) -> None:
         self._tokens = tokens
         self._where = where
         self._clock = clock
         self._fetched_s: float | None = None
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def start(self) -> None:
         if self._where:
             await self._refresh()
 
-    async def verified(self, token: str) -> Identity:
-        """The Identity of a good token; TokenRefused otherwise."""
+    async def verify(self, token: str) -> Identity:
+        """Returns the identity of a valid token. Raises TokenRefused otherwise."""
         now_ms = self._clock.wall_ms()
         try:
             return self._tokens.verify(token, now_ms)
@@ -86,9 +86,9 @@ class Keys:
             return self._tokens.verify(token, now_ms)
 
     async def _refresh(self) -> bool:
-        """Whether the set was read anew since this was called."""
+        """Returns whether the key set was read after this call."""
         asked_s = self._clock.monotonic()
-        async with self._turn:
+        async with self._lock:
             if self._fetched_s is not None:
                 if self._fetched_s >= asked_s:
                     return True
@@ -99,14 +99,14 @@ class Keys:
                 data = await asyncio.to_thread(_fetch, self._where)
                 self._tokens.key_set = KeySet.parse(msgspec.json.decode(data, type=dict))
             except _NO_KEY_SET as error:
-                logger.warning("no key set from %s: %s", self._where, error)
+                logger.warning("key set not read: source=%s: %s", self._where, error)
                 return False
             return True
 
 
 def _fetch(where: str) -> bytes:
     if where.startswith(("https://", "http://")):
-        with urllib.request.urlopen(where, timeout=FETCH_SECONDS_MAX) as answer:  # noqa: S310
-            found: bytes = answer.read(JWKS_SIZE_BYTES_MAX)
+        with urllib.request.urlopen(where, timeout=FETCH_SECONDS_MAX) as response:  # noqa: S310
+            found: bytes = response.read(JWKS_SIZE_BYTES_MAX)
             return found
     return Path(where).read_bytes()

@@ -1,4 +1,4 @@
-"""Passwords: argon2id, off the event loop, a few at a time. The log never sees one."""
+"""Password hashing: argon2id in a small thread pool. Passwords never reach the log."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ T = TypeVar("T")
 PASSWORD_LENGTH_MAX = 256
 WORKERS = 2
 WAITING_MAX = 200
-"""Each takes some 50 ms and 64 MiB; who comes beyond this is told to come again."""
+"""Each takes about 50 ms and 64 MiB; beyond this limit clients are asked to retry."""
 
 
 class TooBusy(Exception):
-    """Too many passwords wait to be checked."""
+    """Too many passwords wait to be hashed."""
 
 
 class Passwords:
-    """One thread pool for the gateway. `cheap` is for tests: what it hashes is easily guessed."""
+    """Hashes and verifies passwords. `cheap` is for tests: its hashes are easily guessed."""
 
     def __init__(self, *, cheap: bool = False) -> None:
         self._hasher = (
@@ -41,9 +41,8 @@ class Passwords:
     async def verify(self, password_hash: str, password: str) -> bool:
         return await self._run(self._verify, password_hash, password)
 
-    async def waste(self, password: str) -> None:
-        """Take as long for a name that is not there as for one that is: which names are, is not told
-        by the time."""
+    async def verify_decoy(self, password: str) -> None:
+        """Takes as long as `verify`, so that the time does not reveal which names exist."""
         if self._decoy is None:
             self._decoy = await self.hash("decoy")
         await self.verify(self._decoy, password)

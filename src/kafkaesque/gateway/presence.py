@@ -1,7 +1,7 @@
-"""Telling the log who is here. Changes of a moment are written together, the last one counts.
+"""Writes presence records: which users are connected. Changes within a short time are written together.
 
-A record stands for all of a user's connections, on whichever gateway. So when another gateway says that
-a user went, or dies with the user's record in its name, whoever still has the user says so again.
+A record covers all of a user's connections, on any gateway. So when another gateway writes that a user left,
+or dies while the user's record names it, a gateway that still has the user writes the record again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Container
 
 from kafkaesque.client.ports import LogError, Record
 from kafkaesque.events.gateway import PRESENCE, Presence, encode_value
-from kafkaesque.gateway.commands import CommandWriter
+from kafkaesque.gateway.batching_writer import BatchingWriter
 from kafkaesque.gateway.rules.users import Users
 
 logger = logging.getLogger(__name__)
@@ -21,15 +21,15 @@ LINGER_SECONDS = 0.05
 
 
 class PresenceWriter:
-    """See `services.PresenceSink`."""
+    """Writes the presence of one gateway's users."""
 
-    def __init__(self, gateway: str, users: Users, writer: CommandWriter) -> None:
+    def __init__(self, gateway: str, users: Users, writer: BatchingWriter) -> None:
         self._gateway = gateway
         self._users = users
         self._writer = writer
         self._dirty: set[str] = set()
         self._elsewhere: dict[str, str] = {}
-        """Users of ours whose newest record names another gateway."""
+        """Users of this gateway whose newest record names another one, by user."""
         self._wake = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -48,7 +48,7 @@ class PresenceWriter:
         self._wake.set()
 
     def read(self, user: str, presence: Presence | None) -> None:
-        """A record of `gw.presence`, whoever wrote it."""
+        """A record of `gw.presence` was read, written by any gateway."""
         if self._users.get(user) is None:
             self._elsewhere.pop(user, None)
         elif presence is None:

@@ -1,1 +1,1 @@
-"""Rules of the gateway, without I/O: sessions, routes, pacing and rate limits."""
+"""Rules of the gateway, without I/O: handshake, session, fan-out, tokens, users, routes, draining."""

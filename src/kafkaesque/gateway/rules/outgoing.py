@@ -1,4 +1,4 @@
-"""An event on its way to clients: read once, encoded once for each way in which they speak."""
+"""An event on its way to clients: decoded once, encoded once per wire format."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kafkaesque.edge.protocol.messages import Event
 from kafkaesque.events.gateway import decode_event
 
 
-class Outgoing:
-    """`room` is the key of a room's event, None for one of an inbox. Not for a connection to keep."""
+class OutgoingEvent:
+    """`room` is the key of a room's event, None for an inbox event. Connections must not keep it."""
 
     __slots__ = ("_event", "_frames", "_position", "_room", "appended_ms", "offset")
 
     def __init__(self, record: Received, prefix: str, room: str | None) -> None:
-        """MalformedEvent if the record is no event."""
+        """Raises MalformedEvent if the record is not an event."""
         self._event = decode_event(record.value or b"")
         self._position = f"{prefix}{record.offset}"
         self._room = room
@@ -24,11 +24,11 @@ class Outgoing:
         self.appended_ms = record.timestamp_ms
 
     def frame_for(self, wire: Framing) -> bytes:
-        way = (wire.kind, wire.encoding)
-        frame = self._frames.get(way)
+        wire_format = (wire.kind, wire.encoding)
+        frame = self._frames.get(wire_format)
         if frame is None:
             event = self._event
-            frame = self._frames[way] = wire.encode(
+            frame = self._frames[wire_format] = wire.encode(
                 Event(
                     position=self._position,
                     type=event.type,

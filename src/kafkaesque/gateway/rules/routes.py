@@ -1,4 +1,4 @@
-"""Which back ends serve which application version (seed 000, section 1): the table in a znode.
+"""Which back ends serve which application version: a table in a znode.
 
 {"v1": "gw.cmd.v1", "v2": "gw.cmd.v2", "default": "v1"}
 """
@@ -16,12 +16,12 @@ DEFAULT_KEY = "default"
 
 
 class BadRoutes(Exception):
-    """A table that cannot be used; the one before it stays."""
+    """The table is invalid; the previous one stays in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """From version to topic."""
+    """The topics of the back ends by application version."""
 
     topics: Mapping[str, str] = field(
         default_factory=lambda: {DEFAULT_VERSION: command_topic().name}
@@ -29,7 +29,7 @@ class Routes:
     default: str = DEFAULT_VERSION
 
     def version_of(self, app_version: str) -> str | None:
-        """The version that serves `app_version`; None if it is neither empty nor known."""
+        """The version that serves `app_version`. An empty one gets the default, an unknown one None."""
         if not app_version:
             return self.default
         return app_version if app_version in self.topics else None
@@ -43,8 +43,8 @@ def parse_routes(data: bytes) -> Routes:
     try:
         table = msgspec.json.decode(data, type=dict[str, str])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadRoutes(f"the routes are no JSON object of strings: {error}") from None
+        raise BadRoutes(f"the routes are not a JSON object of strings: {error}") from None
     default = table.pop(DEFAULT_KEY, None)
     if default not in table:
-        raise BadRoutes(f"the default {default!r} is no version of the routes")
+        raise BadRoutes(f"the default {default!r} is not a version of the routes")
     return Routes(table, default)

@@ -1,7 +1,7 @@
-"""Which gateways a user is best served by: those that read its inbox partition anyway.
+"""Which gateways serve a user best: those that already read the user's inbox partition.
 
-Rendezvous hashing over the live gateways: all gateways give the same answer without talking, and when
-one goes only its own partitions move. A hint and no more: any gateway serves any user.
+Rendezvous hashing over the live gateways: all compute the same result without communication, and when one
+leaves only its own partitions move. This is only a hint; any gateway serves any user.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TARGETS_MAX = 3
 def targets_of(
     partition: int, gateways: Mapping[str, GatewayNode], *, without: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Addresses, best first. Gateways that drain are none."""
+    """Addresses, best first, without draining gateways."""
     excluded = frozenset(without)
     ranked = sorted(
         (
@@ -35,8 +35,8 @@ def _weight(name: str, partition: int) -> bytes:
 
 
 def free_slot(gateways: Iterable[GatewayNode], wanted: int, count: int) -> int:
-    """The slot (partition of gw.reply) for a new gateway: `wanted`, or the next one not taken. Two may
-    end up with the same one; then both read the other's answers too, and drop them."""
+    """The slot (partition of gw.reply) for a new gateway: `wanted`, or the next free one. If two end up
+    with the same slot, both read the other's replies too and ignore them."""
     taken = {node.slot for node in gateways}
     for step in range(count):
         slot = (wanted + step) % count

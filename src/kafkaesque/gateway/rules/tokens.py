@@ -1,8 +1,8 @@
-"""Tokens: whose signature is believed, and those that gateways issue themselves. No I/O, no clock.
+"""JWT tokens: verification, and the tokens that gateways issue themselves.
 
-Accepted are tokens of the gateways' own key (HS256, issuer `kafkaesque`) and, where keys of others are
-given, of theirs. The algorithm must be one of the list: a token cannot choose how it is judged, and
-`none` is in no list. The key must fit the algorithm, so a public key is never taken for an HS secret.
+Accepted are tokens signed with the gateways' own key (HS256, issuer `kafkaesque`) and, if configured, with
+keys of other issuers. The algorithm must be in the configured list: a token cannot choose how it is verified,
+and `none` is in no list. The key must fit the algorithm, so a public key is never used as an HS secret.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ LEEWAY_MS = 5_000
 
 
 class TokenRefused(Exception):
-    """Why, in words for the log of the gateway; a client is told no more than that it failed."""
+    """The reason is for the gateway's log; the client only learns that authentication failed."""
 
 
 class KeyUnknown(TokenRefused):
-    """The token names a key (`kid`) that is not in the key set: reading the set anew may help."""
+    """The key set does not contain the token's key (`kid`); reading the set again may help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom a connection speaks for."""
+    """The authenticated user of a connection."""
 
     user: str
     token_id: str
     expires_ms: TimestampMs
     own: bool
-    """Issued by a gateway, which may renew it."""
+    """Whether a gateway issued the token and may renew it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
-    """What is believed besides the gateways' own tokens."""
+class TrustedIssuer:
+    """Which tokens are accepted besides the gateways' own."""
 
     algorithms: tuple[str, ...] = ()
     key: str = ""
@@ -62,18 +62,18 @@ class KeySet:
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> KeySet:
-        """TokenRefused if it is no JWKS. Keys of unknown kinds are passed over, as RFC 7517 asks."""
+        """Raises TokenRefused if `data` is not a JWKS. Keys of unknown types are ignored (RFC 7517)."""
         try:
             found = jwt.PyJWKSet.from_dict(dict(data)).keys
         except (jwt.PyJWTError, AttributeError, TypeError) as error:
-            raise TokenRefused(f"no JWKS: {error}") from None
+            raise TokenRefused(f"not a JWKS: {error}") from None
         return cls({key.key_id: key for key in found if key.key_id})
 
 
 class Tokens:
-    """Judges tokens, issues tokens, and remembers those that were revoked."""
+    """Verifies and issues tokens, and keeps the revoked ones."""
 
-    def __init__(self, secret: bytes, trust: Trust, ttl_ms: int) -> None:
+    def __init__(self, secret: bytes, trust: TrustedIssuer, ttl_ms: int) -> None:
         self._secret = secret
         self._trust = trust
         self._ttl_ms = ttl_ms
@@ -94,7 +94,7 @@ class Tokens:
         return jwt.encode(claims, self._secret, OWN_ALGORITHM), identity
 
     def verify(self, token: str, now_ms: TimestampMs) -> Identity:
-        """TokenRefused unless it is good now."""
+        """Raises TokenRefused unless the token is valid now."""
         if len(token) > TOKEN_LENGTH_MAX:
             raise TokenRefused("too long")
         try:
@@ -102,10 +102,10 @@ class Tokens:
             claims, own = self._claims(token, header)
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise TokenRefused(f"{type(error).__name__}: {error}") from None
-        return self._judge(claims, own, now_ms)
+        return self._check_claims(claims, own, now_ms)
 
     def _claims(self, token: str, header: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        # Expiry is judged by our own clock, below.
+        # Expiry is checked against our own clock, in `_check_claims`.
         options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
         if header.get("alg") == OWN_ALGORITHM:
             try:
@@ -135,23 +135,23 @@ class Tokens:
         if self._trust.key:
             algorithm = str(header.get("alg"))
             if algorithm.startswith("HS") == self._trust.key.startswith("-----BEGIN"):
-                raise TokenRefused(f"the key is not one for {algorithm}")
+                raise TokenRefused(f"the key does not fit {algorithm}")
             return self._trust.key
         if name is None:
-            raise TokenRefused("a token that names no key")
+            raise TokenRefused("the token has no key id")
         raise KeyUnknown(f"no key {str(name)[:64]!r}")
 
-    def _judge(self, claims: Mapping[str, Any], own: bool, now_ms: TimestampMs) -> Identity:
+    def _check_claims(self, claims: Mapping[str, Any], own: bool, now_ms: TimestampMs) -> Identity:
         user, expires_s = claims.get("sub"), claims.get("exp")
         begins_s = claims.get("nbf", 0)
         if not isinstance(user, str) or not 0 < len(user) <= NAME_LENGTH_MAX:
-            raise TokenRefused("no user in it")
+            raise TokenRefused("the token has no user")
         if not isinstance(expires_s, int | float) or not isinstance(begins_s, int | float):
-            raise TokenRefused("it never ends")
+            raise TokenRefused("the token does not expire")
         if expires_s * 1000 <= now_ms:
             raise TokenRefused("expired")
         if begins_s * 1000 > now_ms + LEEWAY_MS:
-            raise TokenRefused("not yet good")
+            raise TokenRefused("not valid yet")
         token_id = claims.get("jti")
         identity = Identity(
             user,
@@ -178,5 +178,5 @@ def new_secret() -> str:
 
 
 def usable_names(names: Sequence[str]) -> bool:
-    """Names of users, rooms and operations: short, and without control characters."""
+    """Whether names of users, rooms or operations are valid: short, without control characters."""
     return all(0 < len(name) <= NAME_LENGTH_MAX and name.isprintable() for name in names)

@@ -1,26 +1,47 @@
-"""The users of this gateway: who is connected how often, since when, and how much they have sent."""
+"""The users of a gateway: their connections, and a token bucket that limits what each may send."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kafkaesque.gateway.rules.rates import Bucket
 from kafkaesque.model.ids import TimestampMs
+
+
+class TokenBucket:
+    """Allows `rate` per second in the long run and `burst` at once. Time is an argument, in seconds."""
+
+    __slots__ = ("_at_s", "_burst", "_rate", "_tokens")
+
+    def __init__(self, rate: float, burst: int, now_s: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._tokens = float(burst)
+        self._at_s = now_s
+
+    def take(self, now_s: float) -> float:
+        """Returns 0.0 if one may be sent now, otherwise the seconds to wait before the next try."""
+        filled = self._tokens + (now_s - self._at_s) * self._rate
+        self._tokens = min(float(self._burst), filled)
+        self._at_s = now_s
+        if self._tokens >= 1.0:
+            self._tokens -= 1.0
+            return 0.0
+        return (1.0 - self._tokens) / self._rate
 
 
 @dataclass(slots=True, eq=False)
 class User:
-    """All connections of one user share its rate."""
+    """All connections of a user share one token bucket."""
 
     name: str
-    bucket: Bucket
+    bucket: TokenBucket
     since_ms: TimestampMs
     connections: int = 0
 
 
 class Users:
-    """A user is known while it has a connection here."""
+    """The users that have a connection to this gateway."""
 
     def __init__(self, rate: float, burst: int, connections_max: int) -> None:
         self._rate = rate
@@ -38,17 +59,18 @@ class Users:
         return self._users.get(name)
 
     def connect(self, name: str, now_s: float, now_ms: TimestampMs) -> User | None:
-        """None if the user has too many connections already."""
+        """Returns None if the user has too many connections already."""
         user = self._users.get(name)
         if user is None:
-            user = self._users[name] = User(name, Bucket(self._rate, self._burst, now_s), now_ms)
+            bucket = TokenBucket(self._rate, self._burst, now_s)
+            user = self._users[name] = User(name, bucket, now_ms)
         if user.connections >= self._connections_max:
             return None
         user.connections += 1
         return user
 
     def disconnect(self, user: User) -> bool:
-        """True if that was the last."""
+        """Returns True if this was the user's last connection."""
         user.connections -= 1
         if user.connections == 0:
             del self._users[user.name]

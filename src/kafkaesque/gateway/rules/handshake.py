@@ -1,7 +1,7 @@
-"""The first bytes of a connection: who speaks, and how. One port serves all.
+"""The first bytes of a connection: which protocol the client uses. One port serves all.
 
-An optional PROXY header, then either a frame (version byte 1) or an HTTP request (`G`) that asks for a
-WebSocket. Bytes in, a wire out.
+An optional PROXY header comes first, then either a frame (version byte 1) or an HTTP request (`G`) that
+upgrades to a WebSocket. Bytes in, a wire out.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kafkaesque.gateway.rules.proxy_header import forwarded_address, parse_proxy
 from kafkaesque.model.errors import InvalidConfig
 
 
-class Opened(NamedTuple):
-    """`wire` None: refused; `answer` says why, and the connection closes."""
+class HandshakeResult(NamedTuple):
+    """If `wire` is None, the client is refused: `answer` says why, and the connection closes."""
 
     wire: Framing | None
     answer: bytes
@@ -29,8 +29,8 @@ class Opened(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OpeningRules:
-    """What holds for every connection of a listener."""
+class HandshakeRules:
+    """The rules of a listener."""
 
     origins: OriginRule
     proxy_protocol: bool
@@ -39,7 +39,7 @@ class OpeningRules:
     @classmethod
     def of(
         cls, origins: tuple[str, ...], proxy_protocol: bool, trusted: tuple[str, ...]
-    ) -> OpeningRules:
+    ) -> HandshakeRules:
         try:
             networks = [ip_network(text) for text in trusted]
         except ValueError as error:
@@ -54,47 +54,47 @@ class OpeningRules:
         return any(address in network for network in self.trusted)
 
 
-class Opening:
-    """Collects bytes until the wire is known. Lives for a moment only."""
+class ConnectionHandshake:
+    """Collects the first bytes of a connection until its wire is known."""
 
-    def __init__(self, rules: OpeningRules, host: str, address: str) -> None:
+    def __init__(self, rules: HandshakeRules, host: str, address: str) -> None:
         self._rules = rules
-        self._trusted = rules.trusts(host)
+        self._is_trusted = rules.trusts(host)
         self._address = address
         self._head = b""
-        self._proxied = not (rules.proxy_protocol and self._trusted)
-        self._handshake: Handshake | None = None
+        self._is_header_read = not (rules.proxy_protocol and self._is_trusted)
+        self._upgrade: Handshake | None = None
 
-    def feed(self, data: bytes) -> Opened | None:
-        """None while it is not clear yet. Violation for what is neither."""
+    def feed(self, data: bytes) -> HandshakeResult | None:
+        """Returns None while more bytes are needed. Raises Violation for unknown protocols."""
         self._head += data
-        if not self._proxied:
+        if not self._is_header_read:
             found = parse_proxy_header(self._head)
             if found is None:
                 return None
             self._address = found.address or self._address
             self._head = self._head[found.size_bytes :]
-            self._proxied = True
+            self._is_header_read = True
         if not self._head:
             return None
         return self._choose()
 
-    def _choose(self) -> Opened | None:
+    def _choose(self) -> HandshakeResult | None:
         head, self._head = self._head, b""
-        if self._handshake is not None or head[:1] == b"G":
-            return self._shake_hands(head)
+        if self._upgrade is not None or head[:1] == b"G":
+            return self._feed_upgrade(head)
         if head[0] != PROTOCOL_VERSION:
             raise Violation(CloseCode.BAD_VERSION, f"version {head[0]}, not {PROTOCOL_VERSION}")
-        return Opened(TcpFraming(), b"", self._address, head)
+        return HandshakeResult(TcpFraming(), b"", self._address, head)
 
-    def _shake_hands(self, data: bytes) -> Opened | None:
-        if self._handshake is None:
-            self._handshake = Handshake(self._rules.origins)
-        done = self._handshake.feed(data)
+    def _feed_upgrade(self, data: bytes) -> HandshakeResult | None:
+        if self._upgrade is None:
+            self._upgrade = Handshake(self._rules.origins)
+        done = self._upgrade.feed(data)
         if done is None:
             return None
         address = self._address
-        if self._trusted and done.forwarded_for:
+        if self._is_trusted and done.forwarded_for:
             address = forwarded_address(done.forwarded_for) or address
         wire = None if done.encoding is None else WebSocketFraming(done.encoding)
-        return Opened(wire, done.answer, address, done.rest)
+        return HandshakeResult(wire, done.answer, address, done.rest)

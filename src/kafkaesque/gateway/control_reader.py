@@ -1,4 +1,4 @@
-"""What the log has for the gateway itself: answers to questions, revoked tokens, presence."""
+"""Reads what the log contains for the gateway itself: replies, revoked tokens, presence."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ WAIT_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 
 
-class Mailbox(Protocol):
-    """What is done about it."""
+class ControlReceiver(Protocol):
+    """Acts on the records."""
 
     def replied(self, correlation: str, reply: Reply) -> None: ...
 
@@ -40,18 +40,18 @@ class Mailbox(Protocol):
     def present(self, user: str, presence: Presence | None) -> None: ...
 
 
-class MailReader:
-    """One reader for all three. When the log fails it goes on from where it was."""
+class ControlReader:
+    """One reader for all three topics. After a log error it continues where it was."""
 
-    def __init__(self, log: Log, gateway: str, box: Mailbox) -> None:
+    def __init__(self, log: Log, gateway: str, receiver: ControlReceiver) -> None:
         self._log = log
         self._gateway = gateway.encode()
-        self._box = box
+        self._receiver = receiver
         self._next: dict[TopicPartition, Offset] = {}
         self.task: asyncio.Task[None] | None = None
 
     async def start(self, slot: PartitionIndex) -> None:
-        """Answers and presence from now on, revocations from their beginning."""
+        """Replies and presence are read from now on, revocations from the beginning."""
         admin = self._log.admin
         replies = TopicPartition(REPLIES.name, slot)
         self._next[replies] = (await admin.spans(REPLIES.name))[replies].end
@@ -71,7 +71,7 @@ class MailReader:
             try:
                 await self._read()
             except LogError as error:
-                logger.warning("answers are read anew: %s", error)
+                logger.warning("control topics: reader reopened: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _read(self) -> None:
@@ -79,30 +79,30 @@ class MailReader:
         try:
             while True:
                 for record in await reader.read(READ_RECORDS, WAIT_SECONDS):
-                    self._sort(record)
+                    self._dispatch(record)
                 positions: Mapping[TopicPartition, Offset] = await reader.positions()
                 self._next |= positions
         finally:
             with contextlib.suppress(LogError):
                 await asyncio.shield(reader.close())
 
-    def _sort(self, record: Received) -> None:
+    def _dispatch(self, record: Received) -> None:
         try:
             if record.topic == REPLIES.name:
                 self._reply(record)
             elif record.topic == REVOKED.name and record.value is not None:
                 token_id = (record.key or b"").decode()
-                self._box.revoked(token_id, decode_revocation(record.value))
+                self._receiver.revoked(token_id, decode_revocation(record.value))
             elif record.topic == PRESENCE.name:
                 value = record.value
                 presence = None if value is None else decode_presence(value)
-                self._box.present((record.key or b"").decode(), presence)
+                self._receiver.present((record.key or b"").decode(), presence)
         except (MalformedEvent, UnicodeDecodeError) as error:
-            where = f"{record.topic}-{record.partition} at {record.offset}"
-            logger.warning("%s is not what it should be: %s", where, error)
+            where = f"{record.topic}-{record.partition} offset={record.offset}"
+            logger.warning("unreadable record: %s: %s", where, error)
 
     def _reply(self, record: Received) -> None:
         headers = dict(record.headers)
         if headers.get("gateway") == self._gateway:
             correlation = (headers.get("correlation") or b"").decode()
-            self._box.replied(correlation, decode_reply(record.value or b""))
+            self._receiver.replied(correlation, decode_reply(record.value or b""))

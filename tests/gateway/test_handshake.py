@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from kafkaesque.edge.protocol.codes import Violation
 from kafkaesque.edge.protocol.framing import TcpFraming
-from kafkaesque.gateway.opening import Opening, OpeningRules
+from kafkaesque.gateway.rules.handshake import ConnectionHandshake, HandshakeRules
 from kafkaesque.gateway.rules.proxy_header import (
     SIGNATURE,
-    Proxied,
+    ProxyHeader,
     forwarded_address,
     parse_proxy_header,
 )
@@ -38,8 +38,8 @@ def v2(command: int, family: int, body: bytes) -> bytes:
         (v2(1, 0x31, b"x" * 216), None),
     ],
 )
-def test_header_tells_whom_the_proxy_speaks_for(header: bytes, address: str | None) -> None:
-    assert parse_proxy_header(header + b"rest") == Proxied(address, len(header))
+def test_a_header_contains_the_address_of_the_client(header: bytes, address: str | None) -> None:
+    assert parse_proxy_header(header + b"rest") == ProxyHeader(address, len(header))
     for cut in range(1, len(header)):
         assert parse_proxy_header(header[:cut]) is None
 
@@ -57,7 +57,7 @@ def test_header_tells_whom_the_proxy_speaks_for(header: bytes, address: str | No
         SIGNATURE + struct.pack(">BBH", 0x21, 0x11, 5000),
     ],
 )
-def test_what_is_no_header_is_a_violation(header: bytes) -> None:
+def test_an_invalid_header_is_a_violation(header: bytes) -> None:
     with pytest.raises(Violation):
         parse_proxy_header(header)
 
@@ -80,34 +80,34 @@ def test_last_forwarded_address_counts() -> None:
 FRAME = b"\x01\x00\x00\x00\x02\x00\x01{}"
 
 
-def opening(host: str, *, proxy: bool) -> Opening:
-    return Opening(OpeningRules.of((), proxy, ("127.0.0.0/8",)), host, f"{host}:1")
+def handshake(host: str, *, proxy: bool) -> ConnectionHandshake:
+    return ConnectionHandshake(HandshakeRules.of((), proxy, ("127.0.0.0/8",)), host, f"{host}:1")
 
 
-def test_header_is_taken_from_trusted_proxies_only() -> None:
+def test_a_header_is_accepted_from_trusted_proxies_only() -> None:
     header = b"PROXY TCP4 192.0.2.7 10.0.0.1 5555 7000\r\n"
-    opened = opening("127.0.0.1", proxy=True).feed(header + FRAME)
-    assert opened is not None
-    assert (opened.address, opened.rest) == ("192.0.2.7:5555", FRAME)
-    assert isinstance(opened.wire, TcpFraming)
+    result = handshake("127.0.0.1", proxy=True).feed(header + FRAME)
+    assert result is not None
+    assert (result.address, result.rest) == ("192.0.2.7:5555", FRAME)
+    assert isinstance(result.wire, TcpFraming)
     with pytest.raises(Violation):
-        opening("127.0.0.1", proxy=True).feed(FRAME)
+        handshake("127.0.0.1", proxy=True).feed(FRAME)
     with pytest.raises(Violation):
-        opening("198.51.100.1", proxy=True).feed(header + FRAME)
-    direct = opening("198.51.100.1", proxy=True).feed(FRAME)
+        handshake("198.51.100.1", proxy=True).feed(header + FRAME)
+    direct = handshake("198.51.100.1", proxy=True).feed(FRAME)
     assert direct is not None
     assert direct.address == "198.51.100.1:1"
 
 
-def test_forwarded_for_is_believed_from_trusted_proxies_only() -> None:
+def test_forwarded_for_is_trusted_from_trusted_proxies_only() -> None:
     request = (
         b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Protocol: kafkaesque.v1.json\r\nX-Forwarded-For: 1.1.1.1, 192.0.2.7\r\n\r\n"
     )
     for host, address in (("127.0.0.1", "192.0.2.7"), ("198.51.100.1", "198.51.100.1:1")):
-        fed = opening(host, proxy=False)
+        fed = handshake(host, proxy=False)
         assert fed.feed(request[:1]) is None
-        opened = fed.feed(request[1:])
-        assert opened is not None
-        assert opened.address == address
+        result = fed.feed(request[1:])
+        assert result is not None
+        assert result.address == address
