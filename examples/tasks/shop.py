@@ -16,9 +16,9 @@ app = App("shop")
 
 @app.task(key=lambda order_id: order_id, retry=Retry(attempts=3, first_s=0.2, factor=2.0))
 async def charge(order_id: str, cents: int) -> None:
-    """Calls of one order run one after the other; those of different orders side by side."""
+    """Calls of one order run one at a time; calls of different orders run concurrently."""
     if cents < 0:
-        raise Reject("a charge is not negative")
+        raise Reject("a charge cannot be negative")
     if cents == 0:
         raise RuntimeError("the bank does not answer")
     running = current()
@@ -33,7 +33,7 @@ def price(item: str, count: int = 1) -> int:
 
 @app.task(effectively_once=True)
 async def ship(order_id: str) -> None:
-    """What it sends and that it is done are committed together."""
+    """The calls that it sends and its own offset are committed in one transaction."""
     await charge.send(order_id, 500)
 
 

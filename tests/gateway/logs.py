@@ -1,7 +1,7 @@
 """The log that a test runs on: in memory, or topics of its own on a Kafka.
 
-KAFKA=host:port puts every story on that Kafka, ours or Apache's. Without it most run over the log in
-memory, which needs no time, and some on a broker of ours (`tests/gateway/test_on_broker.py`).
+KAFKA=host:port runs every story on that Kafka, ours or Apache's. Without it most run on the log in memory,
+which is fast, and some also on our broker (`tests/gateway/test_on_broker.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def running_kafka() -> Iterator[str]:
 
 
 def memory_only(reason: str) -> pytest.MarkDecorator:
-    """For a test that asks of the log what only the one in memory can do."""
+    """For a test that needs a feature of the log in memory."""
     return pytest.mark.skipif(
         KAFKA is not None, reason=f"only in memory, so run without KAFKA: {reason}"
     )
@@ -60,7 +60,7 @@ def memory_only(reason: str) -> pytest.MarkDecorator:
 
 @contextmanager
 def logs_at(bootstrap: str) -> Iterator[None]:
-    """Stories that are told inside run on this Kafka."""
+    """Stories inside this context run on this Kafka."""
     before = _bootstrap.set(bootstrap)
     try:
         yield
@@ -82,15 +82,15 @@ async def log_of_a_test() -> AsyncIterator[MemoryLog | OwnTopics]:
 
 
 def with_log(story: Callable[[Log], Awaitable[None]]) -> None:
-    async def tell() -> None:
+    async def run() -> None:
         async with log_of_a_test() as log:
             await story(log)
 
-    asyncio.run(tell())
+    asyncio.run(run())
 
 
 async def trim(log: Log, place: TopicPartition, start: Offset) -> None:
-    """The log begins at `start` from now on, as after retention."""
+    """Deletes the records before `start`, as retention does."""
     if isinstance(log, MemoryLog):
         log.trim(place, start)
     else:
@@ -99,7 +99,7 @@ async def trim(log: Log, place: TopicPartition, start: Offset) -> None:
 
 
 async def records_of(log: Log, topic: str) -> list[Received]:
-    """All that stands in a topic now."""
+    """All records of a topic."""
     spans = await log.admin.spans(topic)
     reader = await log.open_reader(Assignment({place: one.start for place, one in spans.items()}))
     found: list[Received] = []

@@ -1,7 +1,7 @@
-"""A Kafka as one test sees it: its topics, groups and transactional ids have a prefix of their own.
+"""A view of a Kafka for one test: topics, groups and transactional ids get a prefix of their own.
 
-So stories that all say `gw.inbox` and `alice` run on one broker, after each other or at once, and each
-begins with an empty log. Services are not told: what they name is what they get.
+So stories that all use `gw.inbox` and `alice` can share one broker, one after another or at once, and each
+starts with an empty log. Services do not notice the prefix.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECONDS_MAX = 30.0
 
 
 class Names:
-    """To the broker's names and back."""
+    """Translates names to the broker's and back."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
@@ -62,7 +62,7 @@ class Names:
 
 
 class OwnTopics:
-    """See Log."""
+    """Implements Log."""
 
     def __init__(
         self, bootstrap: str, prefix: str, properties: Mapping[str, Any] | None = None
@@ -95,7 +95,7 @@ class OwnTopics:
         await self._log.close()
 
     async def trim(self, place: TopicPartition, start: Offset) -> None:
-        """The log begins at `start` from now on, as after retention."""
+        """Deletes the records before `start`, as retention does."""
         own = self._names.place_out(place)
         asked = KafkaTopicPartition(own.topic, own.partition, start)
         client = self._client()
@@ -103,7 +103,7 @@ class OwnTopics:
             await asyncio.wrap_future(future)
 
     async def remove(self) -> None:
-        """All topics of the prefix, so that a broker does not fill up with those of tests gone by."""
+        """Deletes all topics of the prefix, so that a shared broker does not fill up."""
         assert self._names.prefix, "the topics of others stay"
         client = self._client()
         known = await asyncio.to_thread(client.list_topics, timeout=SECONDS_MAX)

@@ -1,6 +1,7 @@
-"""A gateway with all that it needs, in one process: a log, an echoing back end, clients.
+"""A gateway and its surroundings in one process: a log, an echoing back end, clients.
 
-`run` tells a story over the log that `tests.gateway.logs` chooses."""
+`run` runs a story on the log that `tests.gateway.logs` selects.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +39,11 @@ from kafkaesque.gateway.gateway import Gateway
 
 CLOCK = SystemClock()
 SECONDS_MAX = 110.0
-"""Of a story: below what pytest gives a test, so that it is cleaned up behind it."""
+"""The timeout of a story: shorter than pytest's, so that the story is cleaned up."""
 
 
 class EchoBackEnd:
-    """Answers everything, remembers what it was told. Commands take effect once."""
+    """Answers everything and records the commands it received. Commands take effect once."""
 
     def __init__(self, log: Log, version: str = "v1") -> None:
         self._log = log
@@ -62,7 +63,7 @@ class EchoBackEnd:
                     await self._log.admin.spans(topic.name)
                 break
             except LogError:
-                # Slow to answer, or topics that a broker of Kafka has not heard of yet.
+                # The log is slow to answer, or a Kafka broker does not know the new topics yet.
                 await asyncio.sleep(0.1)
         self._task = asyncio.create_task(self._run())
         return self
@@ -98,13 +99,13 @@ class EchoBackEnd:
         if self.silent:
             return []
         if headers.correlation is not None:
-            return [self._reply(headers, self._asked(user, command.op, body))]
+            return [self._reply(headers, self._reply_to(user, command.op, body))]
         if (user, headers.id) in self._done:
             return []
         self._done.add((user, headers.id))
-        return self._told(user, headers, command.op, body)
+        return self._execute(user, headers, command.op, body)
 
-    def _asked(self, user: str, op: str, body: Any) -> Reply:
+    def _reply_to(self, user: str, op: str, body: Any) -> Reply:
         match op:
             case "account.create":
                 if body["name"] in self.accounts:
@@ -124,7 +125,7 @@ class EchoBackEnd:
                 return Reply(ok=False, code="no-such-thing", message="as asked")
         return Reply(ok=True, body=raw({"user": user, "said": body}))
 
-    def _told(self, user: str, headers: CommandHeaders, op: str, body: Any) -> list[Record]:
+    def _execute(self, user: str, headers: CommandHeaders, op: str, body: Any) -> list[Record]:
         if op == "room.post":
             event = Event("room.message", raw(body), None, CLOCK.wall_ms())
             return [Record(ROOMS.name, body["room"].encode(), encode_value(event))]
@@ -146,7 +147,7 @@ class EchoBackEnd:
 
 
 class Stage:
-    """What a story plays on."""
+    """The log, gateways, clients and back end of a story."""
 
     def __init__(self, log: Log, data: Path) -> None:
         self.log = log
@@ -170,7 +171,7 @@ class Stage:
         return tokens.issue(user, CLOCK.wall_ms())[0]
 
     def client(self, user: str, *addresses: str, **options: Any) -> EdgeClient:
-        """Not started: a story says when."""
+        """A client that is not started yet."""
         credentials = options.pop("credentials", None) or Credentials(token=self.token(user))
         places = addresses or tuple(gateway.address for gateway in self.gateways)
         client = EdgeClient(places, credentials, **options)
@@ -202,13 +203,13 @@ def run(story: Callable[[Stage], Awaitable[None]]) -> None:
         async with asyncio.timeout(SECONDS_MAX), log_of_a_test() as log, stage(log) as set_up:
             await story(set_up)
 
-    # The loop that gateways run on: it reads from sockets in an order of its own.
+    # The event loop of real gateways, which reads from sockets in its own order.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(play())
 
 
 async def take(client: EdgeClient, count: int) -> list[Happening]:
-    """The next events, which must be nothing else."""
+    """The next `count` events, none of which may ask for a snapshot."""
     found: list[Happening] = []
     async with asyncio.timeout(60):
         async for event in client.events():

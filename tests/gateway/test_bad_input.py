@@ -1,4 +1,4 @@
-"""Whatever strangers send: a code or a close, bounded memory, and other clients unharmed."""
+"""Hostile or broken input: a close code, bounded memory, and no effect on other clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def frame(message: Message) -> bytes:
 
 
 async def say(gateway: Gateway, *chunks: bytes) -> tuple[list[Message], bytes]:
-    """Send these and read until the gateway closes."""
+    """Sends these frames and reads until the gateway closes."""
     reader, writer = await asyncio.open_connection(*gateway.address.split(":"))
     data = b""
     try:
@@ -41,7 +41,7 @@ async def say(gateway: Gateway, *chunks: bytes) -> tuple[list[Message], bytes]:
         parser = FrameParser(1 << 20)
         return [decode_payload(*found, Encoding.JSON) for found in parser.feed(data)], data
     except Violation:
-        return [], data  # not of our frames: an answer over HTTP, say
+        return [], data  # not one of our frames, for example an HTTP response
 
 
 def closed_with(messages: list[Message]) -> int | None:
@@ -70,7 +70,7 @@ GARBAGE = random.Random(7).randbytes(5000)
         ([HELLO, frame(Auth())], CloseCode.AUTH_FAILED),
     ],
 )
-def test_broken_protocol_is_closed_with_its_code_and_others_go_on(
+def test_a_protocol_violation_closes_with_its_code_and_affects_no_other_client(
     chunks: list[bytes], code: CloseCode
 ) -> None:
     async def story(on: Stage) -> None:
@@ -85,7 +85,7 @@ def test_broken_protocol_is_closed_with_its_code_and_others_go_on(
     run(story)
 
 
-def test_bytes_that_are_neither_frame_nor_http_are_cut_off() -> None:
+def test_bytes_that_are_neither_frame_nor_http_close_the_connection() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway()
         for start in (b"\x00", b"\x16\x03\x01", b"SSH-2.0-x\r\n", b"POST / HTTP/1.1\r\n\r\n"):
@@ -112,7 +112,7 @@ def test_command_with_a_body_of_invalid_utf8_never_reaches_the_log() -> None:
     run(story)
 
 
-def test_strangers_who_say_nothing_or_drip_are_closed_in_time() -> None:
+def test_unauthenticated_clients_that_send_nothing_or_drip_are_closed_in_time() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(auth_timeout_ms="200")
         silent = [await asyncio.open_connection(*gateway.address.split(":")) for _ in range(20)]
@@ -134,13 +134,13 @@ def test_strangers_who_say_nothing_or_drip_are_closed_in_time() -> None:
     run(story)
 
 
-def test_half_open_connection_is_closed_after_silence_and_its_user_is_gone() -> None:
+def test_half_open_connection_is_closed_after_silence_and_its_user_leaves() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(heartbeat_ms="100")
         reader, writer = await asyncio.open_connection(*gateway.address.split(":"))
         writer.write(HELLO + frame(Auth(token=on.token("alice"))))
         await until(lambda: len(gateway.users) == 1)
-        # Nothing more is said, as after a cable was cut.
+        # The client is silent, as after a cut cable.
         await until(lambda: gateway.counters.closes["idle"] == 1)
         assert len(gateway.users) == 0
         assert b'"code":4001' in await reader.read()
@@ -153,7 +153,7 @@ def test_client_that_never_reads_its_answers_is_not_read_from() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(write_buffer_bytes="4096", slow_timeout_ms="500")
         bob = await on.connected("bob")
-        # Small buffers in the kernel: a few megabytes of answers would fill the default ones.
+        # Small kernel buffers: filling the default ones would take megabytes of answers.
         assert gateway.listener is not None
         gateway.listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
         mute = socket.socket()
@@ -181,7 +181,7 @@ def test_client_that_never_reads_its_answers_is_not_read_from() -> None:
     run(story)
 
 
-def test_connections_beyond_the_limit_are_told_to_come_again() -> None:
+def test_connections_beyond_the_limit_are_closed_as_busy() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(connections_max="2")
         await on.connected("alice")
@@ -193,7 +193,7 @@ def test_connections_beyond_the_limit_are_told_to_come_again() -> None:
     run(story)
 
 
-def test_random_bytes_after_login_harm_nobody() -> None:
+def test_random_bytes_after_login_affect_no_other_client() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway()
         bob = await on.connected("bob")
@@ -208,5 +208,23 @@ def test_random_bytes_after_login_harm_nobody() -> None:
             assert closed_with(messages) in set(CloseCode)
         assert (await bob.ask("who"))["user"] == "bob"
         await until(lambda: len(gateway.connections) == 1)
+
+    run(story)
+
+
+@pytest.mark.parametrize("kind", ["send", "ask"])
+def test_a_body_that_grows_too_large_for_the_log_closes_the_connection(kind: str) -> None:
+    """Control characters take one byte in msgpack and six in JSON."""
+
+    async def story(on: Stage) -> None:
+        gateway = await on.gateway(frame_max_bytes=str(512 * 1024))
+        alice = await on.connected("alice", encoding=Encoding.MSGPACK)
+        bob = await on.connected("bob")
+        body = {"text": "\x01" * 200_000}
+        sending = asyncio.ensure_future(getattr(alice, kind)("echo", body))
+        await until(lambda: gateway.counters.closes["too-large"] == 1)
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        assert (await bob.ask("who"))["user"] == "bob"
 
     run(story)

@@ -21,10 +21,10 @@ def test_settings_are_read_by_their_names() -> None:
         ("send.rate", "x"),
     ],
 )
-def test_setting_that_is_wrong_is_named(name: str, value: str) -> None:
+def test_an_invalid_setting_is_named_in_the_error(name: str, value: str) -> None:
     with pytest.raises(InvalidConfig, match=name.replace(".", r"\.")):
         gateway_config({name: value})
 
 
-def test_every_setting_says_what_it_does() -> None:
+def test_every_setting_has_a_description() -> None:
     assert all(setting.doc for setting in GATEWAY_SETTINGS.values())

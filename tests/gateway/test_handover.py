@@ -61,7 +61,7 @@ def test_clients_are_handed_over_without_noticing() -> None:
     run(story)
 
 
-def test_what_a_client_says_before_its_user_is_known_again_waits() -> None:
+def test_messages_that_arrive_during_a_handover_wait() -> None:
     async def story(on: Stage) -> None:
         old = await on.gateway()
         clients = [await on.connected(f"user-{number}", old.address) for number in range(20)]
@@ -84,7 +84,7 @@ def test_what_a_client_says_before_its_user_is_known_again_waits() -> None:
     run(story)
 
 
-def test_bytes_of_a_message_cut_in_two_by_the_handover_are_put_together() -> None:
+def test_a_message_split_by_the_handover_is_reassembled() -> None:
     async def story(on: Stage) -> None:
         old = await on.gateway()
         reader, writer = await asyncio.open_connection(*old.address.split(":"))
@@ -156,7 +156,7 @@ def test_successor_of_another_format_is_refused() -> None:
     run(story)
 
 
-def test_taking_over_from_nobody_says_so() -> None:
+def test_taking_over_without_an_old_process_fails() -> None:
     async def story(on: Stage) -> None:
         new = await successor(on)
         with pytest.raises(HandoverFailed, match="no gateway to take over from"):

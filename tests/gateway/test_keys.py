@@ -21,7 +21,7 @@ NOW = TimestampMs(1_790_000_000_000)
 
 
 class Clock:
-    """Stands still until it is told otherwise."""
+    """A clock that stands still until it is moved."""
 
     now_s = 1000.0
 
@@ -32,7 +32,7 @@ class Clock:
         return self.now_s
 
 
-def test_secret_is_made_once_and_read_by_all(tmp_path: Path) -> None:
+def test_the_secret_is_created_once_and_read_by_all(tmp_path: Path) -> None:
     path = tmp_path / "key"
     first = load_secret(path)
     assert len(first) == 64
@@ -40,7 +40,7 @@ def test_secret_is_made_once_and_read_by_all(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_secret_too_short_or_in_no_directory_is_named(tmp_path: Path) -> None:
+def test_a_short_secret_or_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "short").write_text("abc")
     for path in (tmp_path / "short", tmp_path / "no" / "such"):
         with pytest.raises(InvalidConfig, match=r"auth\.secret\.file"):
@@ -49,7 +49,7 @@ def test_secret_too_short_or_in_no_directory_is_named(tmp_path: Path) -> None:
         load_key(str(tmp_path / "none"))
 
 
-def test_key_set_is_read_anew_for_an_unknown_key_but_not_all_the_time(tmp_path: Path) -> None:
+def test_the_key_set_is_read_again_for_an_unknown_key_at_a_bounded_rate(tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     jwk = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
     path = tmp_path / "jwks.json"
@@ -114,7 +114,7 @@ def key_site() -> Iterator[KeySite]:
             thread.join()
 
 
-def test_key_set_over_http_follows_a_rotation_and_is_asked_for_at_a_bounded_rate() -> None:
+def test_a_key_set_over_http_follows_a_rotation_at_a_bounded_rate() -> None:
     private = {kid: ec.generate_private_key(ec.SECP256R1()) for kid in ("old", "new")}
 
     def published(*kids: str) -> bytes:
@@ -162,7 +162,7 @@ def test_key_set_over_http_follows_a_rotation_and_is_asked_for_at_a_bounded_rate
         asyncio.run(story(site))
 
 
-def test_key_set_site_that_is_down_at_the_start_is_asked_again_later() -> None:
+def test_a_key_set_site_that_is_down_at_start_is_retried_later() -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     jwk = {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())), "kid": "k"}
     token = jwt.encode({"sub": "alice", "exp": NOW // 1000 + 60}, key, "ES256", {"kid": "k"})

@@ -8,7 +8,7 @@ from kafkaesque.gateway import passwords
 from kafkaesque.gateway.passwords import Passwords, TooBusy
 
 
-def test_password_fits_its_hash_and_no_other() -> None:
+def test_a_password_matches_only_its_own_hash() -> None:
     async def story() -> None:
         checks = Passwords(cheap=True)
         hashed = await checks.hash("secret")
@@ -22,7 +22,7 @@ def test_password_fits_its_hash_and_no_other() -> None:
     asyncio.run(story())
 
 
-def test_beyond_what_may_wait_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_waiting_passwords_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "WAITING_MAX", 1)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""Real processes: gateways on a broker of ours with its coordination, or on what KAFKA and ZOOKEEPER name."""
+"""Real processes: gateways on our broker and its coordination, or on KAFKA and ZOOKEEPER."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
 
 
 class Process:
-    """`kafkaesque gateway` from ready to its end."""
+    """A running `kafkaesque gateway`."""
 
     def __init__(self, places: tuple[str, str], data: Path, name: str, *more: str) -> None:
         bootstrap, zookeeper = places
@@ -74,7 +74,7 @@ def new_user(name: str) -> Credentials:
 
 
 def test_story_of_two_gateways(places: tuple[str, str], tmp_path: Path) -> None:
-    """Accounts, messages, hand-over, kill -9, drain and routes, on one set of processes."""
+    """Accounts, messages, handover, kill -9, drain and routes, on one set of processes."""
 
     async def story() -> None:
         log = KafkaLog(places[0])
@@ -98,7 +98,7 @@ def test_story_of_two_gateways(places: tuple[str, str], tmp_path: Path) -> None:
                 started.append(successor)
                 assert await asyncio.to_thread(first.process.wait, 60) == 0
                 assert successor.address == first.address
-                await say(alice, bob, b, "after the hand-over")
+                await say(alice, bob, b, "after the handover")
                 assert alice.counts.disconnects == 0
 
                 successor.process.kill()
@@ -152,7 +152,7 @@ def set_routes(zookeeper: str, table: Mapping[str, str]) -> None:
 
 
 async def reroute(zookeeper: str, gateway: Process, table: Mapping[str, str]) -> None:
-    """Returns when the gateway has heard of it."""
+    """Returns when the gateway has read the new routes."""
     await asyncio.to_thread(set_routes, zookeeper, table)
     topics = {version: topic for version, topic in table.items() if version != "default"}
     async with httpx.AsyncClient(base_url=f"http://{gateway.facts['http']}") as http:

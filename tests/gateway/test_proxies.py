@@ -1,4 +1,4 @@
-"""Behind the real HAProxy and nginx of this machine, with the sample files: clients' addresses are kept."""
+"""Behind HAProxy and nginx with the example configurations: client addresses are kept."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_routes_that_cannot_be_used_are_refused(data: bytes) -> None:
         parse_routes(data)
 
 
-def test_targets_are_the_same_for_all_who_ask_and_move_only_with_their_gateway() -> None:
+def test_targets_are_deterministic_and_move_only_with_their_gateway() -> None:
     nodes = {f"gw-{n}": GatewayNode(f"10.0.0.{n}:7000", n) for n in range(5)}
     before = {partition: targets_of(partition, nodes) for partition in range(32)}
     assert len({targets[0] for targets in before.values()}) > 1
@@ -55,14 +55,14 @@ def test_targets_are_the_same_for_all_who_ask_and_move_only_with_their_gateway()
         assert gone not in targets_of(partition, nodes, without=["gw-0"])
 
 
-def test_slot_is_the_wanted_one_or_the_next_that_is_free() -> None:
+def test_a_gateway_gets_its_wanted_slot_or_the_next_free_one() -> None:
     taken = [GatewayNode("a", 3), GatewayNode("b", 0)]
     assert free_slot(taken, 1, 4) == 1
     assert free_slot(taken, 3, 4) == 1
     assert free_slot([GatewayNode("a", n) for n in range(4)], 2, 4) == 2
 
 
-def test_drain_sends_everybody_away_once_in_batches() -> None:
+def test_a_drain_sends_each_client_away_once_in_batches() -> None:
     clients = list(range(1050))
     found = list(waves(clients, 500, 250, lambda: 0.5))
     assert [len(wave.clients) for wave in found] == [500, 500, 50]

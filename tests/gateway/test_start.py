@@ -44,7 +44,7 @@ class LateLog(MemoryLog):
         return await super().spans(topic)
 
 
-def test_topics_that_the_log_does_not_know_yet_are_waited_for() -> None:
+def test_start_waits_for_topics_that_do_not_exist_yet() -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         alice = await on.connected("alice")
@@ -57,7 +57,7 @@ def test_topics_that_the_log_does_not_know_yet_are_waited_for() -> None:
     asyncio.run(play())
 
 
-def test_log_that_stays_silent_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_fails_if_the_log_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "START_SECONDS_MAX", 0.5)
 
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""Clients, gateway and back end together, over the log of `logs`: what each message does."""
+"""What each message does: clients, gateway and back end together, on the log of `logs`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def events_for(on: Stage, user: str, count: int, size: int = 1) -> None:
 
 
 async def presence_until(on: Stage, fits: Callable[[bytes | None], bool]) -> bytes | None:
-    """The newest record of alice's presence, once it is as wanted; empty if there is none."""
+    """The newest presence record of alice, once it is as expected; empty if there is none."""
     while True:
         found = [
             one.value for one in await records_of(on.log, PRESENCE.name) if one.key == b"alice"
@@ -60,7 +60,7 @@ def numbers(events: list[object]) -> list[int]:
     return [event.body["n"] for event in events]  # type: ignore[attr-defined]
 
 
-def test_command_is_acknowledged_and_its_result_comes_as_an_event() -> None:
+def test_a_command_is_acknowledged_and_its_result_is_an_event() -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         alice = await on.connected("alice")
@@ -77,7 +77,7 @@ def test_command_is_acknowledged_and_its_result_comes_as_an_event() -> None:
 
 @pytest.mark.parametrize("scheme", ["", "ws://"])
 @pytest.mark.parametrize("encoding", list(Encoding))
-def test_message_reaches_another_user_by_every_way_to_speak(
+def test_a_message_reaches_another_user_over_every_transport_and_encoding(
     scheme: str, encoding: Encoding
 ) -> None:
     async def story(on: Stage) -> None:
@@ -94,7 +94,7 @@ def test_message_reaches_another_user_by_every_way_to_speak(
     run(story)
 
 
-def test_question_is_answered_or_refused_by_the_back_end() -> None:
+def test_a_request_is_answered_or_refused_by_the_back_end() -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         alice = await on.connected("alice")
@@ -106,7 +106,7 @@ def test_question_is_answered_or_refused_by_the_back_end() -> None:
     run(story)
 
 
-def test_question_that_nobody_answers_fails_and_the_connection_stays() -> None:
+def test_an_unanswered_request_times_out_and_the_connection_stays() -> None:
     async def story(on: Stage) -> None:
         await on.gateway(ask_timeout_ms="100")
         alice = await on.connected("alice")
@@ -120,7 +120,7 @@ def test_question_that_nobody_answers_fails_and_the_connection_stays() -> None:
     run(story)
 
 
-def test_client_that_was_away_gets_what_it_missed_on_another_gateway() -> None:
+def test_a_client_resumes_on_another_gateway_without_a_gap() -> None:
     async def story(on: Stage) -> None:
         first = await on.gateway("gw-1")
         alice = await on.connected("alice", first.address)
@@ -140,7 +140,7 @@ def test_client_that_was_away_gets_what_it_missed_on_another_gateway() -> None:
     run(story)
 
 
-def test_first_login_can_ask_for_all_that_there_is() -> None:
+def test_a_first_login_can_start_from_the_earliest_event() -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         await events_for(on, "alice", 4)
@@ -150,7 +150,7 @@ def test_first_login_can_ask_for_all_that_there_is() -> None:
     run(story)
 
 
-def test_position_that_the_log_no_longer_has_is_told_plainly() -> None:
+def test_a_position_that_retention_deleted_is_an_invalid_session() -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         alice = await on.connected("alice")
@@ -159,12 +159,12 @@ def test_position_that_the_log_no_longer_has_is_told_plainly() -> None:
         await alice.close()
         place = TopicPartition(INBOX.name, partition_of("alice", INBOX.partitions))
         await trim(on.log, place, Offset(2))
-        # Another gateway: this one still knows the log's old beginning, and finds out by reading.
+        # Another gateway: the first one still has the old start of the log and notices only by reading.
         for name in ("gw-2", None):
             gateway = on.gateways[0] if name is None else await on.gateway(name)
             alice = await on.connected("alice", gateway.address, position=first)
-            told = await anext(aiter(alice.events()))
-            assert isinstance(told, SnapshotNeeded)
+            event = await anext(aiter(alice.events()))
+            assert isinstance(event, SnapshotNeeded)
             await events_for(on, "alice", 1)
             assert len(await take(alice, 1)) == 1
             await alice.close()
@@ -180,7 +180,7 @@ def test_position_that_the_log_no_longer_has_is_told_plainly() -> None:
         "{topic}.7.99",  # beyond the end
     ],
 )
-def test_position_of_elsewhere_needs_a_snapshot(position: str) -> None:
+def test_a_foreign_position_needs_a_snapshot(position: str) -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         probe = await on.connected("alice")
@@ -193,12 +193,12 @@ def test_position_of_elsewhere_needs_a_snapshot(position: str) -> None:
     run(story)
 
 
-def test_slow_client_spills_to_the_log_and_loses_nothing() -> None:
+def test_events_of_a_slow_client_stay_in_the_log_and_none_is_lost() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(write_buffer_bytes="4096", send_rate="1000")
         alice = await on.connected("alice")
         count = 3000
-        # More than the client's queue (credit), the socket and the buffers hold.
+        # More than the client's queue (credit), the socket and the buffers can hold.
         await events_for(on, "alice", count, 2000)
         await until(lambda: gateway.inbox.fan_out.spills > 0)
         assert gateway.inbox.fan_out.behind_count() == 1
@@ -208,7 +208,7 @@ def test_slow_client_spills_to_the_log_and_loses_nothing() -> None:
     run(story)
 
 
-def test_client_that_never_reads_is_closed_in_the_end() -> None:
+def test_a_client_that_never_reads_is_closed() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(slow_timeout_ms="300")
         link = await open_transport(gateway.address, Encoding.JSON)
@@ -257,7 +257,7 @@ def test_room_events_reach_its_subscribers_only() -> None:
     run(story)
 
 
-def test_rooms_are_followed_across_a_reconnect_without_a_gap() -> None:
+def test_room_subscriptions_survive_a_reconnect_without_a_gap() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway()
         alice, bob = await on.connected("alice"), await on.connected("bob")
@@ -276,7 +276,7 @@ def test_rooms_are_followed_across_a_reconnect_without_a_gap() -> None:
     run(story)
 
 
-def test_account_is_made_by_password_once_and_logs_in_by_it() -> None:
+def test_an_account_is_registered_once_and_logs_in_with_its_password() -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         secret = "no hash has spaces"
@@ -286,7 +286,7 @@ def test_account_is_made_by_password_once_and_logs_in_by_it() -> None:
         assert carol.token is not None
         assert on.back_end.accounts["carol"].startswith("$argon2id$")
         assert all(secret not in str(command[3]) for command in on.back_end.commands)
-        # The answer may have been lost: who says the same again is let in.
+        # The first answer may have been lost: the same registration again logs in.
         assert (await on.connected("carol", credentials=new)).user == "carol"
         another = Credentials(name="carol", password="another", register=True)
         with pytest.raises(RequestFailed) as taken:
@@ -302,7 +302,7 @@ def test_account_is_made_by_password_once_and_logs_in_by_it() -> None:
     run(story)
 
 
-def test_clients_may_not_say_what_is_the_gateways() -> None:
+def test_clients_may_not_use_operations_of_the_gateway() -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         alice = await on.connected("alice")
@@ -317,7 +317,7 @@ def test_clients_may_not_say_what_is_the_gateways() -> None:
     run(story)
 
 
-def test_token_that_was_logged_out_is_good_nowhere() -> None:
+def test_a_logged_out_token_is_refused_on_every_gateway() -> None:
     async def story(on: Stage) -> None:
         first, second = await on.gateway("gw-1"), await on.gateway("gw-2")
         token = on.token("alice")
@@ -335,7 +335,7 @@ def test_token_that_was_logged_out_is_good_nowhere() -> None:
     run(story)
 
 
-def test_token_is_renewed_while_connected_and_its_end_is_no_end_of_the_session() -> None:
+def test_a_token_is_renewed_while_connected_without_ending_the_session() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway(auth_token_ttl_ms="1500", heartbeat_ms="500")
         alice = await on.connected("alice")
@@ -367,7 +367,7 @@ def test_rate_of_a_user_is_limited_over_all_connections_and_the_client_waits() -
     run(story)
 
 
-def test_user_has_so_many_connections_and_no_more() -> None:
+def test_the_connections_of_a_user_are_limited() -> None:
     async def story(on: Stage) -> None:
         await on.gateway(connections_per_user_max="1")
         await on.connected("alice")
@@ -394,7 +394,7 @@ def test_presence_follows_the_last_connection() -> None:
     run(story)
 
 
-def test_user_on_two_gateways_is_present_until_both_connections_went() -> None:
+def test_a_user_on_two_gateways_is_present_until_both_connections_close() -> None:
     async def story(on: Stage) -> None:
         first, second = await on.gateway("gw-1"), await on.gateway("gw-2")
         one = await on.connected("alice", first.address)
@@ -428,7 +428,7 @@ def test_drain_sends_clients_to_other_gateways_and_nothing_is_missed() -> None:
 
 
 @memory_only("a log that fails on cue")
-def test_log_that_fails_is_an_error_that_may_be_repeated_and_takes_effect_once() -> None:
+def test_a_command_repeated_after_a_log_error_takes_effect_once() -> None:
     async def story(on: Stage) -> None:
         await on.gateway()
         alice = await on.connected("alice")
@@ -465,7 +465,7 @@ def test_unknown_version_is_refused_and_a_known_one_has_its_own_back_ends() -> N
     run(story)
 
 
-def test_client_library_gives_up_when_it_is_told_to() -> None:
+def test_the_client_library_stops_after_a_final_close_code() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway()
         client = EdgeClient([gateway.address], Credentials(token="forged"))

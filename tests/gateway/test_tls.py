@@ -33,7 +33,7 @@ def test_client_with_the_right_authority_talks_through_tls(scheme: str) -> None:
     run(story)
 
 
-def test_certificate_that_is_not_there_is_named() -> None:
+def test_a_missing_certificate_is_an_error() -> None:
     async def story(on: Stage) -> None:
         config = gateway_config({"tls.certificate": "/not/there.pem"})
         gateway = Gateway("gw", on.log, config, on.data, MachineClock())

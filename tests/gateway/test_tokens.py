@@ -38,7 +38,7 @@ def tokens(trust: TrustedIssuer | None = None) -> Tokens:
     return Tokens(SECRET, trust or TrustedIssuer(), ttl_ms=60_000)
 
 
-def test_own_token_is_good_until_it_expires() -> None:
+def test_an_own_token_is_valid_until_it_expires() -> None:
     ours = tokens()
     token, issued = ours.issue("alice", NOW)
     found = ours.verify(token, TimestampMs(NOW + 59_000))
@@ -47,13 +47,13 @@ def test_own_token_is_good_until_it_expires() -> None:
         ours.verify(token, TimestampMs(NOW + 60_000))
 
 
-def test_own_token_of_another_key_is_refused() -> None:
+def test_a_token_signed_with_another_key_is_refused() -> None:
     token, _ = Tokens(b"x" * 32, TrustedIssuer(), 60_000).issue("alice", NOW)
     with pytest.raises(TokenRefused):
         tokens().verify(token, NOW)
 
 
-def test_revoked_token_is_refused_until_it_would_have_ended_anyway() -> None:
+def test_a_revoked_token_is_refused_until_its_expiry() -> None:
     ours = tokens()
     token, issued = ours.issue("alice", NOW)
     ours.revoke(issued.token_id, issued.expires_ms, NOW)
@@ -65,7 +65,7 @@ def test_revoked_token_is_refused_until_it_would_have_ended_anyway() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "RS256", "ES256"])
-def test_tokens_of_others_are_believed_by_their_key(algorithm: str) -> None:
+def test_tokens_of_other_issuers_are_verified_with_their_key(algorithm: str) -> None:
     secret = "another-secret-of-thirty-two-chars"
     signing: object = {"HS256": secret, "RS256": RSA_KEY, "ES256": EC_KEY}[algorithm]
     key = secret if algorithm == "HS256" else public_pem(signing)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_tokens_of_others_are_believed_by_their_key(algorithm: str) -> None:
         tokens().verify(token, NOW)
 
 
-def test_public_key_is_no_secret() -> None:
+def test_a_public_key_is_not_used_as_a_secret() -> None:
     """The classic forgery: sign with HS256 and the public key as secret."""
     pem = public_pem(RSA_KEY)
     head = base64.urlsafe_b64encode(b'{"alg":"HS256","typ":"JWT"}').rstrip(b"=")
@@ -103,13 +103,13 @@ def test_public_key_is_no_secret() -> None:
         {"sub": "alice", "exp": NOW // 1000 + 60, "nbf": NOW // 1000 + 30},
     ],
 )
-def test_claims_that_say_too_little_are_refused(claims: dict[str, object]) -> None:
+def test_incomplete_claims_are_refused(claims: dict[str, object]) -> None:
     secret = "another-secret-of-thirty-two-chars"
     with pytest.raises(TokenRefused):
         tokens(TrustedIssuer(("HS256",), secret)).verify(jwt.encode(claims, secret, "HS256"), NOW)
 
 
-def test_audience_and_issuer_are_required_where_they_are_set() -> None:
+def test_audience_and_issuer_are_required_if_configured() -> None:
     secret = "another-secret-of-thirty-two-chars"
     strict = tokens(TrustedIssuer(("HS256",), secret, audience="chat", issuer="id"))
     good = {**CLAIMS, "aud": "chat", "iss": "id"}
@@ -122,12 +122,12 @@ def test_audience_and_issuer_are_required_where_they_are_set() -> None:
 @pytest.mark.parametrize(
     "token", ["", "x", "a.b.c", "é" * 10, "x" * 5000, "eyJhbGciOiJub25lIn0.e30."]
 )
-def test_text_that_is_no_token_is_refused(token: str) -> None:
+def test_text_that_is_not_a_token_is_refused(token: str) -> None:
     with pytest.raises(TokenRefused):
         tokens(TrustedIssuer(("RS256",), public_pem(RSA_KEY))).verify(token, NOW)
 
 
-def test_key_set_names_the_key_and_an_unknown_one_asks_for_a_newer_set() -> None:
+def test_the_key_set_selects_the_key_and_an_unknown_key_is_reported() -> None:
     jwk = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(EC_KEY.public_key()))
     theirs = tokens(TrustedIssuer(("ES256",)))
     token = jwt.encode(CLAIMS, EC_KEY, "ES256", headers={"kid": "k1"})

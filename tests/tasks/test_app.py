@@ -15,7 +15,7 @@ def test_names_that_would_not_make_a_topic_are_refused(name: str) -> None:
         App(name)
 
 
-def test_a_task_is_still_its_function_and_has_a_name_of_its_own() -> None:
+def test_a_task_is_callable_as_its_function_and_has_a_name() -> None:
     app = App("shop")
 
     @app.task(name="sum")
@@ -30,7 +30,7 @@ def test_a_task_is_still_its_function_and_has_a_name_of_its_own() -> None:
         app.task(name="any")(lambda *args: None)
 
 
-def test_the_key_is_made_of_the_arguments_it_names_defaults_included() -> None:
+def test_the_key_uses_the_named_arguments_including_defaults() -> None:
     app = App("shop")
 
     @app.task(key=lambda user, kind: f"{kind}/{user}")
@@ -64,7 +64,7 @@ def test_a_record_has_everything_a_worker_needs() -> None:
 @pytest.mark.parametrize(
     "options", [{"id": ""}, {"id": "x" * 513}, {"id": "!owner/1"}, {"headers": {"attempt": "9"}}]
 )
-def test_options_that_would_break_the_platforms_own_are_refused(options: dict[str, str]) -> None:
+def test_reserved_ids_and_headers_are_refused(options: dict[str, str]) -> None:
     app = App("shop")
 
     @app.task

@@ -24,7 +24,7 @@ def database(directory: Path) -> sqlite3.Connection:
     return connection
 
 
-def test_what_is_rolled_back_is_never_sent_and_the_rest_is_sent_once(tmp_path: Path) -> None:
+def test_rolled_back_rows_are_never_sent_and_others_once(tmp_path: Path) -> None:
     connection = database(tmp_path)
     with connection:
         Outbox().add(connection, Record("orders", b"k", b"kept", (("h", b"v"), ("n", None))))
@@ -95,7 +95,7 @@ def test_rows_stay_when_the_log_cannot_be_reached(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_an_effect_happens_once_however_often_the_call_comes(tmp_path: Path) -> None:
+def test_an_effect_happens_once_however_often_the_call_runs(tmp_path: Path) -> None:
     connection = database(tmp_path)
     inbox = Inbox()
     connection.execute("CREATE TABLE effects (n INTEGER)")
@@ -116,7 +116,7 @@ def test_an_effect_happens_once_however_often_the_call_comes(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("table", ["a b", "a;drop", "", "1a"])
-def test_a_table_name_that_is_none_is_refused(table: str) -> None:
+def test_an_invalid_table_name_is_refused(table: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name"):
         Inbox(table)
     with pytest.raises(ValueError, match="paramstyle"):

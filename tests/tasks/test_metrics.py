@@ -26,7 +26,7 @@ def test_prometheus_reads_the_metrics_of_a_worker() -> None:
     failure = Failure("E", "x")
     for outcome in (Done(), RetryAfter(1.0, failure), Dead(DeadReason.EXHAUSTED, failure)):
         metrics.attempt_ended("greet", outcome)
-    metrics.attempt_ended("somebody-elses", Dead(DeadReason.UNKNOWN_TASK, failure))
+    metrics.attempt_ended("undeclared", Dead(DeadReason.UNKNOWN_TASK, failure))
     metrics.dead_records["shop"] = 4
     metrics.dead_letters["shop"] = {"greet": 2}
     metrics.set_held(in_flight_at(clock.wall_ms() - 2500), 7)
@@ -67,7 +67,7 @@ def in_flight_at(sent_ms: int) -> InFlightTracker:
             ("tasks.shop", b"ann", "greet", ()),
             ("tasks.shop", b"ann", "greet", ()),
             ("tasks.shop.retry.5s", b"bob", "greet", due),
-            ("tasks.shop", b"eve", "somebody-elses", ()),
+            ("tasks.shop", b"eve", "undeclared", ()),
         ]
     ):
         message = protocol.TaskMessage("c", task, msgspec.Raw(b"{}"), TimestampMs(sent_ms))

@@ -1,4 +1,4 @@
-"""The commands as processes: kill -9 and go on, stop in order, what operators see."""
+"""The commands as processes: kill -9 and recovery, orderly stop, what operators see."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_an_operator_lists_shows_redrives_and_drops_dead_letters(
         (["mail-catcher", "--cert", __file__], "go together"),
     ],
 )
-def test_wrong_usage_is_refused_with_a_sentence(arguments: list[str], text: str) -> None:
+def test_wrong_usage_is_refused_with_a_message(arguments: list[str], text: str) -> None:
     result = CliRunner().invoke(cli, ["tasks", *arguments])
     assert result.exit_code == 2
     assert text in result.output

@@ -5,7 +5,7 @@ import pytest
 from kafkaesque.tasks.rules.retry import Retry, tier_for, waits_until_ms
 
 
-def test_delays_grow_by_the_factor_up_to_the_most() -> None:
+def test_delays_grow_by_the_factor_up_to_the_maximum() -> None:
     retry = Retry(attempts=9, first_s=1, factor=4, most_s=60, jitter=False)
     assert [retry.delay_s(attempt, 0.9) for attempt in (1, 2, 3, 4, 5, 500)] == [
         1,
@@ -22,7 +22,7 @@ def test_jitter_shortens_by_up_to_half() -> None:
     assert [retry.delay_s(1, chance) for chance in (0.0, 0.5, 1.0)] == [8, 6, 4]
 
 
-def test_only_what_is_named_is_tried_again() -> None:
+def test_only_listed_exceptions_are_retried() -> None:
     retry = Retry(on=(OSError, ValueError), never_on=(FileNotFoundError,))
     assert retry.covers(ConnectionError())
     assert not retry.covers(FileNotFoundError())
@@ -45,6 +45,6 @@ def test_a_record_of_a_clock_that_ran_ahead_waits_no_longer_than_its_tier() -> N
 @pytest.mark.parametrize(
     "wrong", [{"attempts": 0}, {"first_s": -1}, {"factor": 0.5}, {"most_s": 0.1}]
 )
-def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+def test_an_invalid_policy_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"at least 1|shrink"):
         Retry(**wrong)  # type: ignore[arg-type]

@@ -96,7 +96,7 @@ def test_24_hours_pass_in_milliseconds_and_a_cancelled_call_never_runs() -> None
     run(test)
 
 
-def test_failures_are_tried_again_with_growing_delays_and_then_given_up_with_the_cause() -> None:
+def test_failures_are_retried_with_growing_delays_and_then_given_up_with_the_cause() -> None:
     app = App("shop")
 
     @app.task(retry=QUICK)
@@ -120,7 +120,7 @@ def test_failures_are_tried_again_with_growing_delays_and_then_given_up_with_the
     run(test)
 
 
-def test_a_delay_longer_than_every_tier_goes_by_the_timers() -> None:
+def test_a_delay_longer_than_every_tier_becomes_a_timer() -> None:
     app = App("shop")
 
     @app.task(
@@ -145,7 +145,7 @@ def test_a_delay_longer_than_every_tier_goes_by_the_timers() -> None:
     run(test)
 
 
-def test_a_task_may_say_when_to_try_again_or_that_it_is_no_use() -> None:
+def test_a_task_may_choose_its_retry_delay_or_reject_the_call() -> None:
     app = App("shop")
 
     @app.task(retry=QUICK)
@@ -173,7 +173,7 @@ def test_a_task_may_say_when_to_try_again_or_that_it_is_no_use() -> None:
     run(test)
 
 
-def test_a_poison_call_holds_up_nobody_and_an_ordered_one_only_its_key() -> None:
+def test_a_poison_call_blocks_no_other_and_an_ordered_one_only_its_key() -> None:
     app = App("shop")
 
     @app.task(key=lambda user: user, retry=Retry(3, 60, 1.0, 60, jitter=False, ordered=True))
@@ -206,7 +206,7 @@ def test_a_poison_call_holds_up_nobody_and_an_ordered_one_only_its_key() -> None
     run(test)
 
 
-def test_bad_input_becomes_dead_letters_with_its_reason_and_good_input_goes_on() -> None:
+def test_bad_input_becomes_dead_letters_and_good_input_runs() -> None:
     app = App("shop")
 
     @app.task(version=2)
@@ -246,7 +246,7 @@ def test_bad_input_becomes_dead_letters_with_its_reason_and_good_input_goes_on()
     run(test)
 
 
-def test_an_older_version_is_brought_up_to_date() -> None:
+def test_arguments_of_an_older_version_are_upgraded() -> None:
     app = App("shop")
 
     @app.task(
@@ -266,7 +266,7 @@ def test_an_older_version_is_brought_up_to_date() -> None:
     run(test)
 
 
-def test_what_an_effectively_once_task_sends_is_seen_only_if_it_succeeds() -> None:
+def test_records_of_an_effectively_once_task_are_visible_only_if_it_succeeds() -> None:
     app = App("shop")
 
     @app.task(effectively_once=True, retry=QUICK)
@@ -312,7 +312,7 @@ def test_cron_runs_at_its_times_in_its_zone() -> None:
     run(test)
 
 
-def test_a_result_is_what_the_task_returned_or_why_it_did_not() -> None:
+def test_a_result_is_the_return_value_or_the_failure() -> None:
     app = App("shop")
 
     @app.task(keeps_result=True, retry=NO_RETRY)
@@ -361,7 +361,7 @@ def test_middleware_surrounds_every_call_outermost_first() -> None:
     run(test)
 
 
-def test_a_trace_goes_on_through_what_a_call_sends_and_through_its_retries() -> None:
+def test_a_trace_continues_through_sent_calls_and_retries() -> None:
     app = App("shop")
     seen: list[tuple[str, int, str]] = []
 

@@ -12,7 +12,7 @@ from kafkaesque.tasks.errors import TimeLimitExceeded
 from kafkaesque.tasks.thread_pool import ThreadPool
 
 
-def test_functions_run_beside_each_other_with_the_callers_context() -> None:
+def test_functions_run_concurrently_with_the_callers_context() -> None:
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("n")
     meeting = threading.Barrier(3, timeout=30)
 
@@ -30,7 +30,7 @@ def test_functions_run_beside_each_other_with_the_callers_context() -> None:
     asyncio.run(test())
 
 
-def test_what_a_function_raises_is_raised() -> None:
+def test_exceptions_of_a_function_reach_the_caller() -> None:
     async def test() -> None:
         pool = ThreadPool(1)
         with pytest.raises(KeyError, match="x"):
@@ -62,7 +62,7 @@ def test_a_function_in_python_is_interrupted_at_its_limit(monkeypatch: pytest.Mo
     asyncio.run(test())
 
 
-def test_a_function_that_cannot_be_interrupted_is_left_behind_and_replaced(
+def test_a_function_that_cannot_be_interrupted_is_abandoned_and_its_thread_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(thread_pool, "GRACE_SECONDS", 0.05)

@@ -129,7 +129,7 @@ def test_the_next_worker_runs_the_calls_that_a_worker_deferred(bootstrap: str) -
     asyncio.run(test())
 
 
-def test_more_run_at_once_than_there_are_partitions(bootstrap: str) -> None:
+def test_more_calls_run_at_once_than_there_are_partitions(bootstrap: str) -> None:
     app = App("wide", partitions=1)
     may_end, begun, ended, at_once = asyncio.Semaphore(0), [], [], []
 

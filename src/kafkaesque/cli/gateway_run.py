@@ -1,4 +1,4 @@
-"""The process behind `kafkaesque gateway`: start in order, say ready, go or be taken over."""
+"""The process of `kafkaesque gateway`: starts, reports ready, drains or is taken over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kafkaesque.model.errors import InvalidConfig
 
 FACTS_NAME = "gateway.json"
 FETCH_WAIT_MS = "50"
-"""A partition that somebody begins to want waits for the fetch that is under way."""
+"""Short, because a newly assigned partition waits for the current fetch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The processes behind `kafkaesque tasks`: start in order, say ready, stop in order."""
+"""The processes of `kafkaesque tasks`: start in order, report ready, stop in order."""
 
 from __future__ import annotations
 

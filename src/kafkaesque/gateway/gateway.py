@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 START_SECONDS_MAX = 60.0
 START_RETRY_SECONDS = 0.2
 CLOSE_SECONDS = 0.5
-"""How long clients have to close after they were told that the gateway stops."""
+"""How long clients have to close after they were notified that the gateway stops."""
 TICK_SECONDS_MAX = 1.0
 TICK_SECONDS_MIN = 0.05
 OWN_KEY_NAME = "gateway.key"
@@ -204,7 +204,7 @@ class Gateway:
                 backlog=self.config.listen_backlog,
             )
 
-    # -- hand-over -----------------------------------------------------------------------------------
+    # -- handover ------------------------------------------------------------------------------------
 
     async def freeze(self, settle_s: float) -> socket.socket:
         """Stops reading from clients and accepting new ones; what they send waits in the kernel. Then

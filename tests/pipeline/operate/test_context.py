@@ -30,5 +30,5 @@ def test_wrong_settings_are_refused_with_their_name(values: dict[str, str], text
         read_knobs(values)
 
 
-def test_every_setting_says_what_it_does() -> None:
+def test_every_setting_has_a_description() -> None:
     assert all(item.doc.endswith(".") and item.ours for item in KNOBS.values())

@@ -76,7 +76,7 @@ def read(number: int, at_ms: int) -> MessageRead:
                        sent_ms=of.sent_ms, read_ms=at_ms)  # type: ignore[arg-type] # fmt: skip
 
 
-def test_what_stays_unread_for_24_hours_is_mailed_over_tls_and_what_was_read_is_not(
+def test_messages_unread_for_24_hours_are_mailed_over_tls_and_read_ones_are_not(
     authority: tuple[ssl.SSLContext, Path],
 ) -> None:
     async def test() -> None:
@@ -99,7 +99,7 @@ def test_what_stays_unread_for_24_hours_is_mailed_over_tls_and_what_was_read_is_
     asyncio.run(test())
 
 
-def test_a_read_that_the_timer_did_not_hear_of_is_seen_when_it_fires(
+def test_a_read_mark_is_checked_again_when_the_timer_fires(
     authority: tuple[ssl.SSLContext, Path],
 ) -> None:
     async def test() -> None:
@@ -128,7 +128,7 @@ def test_a_deleted_message_is_not_mailed(authority: tuple[ssl.SSLContext, Path])
     asyncio.run(test())
 
 
-def test_a_relay_that_asks_for_patience_gets_it_and_one_that_refuses_ends_it(
+def test_a_temporary_smtp_error_is_retried_and_a_permanent_one_rejected(
     authority: tuple[ssl.SSLContext, Path],
 ) -> None:
     async def test() -> None:
@@ -164,7 +164,7 @@ def test_without_its_certificate_the_relay_is_not_trusted(
     asyncio.run(test())
 
 
-def test_a_connected_recipient_is_told_in_the_inbox_and_another_by_the_webhook(
+def test_a_connected_recipient_gets_an_inbox_event_and_others_a_webhook_call(
     authority: tuple[ssl.SSLContext, Path],
 ) -> None:
     posted: list[dict[str, Any]] = []
@@ -208,7 +208,7 @@ def test_a_connected_recipient_is_told_in_the_inbox_and_another_by_the_webhook(
     asyncio.run(test())
 
 
-def test_every_stage_is_counted_once_and_what_is_no_event_is_a_dead_letter(
+def test_every_stage_is_counted_once_and_an_unreadable_event_is_a_dead_letter(
     authority: tuple[ssl.SSLContext, Path],
 ) -> None:
     async def test() -> None:

@@ -24,7 +24,7 @@ def sent_to(recipient: str, message_id: str) -> Record:
     return Record(CHAT_EVENTS.name, b"c", encode(stage_envelope(message)))
 
 
-def test_who_is_connected_is_notified_through_the_gateway_and_once() -> None:
+def test_a_connected_user_is_notified_once_through_the_gateway() -> None:
     async def story(play: Stage) -> None:
         await play.gateway()
         bob = await play.connected("bob")

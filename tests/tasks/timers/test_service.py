@@ -47,7 +47,7 @@ async def calls(log: KafkaLog, topic: str) -> list[str]:
     return found
 
 
-def test_two_share_the_partitions_one_goes_and_every_timer_fires_once(
+def test_two_processes_share_partitions_one_leaves_and_every_timer_fires_once(
     broker: BrokerProcess, tmp_path: Path
 ) -> None:
     app = App("sharing")

@@ -49,7 +49,7 @@ def ids(pending: list[PendingTimer]) -> list[str]:
     return [one.id for one in pending]
 
 
-def test_what_is_due_comes_by_time_and_no_more_than_asked_for() -> None:
+def test_due_timers_are_ordered_by_time_and_limited() -> None:
     store = store_of(*(record(n, f"t{n}", timer(NOW_MS - 10 + n)) for n in (3, 1, 2)),
                      record(9, "later", timer(NOW_MS + 1)))  # fmt: skip
     assert ids(store.due(NOW_MS, 2)) == ["t1", "t2"]
@@ -70,7 +70,7 @@ def test_a_tombstone_cancels_and_the_last_time_set_counts() -> None:
     store.close()
 
 
-def test_a_timer_set_anew_while_the_old_one_fired_is_kept_and_written_again() -> None:
+def test_a_timer_set_again_while_it_fired_is_kept_and_written_again() -> None:
     store = store_of(record(0, "a", timer(NOW_MS)))
     fired = store.due(NOW_MS, 10)
     store.apply([record(1, "a", timer(NOW_MS + HOUR_MS))], 2, NOW_MS)
@@ -84,7 +84,7 @@ def test_a_timer_set_anew_while_the_old_one_fired_is_kept_and_written_again() ->
     store.close()
 
 
-def test_a_file_goes_on_where_it_was_and_a_killed_process_lost_nothing(tmp_path: Path) -> None:
+def test_a_file_continues_where_it_was_and_a_kill_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     store = store_of(record(0, "a", timer(NOW_MS)), record(1, "b", timer(NOW_MS)), path=path)
     again = TimerStore.open(path, "topic-1", NOW_MS)  # the first was never closed
@@ -97,7 +97,7 @@ def test_a_file_goes_on_where_it_was_and_a_killed_process_lost_nothing(tmp_path:
     ("topic_id", "now_ms"),
     [("topic-2", NOW_MS), ("topic-1", NOW_MS + 13 * HOUR_MS), ("topic-1", NOW_MS - 13 * HOUR_MS)],
 )
-def test_a_file_of_another_topic_or_too_old_for_tombstones_is_built_anew(
+def test_a_file_of_another_topic_or_too_old_for_tombstones_is_rebuilt(
     tmp_path: Path, topic_id: str, now_ms: int
 ) -> None:
     path = tmp_path / "t.db"
@@ -107,7 +107,7 @@ def test_a_file_of_another_topic_or_too_old_for_tombstones_is_built_anew(
     again.close()
 
 
-def test_timers_are_counted_by_task_and_a_file_remembers_how_many(tmp_path: Path) -> None:
+def test_timers_are_counted_by_task_and_the_counts_are_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     records = [record(n, f"t{n}", timer(NOW_MS)) for n in range(3)]
     store = store_of(*records, record(3, "t0", None, "cancel"), path=path)
@@ -121,7 +121,7 @@ def test_timers_are_counted_by_task_and_a_file_remembers_how_many(tmp_path: Path
     again.close()
 
 
-def test_names_without_end_are_counted_together() -> None:
+def test_task_names_beyond_the_limit_are_counted_together() -> None:
     store = store_of(
         *(record(n, str(n), timer(NOW_MS, queue=f"q{n}")) for n in range(TASKS_MAX + 5))
     )
@@ -130,7 +130,7 @@ def test_names_without_end_are_counted_together() -> None:
     store.close()
 
 
-def test_a_file_of_an_older_format_is_built_anew(tmp_path: Path) -> None:
+def test_a_file_of_an_older_format_is_rebuilt(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     with contextlib.closing(sqlite3.connect(path)) as old:
         old.executescript(
@@ -144,7 +144,7 @@ def test_a_file_of_an_older_format_is_built_anew(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_file_is_thrown_away(tmp_path: Path) -> None:
+def test_a_damaged_file_is_deleted(tmp_path: Path) -> None:
     path = tmp_path / "t.db"
     path.write_bytes(b"no database" * 1000)
     store = TimerStore.open(path, "topic-1", NOW_MS)
@@ -152,7 +152,7 @@ def test_a_damaged_file_is_thrown_away(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_no_timer_is_refused_unless_a_later_record_settled_it() -> None:
+def test_a_record_that_is_not_a_timer_is_refused_unless_a_later_one_settles_it() -> None:
     store = store_of(
         record(0, "bad", b"\xff"), record(1, "worse", b"{}"), record(2, "good", timer(NOW_MS)),
         record(3, "worse", None, "1"), record(4, f"{protocol.OWNER_KEY}0", b"mark"),
@@ -164,7 +164,7 @@ def test_what_is_no_timer_is_refused_unless_a_later_record_settled_it() -> None:
     store.close()
 
 
-def test_a_cron_declared_again_keeps_its_time_and_a_changed_one_gets_a_new() -> None:
+def test_a_cron_declared_again_keeps_its_time_and_a_changed_one_gets_a_new_one() -> None:
     hourly = CronRule("0 * * * *")
     store = store_of(record(0, "cron/a/x", timer(0, hourly)))
     (first,) = store.take_unsettled()
@@ -183,7 +183,7 @@ def test_a_cron_declared_again_keeps_its_time_and_a_changed_one_gets_a_new() -> 
     store.close()
 
 
-def test_an_own_cron_record_read_back_late_does_not_turn_back_time() -> None:
+def test_a_cron_record_of_the_owner_read_late_does_not_turn_back_time() -> None:
     rule = CronRule("0 * * * *", after_ms=TimestampMs(NOW_MS))
     store = store_of(record(0, "cron/a/x", timer(NOW_MS + HOUR_MS, rule)))
     (due,) = store.due(NOW_MS + HOUR_MS, 1)

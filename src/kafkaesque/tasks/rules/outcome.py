@@ -172,7 +172,7 @@ def result_record(topic: str, call: TaskCall, outcome: Done | Dead, now_ms: Time
         try:
             value = msgspec.Raw(msgspec.json.encode(outcome.value))
         except (TypeError, msgspec.MsgspecError) as error:
-            failure = f"the result is no JSON: {error}"
+            failure = f"the result is not JSON: {error}"
     else:
         failure = f"{outcome.reason}: {outcome.failure}"
     message = ResultMessage(call.id, call.task_name, failure is None, now_ms, value, failure)

@@ -199,8 +199,8 @@ class TimerStore:
         if same and old is not None:
             return old
         due_ms = TimestampMs(next_ms(rule, now_ms))
-        begun = CronRule(rule.expression, rule.timezone, rule.misfire, TimestampMs(now_ms))
-        message = msgspec.structs.replace(new.message, due_ms=due_ms, cron=begun)
+        started = CronRule(rule.expression, rule.timezone, rule.misfire, TimestampMs(now_ms))
+        message = msgspec.structs.replace(new.message, due_ms=due_ms, cron=started)
         declared = PendingTimer(new.id, due_ms, new.offset, message)
         self._put_timer(declared)
         return declared
