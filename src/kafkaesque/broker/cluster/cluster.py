@@ -18,8 +18,7 @@ from kafkaesque.broker.cluster.elections import Elections
 from kafkaesque.broker.cluster.journal import Journal
 from kafkaesque.broker.cluster.leaders import Leaders
 from kafkaesque.broker.cluster.members import Members
-from kafkaesque.broker.cluster.progress import Progress
-from kafkaesque.broker.cluster.reconciler import Reconciler
+from kafkaesque.broker.cluster.reconciler import ReconciledIndex, Reconciler
 from kafkaesque.broker.cluster.rules import operations
 from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
 from kafkaesque.broker.cluster.rules.leader_table import Announcement
@@ -114,7 +113,7 @@ class Cluster:
         self._replicas = replicas
         self._standings = standings
         self._producer_ids = range(0)
-        self._reconciled = Progress()
+        self._reconciled = ReconciledIndex()
         self._tasks: list[asyncio.Task[None]] = []
         self._told_peers: list[tuple[int, str, int]] = []
         """By our own log, by seeds, then by whoever registers us, until the tables tell it all."""
@@ -214,7 +213,7 @@ class Cluster:
     async def _holds_here(self, index: LogIndex) -> None:
         """Whoever asks this node next is to see what was done. Not if its disk has no room for it."""
         replica = self.journal.replica
-        await self._reconciled.reaches_if_it_can(index, lambda: replica.is_without_room)
+        await self._reconciled.wait_for_unless(index, lambda: replica.is_without_room)
 
     async def _ask_controller(self, kind: int, body: bytes) -> bytes:
         """Asked again as long as nothing was begun; NotController when the time is over."""
@@ -312,7 +311,7 @@ class Cluster:
         await self.reconciler.match_all()
         while True:
             self.meet_peers()
-            self._reconciled.is_at(index)
+            self._reconciled.advance(index)
             change = await self.journal.changes.get()
             await self.reconciler.carry_out(change)
             index = change.index
@@ -340,7 +339,7 @@ class Cluster:
                 told, index = operations.decode_reply(reply, operations.Registered)
                 self._told_peers = told.brokers
                 self.meet_peers()
-                await self._reconciled.reaches(index)
+                await self._reconciled.wait_for(index)
                 self._told_peers = []
                 self.meet_peers()
                 return

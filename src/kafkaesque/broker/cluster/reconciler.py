@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 from uuid import UUID
 
 from kafkaesque.broker.cluster.journal import Change
@@ -12,6 +15,8 @@ from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.cluster.rules.topology import Assignment, Topic
 from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.partition_table import PartitionTable, Placement
+from kafkaesque.broker.raft.types import NO_INDEX, LogIndex
+from kafkaesque.broker.replication.commit_waiters import CommitWaiters
 from kafkaesque.model.ids import MemberId, NodeId, PartitionIndex, TopicId, node_of
 from kafkaesque.model.setting import SettingValue
 from kafkaesque.model.settings import (
@@ -21,6 +26,36 @@ from kafkaesque.model.settings import (
     broker_config_attribute,
     topic_config,
 )
+
+STUCK_CHECK_SECONDS: Final = 0.5
+
+
+class ReconciledIndex:
+    """The last entry of the controller's log that this node's partitions match."""
+
+    __slots__ = ("_index", "_waiters")
+
+    def __init__(self) -> None:
+        self._index = NO_INDEX
+        self._waiters: CommitWaiters[LogIndex] = CommitWaiters()
+
+    def advance(self, index: LogIndex) -> None:
+        self._index = index
+        self._waiters.advance(index)
+
+    async def wait_for(self, index: LogIndex) -> None:
+        if index > self._index:
+            await self._waiters.add(index)
+
+    async def wait_for_unless(self, index: LogIndex, is_stuck: Callable[[], bool]) -> None:
+        """Like `wait_for`, but returns as soon as this node `is_stuck`: the caller still gets the
+        controller's answer."""
+        reached = asyncio.ensure_future(self.wait_for(index))
+        try:
+            while not reached.done() and not is_stuck():
+                await asyncio.wait((reached,), timeout=STUCK_CHECK_SECONDS)
+        finally:
+            reached.cancel()
 
 
 class Reconciler:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import NO_INDEX, LogIndex, Snapshot
+from kafkaesque.broker.replication.commit_waiters import CommitWaiters
 from kafkaesque.broker.replication.entry_log import OwnerState, owner_data
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.model.errors import KafkaError, StorageFailed, check
@@ -41,7 +41,7 @@ class States(Protocol):
 class ReplicatedMachine(ABC):
     """Implements `replica.Owner`. Everything on the event loop's thread."""
 
-    __slots__ = ("_applied", "_fail", "_saved_index", "_states", "_waiting", "replica")
+    __slots__ = ("_applied", "_fail", "_saved_index", "_states", "_waiters", "replica")
 
     replica: Replica
     """Set right after this object is made: the two know each other."""
@@ -56,7 +56,7 @@ class ReplicatedMachine(ABC):
         """The state is that of this entry."""
         self._saved_index = NO_INDEX
         """A snapshot of the state as of this entry is on disk."""
-        self._waiting: deque[tuple[LogIndex, asyncio.Future[None]]] = deque()
+        self._waiters: CommitWaiters[LogIndex] = CommitWaiters()
 
     # -- what the state is -------------------------------------------------------------------------
 
@@ -121,17 +121,14 @@ class ReplicatedMachine(ABC):
 
     async def applied_to(self, index: LogIndex) -> None:
         """Wait until the state holds everything up to `index`."""
-        if index <= self._applied:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((index, future))
-        await future
+        if index > self._applied:
+            await self._waiters.add(index)
 
     # -- what the replica tells ----------------------------------------------------------------------
 
     def stands(self, standing: Standing) -> None:
         if not self.replica.is_leader:
-            self._fail_waiting(self._moved())
+            self._waiters.fail_all(self._moved())
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
         entries = self.replica.entries
@@ -142,7 +139,7 @@ class ReplicatedMachine(ABC):
                 if data is not None:
                     self._apply(entry.index, memoryview(data))
             self._applied = found[-1].index
-        self._resolve_waiting()
+        self._waiters.advance(self._applied)
 
     def appended(self, header: BatchHeader) -> None:  # noqa: B027 - nothing is what is wanted
         """Nothing: the state follows what is committed."""
@@ -161,10 +158,10 @@ class ReplicatedMachine(ABC):
         self._restore(state.data)
         self.replica.entries.owner_state = state
         self._applied = self._saved_index = snapshot.index
-        self._resolve_waiting()
+        self._waiters.advance(self._applied)
 
     def failed(self, error: StorageFailed) -> None:
-        self._fail_waiting(error)
+        self._waiters.fail_all(error)
         self._fail(error)
 
     # -- snapshots -----------------------------------------------------------------------------------
@@ -192,18 +189,3 @@ class ReplicatedMachine(ABC):
         """Blocking. What the raft journal does not know to be dropped must not be missing."""
         self._states.sync_facts()
         self.replica.entries.log.delete_before(offset)
-
-    def _resolve_waiting(self) -> None:
-        still: deque[tuple[LogIndex, asyncio.Future[None]]] = deque()
-        for index, future in self._waiting:
-            if index > self._applied:
-                still.append((index, future))
-            elif not future.done():
-                future.set_result(None)
-        self._waiting = still
-
-    def _fail_waiting(self, error: KafkaError) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
