@@ -7,12 +7,12 @@ import logging
 from collections.abc import Sequence
 from math import inf
 
-from kafkaesque.broker.cluster.cluster import CALL_SECONDS, OPERATE
-from kafkaesque.broker.cluster.rules.operations import (
+from kafkaesque.broker.cluster.cluster import BROKER_REQUEST, CALL_SECONDS
+from kafkaesque.broker.cluster.rules.broker_requests import (
+    BrokerRegistration,
     Registered,
-    RegisterMe,
     decode_reply,
-    encode_operation,
+    encode_request,
 )
 from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.dialling import PeerAddress
@@ -65,7 +65,7 @@ class _NoInbox:
 async def introduce_broker(
     seeds: Seeds,
     me: Identity,
-    request: RegisterMe,
+    request: BrokerRegistration,
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
 ) -> tuple[str, int]:
@@ -82,8 +82,8 @@ async def introduce_broker(
                 try:
                     seed = await links.introduce(address)
                     if seed.cluster_id:
-                        body = encode_operation(request)
-                        reply = await links.call(seed.node_id, OPERATE, body, CALL_SECONDS)
+                        body = encode_request(request)
+                        reply = await links.call(seed.node_id, BROKER_REQUEST, body, CALL_SECONDS)
                         return seed.cluster_id, decode_reply(reply, Registered)[0].generation
                 except (OSError, PeerError) as error:
                     if tries % COMPLAIN_EVERY_TRIES == 0:

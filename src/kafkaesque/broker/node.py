@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from kafkaesque.broker.cluster.cluster import Cluster
+from kafkaesque.broker.cluster.cluster import FORWARD_KINDS, Cluster, ForwardedRequests
 from kafkaesque.broker.cluster.journal import Journal
-from kafkaesque.broker.cluster.rules.operations import RegisterMe
-from kafkaesque.broker.cluster.state_file import StateFile
+from kafkaesque.broker.cluster.replicated_machine import StateFile
+from kafkaesque.broker.cluster.rules.broker_requests import BrokerRegistration
 from kafkaesque.broker.joining import Seeds, introduce_broker
 from kafkaesque.broker.partitions.environment import Changes, Environment
 from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator, new_registry
@@ -25,7 +25,7 @@ from kafkaesque.broker.partitions.log_cleaner import LogCleaner
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.replication.flusher import Flusher
-from kafkaesque.broker.replication.link import LinkConfig
+from kafkaesque.broker.replication.link import Inbox, LinkConfig
 from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.opening import batch_payload, open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
@@ -45,7 +45,7 @@ from kafkaesque.broker.server.handlers import load_handlers
 from kafkaesque.broker.server.http import HttpListener, Page, text
 from kafkaesque.broker.server.listener import Listener
 from kafkaesque.broker.server.page_loader import PageLoader
-from kafkaesque.broker.server.peer_inbox import PeerInbox
+from kafkaesque.broker.server.peer_inbox import PeerInbox, PeerService
 from kafkaesque.broker.server.readiness import readiness
 from kafkaesque.broker.server.rules.fetch_sessions import FetchSessions
 from kafkaesque.broker.server.stats import BrokerStats
@@ -129,14 +129,16 @@ class Node:
             await self._bind(stats, undo)
             seeds = Seeds(self.config.join)
             incarnation = await self._own_data(seeds, loop, undo)
-            cluster, transactions = await self._build(incarnation, loop, undo)
+            peer_services: dict[range, PeerService] = {}
+            cluster, transactions = await self._build(incarnation, peer_services, loop, undo)
             handlers = load_handlers()
             self.context = self._new_context(cluster, transactions, loop, stats, handlers)
             dispatcher = Dispatcher(self.context, handlers)
-            cluster.serve_request = dispatcher.serve_forwarded
+            forwarded = ForwardedRequests(cluster.journal, dispatcher.serve_forwarded)
+            peer_services[FORWARD_KINDS] = forwarded
             transactions.serve_request = dispatcher.serve_forwarded
             await self._listener.serve(dispatcher, lambda: self.context.config, cluster.links.adopt)
-            self._take_part(cluster, undo)
+            self._take_part(cluster, dispatcher, undo)
             await self._register(cluster, seeds, incarnation)
             await self.services.serve(self.config)
             await self._open_http(undo)
@@ -173,8 +175,8 @@ class Node:
         self._data.set_meta(Meta(cluster_id, node_id, directory_id, generation))
         return incarnation
 
-    def _registration(self, directory_id: Any, incarnation: int) -> RegisterMe:
-        return RegisterMe(
+    def _registration(self, directory_id: Any, incarnation: int) -> BrokerRegistration:
+        return BrokerRegistration(
             self.config.node_id,
             directory_id,
             self.kafka_address.host,
@@ -184,9 +186,14 @@ class Node:
         )
 
     async def _build(
-        self, incarnation: int, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
+        self,
+        incarnation: int,
+        peer_services: dict[range, PeerService],
+        loop: asyncio.AbstractEventLoop,
+        undo: AsyncExitStack,
     ) -> tuple[Cluster, TransactionCalls]:
-        """Make everything that stands on the data; nothing runs yet."""
+        """Builds everything that uses the data directory; nothing runs yet. Adds to
+        `peer_services`, by kind, what answers calls of other brokers."""
         meta = self._meta
         was_clean = self._data.was_clean()
         if not was_clean and incarnation > 0:
@@ -214,6 +221,21 @@ class Node:
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
         groups = GroupCoordinator(partitions, lambda: new_registry(self.config), self._clock, loop)
         journal = self._open_journal(replicas, is_clean=was_clean)
+        self.services = self._open_services(replicas, is_clean=was_clean)
+        peer_services.update(self.services.by_kind())
+        identity = PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation)
+
+        def connect(inbox: Inbox) -> Links:
+            return Links(
+                identity,
+                loop,
+                PeerInbox(inbox, peer_services),
+                self._clock,
+                fail=self._fail,
+                config=LINK_CONFIG,
+                read_batch=batch_payload,
+            )
+
         cluster = Cluster(
             journal,
             partitions,
@@ -223,20 +245,12 @@ class Node:
             self.config,
             uuid4,
             loop.call_later,
-        )
-        self.services = self._open_services(replicas, is_clean=was_clean)
-        transactions = open_transactions(cluster, self._clock, loop, self.config)
-        identity = PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation)
-        replicas.outbox = cluster.links = Links(
-            identity,
-            loop,
-            PeerInbox(cluster, {**self.services.by_kind(), REQUEST_KINDS: transactions}),
-            self._clock,
-            fail=self._fail,
-            config=LINK_CONFIG,
-            read_batch=batch_payload,
+            connect,
         )
         undo.push_async_callback(cluster.links.close, 0)
+        replicas.outbox = cluster.links
+        transactions = open_transactions(cluster, self._clock, loop, self.config)
+        peer_services[REQUEST_KINDS] = transactions
         return cluster, transactions
 
     def _open_journal(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
@@ -272,7 +286,7 @@ class Node:
             raise AssertionError
         return meta
 
-    def _take_part(self, cluster: Cluster, undo: AsyncExitStack) -> None:
+    def _take_part(self, cluster: Cluster, dispatcher: Dispatcher, undo: AsyncExitStack) -> None:
         """From here on messages, ticks and elections happen."""
         cluster.start(self._background_ended)
         undo.push_async_callback(cluster.stop)
@@ -280,7 +294,7 @@ class Node:
         self._raft.add(cluster.journal.replica)
         if cluster.journal.replica.is_alone:
             cluster.journal.replica.campaign()
-        self.services.take_part(cluster, cluster.serve_request)
+        self.services.take_part(cluster, dispatcher.serve_forwarded)
         undo.push_async_callback(self.services.stop)
         self._repeat(TICK_SECONDS, self._tick)
         undo.push_async_callback(self._cancel_tasks)

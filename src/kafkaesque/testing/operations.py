@@ -47,10 +47,10 @@ async def have_topic(
 ) -> None:
     """By way of the controller, wherever it is. `counts`: partitions and replicas, -1 for the
     default."""
-    from kafkaesque.broker.cluster.rules.operations import WantedTopic
+    from kafkaesque.broker.cluster.rules.controller import NewTopic
 
     partition_count, replication_factor = counts
-    wanted = WantedTopic(name, partition_count, replication_factor, dict(configs))
+    wanted = NewTopic(name, partition_count, replication_factor, dict(configs))
     refused = await node.context.cluster.create_topics([wanted])
     for error in refused.values():
         raise error

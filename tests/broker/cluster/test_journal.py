@@ -14,6 +14,7 @@ from tests.broker.partitions.rig import elect_with
 
 from kafkaesque.broker.cluster import journal as journal_module
 from kafkaesque.broker.cluster.journal import Journal
+from kafkaesque.broker.cluster.replicated_machine import StateFile
 from kafkaesque.broker.cluster.rules.commands import (
     RegisterBroker,
     ReserveProducerIds,
@@ -21,8 +22,7 @@ from kafkaesque.broker.cluster.rules.commands import (
     UnregisterBroker,
 )
 from kafkaesque.broker.cluster.rules.controller import Outcome
-from kafkaesque.broker.cluster.rules.refusals import ControllerMoved
-from kafkaesque.broker.cluster.state_file import StateFile
+from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.raft.messages import Append, InstallSnapshot
 from kafkaesque.broker.raft.types import Entry, EntryKind, LogIndex, Membership, Snapshot, Term
 from kafkaesque.broker.replication.flusher import Flusher
@@ -95,8 +95,8 @@ async def open_journal(
     if others:
         await elect_with(journal.replica, others[0])
     while not journal.leads:
-        await journal.standing_changed.wait()
-        journal.standing_changed.clear()
+        await journal.leader_changed.wait()
+        journal.leader_changed.clear()
     try:
         yield journal
     finally:
@@ -284,7 +284,7 @@ def test_command_that_another_entry_replaced_may_be_asked_of_the_next_controller
             index, term = journal.replica.last_index, journal.replica.standing.term
             noop = Entry(index, Term(term + 1), EntryKind.NOOP, 0, None)
             follow(journal, (noop,), (LogIndex(index - 1), term))
-            with pytest.raises(ControllerMoved, match="took the place"):
+            with pytest.raises(ControllerMoved, match="replaced these commands"):
                 await asked
             assert journal.tables.next_producer_id == 0
             with pytest.raises(ControllerMoved, match="not the controller"):
@@ -296,7 +296,7 @@ def test_command_that_another_entry_replaced_may_be_asked_of_the_next_controller
 def test_command_of_which_nothing_is_heard_is_of_unknown_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "FATE_SECONDS", 0.01)
+    monkeypatch.setattr(journal_module, "OUTCOME_SECONDS", 0.01)
 
     async def story() -> None:
         async with open_journal(tmp_path, others=(PEER, OTHER)) as journal:
@@ -304,7 +304,7 @@ def test_command_of_which_nothing_is_heard_is_of_unknown_outcome(
             journal.replica.resign()
             with pytest.raises(NotController, match="moved"):
                 await asked
-            assert journal._fates == []
+            assert journal._pending == []
 
     asyncio.run(story())
 
@@ -387,7 +387,7 @@ def test_state_that_cannot_be_saved_is_saved_later(
                 await journal.submit(lambda end=end: Outcome((ReserveProducerIds(end),), None))
             calls.room = False
             await journal.save_if_grown()
-            assert "saved later" in caplog.text
+            assert "snapshot retried" in caplog.text
             assert journal._saved_index == 0
             calls.room = True
             await journal.save_if_grown()

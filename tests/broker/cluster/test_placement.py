@@ -132,7 +132,7 @@ def test_broker_that_is_down_is_the_last_choice_and_never_leads() -> None:
             2,
             3,
             "Unable to replicate the partition 3 time(s): Only 1 of the 3 broker(s) registered are "
-            "up, and a majority of the replicas has to be.",
+            "up, and a majority of the replicas must be.",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from kafkaesque.broker.cluster.rules import commands
-from kafkaesque.broker.cluster.rules.refusals import (
+from kafkaesque.broker.cluster.rules.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
     InvalidRegistration,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.broker.storage.failing import FailingCalls
 
-from kafkaesque.broker.cluster.state_file import StateFile
+from kafkaesque.broker.cluster.replicated_machine import StateFile
 from kafkaesque.broker.coordination import raft_group
 from kafkaesque.broker.coordination.raft_group import RaftGroup
 from kafkaesque.broker.coordination.replicated import NotCommitted

@@ -11,7 +11,7 @@ import pytest
 from tests.waiting import until
 
 from kafkaesque.broker.cluster import cluster
-from kafkaesque.broker.cluster.rules.operations import WantedTopic
+from kafkaesque.broker.cluster.rules.controller import NewTopic
 from kafkaesque.broker.node import Node
 from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
 from kafkaesque.model.errors import DataDirectoryInUse, StorageFailed
@@ -87,7 +87,7 @@ def test_broker_that_still_loads_groups_is_healthy_and_not_ready(tmp_path: Path)
         node = new_node(tmp_path, offsets_topic_num_partitions="1")
         await node.start()
         try:
-            await node.context.cluster.create_topics([WantedTopic(GROUP_TOPIC)])
+            await node.context.cluster.create_topics([NewTopic(GROUP_TOPIC)])
             await until(lambda: any(host.registry for host in node.context.groups))
             assert node._ready().status == 200
             (host,) = node.context.groups

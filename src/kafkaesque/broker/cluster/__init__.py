@@ -1,5 +1,5 @@
-"""The control plane: what topics, partitions and settings the cluster has.
+"""The control plane: the cluster's brokers, topics, partitions and settings.
 
-A request becomes commands and an answer (`controller`); only replaying a committed command changes
-a table (`tables`); the commands live in a log of their own (`journal`).
+`rules.controller` turns a request into commands and an answer. The commands are committed in a Raft
+log of their own (`journal`), and only replaying a committed command changes a table (`rules.tables`).
 """

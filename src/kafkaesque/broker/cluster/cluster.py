@@ -1,8 +1,8 @@
 """The cluster as this broker sees it: its tables, its controller, its peers.
 
-Everything that happens between brokers meets here: `controller` and `operations` decide,
-`reconciler` makes the partitions of this node match, `leaders` tells who leads what, `members`
-changes who belongs to a group. What peers send comes in by the methods of `Inbox`.
+Requests to the controller go out and are answered here; `rules.controller` decides them. The
+`reconciler` makes this node's partitions match the committed tables, `leaders` records which broker
+leads which group, `members` changes the membership of the groups that this node leads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar, cast
 from uuid import UUID
 
@@ -19,15 +20,14 @@ from kafkaesque.broker.cluster.journal import Journal
 from kafkaesque.broker.cluster.leaders import Leaders
 from kafkaesque.broker.cluster.members import Members
 from kafkaesque.broker.cluster.reconciler import ReconciledIndex, Reconciler
-from kafkaesque.broker.cluster.rules import operations
-from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
+from kafkaesque.broker.cluster.rules import broker_requests
+from kafkaesque.broker.cluster.rules.controller import Controller, NewTopic, Outcome
+from kafkaesque.broker.cluster.rules.errors import ControllerMoved, InconsistentClusterId
 from kafkaesque.broker.cluster.rules.leader_table import Announcement
 from kafkaesque.broker.cluster.rules.quorum_info import QuorumInfo, quorum_info
-from kafkaesque.broker.cluster.rules.refusals import ControllerMoved
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.cluster.rules.topology import Broker, Topic
 from kafkaesque.broker.cluster.scrubber import Scrubber
-from kafkaesque.broker.cluster.seeds import refuse_other_cluster
 from kafkaesque.broker.partitions.coordinators import Coordinators
 from kafkaesque.broker.partitions.environment import Changes
 from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
@@ -36,11 +36,13 @@ from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.raft.types import LogIndex, Refused
 from kafkaesque.broker.replication.dialling import PeerAddress
-from kafkaesque.broker.replication.links import Links
+from kafkaesque.broker.replication.link import Inbox
+from kafkaesque.broker.replication.links import IntroductionRefused, Links
 from kafkaesque.broker.replication.peer_calls import PeerError
 from kafkaesque.broker.replication.prefix_copies import PrefixCopies
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import ReplicaSet
+from kafkaesque.broker.replication.rules.peer_hello import Refusal
 from kafkaesque.broker.replication.succession import CallLater
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
 from kafkaesque.model.ids import GroupId, NodeId, ProducerId, TimestampMs, TopicPartition, node_of
@@ -52,34 +54,64 @@ T = TypeVar("T")
 
 CALL_SECONDS = 10.0
 CONTROLLER_SECONDS = 10.0
-"""How long an operation waits for a controller to be elected."""
+"""How long a request waits for a controller to be elected."""
 RETRY_SECONDS = 0.05
-COMPLAIN_EVERY_TRIES = 100
+WARN_EVERY_TRIES = 100
 ELECTION_SECONDS = 3.0
-"""How long an answer that made topics waits for their leaders: clients would have to ask again."""
+"""How long the response to a request that created topics waits for their leaders. Without the wait,
+clients would have to refresh their metadata again at once."""
+SEED_SECONDS = 0.5
+"""How long a start waits for a seed's cluster id. A seed that takes longer is treated as down."""
 
-OPERATE, FORWARD, HAND_OVER, BATCH, PREFIX = 1, 2, 3, 4, 5
+BROKER_REQUEST, FORWARD, HAND_OVER, BATCH, PREFIX = 1, 2, 3, 4, 5
 """Kinds of calls between brokers."""
+FORWARD_KINDS = range(FORWARD, FORWARD + 1)
 LEADERS = 1
 """Kind of post: announcements of leaders."""
 
 _index = struct.Struct(">Q")
 
 ServeRequest = Callable[[bytes], Awaitable[bytes]]
-"""Runs a client's request that another broker forwarded; its response frame."""
+"""Serves a client's request frame that another broker forwarded; returns the response frame."""
+
+
+class ForwardedRequests:
+    """Serves client requests that other brokers forwarded to the controller (FORWARD_KINDS).
+
+    Implements `peer_inbox.PeerService`.
+    """
+
+    __slots__ = ("_journal", "_serve_request")
+
+    def __init__(self, journal: Journal, serve_request: ServeRequest) -> None:
+        self._journal = journal
+        self._serve_request = serve_request
+
+    async def call(self, node: NodeId, kind: int, body: bytes) -> bytes:
+        """Returns the index to wait for, then the response frame."""
+        if not self._journal.leads:
+            raise NotController("this broker is not the controller")
+        response = await self._serve_request(body)
+        return _index.pack(self._journal.applied_index) + response
+
+    def post(self, node: NodeId, kind: int, body: bytes) -> None:
+        raise ProtocolError(f"post of unknown kind {kind}")
 
 
 class Cluster:
-    """See the module's text. `start` after the journal's replica is there; then `stop`."""
+    """One broker's view of its cluster, and the cluster's side of its links (`link.Inbox`).
+
+    Call `start` once the journal's replica exists, then `stop`.
+    """
 
     __slots__ = (
         "_elections",
+        "_interim_addresses",
         "_producer_ids",
         "_reconciled",
         "_replicas",
         "_standings",
         "_tasks",
-        "_told_peers",
         "controller",
         "coordinators",
         "journal",
@@ -89,12 +121,7 @@ class Cluster:
         "partitions",
         "reconciler",
         "scrubber",
-        "serve_request",
     )
-
-    links: Links
-    serve_request: ServeRequest
-    """Both set by the composition root, before the first peer can be heard."""
 
     def __init__(
         self,
@@ -106,7 +133,9 @@ class Cluster:
         static: BrokerConfig,
         new_topic_id: Callable[[], UUID],
         call_later: CallLater,
+        connect: Callable[[Inbox], Links],
     ) -> None:
+        """`connect` opens the links of this broker, which deliver to the given inbox."""
         self.journal = journal
         self.partitions = partitions
         self.coordinators = Coordinators(groups)
@@ -115,19 +144,21 @@ class Cluster:
         self._producer_ids = range(0)
         self._reconciled = ReconciledIndex()
         self._tasks: list[asyncio.Task[None]] = []
-        self._told_peers: list[tuple[int, str, int]] = []
-        """By our own log, by seeds, then by whoever registers us, until the tables tell it all."""
+        self._interim_addresses: list[tuple[int, str, int]] = []
+        """Peers from our own log, from seeds, then from the controller's reply to our registration.
+        Used until the tables contain every broker."""
+        self.links = connect(self)
         self.controller = Controller(journal.tables, static, self.live_nodes, new_topic_id)
         self.reconciler = Reconciler(replicas.member, self.controller, partitions, groups, static)
         self.leaders = Leaders(self.node_id, journal.tables.was_deleted, self._post_leaders)
         self._elections = Elections(
-            journal.tables, self.leaders, replicas, self.is_up, self._ask_to_hand_over, call_later
+            journal.tables, self.leaders, replicas, self.is_up, self._call_hand_over, call_later
         )
-        self.scrubber = Scrubber(replicas, self._asking(BATCH))
-        replicas.prefixes = PrefixCopies(replicas, self._asking(PREFIX))
+        self.scrubber = Scrubber(replicas, self._caller(BATCH))
+        replicas.prefixes = PrefixCopies(replicas, self._caller(PREFIX))
         self.members = Members(replicas, journal.tables, self.is_up, self._complete_reassignment)
 
-    # -- what is so ---------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def tables(self) -> Tables:
@@ -139,10 +170,12 @@ class Cluster:
 
     @property
     def config(self) -> BrokerConfig:
-        return self.reconciler.config
+        """The settings in force now, dynamic ones included."""
+        return self.controller.config
 
     @property
     def static(self) -> BrokerConfig:
+        """The settings that the process was started with."""
         return self.reconciler.static
 
     def topic_config(self, topic: Topic) -> TopicConfig:
@@ -165,93 +198,99 @@ class Cluster:
         return [node_id for node_id in self.tables.brokers if self.is_up(node_id)]
 
     def live_brokers(self) -> list[Broker]:
-        """For clients. A broker that hears no majority is cut off, or the first to be back, and
-        tells of all there are: clients forget those that are missing here, and could not leave."""
+        """The brokers to name to clients.
+
+        A broker that reaches no majority is partitioned away or the first one up after an outage. It
+        names all registered brokers: clients drop brokers that are missing from a response, and
+        would then have nowhere else to go.
+        """
         registered = list(self.tables.brokers.values())
         live = [broker for broker in registered if self.is_up(broker.node_id)]
         return live if 2 * len(live) > len(registered) else registered
 
     def named_brokers(self) -> list[Broker]:
-        """Those, and those that were lost a moment ago: see `departures`."""
-        live, lost = self.live_brokers(), self._elections.departures
+        """The live brokers and those that were lost recently: see `RecentlyLost`."""
+        live, lost = self.live_brokers(), self._elections.recently_lost
         return [one for one in self.tables.brokers.values() if one in live or one.node_id in lost]
 
     def leader_of(self, topic: str, index: int) -> Broker | None:
         """The broker that leads a partition, if it is known and up."""
-        told = self.announced(self.tables.by_name.get(topic), index)
-        return None if told is None else self.tables.brokers.get(told.node_id)
+        announced = self.announced(self.tables.by_name.get(topic), index)
+        return None if announced is None else self.tables.brokers.get(announced.node_id)
 
     def announced(self, topic: Topic | None, index: int) -> Announcement | None:
-        """Who leads a partition and since which epoch, if that is known and the broker is up."""
+        """A partition's leader and leader epoch, if they are known and the broker is up."""
         if topic is None or not 0 <= index < topic.partition_count:
             return None
-        told = self.leaders.of(topic.partitions[index].group_id)
-        return told if told is not None and self.is_up(told.node_id) else None
+        found = self.leaders.of(topic.partitions[index].group_id)
+        return found if found is not None and self.is_up(found.node_id) else None
 
-    # -- what is asked for --------------------------------------------------------------------------
+    # -- requests to the controller -----------------------------------------------------------------
 
     async def submit(self, operation: Callable[[Controller], Outcome[T]]) -> T:
-        """Commit what `operation` decides and bring this node in line with it. Only on the
-        controller: ControllerMoved elsewhere."""
+        """Commits the commands that `operation` returns and waits until this node matches them.
+
+        Only on the controller: raises ControllerMoved elsewhere.
+        """
         answer, index = await self.journal.submit(lambda: operation(self.controller))
-        await self._holds_here(index)
+        await self._wait_reconciled(index)
         return answer
 
-    async def operate(self, operation: operations.Operation, answer: type[T]) -> T:
-        """Have the controller carry out `operation`, wherever it is; wait until it holds here."""
-        reply = await self._ask_controller(OPERATE, operations.encode_operation(operation))
-        value, index = operations.decode_reply(reply, answer)
-        await self._holds_here(index)
+    async def request(self, request: broker_requests.BrokerRequest, answer: type[T]) -> T:
+        """Has the controller, wherever it is, carry out `request`; waits until this node matches."""
+        reply = await self._call_controller(BROKER_REQUEST, broker_requests.encode_request(request))
+        value, index = broker_requests.decode_reply(reply, answer)
+        await self._wait_reconciled(index)
         return value
 
     async def forward(self, request: bytes) -> bytes:
-        """Have the controller answer a client's request; wait until what it did holds here."""
-        reply = await self._ask_controller(FORWARD, request)
-        await self._holds_here(LogIndex(_index.unpack_from(reply)[0]))
+        """Has the controller serve a client's request; waits until this node matches."""
+        reply = await self._call_controller(FORWARD, request)
+        await self._wait_reconciled(LogIndex(_index.unpack_from(reply)[0]))
         return reply[_index.size :]
 
-    async def _holds_here(self, index: LogIndex) -> None:
-        """Whoever asks this node next is to see what was done. Not if its disk has no room for it."""
+    async def _wait_reconciled(self, index: LogIndex) -> None:
+        """A client that next asks this node must see the change. A node whose disk is full cannot
+        follow the log, so it does not wait."""
         replica = self.journal.replica
         await self._reconciled.wait_for_unless(index, lambda: replica.is_without_room)
 
-    async def _ask_controller(self, kind: int, body: bytes) -> bytes:
-        """Asked again as long as nothing was begun; NotController when the time is over."""
+    async def _call_controller(self, kind: int, body: bytes) -> bytes:
+        """Retries while nothing was started; raises NotController after CONTROLLER_SECONDS."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + CONTROLLER_SECONDS
         while True:
             try:
-                return await self._ask_controller_once(kind, body)
+                return await self._call_controller_once(kind, body)
             except (NotController, PeerError) as error:
                 if loop.time() > deadline:
                     raise NotController(f"no controller answers: {error}") from error
-            await self.journal.stands_anew(RETRY_SECONDS)
+            await self.journal.wait_for_leader_change(RETRY_SECONDS)
 
-    async def _ask_controller_once(self, kind: int, body: bytes) -> bytes:
+    async def _call_controller_once(self, kind: int, body: bytes) -> bytes:
         node_id = self.controller_id
         if self.leads or node_id == self.node_id:
-            return await self.call(self.node_id, kind, body)
+            answer = self.links.inbox.call(self.node_id, kind, body)
+            return answer if isinstance(answer, bytes) else await answer
         if node_id is None:
             raise NotController("no controller is elected")
         return await self.links.call(node_id, kind, body, CALL_SECONDS)
 
-    async def create_topics(
-        self, wanted: Sequence[operations.WantedTopic]
-    ) -> dict[str, KafkaError]:
-        """Have topics that may be there already; the answer tells which cannot be."""
-        asked = operations.CreateTopics(tuple(wanted))
-        refused = await self.operate(asked, dict[str, tuple[int, str]])
+    async def create_topics(self, wanted: Sequence[NewTopic]) -> dict[str, KafkaError]:
+        """Creates the topics that do not exist yet. Returns the errors by topic."""
+        request = broker_requests.EnsureTopics(tuple(wanted))
+        errors = await self.request(request, dict[str, tuple[int, str]])
         await self.elected(topic.name for topic in wanted)
-        return {name: operations.Refused(*refusal) for name, refusal in refused.items()}
+        return {name: broker_requests.ControllerError(*error) for name, error in errors.items()}
 
     async def elected(self, names: Iterable[str]) -> None:
-        """Wait a while for the leaders of new topics."""
-        made = [topic for name in names if (topic := self.tables.by_name.get(name)) is not None]
-        groups = [partition.group_id for topic in made for partition in topic.partitions]
+        """Waits up to ELECTION_SECONDS until the partitions of new topics have leaders."""
+        topics = [topic for name in names if (topic := self.tables.by_name.get(name)) is not None]
+        groups = [partition.group_id for topic in topics for partition in topic.partitions]
         await self.leaders.elected(groups, ELECTION_SECONDS)
 
     async def settled(self) -> None:
-        """Wait a while for the leaders of the groups on this node that can elect one."""
+        """Waits up to ELECTION_SECONDS until the groups on this node that can elect a leader have."""
 
         def can_elect(replica: Replica) -> bool:
             voters = replica.membership.voters
@@ -262,10 +301,11 @@ class Cluster:
         await self.leaders.elected(groups, ELECTION_SECONDS)
 
     async def next_producer_id(self) -> ProducerId:
-        """An id that no producer of this cluster ever had."""
+        """Returns an id that no producer of this cluster ever had."""
         while not self._producer_ids:
-            first, end = await self.operate(operations.ReserveProducerIds(), tuple[int, int])
-            # Another request may have waited for the same reservation: keep the older block.
+            request = broker_requests.AllocateProducerIds()
+            first, end = await self.request(request, tuple[int, int])
+            # Another call may have allocated a block meanwhile: keep that one.
             if not self._producer_ids:
                 self._producer_ids = range(first, end)
         first, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
@@ -274,94 +314,99 @@ class Cluster:
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Give partitions to their preferred leaders; None for each that got it."""
+        """Moves partitions to their preferred leaders; None for each that succeeded."""
         return await self._elections.elect(partitions, preferred=preferred)
 
-    async def _ask_to_hand_over(self, node: NodeId, body: bytes) -> bytes:
+    async def _call_hand_over(self, node: NodeId, body: bytes) -> bytes:
         if node == self.node_id:
             return self._elections.hand_over(body)
         return await self.links.call(node, HAND_OVER, body, CALL_SECONDS)
 
-    def _asking(self, kind: int) -> Callable[[NodeId, bytes], Awaitable[bytes]]:
+    def _caller(self, kind: int) -> Callable[[NodeId, bytes], Awaitable[bytes]]:
         return lambda node, body: self.links.call(node, kind, body, CALL_SECONDS)
 
     def describe_quorum(self) -> QuorumInfo:
-        """The controller's group, as its leader sees it."""
+        """The controller's Raft group, as its leader sees it."""
         status = self.journal.replica.status()
         return quorum_info(status, self.tables, TimestampMs(self._replicas.now_ms()))
 
-    # -- from the journal to the partitions ---------------------------------------------------------
+    # -- following the journal ----------------------------------------------------------------------
 
     def start(self, ended: Callable[[asyncio.Task[None]], None]) -> None:
-        """Follow the journal and the standings from now on. `ended` hears of the end of a task,
-        which none has by itself."""
+        """Starts to follow the journal and the changes of leadership. `ended` is called with a task
+        that ends; none ends unless it fails or is cancelled."""
         loop = asyncio.get_running_loop()
-        for work in (self._follow_journal, self._follow_standings):
+        for work in (self._follow_journal, self._follow_leadership):
             task = loop.create_task(work())
             task.add_done_callback(ended)
             self._tasks.append(task)
 
     async def _follow_journal(self) -> None:
-        """At first everything there is, then change by change."""
+        """Reconciles everything once, then change by change."""
         await self.journal.changes.get()
         while not self.journal.changes.empty():
             self.journal.changes.get_nowait()
         index = self.journal.applied_index
         self.partitions.remove_leftovers(self.tables.deleted_ids, self.tables.by_id)
-        await self.reconciler.match_all()
+        await self.reconciler.reconcile_all()
         while True:
             self.meet_peers()
             self._reconciled.advance(index)
             change = await self.journal.changes.get()
-            await self.reconciler.carry_out(change)
+            await self.reconciler.reconcile(change)
             index = change.index
 
-    async def register(self, request: operations.RegisterMe, seeds: Sequence[PeerAddress]) -> None:
-        """Tell the controller where this broker is. Tried until it works: without a majority of
-        the brokers there is nothing that this one could do."""
+    async def register(
+        self, request: broker_requests.BrokerRegistration, seeds: Sequence[PeerAddress]
+    ) -> None:
+        """Registers this broker's address with the controller. Retries until it succeeds: without a
+        majority of the brokers this one can do nothing."""
         await refuse_other_cluster(self.links, seeds)
-        body = operations.encode_operation(request)
-        self._told_peers = self.journal.addresses()
+        body = broker_requests.encode_request(request)
+        self._interim_addresses = self.journal.addresses()
         self.meet_peers()
         tries = 0
         while True:
             try:
                 if tries % 2 and seeds:
-                    # The addresses that we know may be old: all brokers may have moved at once.
-                    address = seeds[tries // 2 % len(seeds)]
-                    seed = await self.links.introduce(address)
-                    others = [one for one in self._told_peers if one[0] != seed.node_id]
-                    self._told_peers = [*others, (int(seed.node_id), *address)]
-                    self.meet_peers()
-                    reply = await self.links.call(seed.node_id, OPERATE, body, CALL_SECONDS)
+                    # The known addresses may be stale: all brokers may have moved at once.
+                    reply = await self._call_seed(seeds[tries // 2 % len(seeds)], body)
                 else:
-                    reply = await self._ask_controller_once(OPERATE, body)
-                told, index = operations.decode_reply(reply, operations.Registered)
-                self._told_peers = told.brokers
+                    reply = await self._call_controller_once(BROKER_REQUEST, body)
+                registered, index = broker_requests.decode_reply(reply, broker_requests.Registered)
+                self._interim_addresses = registered.brokers
                 self.meet_peers()
                 await self._reconciled.wait_for(index)
-                self._told_peers = []
+                self._interim_addresses = []
                 self.meet_peers()
                 return
             except (NotController, PeerError, OSError) as error:
                 tries += 1
-                if tries % COMPLAIN_EVERY_TRIES == 0:
+                if tries % WARN_EVERY_TRIES == 0:
                     logger.warning("waiting for a controller to register with: %s", error)
-            await self.journal.stands_anew(RETRY_SECONDS)
+            await self.journal.wait_for_leader_change(RETRY_SECONDS)
+
+    async def _call_seed(self, address: PeerAddress, body: bytes) -> bytes:
+        """Any broker passes a registration on to the controller."""
+        seed = await self.links.introduce(address)
+        others = [one for one in self._interim_addresses if one[0] != seed.node_id]
+        self._interim_addresses = [*others, (int(seed.node_id), *address)]
+        self.meet_peers()
+        return await self.links.call(seed.node_id, BROKER_REQUEST, body, CALL_SECONDS)
 
     def meet_peers(self) -> None:
-        """Keep a link to every other broker. The tables know them all, but not at once: a broker
-        that has just joined, or come back, gets the tables over one of these links."""
+        """Keeps a link to every other broker. The tables list them all, but a broker that has just
+        joined or come back receives the tables over one of these links."""
         peers = {
             broker.node_id: PeerAddress(broker.host, broker.port)
             for broker in self.tables.brokers.values()
         }
-        for node, host, port in self._told_peers:
+        for node, host, port in self._interim_addresses:
             peers[NodeId(node)] = PeerAddress(host, port)
         peers.pop(self.node_id, None)
         self.links.set_peers(peers)
 
-    async def _follow_standings(self) -> None:
+    async def _follow_leadership(self) -> None:
         while True:
             for partition in await self._standings.take():
                 if partition.failure is not None:
@@ -370,22 +415,22 @@ class Cluster:
                 self.leaders.announce([partition.replica], self._peers())
 
     async def advance(self) -> None:
-        """Now and then: members, in-sync replicas, snapshots."""
+        """Periodic work: membership, in-sync replicas, repairs, snapshots."""
         await self.members.advance()
         self.leaders.announce(self._replicas, self._peers())
-        await self.scrubber.look_again()
+        await self.scrubber.check_damaged()
         await self.journal.save_if_grown()
 
     async def _complete_reassignment(self, group: GroupId, target: tuple[NodeId, ...]) -> None:
         try:
-            await self.operate(operations.CompleteReassignment(group, target), type(None))
+            await self.request(broker_requests.FinishReassignment(group, target), type(None))
         except KafkaError as error:
-            logger.info("the reassignment of group %d is told later: %s", group, error)
+            logger.info("reassignment of group %d not recorded yet, will retry: %s", group, error)
 
-    # -- leaving -------------------------------------------------------------------------------------
+    # -- stopping ------------------------------------------------------------------------------------
 
     async def drain(self, timeout_seconds: float) -> None:
-        """Hand over everything that this node leads, as far as somebody can take it."""
+        """Transfers the leadership of every group that this node leads and another can take."""
         loop = asyncio.get_running_loop()
         deadline, tries = loop.time() + timeout_seconds, 0
         while loop.time() < deadline:
@@ -399,7 +444,7 @@ class Cluster:
                         replica.transfer_leadership(others[(replica.group + tries) % len(others)])
                     except Refused:
                         continue
-            tries += 1  # whoever did not take it may have no room
+            tries += 1  # a member that did not take over may have a full disk: try the next
             await asyncio.sleep(RETRY_SECONDS)
 
     async def stop(self) -> None:
@@ -408,7 +453,7 @@ class Cluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.links.close()
 
-    # -- Inbox: what peers send ------------------------------------------------------------------------
+    # -- link.Inbox: messages from peers -------------------------------------------------------------
 
     def raft_message(self, group: GroupId, message: Message) -> None:
         self._replicas.step(group, message)
@@ -432,41 +477,36 @@ class Cluster:
             self.leaders.heard(body)
 
     async def call(self, node: NodeId, kind: int, body: bytes) -> bytes:
-        if kind == OPERATE:
-            return await self._operate_for(operations.decode_operation(body))
-        if kind == FORWARD:
-            if not self.leads:
-                raise NotController("this broker is not the controller")
-            response = await self.serve_request(body)
-            return _index.pack(self.journal.applied_index) + response
+        if kind == BROKER_REQUEST:
+            return await self._serve_broker(broker_requests.decode_request(body))
         if kind == HAND_OVER:
             return self._elections.hand_over(body)
         if kind in (BATCH, PREFIX):
             return (self.scrubber if kind == BATCH else self._replicas.prefixes).serve(body)
         raise ProtocolError(f"call of unknown kind {kind}")
 
-    async def _operate_for(self, operation: operations.Operation) -> bytes:
+    async def _serve_broker(self, request: broker_requests.BrokerRequest) -> bytes:
         if not self.leads:
-            # A broker that joins asks whomever it knows.
+            # A broker that joins sends its registration to any broker that it can reach.
             controller = self.controller_id
             if controller is None or controller == self.node_id:
                 raise NotController("no controller is elected")
-            body = operations.encode_operation(operation)
+            body = broker_requests.encode_request(request)
             try:
-                return await self.links.call(controller, OPERATE, body, CALL_SECONDS)
+                return await self.links.call(controller, BROKER_REQUEST, body, CALL_SECONDS)
             except PeerError as error:
                 raise NotController(f"broker {controller} does not answer: {error}") from error
         try:
             answer, index = await self.journal.submit(
-                lambda: cast(Outcome[object], operation.decide(self.controller))
+                lambda: cast(Outcome[object], request.decide(self.controller))
             )
         except ControllerMoved as moved:
             raise NotController(str(moved)) from None
         except NotController:
             raise
         except KafkaError as error:
-            return operations.encode_refusal(error)
-        return operations.encode_answer(answer, index)
+            return broker_requests.encode_error(error)
+        return broker_requests.encode_answer(answer, index)
 
     def _peers(self) -> list[NodeId]:
         return [node for node in self.live_nodes() if node != self.node_id]
@@ -477,3 +517,25 @@ class Cluster:
 
 def _could_hand_over(replica: Replica) -> bool:
     return replica.is_leader and len(replica.in_sync()) > 1
+
+
+async def refuse_other_cluster(links: Links, seeds: Sequence[PeerAddress]) -> None:
+    """Raises InconsistentClusterId if a seed belongs to another cluster than our data. With the wrong
+    directory or the wrong address, this broker would silently run as a cluster of its own."""
+    await asyncio.gather(*(_check_seed(links, seed) for seed in seeds))
+
+
+async def _check_seed(links: Links, seed: PeerAddress) -> None:
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SEED_SECONDS):
+                await links.introduce(seed)
+    except IntroductionRefused as refused:
+        if refused.answer.refusal is Refusal.WRONG_CLUSTER:
+            raise InconsistentClusterId(
+                f"the data directory belongs to cluster {links.me.cluster_id}, but {seed.host}:"
+                f"{seed.port} belongs to cluster {refused.answer.answerer.cluster_id}. Use that "
+                "cluster's data directory, an empty one to join it, or another address."
+            ) from None
+    except OSError:
+        return

@@ -1,15 +1,19 @@
-"""Leaders change here: on request, by whoever leads a group now, and when a node is gone."""
+"""Changes of leadership: on request (ElectLeaders), and when a broker is lost.
+
+A lost broker is also named to clients for a while longer: see `RecentlyLost`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from kafkaesque.broker.cluster.departures import Departures
 from kafkaesque.broker.cluster.leaders import Leaders
-from kafkaesque.broker.cluster.rules.refusals import (
+from kafkaesque.broker.cluster.rules.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     PreferredLeaderNotAvailable,
@@ -24,11 +28,14 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId, PartitionIndex, Topi
 
 ELECTION_SECONDS = 3.0
 
+NAMED_SECONDS: Final = 30.0
+"""How long a lost broker is still named to clients. Longer than a restart takes."""
+
 Call = Callable[[NodeId, bytes], Awaitable[bytes]]
 
 
 class _HandOver(msgspec.Struct, frozen=True, array_like=True):
-    """To the leader of `group`: let `member` lead."""
+    """Asks the leader of `group` to transfer leadership to `member`."""
 
     group: int
     member: int
@@ -37,8 +44,36 @@ class _HandOver(msgspec.Struct, frozen=True, array_like=True):
 _decoder = msgspec.msgpack.Decoder(_HandOver)
 
 
+class RecentlyLost:
+    """The brokers that were lost within the last NAMED_SECONDS.
+
+    Apache Kafka names a broker that died until its session has timed out, and clients rely on that:
+    librdkafka treats a broker missing from a metadata response as removed, and a client that waits
+    for it (as its group coordinator, say) waits for ever (librdkafka issue 5511).
+    """
+
+    __slots__ = ("_call_later", "_counts")
+
+    def __init__(self, call_later: CallLater) -> None:
+        self._call_later = call_later
+        self._counts: Counter[NodeId] = Counter()
+        """Recent losses of each broker: the expiry of one must not end the time of a later one."""
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._counts
+
+    def add(self, node: NodeId) -> None:
+        self._counts[node] += 1
+        self._call_later(NAMED_SECONDS, lambda: self._expire(node))
+
+    def _expire(self, node: NodeId) -> None:
+        self._counts[node] -= 1
+        if not self._counts[node]:
+            del self._counts[node]
+
+
 class Elections:
-    """`call` asks another broker, or this one, to hand a group over."""
+    """`call` asks a broker, which may be this one, to hand a group over."""
 
     __slots__ = (
         "_call",
@@ -47,7 +82,7 @@ class Elections:
         "_replicas",
         "_succession",
         "_tables",
-        "departures",
+        "recently_lost",
     )
 
     def __init__(
@@ -65,17 +100,17 @@ class Elections:
         self._is_up = is_up
         self._call = call
         self._succession = Succession(replicas, is_up, call_later)
-        self.departures = Departures(call_later)
+        self.recently_lost = RecentlyLost(call_later)
 
     def lost(self, node: NodeId) -> None:
-        """A node is gone: have the groups that it led elect another leader."""
-        self.departures.lost(node)
+        """A broker is gone: has the groups that it led elect another leader."""
+        self.recently_lost.add(node)
         self._succession.lost(node)
 
     async def elect(
         self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """None for each partition that got the leader it should have."""
+        """Moves partitions (None: all) to their preferred leaders; None for each that succeeded."""
         names = self._all() if partitions is None else partitions
         results = await asyncio.gather(
             *(self._elect_one(name, preferred=preferred) for name in names)
@@ -94,19 +129,19 @@ class Elections:
         if topic is None:
             return UnknownTopicOrPartition(f"No such topic as {name.topic}")
         assignment = topic.partitions[name.partition]
-        told = self._leaders.of(assignment.group_id)
-        if told is None or not self._is_up(told.node_id):
-            # The group elects by itself as soon as it can; nobody may hurry it.
+        leader = self._leaders.of(assignment.group_id)
+        if leader is None or not self._is_up(leader.node_id):
+            # Raft elects a leader as soon as it safely can; there is no unclean election.
             return EligibleLeadersNotAvailable()
         first = assignment.wanted[0]
-        if not preferred or told.node_id == first:
+        if not preferred or leader.node_id == first:
             return ElectionNotNeeded()
         if not self._is_up(first):
             return PreferredLeaderNotAvailable()
         (member,) = self._tables.members([first])
         body = msgspec.msgpack.encode(_HandOver(assignment.group_id, member))
         try:
-            await self._call(told.node_id, body)
+            await self._call(leader.node_id, body)
             async with asyncio.timeout(ELECTION_SECONDS):
                 await self._leaders.leads(assignment.group_id, first)
         except (PeerError, TimeoutError):
@@ -114,7 +149,7 @@ class Elections:
         return None
 
     def hand_over(self, body: bytes) -> bytes:
-        """This broker is asked, as the leader of a group."""
+        """Serves HAND_OVER, as the leader of a group. Returns the reason if Raft refused."""
         try:
             wanted = _decoder.decode(body)
         except msgspec.MsgspecError as error:

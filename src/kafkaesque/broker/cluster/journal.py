@@ -1,7 +1,7 @@
 """The controller's log: Raft group 0. Commands are committed here before they change a table.
 
-Every broker has a replica of the log and the same tables by replaying it; the leader alone decides
-operations, one after the other, so each sees all that was committed before it and nothing else.
+Every broker replays the same log into the same tables. Only the leader decides operations, one at a
+time, so each operation sees everything committed before it and nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafkaesque.broker.cluster.replicated_machine import ReplicatedMachine, States
+from kafkaesque.broker.cluster.replicated_machine import ReplicatedMachine, StateFile
 from kafkaesque.broker.cluster.rules.commands import (
     Command,
     RegisterBroker,
@@ -21,7 +21,7 @@ from kafkaesque.broker.cluster.rules.commands import (
     encode_command,
 )
 from kafkaesque.broker.cluster.rules.controller import Outcome
-from kafkaesque.broker.cluster.rules.refusals import ControllerMoved
+from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Snapshot, Term
@@ -41,21 +41,21 @@ T = TypeVar("T")
 
 _LOAD_BYTES = 1 << 20
 SNAPSHOT_ENTRIES = 2_000
-"""The tables are saved, and the log before them dropped, each time so many entries were applied."""
-FATE_SECONDS = 5.0
-"""How long a node that leads no more waits to hear what became of its last commands."""
+"""A snapshot of the tables is saved, and the log before it dropped, every so many entries."""
+OUTCOME_SECONDS = 5.0
+"""How long a deposed leader waits to learn whether its last commands were committed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Fate:
-    """Of commands that were written as one entry: whether that is committed."""
+class _PendingCommit:
+    """Commands that were written as one entry, and whether that entry is committed."""
 
     index: LogIndex
     term: Term
     is_committed: asyncio.Future[bool]
 
     def decide(self, term: Term | None, unknown: KafkaError) -> None:
-        """An entry of `term` is committed in its place; None if nobody can tell."""
+        """An entry of `term` is committed at this index; None if that stays unknown."""
         if self.is_committed.done():
             return
         if term is None:
@@ -66,57 +66,59 @@ class _Fate:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Commands of one entry, in force in the tables. None: the tables were replaced as a whole."""
+    """The commands of one applied entry. None: a snapshot replaced the tables as a whole."""
 
     index: LogIndex
     commands: Sequence[Command] | None
 
 
 class Journal(ReplicatedMachine):
-    """Commits commands, applies them to the tables, and keeps them for whoever acts on them."""
+    """Commits commands, applies them to the tables, and queues the `changes` for the reconciler."""
 
-    __slots__ = ("_clock", "_fates", "_lock", "changes", "standing_changed", "tables")
+    __slots__ = ("_clock", "_lock", "_pending", "changes", "leader_changed", "tables")
 
-    def __init__(self, states: States, clock: Clock, fail: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, states: StateFile, clock: Clock, fail: Callable[[BaseException], None]
+    ) -> None:
         super().__init__(states, fail)
         self.tables = Tables()
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._fates: list[_Fate] = []
+        self._pending: list[_PendingCommit] = []
         self.changes: asyncio.Queue[Change] = asyncio.Queue()
-        self.standing_changed = asyncio.Event()
+        self.leader_changed = asyncio.Event()
 
     def addresses(self) -> list[tuple[int, str, int]]:
-        """Node id, host and port of all brokers by the log on disk, be it committed or not: after a
-        crash of all brokers they must be met before anyone knows what is committed."""
+        """Node id, host and port of all brokers by the log on disk, committed or not: after a crash
+        of all brokers they must connect before any of them learns what is committed."""
         entries = self.replica.entries
-        told = {int(one.node_id): (one.host, one.port) for one in self.tables.brokers.values()}
+        found = {int(one.node_id): (one.host, one.port) for one in self.tables.brokers.values()}
         index = LogIndex(self._applied + 1)
         while index <= entries.last_index:
             some = entries.entries_between(index, entries.last_index, _LOAD_BYTES)
             for data in entries.load(some):
                 for command in _commands(data) if data is not None else ():
                     if isinstance(command, RegisterBroker):
-                        told[command.node_id] = command.host, command.port
+                        found[command.node_id] = command.host, command.port
                     elif isinstance(command, UnregisterBroker):
-                        told.pop(command.node_id, None)
+                        found.pop(command.node_id, None)
             index = LogIndex(some[-1].index + 1)
-        return [(node, host, port) for node, (host, port) in told.items()]
+        return [(node, host, port) for node, (host, port) in found.items()]
 
-    # -- the leader's part ----------------------------------------------------------------------
+    # -- leader ---------------------------------------------------------------------------------
 
     async def submit(self, operation: Callable[[], Outcome[T]]) -> tuple[T, LogIndex]:
-        """Run `operation` on the tables and commit its commands. The answer, and the index from
-        which on the tables hold what it did.
+        """Runs `operation` on the tables and commits its commands. Returns its answer and the index
+        from which on the tables contain the change.
 
-        What `operation` raises leaves everything as it was. ControllerMoved if this node does not
-        lead and did nothing of it; NotController if nobody here knows what became of the commands.
+        An error that `operation` raises changes nothing. Raises ControllerMoved if this node does
+        not lead and nothing was or will be done; NotController if the outcome is unknown.
         """
         async with self._lock:
             if not self.replica.is_leader:
                 raise ControllerMoved("this broker is not the controller")
             try:
-                # Whoever asked before may have gone away before its commands were applied.
+                # The caller before may have been cancelled before its commands were applied.
                 await self.applied_to(self.replica.last_index)
             except NotController as error:
                 raise ControllerMoved(str(error)) from None
@@ -127,17 +129,17 @@ class Journal(ReplicatedMachine):
             return outcome.answer, index
 
     async def _commit(self, commands: Sequence[Command]) -> LogIndex:
-        fate = self._write(commands)
-        self._fates.append(fate)
+        pending = self._append(commands)
+        self._pending.append(pending)
         try:
-            is_committed = await fate.is_committed
+            is_committed = await pending.is_committed
         finally:
-            self._fates.remove(fate)
+            self._pending.remove(pending)
         if not is_committed:
-            raise ControllerMoved("another leader's entry took the place of these commands")
-        return fate.index
+            raise ControllerMoved("another leader's entry replaced these commands")
+        return pending.index
 
-    def _write(self, commands: Sequence[Command]) -> _Fate:
+    def _append(self, commands: Sequence[Command]) -> _PendingCommit:
         now_ms = self._clock.wall_ms()
         base_offset = self.replica.next_offset
         term = self.replica.standing.term
@@ -151,32 +153,34 @@ class Journal(ReplicatedMachine):
             self.replica.append(batch, read_header(batch), now_ms)
         except NotLeaderOrFollower as error:
             raise ControllerMoved(str(error)) from None
-        return _Fate(self.replica.last_index, term, asyncio.get_running_loop().create_future())
+        is_committed = asyncio.get_running_loop().create_future()
+        return _PendingCommit(self.replica.last_index, term, is_committed)
 
-    def _lead_no_more(self, standing: Standing) -> None:
-        """The next leader decides. What it has of ours stands before the first entry of its own term:
-        when that is committed, all is known, whether or not it is on our disk yet."""
+    def _leadership_lost(self, standing: Standing) -> None:
+        """The next leader decides about our pending entries. Those that it has precede the first
+        entry of its own term: once that one is committed, the outcome of all is known, whether or
+        not it is on our disk yet."""
         raft, loop = self.replica.raft, asyncio.get_running_loop()
-        for fate in self._fates:
-            if standing.is_confirmed and standing.term > fate.term:
-                is_there = fate.index <= raft.commit_index
-                fate.decide(raft.term_at(fate.index) if is_there else NO_TERM, self._moved())
-            loop.call_later(FATE_SECONDS, fate.decide, None, self._moved())
+        for pending in self._pending:
+            if standing.is_confirmed and standing.term > pending.term:
+                is_there = pending.index <= raft.commit_index
+                pending.decide(raft.term_at(pending.index) if is_there else NO_TERM, self._moved())
+            loop.call_later(OUTCOME_SECONDS, pending.decide, None, self._moved())
 
-    # -- what is committed ------------------------------------------------------------------------
+    # -- replica.Owner ------------------------------------------------------------------------------
 
     def stands(self, standing: Standing) -> None:
         super().stands(standing)
-        self.standing_changed.set()
+        self.leader_changed.set()
         if not self.replica.is_leader:
-            self._lead_no_more(standing)
+            self._leadership_lost(standing)
 
-    async def stands_anew(self, seconds: float) -> None:
-        """Wait until it is seen that somebody else leads, or this node, for so long at most."""
-        self.standing_changed.clear()
+    async def wait_for_leader_change(self, seconds: float) -> None:
+        """Waits until this node sees another leader, or leads itself; at most so many seconds."""
+        self.leader_changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.standing_changed.wait()
+                await self.leader_changed.wait()
 
     def _moved(self) -> KafkaError:
         return NotController("The controller has moved to another broker.")
@@ -189,10 +193,10 @@ class Journal(ReplicatedMachine):
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
         super().committed(index, end_offset)
-        for fate in self._fates:
-            if fate.index <= index:
-                fate.decide(self.replica.raft.term_at(fate.index), self._moved())
-        # Entries of Raft's own change no table, and yet whoever waits for their index goes on.
+        for pending in self._pending:
+            if pending.index <= index:
+                pending.decide(self.replica.raft.term_at(pending.index), self._moved())
+        # Raft's own entries change no table, but a caller may wait for their index.
         self.changes.put_nowait(Change(index, ()))
 
     def _snapshot(self) -> bytes:
@@ -206,9 +210,9 @@ class Journal(ReplicatedMachine):
         self.changes.put_nowait(Change(snapshot.index, None))
 
     def failed(self, error: StorageFailed) -> None:
-        for fate in self._fates:
-            if not fate.is_committed.done():
-                fate.is_committed.set_exception(error)
+        for pending in self._pending:
+            if not pending.is_committed.done():
+                pending.is_committed.set_exception(error)
         super().failed(error)
 
     def _is_grown(self, entry_count: int) -> bool:

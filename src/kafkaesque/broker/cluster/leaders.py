@@ -1,4 +1,4 @@
-"""Tells the other brokers what this one leads, and keeps what they tell."""
+"""Announces to the other brokers which groups this one leads, and keeps their announcements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Post = Callable[[NodeId, bytes], None]
 
 
 class Leaders:
-    """`post` sends an announcement to a broker, best effort: a new link gets them all again."""
+    """The known leader of every group.
+
+    `post` sends announcements to a broker, best effort: a new link gets all of them again.
+    """
 
     __slots__ = ("_changed", "_node_id", "_post", "_table", "revision")
 
@@ -29,21 +32,21 @@ class Leaders:
         self._table = LeaderTable(is_deleted)
         self._changed: set[asyncio.Future[None]] = set()
         self.revision = 0
-        """Rises with everything that is news."""
+        """Grows with every change."""
 
     def of(self, group: GroupId) -> Announcement | None:
         return self._table.get(group)
 
     def announce(self, replicas: Iterable[Replica], peers: Collection[NodeId]) -> None:
-        """Tell everyone of those that this node leads, as far as that is news."""
+        """Sends `peers` the groups that this node leads, where that or the in-sync set changed."""
         news = []
         for replica in replicas:
             if replica.is_leader:
                 in_sync = [node_of(member) for member in replica.in_sync()]
                 epoch = LeaderEpoch(replica.standing.term)
-                told = self._table.lead(replica.group, epoch, self._node_id, in_sync)
-                if told is not None:
-                    news.append(told)
+                changed = self._table.lead(replica.group, epoch, self._node_id, in_sync)
+                if changed is not None:
+                    news.append(changed)
         if news:
             self._wake()
             body = encode_announcements(news)
@@ -51,7 +54,7 @@ class Leaders:
                 self._post(peer, body)
 
     def greet(self, peer: NodeId) -> None:
-        """A link has come up: the other side may have missed anything."""
+        """A link has come up: sends everything, since the peer may have missed any of it."""
         led = self._table.announce_all(self._node_id)
         if led:
             self._post(peer, encode_announcements(led))
@@ -64,15 +67,15 @@ class Leaders:
         self._table.forget(groups)
 
     async def elected(self, groups: Collection[GroupId], timeout_seconds: float) -> None:
-        """Wait until every one of `groups` has a leader, or the time is over."""
+        """Waits until every one of `groups` has a known leader, or the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 while any(self._table.get(group) is None for group in groups):
                     await self._change()
 
     async def leads(self, group: GroupId, node_id: NodeId) -> None:
-        """Wait until `node_id` leads `group`."""
-        while (told := self._table.get(group)) is None or told.node_id != node_id:
+        """Waits until `node_id` leads `group`."""
+        while (leader := self._table.get(group)) is None or leader.node_id != node_id:
             await self._change()
 
     async def _change(self) -> None:

@@ -1,4 +1,4 @@
-"""Leads the groups that this node leads towards the members that the tables want, step by step."""
+"""Moves the groups that this node leads towards the membership in the tables, step by step."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ Complete = Callable[[GroupId, tuple[NodeId, ...]], Awaitable[None]]
 
 
 class Members:
-    """`is_up` tells whether a broker is reached at this moment; `complete` tells the controller
-    that a group has the members of its target."""
+    """Takes the steps that `rules.membership_plan` plans.
+
+    `is_up`: whether a broker is reachable now. `complete` reports to the controller that a group has
+    the members of its target.
+    """
 
     __slots__ = ("_complete", "_is_up", "_replicas", "_tables")
 
@@ -47,7 +50,7 @@ class Members:
         self._complete = complete
 
     async def advance(self) -> None:
-        """One step for each group that is not as it should be."""
+        """Takes one step for each group whose membership differs from the tables."""
         for replica in self._replicas:
             if not replica.is_leader:
                 continue
@@ -59,7 +62,7 @@ class Members:
                 await self._advance_partition(replica, assignment)
 
     def _advance_group_of_all(self, replica: Replica) -> None:
-        """Every broker is a member."""
+        """For the groups of which every broker is a member."""
         registered = self._tables.members(self._tables.brokers)
         if not registered:
             return
@@ -74,7 +77,7 @@ class Members:
             await self._complete(replica.group, assignment.target)
 
     def prefer(self) -> None:
-        """Hand leadership back to those who are preferred and could take it at once."""
+        """Transfers leadership to preferred leaders that are in sync and up."""
         for replica in self._replicas:
             if not replica.is_leader or replica.group == CONTROLLER_GROUP:
                 continue
@@ -87,7 +90,7 @@ class Members:
                 self._take(replica, preferred_leader_step(_group(replica), preferred))
 
     def _take(self, replica: Replica, step: Step | None) -> None:
-        """Refused means that the last step is still under way: the next round sees."""
+        """Raft refuses while the previous step is in progress: the next round tries again."""
         with suppress(Refused):
             if isinstance(step, TransferLeadership):
                 replica.transfer_leadership(step.to)

@@ -1,4 +1,4 @@
-"""Makes this node's partitions match the tables: opens, closes, deletes, sets."""
+"""Makes this node's partitions match the committed tables: opens, closes, deletes, configures."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ class ReconciledIndex:
 
 
 class Reconciler:
-    """`static` are the settings the process was started with; `config` those now in force."""
+    """`static` has the settings that the process was started with. The settings in force, dynamic
+    ones included, are the controller's `config`."""
 
-    __slots__ = ("_controller", "_groups", "_member", "_partitions", "config", "static")
+    __slots__ = ("_controller", "_groups", "_member", "_partitions", "static")
 
     def __init__(
         self,
@@ -76,23 +77,22 @@ class Reconciler:
         self._partitions = partitions
         self._groups = groups
         self.static = static
-        self.config = static
 
     @property
     def _tables(self) -> Tables:
         return self._controller.tables
 
-    async def carry_out(self, change: Change) -> None:
-        """One entry of the controller's log has been applied."""
+    async def reconcile(self, change: Change) -> None:
+        """Follows one applied entry of the controller's log."""
         if change.commands is None:
-            await self.match_all()
+            await self.reconcile_all()
             return
         for command in change.commands:
-            await self._carry_out_one(command)
+            await self._follow(command)
 
-    async def match_all(self) -> None:
-        """The tables are others than they were: find out what there is to do."""
-        self.take_broker_configs()
+    async def reconcile_all(self) -> None:
+        """Compares everything with the tables, which may have been replaced as a whole."""
+        self._load_broker_configs()
         alive = self._tables.by_id
         for topic_id in self._partitions.topic_ids():
             if topic_id not in alive:
@@ -101,23 +101,23 @@ class Reconciler:
             await self._match(topic)
             self._partitions.set_config(topic.topic_id, self.topic_config(topic))
 
-    async def _carry_out_one(self, command: commands.Command) -> None:
+    async def _follow(self, command: commands.Command) -> None:
         match command:
             case (
                 commands.CreateTopic(topic_id=topic_id)
                 | commands.AddPartitions(topic_id=topic_id)
                 | commands.CompleteReassignment(topic_id=topic_id)
             ):
-                await self._match_if_there(topic_id)
+                await self._match_if_exists(topic_id)
             case commands.SetReassignments(changes=changes):
                 for change in changes:
-                    await self._match_if_there(change.topic_id)
+                    await self._match_if_exists(change.topic_id)
             case commands.DeleteTopic(topic_id=topic_id):
                 await self._delete(TopicId(topic_id))
             case commands.SetTopicConfigs(topic_id=topic_id):
                 self._set_config(topic_id)
             case commands.SetBrokerConfigs():
-                self.take_broker_configs()
+                self._load_broker_configs()
                 for topic_id in tuple(self._tables.by_id):
                     self._set_config(topic_id)
 
@@ -126,8 +126,8 @@ class Reconciler:
         if topic is not None:
             self._partitions.set_config(topic.topic_id, self.topic_config(topic))
 
-    async def _match_if_there(self, topic_id: UUID) -> None:
-        """A later command, already in the tables, may have deleted it."""
+    async def _match_if_exists(self, topic_id: UUID) -> None:
+        """A later command, already in the tables, may have deleted the topic."""
         topic = self._tables.by_id.get(TopicId(topic_id))
         if topic is not None:
             await self._match(topic)
@@ -144,7 +144,7 @@ class Reconciler:
                 await partitions.close_partition(topic.topic_id, index)
 
     def _placements(self, topic: Topic) -> list[Placement]:
-        """The partitions of `topic` that are to be on this node."""
+        """The partitions of `topic` that belong on this node."""
         return [
             _placement(PartitionIndex(index), assignment, self._member)
             for index, assignment in enumerate(topic.partitions)
@@ -157,19 +157,18 @@ class Reconciler:
             self._groups.topics_deleted([name])
 
     def topic_config(self, topic: Topic) -> TopicConfig:
-        return topic_config(topic.configs, self.config)
+        return topic_config(topic.configs, self._controller.config)
 
-    def take_broker_configs(self) -> None:
-        """Kafka's order: this broker's own dynamic value, the cluster's, the file's."""
+    def _load_broker_configs(self) -> None:
+        """Precedence as in Kafka: this broker's dynamic value, then the cluster's, then the static one."""
         values: dict[str, SettingValue] = {}
         for node_id in (None, NodeId(self.static.node_id)):
             for name, text in self._tables.broker_configs.get(node_id, {}).items():
                 values[broker_config_attribute(name)] = BROKER_SETTINGS[name].parse(text)
-        self.config = replace(self.static, **values)  # type: ignore[arg-type]
-        self._controller.config = self.config
+        self._controller.config = replace(self.static, **values)  # type: ignore[arg-type]
 
 
 def _placement(index: PartitionIndex, assignment: Assignment, member: MemberId) -> Placement:
-    """A member that was there when the group was made begins it; any other joins."""
+    """An initial member of the group starts it; any other member joins it."""
     first = assignment.initial_members
     return Placement(index, assignment.group_id, first if member in first else ())

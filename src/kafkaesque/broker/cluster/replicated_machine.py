@@ -1,8 +1,8 @@
-"""The owner of a replica whose entries are commands: applies what is committed, keeps snapshots.
+"""A state machine replicated by Raft: applies committed entries and keeps snapshots of the state.
 
-What the commands are and what they change is the business of who derives from `ReplicatedMachine`
-(the controller's tables, the coordination tree). Here: how far it is, who waits for that, and what
-stands for the log's beginning.
+Subclasses define the commands and the state (the controller's tables, the coordination tree). This
+module keeps the applied index, the calls that wait for it, and the snapshot that replaces the
+beginning of the log.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from pathlib import Path
+
+import msgspec
 
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import NO_INDEX, LogIndex, Snapshot
 from kafkaesque.broker.replication.commit_waiters import CommitWaiters
 from kafkaesque.broker.replication.entry_log import OwnerState, owner_data
+from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
-from kafkaesque.model.errors import KafkaError, StorageFailed, check
+from kafkaesque.broker.storage import durable_state
+from kafkaesque.broker.storage.open_files import REAL_CALLS, SystemCalls
+from kafkaesque.model.errors import CorruptMessage, KafkaError, StorageFailed, check
 from kafkaesque.model.ids import Offset
 from kafkaesque.records.batch import BatchHeader
 
@@ -27,79 +32,112 @@ logger = logging.getLogger(__name__)
 _LOAD_BYTES = 1 << 20
 
 
-class States(Protocol):
-    """Where the newest snapshot of the state is kept; all of it blocks."""
+TABLES_NAME = "tables.state"
 
-    def save(self, state: OwnerState) -> None: ...
+_decoder = msgspec.msgpack.Decoder(tuple[int, bytes])
 
-    def load(self) -> OwnerState | None: ...
 
-    def sync_facts(self) -> None:
-        """Make the raft journal durable."""
+class StateFile:
+    """The newest snapshot of a replicated state, in a file that is replaced atomically. Blocking."""
+
+    __slots__ = ("_calls", "_path", "_raft_journal")
+
+    def __init__(
+        self,
+        directory: Path | str,
+        raft_journal: RaftJournal,
+        calls: SystemCalls = REAL_CALLS,
+        *,
+        name: str = TABLES_NAME,
+    ) -> None:
+        self._path = f"{directory}/{name}"
+        self._raft_journal = raft_journal
+        self._calls = calls
+
+    def save(self, state: OwnerState) -> None:
+        try:
+            durable_state.save(
+                self._path, msgspec.msgpack.encode((state.index, state.data)), self._calls
+            )
+        except OSError as error:
+            raise StorageFailed(f"cannot save {self._path}: {error}") from error
+
+    def load(self) -> OwnerState | None:
+        try:
+            content = durable_state.load(self._path, self._calls)
+            if content is None:
+                return None
+            index, data = _decoder.decode(content)
+        except (durable_state.StateDamaged, msgspec.MsgspecError) as error:
+            raise CorruptMessage(f"{self._path}: {error}") from error
+        return OwnerState(LogIndex(index), data)
+
+    def sync_raft_journal(self) -> None:
+        self._raft_journal.sync()
 
 
 class ReplicatedMachine(ABC):
-    """Implements `replica.Owner`. Everything on the event loop's thread."""
+    """Implements `replica.Owner`. Everything runs on the event loop's thread."""
 
     __slots__ = ("_applied", "_fail", "_saved_index", "_states", "_waiters", "replica")
 
     replica: Replica
-    """Set right after this object is made: the two know each other."""
+    """Set right after construction: the two refer to each other."""
     waits_for_room = True
-    """The node cannot go on without it."""
+    """With a full disk the replica waits for room: the node cannot work without this state."""
 
-    def __init__(self, states: States, fail: Callable[[BaseException], None]) -> None:
+    def __init__(self, states: StateFile, fail: Callable[[BaseException], None]) -> None:
         self._states = states
         self._fail = fail
-        """The node cannot go on without this state."""
+        """Stops the node, which cannot work without this state."""
         self._applied = NO_INDEX
-        """The state is that of this entry."""
+        """The last entry that the state contains."""
         self._saved_index = NO_INDEX
-        """A snapshot of the state as of this entry is on disk."""
+        """The last entry that the snapshot on disk contains."""
         self._waiters: CommitWaiters[LogIndex] = CommitWaiters()
 
-    # -- what the state is -------------------------------------------------------------------------
+    # -- the state -----------------------------------------------------------------------------------
 
     @abstractmethod
     def _apply(self, index: LogIndex, batch: memoryview) -> None:
-        """Do what the commands of an entry say."""
+        """Applies the commands of an entry."""
 
     @abstractmethod
     def _snapshot(self) -> bytes:
-        """The state as of the last entry applied."""
+        """Returns the state as of the last applied entry."""
 
     @abstractmethod
     def _restore(self, snapshot: bytes) -> None:
-        """Become what a snapshot was taken of."""
+        """Replaces the state with a snapshot."""
 
     @abstractmethod
     def _is_grown(self, entry_count: int) -> bool:
-        """Whether a snapshot is due when so many entries were applied since the last."""
+        """Whether a snapshot is due, so many entries after the last."""
 
     @abstractmethod
     def _moved(self) -> KafkaError:
-        """What those who wait are told when this node does not lead."""
+        """The error for waiting calls when this node loses leadership."""
 
-    # -- begin and end -----------------------------------------------------------------------------
+    # -- open and close ------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Begin with the state that the log on disk begins with. Blocking."""
+        """Loads the state at the beginning of the log on disk. Blocking."""
         entries = self.replica.entries
         self._applied = self._saved_index = LogIndex(entries.first_index - 1)
         state = self._states.load()
         if state is not None and state.index >= self._applied:
-            # May lie beyond the log, if a crash came between: what it says is committed.
+            # May be beyond the end of the log after a crash; everything in it is committed.
             self._restore(state.data)
             self._applied = self._saved_index = state.index
             if state.index <= entries.last_index:
                 entries.owner_state = state
         check(
             state is not None or self._applied == NO_INDEX,
-            f"{entries.log.directory} begins behind {self._applied} and its state is missing",
+            f"{entries.log.directory} starts after index {self._applied} and its state is missing",
         )
 
     def close(self) -> bool:
-        """True if the log is closed cleanly. Blocking."""
+        """Closes the log; True if that was clean. Blocking."""
         log = self.replica.entries.log
         try:
             self.replica.entries.close()
@@ -109,7 +147,7 @@ class ReplicatedMachine(ABC):
             return False
         return True
 
-    # -- how far it is -------------------------------------------------------------------------------
+    # -- progress ------------------------------------------------------------------------------------
 
     @property
     def leads(self) -> bool:
@@ -120,11 +158,11 @@ class ReplicatedMachine(ABC):
         return self._applied
 
     async def applied_to(self, index: LogIndex) -> None:
-        """Wait until the state holds everything up to `index`."""
+        """Waits until every entry up to `index` is applied."""
         if index > self._applied:
             await self._waiters.add(index)
 
-    # -- what the replica tells ----------------------------------------------------------------------
+    # -- replica.Owner -------------------------------------------------------------------------------
 
     def stands(self, standing: Standing) -> None:
         if not self.replica.is_leader:
@@ -141,14 +179,14 @@ class ReplicatedMachine(ABC):
             self._applied = found[-1].index
         self._waiters.advance(self._applied)
 
-    def appended(self, header: BatchHeader) -> None:  # noqa: B027 - nothing is what is wanted
-        """Nothing: the state follows what is committed."""
+    def appended(self, header: BatchHeader) -> None:  # noqa: B027 - empty on purpose
+        """Nothing: only committed entries change the state."""
 
     def control(self, payload: bytes) -> None:  # noqa: B027
-        """Nothing: these groups have no controls of their own."""
+        """Nothing: these groups have no control entries of their own."""
 
     def cut(self, end_offset: Offset) -> None:  # noqa: B027
-        """Nothing: the state never held what was not committed."""
+        """Nothing: the state contains no uncommitted entry."""
 
     def installing(self, snapshot: Snapshot) -> None:
         self._states.save(OwnerState(snapshot.index, owner_data(snapshot)))
@@ -167,18 +205,18 @@ class ReplicatedMachine(ABC):
     # -- snapshots -----------------------------------------------------------------------------------
 
     async def save_if_grown(self) -> None:
-        """Let a snapshot of the state stand for the log up to here."""
+        """Saves a snapshot if one is due, and drops the log that it replaces."""
         if not self._is_grown(self._applied - self._saved_index):
             return
         state = OwnerState(self._applied, self._snapshot())
         try:
             await asyncio.to_thread(self._states.save, state)
         except StorageFailed as error:
-            logger.warning("the log grows on, its state is saved later: %s", error)
+            logger.warning("snapshot failed, the log is kept and the snapshot retried: %s", error)
             return
         entries = self.replica.entries
         if state.index < entries.first_index - 1:
-            return  # a snapshot of the leader's came meanwhile
+            return  # a snapshot from the leader was installed meanwhile
         self._saved_index = state.index
         entries.owner_state = state
         offset = entries.end_offset_of(state.index)
@@ -186,6 +224,6 @@ class ReplicatedMachine(ABC):
         await asyncio.to_thread(self._drop_before, offset)
 
     def _drop_before(self, offset: Offset) -> None:
-        """Blocking. What the raft journal does not know to be dropped must not be missing."""
-        self._states.sync_facts()
+        """Blocking. The raft journal must durably record the new start before the files go."""
+        self._states.sync_raft_journal()
         self.replica.entries.log.delete_before(offset)

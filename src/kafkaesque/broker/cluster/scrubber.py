@@ -1,8 +1,8 @@
-"""Looks at what lies on the disk, and has damaged batches replaced by a peer's.
+"""Verifies the batches on disk in the background and repairs damaged ones from a peer.
 
-Disks forget. Every batch is checked when it is read; those that nobody reads are looked at here, a
-little at a time, for ever. What is damaged is never cut and never served: it is fetched again from
-another member of its group, compared with what the log knows of it, and written in its place.
+Disks lose data. Every batch is checked when it is read; batches that nobody reads are checked here,
+a little at a time, for ever. A damaged batch is never truncated and never served: it is fetched from
+another member of its group, compared with the log's own index entry, and written in place.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from kafkaesque.model.limits import MIB
 logger = logging.getLogger(__name__)
 
 STEP_BYTES = MIB
-"""Looked at in one step, on the event loop: about a millisecond."""
+"""Verified in one step, on the event loop: about a millisecond."""
 
 Call = Callable[[NodeId, bytes], Awaitable[bytes]]
 
 
-class _Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """One batch, by its place in its group's log."""
+class _BatchRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Asks a peer for one batch, by its position in its group's log."""
 
     group: int
     index: int
     term: int
 
 
-_decoder = msgspec.msgpack.Decoder(_Wanted)
+_decoder = msgspec.msgpack.Decoder(_BatchRequest)
 
 
 class Scrubber:
-    """`call` asks another broker for a batch."""
+    """`call` requests a batch from another broker."""
 
     __slots__ = (
         "_call",
         "_member",
-        "_places",
+        "_positions",
         "_replicas",
         "_round",
         "damaged_total",
@@ -56,86 +56,92 @@ class Scrubber:
         self._replicas = replicas
         self._call = call
         self._member = replicas.member
-        self._places: dict[GroupId, LogIndex] = {}
-        """How far each group was looked at in this round."""
+        self._positions: dict[GroupId, LogIndex] = {}
+        """How far each group is verified in this round."""
         self._round: Iterator[Replica] = iter(())
         self.damaged_total = 0
         self.repaired_total = 0
 
     async def step(self) -> None:
-        """Look at a little more, of one group after the other."""
+        """Verifies the next STEP_BYTES of the next group."""
         replica = next(self._round, None)
         if replica is None:
             replicas = tuple(self._replicas)
             self._round = iter(replicas)
-            places = self._places
-            self._places = {one.group: places.get(one.group, LogIndex(0)) for one in replicas}
-        elif self._is_here(replica):
-            place = self._places[replica.group]
-            self._places[replica.group] = await self._look(replica, place)
+            known = self._positions
+            self._positions = {one.group: known.get(one.group, LogIndex(0)) for one in replicas}
+        elif self._is_open(replica):
+            position = self._positions[replica.group]
+            self._positions[replica.group] = await self._verify(replica, position)
 
-    async def look_again(self) -> None:
-        """At the groups in which somebody has met damage, whole, now."""
+    async def check_damaged(self) -> None:
+        """Verifies, completely and now, the groups in which a read has found damage."""
         for replica in self._replicas.take_damaged():
-            place = LogIndex(0)
-            while self._is_here(replica):
-                following = await self._look(replica, place)
-                if following <= place:
+            position = LogIndex(0)
+            while self._is_open(replica):
+                following = await self._verify(replica, position)
+                if following <= position:
                     break
-                place = following
+                position = following
 
-    def _is_here(self, replica: Replica) -> bool:
-        """Not removed since; the files of one that is are closed, and look like damage."""
+    def _is_open(self, replica: Replica) -> bool:
+        """False if it was removed meanwhile: its files are closed, which looks like damage."""
         return self._replicas.get(replica.group) is replica
 
-    async def _look(self, replica: Replica, place: LogIndex) -> LogIndex:
-        """The index to go on at; 0 when the end was reached."""
-        found = replica.entries.verify(place, STEP_BYTES)
+    async def _verify(self, replica: Replica, position: LogIndex) -> LogIndex:
+        """Returns the index to continue at; 0 at the end of the log."""
+        found = replica.entries.verify(position, STEP_BYTES)
         for entry in found.damaged:
             self.damaged_total += 1
             await self._repair(replica, entry)
-        # Not "nothing was left to look at": of a log that is written to all the time there always is.
+        # Compared with the current end: a log that is written to all the time always has more.
         has_more = found.next_index <= replica.entries.last_index
         return found.next_index if found.size_bytes and has_more else LogIndex(0)
 
     async def _repair(self, replica: Replica, entry: Entry) -> None:
-        body = msgspec.msgpack.encode(_Wanted(replica.group, entry.index, entry.term))
+        body = msgspec.msgpack.encode(_BatchRequest(replica.group, entry.index, entry.term))
         for member in replica.membership.nodes:
             if node_of(member) == node_of(self._member):
-                continue  # we, or an earlier life of ours that is about to be removed
+                continue  # this node, or a former incarnation that is about to be removed
             try:
                 data = await self._call(node_of(member), body)
-                if not self._is_here(replica):
+                if not self._is_open(replica):
                     return
                 if data:
                     replica.entries.repair(entry, data)
                     self.repaired_total += 1
                     logger.warning(
-                        "entry %d of group %d was damaged and is repaired from node %d",
+                        "repaired damaged entry %d of group %d from node %d",
                         *(entry.index, replica.group, node_of(member)),
                     )
                     return
             except OffsetOutOfRange:
-                return  # Retention, or a cut, was quicker.
+                return  # retention or a truncation removed it meanwhile
             except (PeerError, KafkaError) as error:
-                logger.info("no repair from node %d: %s", node_of(member), error)
-        logger.error("entry %d of group %d is damaged on this node", entry.index, replica.group)
-        self._let_others_lead(replica, entry)
+                logger.info("node %d could not supply a repair: %s", node_of(member), error)
+        logger.error(
+            "entry %d of group %d is damaged and no peer could repair it",
+            entry.index,
+            replica.group,
+        )
+        self._resign_if_blocked(replica, entry)
 
-    def _let_others_lead(self, replica: Replica, entry: Entry) -> None:
-        """A leader that cannot send an entry which is not committed keeps its group from ever
-        committing anything again: it beats, so nobody else stands, and no peer has what it lacks.
-        Others can do without that entry, and what they lead takes its place here."""
+    def _resign_if_blocked(self, replica: Replica, entry: Entry) -> None:
+        """A leader that cannot send an uncommitted entry blocks its group for ever: its heartbeats
+        prevent an election, and no peer has the entry. Another leader does not need that entry, and
+        overwrites it here."""
         if replica.standing.role is Role.LEADER and not replica.has_committed(entry.index):
-            logger.warning("group %d: resigning, for what it waits for is damaged", replica.group)
+            logger.warning(
+                "group %d: resigned, since an uncommitted entry is damaged", replica.group
+            )
             replica.resign()
 
     def serve(self, body: bytes) -> bytes:
-        """A peer wants a batch that is damaged on its disk; empty if ours is no better."""
+        """Serves a batch that is damaged on a peer's disk; empty if it is missing or damaged here."""
         try:
             wanted = _decoder.decode(body)
         except msgspec.MsgspecError as error:
-            raise ProtocolError(f"request for a batch: {error}") from None
+            raise ProtocolError(f"batch request: {error}") from None
         replica, index = self._replicas.get(GroupId(wanted.group)), LogIndex(wanted.index)
         if replica is None or not replica.has_committed(index):
             return b""

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection
 from itertools import islice
 from typing import Final
 
-from kafkaesque.broker.cluster.replicated_machine import ReplicatedMachine, States
+from kafkaesque.broker.cluster.replicated_machine import ReplicatedMachine, StateFile
 from kafkaesque.broker.coordination import peer_messages
 from kafkaesque.broker.coordination.peer_messages import PROPOSE, READ, TOUCH, Entry, Taken
 from kafkaesque.broker.coordination.replicated import Applied, NotCommitted
@@ -99,7 +99,7 @@ class RaftGroup(ReplicatedMachine):
 
     def __init__(
         self,
-        states: States,
+        states: StateFile,
         fail: Callable[[BaseException], None],
         replicas: ReplicaSet,
         clock: Clock,

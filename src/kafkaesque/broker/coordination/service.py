@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkaesque.broker.cluster.cluster import Cluster
-from kafkaesque.broker.cluster.state_file import StateFile
+from kafkaesque.broker.cluster.replicated_machine import StateFile
 from kafkaesque.broker.coordination.cluster_registries import ClusterRegistries
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.coordinator import Coordinator

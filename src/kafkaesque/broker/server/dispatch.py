@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, NamedTuple
 
-from kafkaesque.broker.cluster.rules.refusals import ControllerMoved
+from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.server.call import Call, CloseConnection
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import Answer, Forwarded, Handler, Later

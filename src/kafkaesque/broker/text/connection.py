@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from kafkaesque.broker.cluster.rules.operations import WantedTopic
+from kafkaesque.broker.cluster.rules.controller import NewTopic
 from kafkaesque.broker.text.membership import Membership
 from kafkaesque.broker.text.reading import Subscription
 from kafkaesque.broker.text.requests import Asked, Requests
@@ -164,7 +164,7 @@ class TextConnection:
         wanted = command.partition_count
         found = cluster.tables.by_name.get(command.topics)
         if found is None and wanted is not None and cluster.config.auto_create_topics_enable:
-            refused = await cluster.create_topics([WantedTopic(command.topics, wanted)])
+            refused = await cluster.create_topics([NewTopic(command.topics, wanted)])
             for error in refused.values():
                 raise error
         count = await self._requests.have_topic(command.topics)

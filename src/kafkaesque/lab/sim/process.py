@@ -263,7 +263,7 @@ class Process:
 
     def _scrub(self) -> None:
         loop = SimulatedLoop(self._node)
-        loop.create_task(self.scrubber.look_again())
+        loop.create_task(self.scrubber.check_damaged())
         loop.create_task(self.scrubber.step())
         self._node.later(SCRUB_US, self._scrub)
 

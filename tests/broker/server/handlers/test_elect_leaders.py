@@ -10,7 +10,7 @@ import pytest
 from tests.broker.server.local_broker import LocalBroker, every_version
 
 from kafkaesque.broker.cluster.rules.commands import CreateTopic
-from kafkaesque.broker.cluster.rules.refusals import (
+from kafkaesque.broker.cluster.rules.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     PreferredLeaderNotAvailable,

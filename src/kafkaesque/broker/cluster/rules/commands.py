@@ -1,7 +1,7 @@
-"""What may be written to the controller's log, and its bytes.
+"""The commands in the controller's log, and their encoding.
 
-MessagePack maps with a tag per command: self-describing, so that an old log stays
-readable when a command gains a field with a default. A field is never renamed or reused.
+MessagePack maps with a tag per command: an old log stays readable when a command gains a field with a
+default. A field is never renamed or reused.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import msgspec
 
 
 class RegisterBroker(msgspec.Struct, frozen=True, tag="register_broker"):
-    """A broker is part of the cluster from now on, or came back, perhaps elsewhere."""
+    """A broker joins the cluster, or comes back, perhaps at another address."""
 
     node_id: int
     directory_id: UUID
-    """Names its disk. Another one means that the node has forgotten all that it ever promised."""
+    """Identifies its disk. A new one means that the node has lost its Raft votes and log."""
     host: str
     port: int
     rack: str | None = None
     incarnation: int = 0
-    """Of its process: new at each start."""
+    """Differs at each start of its process."""
 
 
 class UnregisterBroker(msgspec.Struct, frozen=True, tag="unregister_broker"):
@@ -47,7 +47,7 @@ class AddPartitions(msgspec.Struct, frozen=True, tag="add_partitions"):
 
 
 class Reassignment(msgspec.Struct, frozen=True):
-    """Where one partition shall live; None: where it lived before the change under way."""
+    """The target replicas of one partition; None cancels the reassignment in progress."""
 
     topic_id: UUID
     partition: int
@@ -59,7 +59,7 @@ class SetReassignments(msgspec.Struct, frozen=True, tag="set_reassignments"):
 
 
 class CompleteReassignment(msgspec.Struct, frozen=True, tag="complete_reassignment"):
-    """The group's members are those of `replicas`, the target that was set last."""
+    """The group's members are now `replicas`, the last target that was set."""
 
     topic_id: UUID
     partition: int
@@ -69,17 +69,17 @@ class CompleteReassignment(msgspec.Struct, frozen=True, tag="complete_reassignme
 class SetTopicConfigs(msgspec.Struct, frozen=True, tag="set_topic_configs"):
     topic_id: UUID
     configs: dict[str, str]
-    """All values the topic sets itself from now on; the others return to their defaults."""
+    """All values that the topic sets itself; the others are at their defaults."""
 
 
 class SetBrokerConfigs(msgspec.Struct, frozen=True, tag="set_broker_configs"):
     node_id: int | None
-    """None for the default of all brokers."""
+    """None: the default of all brokers."""
     configs: dict[str, str]
 
 
 class ReserveProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"):
-    """Ids below `next_producer_id` are handed out or lost, never handed out twice."""
+    """Ids below `next_producer_id` are assigned or lost, never assigned twice."""
 
     next_producer_id: int
 

@@ -1,6 +1,6 @@
-"""Changes of settings: from the values that are set and what a client asks, to those set next.
+"""Changes of settings (AlterConfigs, IncrementalAlterConfigs): from current values to new ones.
 
-Values are texts as the client gave them; what they mean is told by `model.settings`.
+Values are texts as the client sent them; `model.settings` parses them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ConfigChange:
 
 
 def given_topic_configs(values: Mapping[str, str | None]) -> dict[str, str]:
-    """The settings of a new topic."""
+    """Checks the settings of a new topic."""
     for name, text in values.items():
         if text is None:
             raise InvalidConfig(f"Null value not supported for topic configs: {name}")
@@ -55,7 +55,7 @@ def given_topic_configs(values: Mapping[str, str | None]) -> dict[str, str]:
 def changed_topic_configs(
     current: Mapping[str, str], changes: Sequence[ConfigChange], broker: BrokerConfig
 ) -> dict[str, str]:
-    """All or nothing: one bad change refuses them all."""
+    """All or nothing: one bad change rejects all."""
     _refuse_malformed(changes)
     configs = dict(current)
     for change in changes:
@@ -96,7 +96,7 @@ def _refuse_malformed(changes: Sequence[ConfigChange]) -> None:
 
 
 def _refuse_read_only(changes: Sequence[ConfigChange]) -> None:
-    """A read-only setting may be deleted: it was never set this way, so nothing happens."""
+    """A read-only setting may be deleted: it was never set dynamically, so nothing changes."""
     refused = sorted(
         change.name
         for change in changes
@@ -109,7 +109,7 @@ def _refuse_read_only(changes: Sequence[ConfigChange]) -> None:
 
 
 def _check_broker_values(values: Mapping[str, str]) -> None:
-    """Kafka takes an unknown name in silence; we refuse what we do not honour."""
+    """Kafka silently accepts an unknown name; we reject settings that have no effect."""
     for name, text in values.items():
         known = BROKER_SETTINGS.get(name)
         if known is None:
@@ -117,14 +117,14 @@ def _check_broker_values(values: Mapping[str, str]) -> None:
         try:
             known.parse(text)
         except InvalidConfig as error:
-            # Kafka's code for a bad broker value, unlike that for a bad topic value.
+            # Kafka's code for a bad broker value; it differs from that for a bad topic value.
             raise InvalidRequest(str(error)) from None
 
 
 def _apply_change(
     configs: dict[str, str], known: Setting | None, change: ConfigChange, default: str | None
 ) -> None:
-    """`default` is what a list that is not set yet is appended to. Names are checked later."""
+    """`default` is the list to append to if none is set yet. Names are checked later."""
     if change.operation is ConfigOperation.DELETE:
         configs.pop(change.name, None)
         return

@@ -1,14 +1,18 @@
-"""Requests to commands. Nothing here changes a table: an operation looks at the tables and returns
-the commands to commit and the answer to give once they are, or raises the KafkaError that refuses it.
+"""Turns requests into commands. Nothing here changes a table.
+
+An operation reads the tables and returns the commands to commit and the answer to give once they are
+committed, or raises the KafkaError that rejects it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 from uuid import UUID
+
+import msgspec
 
 from kafkaesque.broker.cluster.rules import commands
 from kafkaesque.broker.cluster.rules.config_changes import (
@@ -47,7 +51,7 @@ PRODUCER_ID_BLOCK = 1000
 """Ids reserved at a time: one write to the log serves this many producers."""
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-"""Kafka keeps this name for its controller's log; tools would take a topic of that name for it."""
+"""Reserved: Kafka uses this name for its controller's log, and tools would mistake a topic for it."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -60,24 +64,26 @@ class Outcome(Generic[T]):
     answer: T
 
     def dry(self) -> Outcome[T]:
-        """The same answer with nothing to commit: validate-only."""
+        """The same answer with nothing to commit, for validate-only."""
         return Outcome((), self.answer)
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """What a client asks for; -1 stands for the broker's default, as on the wire."""
+class NewTopic(msgspec.Struct, frozen=True, array_like=True):
+    """A topic to create; -1 stands for the broker's default, as on the wire.
+
+    Sent between brokers: the order of the fields is its format, a new field goes to the end.
+    """
 
     name: str
     partition_count: int = -1
     replication_factor: int = -1
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = {}
+    assignments: Mapping[int, Sequence[int]] = {}
 
 
 @dataclass(slots=True)
 class Controller:
-    """The rules of the control plane; every dependency on the outside is an argument."""
+    """The rules of the control plane; everything external is passed in."""
 
     tables: Tables
     config: BrokerConfig
@@ -86,7 +92,7 @@ class Controller:
     new_topic_id: Callable[[], UUID]
 
     def create_topic(self, wanted: NewTopic) -> Outcome[Topic]:
-        """A new topic. The answer is the topic as it will be, also for validate-only."""
+        """Creates a topic. The answer is the topic as it will be, also for validate-only."""
         check_topic_name(wanted.name)
         if wanted.name == CLUSTER_METADATA_TOPIC:
             raise InvalidRequest(f"Creation of internal topic {wanted.name} is prohibited.")
@@ -100,7 +106,7 @@ class Controller:
         return Outcome((command,), preview.by_name[wanted.name])
 
     def create_topics(self, wanted: Sequence[NewTopic]) -> Outcome[list[Topic | KafkaError]]:
-        """Several topics in one commit. One that is refused does not hinder the others."""
+        """Creates several topics in one commit. The answer has a topic or an error for each."""
         drafted = self.tables.draft()
         draft = replace(self, tables=drafted)
         accepted: list[commands.Command] = []
@@ -118,13 +124,13 @@ class Controller:
         return Outcome(tuple(accepted), answers)
 
     def delete_topics(self, topics: Sequence[Topic]) -> Outcome[None]:
-        """All of them in one commit."""
+        """Deletes the topics in one commit."""
         return Outcome(tuple(commands.DeleteTopic(topic.topic_id) for topic in topics), None)
 
     def create_partitions(
         self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
     ) -> Outcome[None]:
-        """Grow `topic` to `count` partitions in all."""
+        """Grows `topic` to a total of `count` partitions."""
         refuse_internal(topic)
         added = count - topic.partition_count
         if added == 0:
@@ -150,7 +156,7 @@ class Controller:
     def change_topic_configs(
         self, topic: Topic, changes: Sequence[ConfigChange], *, replace_all: bool = False
     ) -> Outcome[None]:
-        """What is not named stays, or with `replace_all` (AlterConfigs) returns to its default."""
+        """Settings not named keep their values, or with `replace_all` (AlterConfigs) are unset."""
         configs = changed_topic_configs({} if replace_all else topic.configs, changes, self.config)
         return Outcome((commands.SetTopicConfigs(topic.topic_id, configs),), None)
 
@@ -161,7 +167,7 @@ class Controller:
         *,
         replace_all: bool = False,
     ) -> Outcome[None]:
-        """As for topics. `node_id` None is the default of all brokers."""
+        """As for topics. `node_id` None sets the default of all brokers."""
         current = {} if replace_all else self.tables.broker_configs.get(node_id, {})
         configs = changed_broker_configs(current, changes, self.config)
         return Outcome((commands.SetBrokerConfigs(node_id, configs),), None)
@@ -172,9 +178,9 @@ class Controller:
         return Outcome((commands.ReserveProducerIds(end),), range(first, end))
 
     def register_broker(self, wanted: NewBroker, *, is_old_gone: bool = False) -> Outcome[Broker]:
-        """The answer is the broker as it will stand in the tables, with generation and epoch.
+        """The answer is the broker as it will be in the tables, with generation and epoch.
 
-        `is_old_gone`: the caller vouches that the process that has this node id is no more.
+        `is_old_gone`: the caller guarantees that the process with this node id has ended.
         """
         command = registration(self.tables, wanted, self.nodes(), is_old_gone=is_old_gone)
         if command is None:
@@ -191,7 +197,7 @@ class Controller:
     def alter_partition_reassignments(
         self, wanted: Sequence[WantedReassignment], *, allow_factor_change: bool = True
     ) -> Outcome[list[KafkaError | None]]:
-        """All that are accepted in one commit; the answer has a refusal or None for each."""
+        """Commits all accepted changes at once; the answer has an error or None for each."""
         accepted: list[commands.Reassignment] = []
         answers: list[KafkaError | None] = []
         for one in wanted:
@@ -214,12 +220,12 @@ class Controller:
     def list_partition_reassignments(
         self, asked: Mapping[str, Sequence[int]] | None
     ) -> Outcome[list[OngoingReassignment]]:
-        """Of all partitions, where `asked` is None."""
+        """`asked` None: of all partitions."""
         return Outcome((), ongoing_reassignments(self.tables, asked))
 
     def complete_reassignment(self, group_id: GroupId, target: Sequence[NodeId]) -> Outcome[None]:
-        """For the group's leader, when its members are those of `target`. Asking late or twice does
-        nothing."""
+        """For the group's leader, once its members are those of `target`. A late or repeated request
+        changes nothing."""
         command = completion(self.tables, group_id, target)
         return Outcome(() if command is None else (command,), None)
 
@@ -282,7 +288,7 @@ class Controller:
         return place(list(self._candidates().values()), count, factor, start)
 
     def _candidates(self) -> dict[NodeId, Candidate]:
-        """Every broker of the cluster. One that is up and not registered stands alone, for now."""
+        """Every broker of the cluster, and this one if it is alone and not registered yet."""
         live, brokers = self.nodes(), self.tables.brokers
         racks = {
             node: brokers[node].rack if node in brokers else None for node in (*brokers, *live)
@@ -290,7 +296,7 @@ class Controller:
         return {node: Candidate(node, rack, node in live) for node, rack in racks.items()}
 
     def _new_replicas(self, nodes: Sequence[int], factor: int) -> tuple[NodeId, ...]:
-        """A manual assignment of a new partition, whose group must be able to elect a leader."""
+        """Checks a manual assignment of a new partition, whose group must be able to elect a leader."""
         checked = self._checked_nodes(nodes, factor)
         candidates = self._candidates()
         if not majority_is_live(candidates[node] for node in checked):
@@ -351,6 +357,6 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 def refuse_internal(topic: Topic) -> None:
-    """Kafka lets clients delete and grow the topic that groups live in, and loses their offsets."""
+    """Kafka lets clients delete and grow __consumer_offsets, and loses committed offsets that way."""
     if topic.is_internal:
         raise PolicyViolation(f"The internal topic {topic.name} cannot be deleted or grown.")

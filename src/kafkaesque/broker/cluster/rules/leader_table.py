@@ -1,9 +1,9 @@
-"""Who leads each group, as the leaders themselves tell all brokers. Pure.
+"""The leader of each group, as announced by the leaders to all brokers.
 
-Leaders are elected group by group, without the controller; every broker has to know them all to
-answer Metadata. Of two announcements of one group the later holds: that of the higher epoch, which
-is the Raft term and has one leader, and within an epoch the one of the higher revision. So they may
-come late, twice, in any order and by any way.
+Raft elects leaders group by group, without the controller; every broker must know them all to answer
+Metadata. Of two announcements of one group the later one wins: the higher epoch, which is the Raft
+term and has one leader, and within an epoch the higher revision. So announcements may arrive late,
+twice and in any order.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kafkaesque.model.ids import GroupId, LeaderEpoch, NodeId
 
 
 class Announcement(NamedTuple):
-    """One group's leader in one epoch, and who is in sync with it (itself included, sorted)."""
+    """One group's leader in one epoch, and its in-sync replicas (leader included, sorted)."""
 
     group_id: GroupId
     epoch: LeaderEpoch
     revision: int
-    """Of this epoch: one more with each change that its leader tells."""
+    """Grows within the epoch with each change that the leader announces."""
     node_id: NodeId
     in_sync: tuple[NodeId, ...]
 
@@ -33,8 +33,8 @@ class Announcement(NamedTuple):
 
 
 class LeaderTable:
-    """The newest announcement of every group. `is_deleted` tells of groups that are no more:
-    whatever still comes of them is not kept."""
+    """The newest announcement of every group. Announcements of groups that `is_deleted` are
+    ignored."""
 
     __slots__ = ("_is_deleted", "_newest")
 
@@ -51,7 +51,7 @@ class LeaderTable:
     def lead(
         self, group_id: GroupId, epoch: LeaderEpoch, node_id: NodeId, in_sync: Iterable[NodeId]
     ) -> Announcement | None:
-        """This node leads: what to announce, or None if that is known or an epoch of the past."""
+        """This node leads. Returns what to announce; None if that is known or the epoch is old."""
         nodes = tuple(sorted(in_sync))
         current = self._newest.get(group_id)
         revision = 0
@@ -63,7 +63,7 @@ class LeaderTable:
         return announcement if self.merge([announcement]) else None
 
     def merge(self, announcements: Iterable[Announcement]) -> list[Announcement]:
-        """Take what is news; the answer is what was."""
+        """Keeps the announcements that are newer than the known ones, and returns those."""
         news = []
         for announcement in announcements:
             group_id = announcement.group_id
@@ -75,7 +75,7 @@ class LeaderTable:
         return news
 
     def announce_all(self, node_id: NodeId) -> list[Announcement]:
-        """What `node_id` leads, for a broker that has just come."""
+        """The groups that `node_id` leads, for a broker that has just connected."""
         return [known for known in self._newest.values() if known.node_id == node_id]
 
     def forget(self, group_ids: Iterable[GroupId]) -> None:
@@ -94,7 +94,7 @@ def encode_announcements(announcements: Iterable[Announcement]) -> bytes:
 
 
 def decode_announcements(data: bytes | memoryview) -> list[Announcement]:
-    """ProtocolError for anything that `encode_announcements` does not write."""
+    """Raises ProtocolError for anything that `encode_announcements` does not write."""
     try:
         announcements: list[Announcement] = _decoder.decode(data)
     except msgspec.MsgspecError as error:

@@ -1,18 +1,18 @@
-"""From the members that a Raft group has to those it should have: the next single step. Pure.
+"""The next single step from the current members of a Raft group to the wanted ones.
 
-Asked again and again by the driver of a group's leader, which proposes what comes out. Every answer
-is made from the present alone, so nothing is lost when the leader changes half-way.
+A group's leader calls this repeatedly and proposes the result. Each step depends on the current
+state only, so a change of leader half-way loses nothing.
 
-The steps, in the order of preference:
+The steps, in order of preference:
 
-1.  remove members whose disk is gone, and learners that nobody wants: no majority gets smaller by it
+1.  remove members whose disk is gone, and unwanted learners: this costs no live majority
 2.  promote a wanted learner that has caught up
 3.  add a wanted member as a learner
 4.  only when all wanted voters vote: demote or remove another voter, a dead one first
-5.  hand leadership over if the leader itself has to go, which its successor then sees to
+5.  transfer leadership if the leader itself is to be removed; its successor removes it
 
-Steps 1 to 3 never make a majority of live voters into less: whoever is added to the voters is live,
-whoever is taken away is dead. Step 4 is not taken unless the rest has its majority.
+Steps 1 to 3 never cost a majority of live voters: an added voter is live, a removed voter is dead.
+Step 4 requires that the remaining voters have a live majority.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kafkaesque.broker.raft.types import Membership
 from kafkaesque.model.ids import MemberId, generation_of, node_of
 
 CONTROLLER_VOTERS_MAX: Final = 5
-"""Of a larger cluster the rest follow the controller's log: two may fail, and more voters would
+"""In a larger cluster the other brokers are learners. Five voters survive two failures; more would
 only make every commit wait for more disks."""
 
 
@@ -54,7 +54,7 @@ class Group:
     leader: MemberId
     progress: Mapping[MemberId, MemberProgress]
     lag_entries_max: int
-    """As `RaftConfig.promotion_lag_entries_max`: who lacks no more has caught up."""
+    """`RaftConfig.promotion_lag_entries_max`: a member that lags by no more has caught up."""
 
     def is_live(self, member: MemberId) -> bool:
         found = self.progress.get(member)
@@ -68,7 +68,7 @@ class Group:
 
 
 def group_of(status: Status, lag_entries_max: int) -> Group:
-    """From what Raft says of a group that we lead."""
+    """Converts Raft's status of a group that this node leads."""
     progress = {
         member: MemberProgress(peer.is_active, status.last_index - peer.match_index)
         for member, peer in status.peers.items()
@@ -77,21 +77,21 @@ def group_of(status: Status, lag_entries_max: int) -> Group:
 
 
 def next_step(group: Group, voters: Sequence[MemberId]) -> Step | None:
-    """Towards a group of exactly these `voters`, the preferred leader first. None when that is so,
-    and as long as there is nothing to do but wait."""
+    """The next step towards exactly these `voters`, the preferred leader first. None when that is
+    reached, and while there is nothing to do but wait."""
     return _next_step(group, voters, ())
 
 
 def is_reached(membership: Membership, voters: Iterable[MemberId]) -> bool:
-    """A reassignment to `voters` is complete."""
+    """Whether a reassignment to `voters` is complete."""
     return not membership.learners and set(membership.voters) == set(voters)
 
 
 def next_controller_step(group: Group, registered: Sequence[MemberId]) -> Step | None:
     """For the controller's group: all `registered` brokers are members, at most five of them vote.
 
-    Who votes goes on voting as long as it is registered: one that is down may be back in a moment,
-    and one that is lost for good is unregistered. A free seat goes to who has caught up first.
+    A voter keeps its vote as long as it is registered: one that is down may be back in a moment, and
+    one that is lost for good gets unregistered. A free vote goes to the first that has caught up.
     """
     return _next_step(group, *controller_members(group, registered))
 
@@ -99,9 +99,9 @@ def next_controller_step(group: Group, registered: Sequence[MemberId]) -> Step |
 def controller_members(
     group: Group, registered: Sequence[MemberId]
 ) -> tuple[list[MemberId], list[MemberId]]:
-    """Voters and learners of the controller's group as they should be."""
+    """The wanted voters and learners of the controller's group."""
 
-    def claim(member: MemberId) -> tuple[bool, bool, bool, bool, MemberId]:
+    def priority(member: MemberId) -> tuple[bool, bool, bool, bool, MemberId]:
         return (
             member not in group.membership.voters,
             member != group.leader,
@@ -110,12 +110,12 @@ def controller_members(
             member,
         )
 
-    ordered = sorted(registered, key=claim)
+    ordered = sorted(registered, key=priority)
     return ordered[:CONTROLLER_VOTERS_MAX], ordered[CONTROLLER_VOTERS_MAX:]
 
 
 def preferred_leader_step(group: Group, preferred: MemberId) -> TransferLeadership | None:
-    """Back to the preferred leader, if another leads and it could take over at once."""
+    """A transfer to the preferred leader, if another leads and it has caught up."""
     if group.leader == preferred or preferred not in group.membership.voters:
         return None
     return TransferLeadership(preferred) if group.has_caught_up(preferred) else None
@@ -139,7 +139,7 @@ def _remove_at_no_cost(group: Group, wanted: Sequence[MemberId]) -> Step | None:
         if member in wanted or member == group.leader:
             continue
         # The node is back with another disk: this member will never answer again, whatever the
-        # leader last heard. Its successor can wait, being no voter before it has caught up.
+        # leader last saw. The node's new member can wait: it has no vote before it has caught up.
         is_former = generation_of(member) < newest.get(node_of(member), 0)
         if is_former or member in group.membership.learners:
             return MembershipChange(ChangeKind.REMOVE, member)
@@ -163,7 +163,7 @@ def _add(group: Group, wanted: Sequence[MemberId]) -> Step | None:
 def _take_vote(
     group: Group, voters: Sequence[MemberId], learners: Sequence[MemberId]
 ) -> Step | None:
-    """From a voter that should not vote, once all who should do."""
+    """Demotes or removes an unwanted voter once all wanted ones vote."""
     current = group.membership.voters
     if not voters or not set(voters) <= set(current):
         return None
@@ -181,7 +181,7 @@ def _take_vote(
 
 
 def _hand_over(group: Group, voters: Sequence[MemberId]) -> Step | None:
-    """To the first who could lead at once and whose group would have a majority without us."""
+    """A transfer to the first member that has caught up, if the group has a majority without us."""
     live_count = sum(group.is_live(member) for member in voters)
     if live_count < majority(len(voters)):
         return None

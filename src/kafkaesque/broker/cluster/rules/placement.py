@@ -1,8 +1,8 @@
-"""Which brokers get which replicas: a pure choice.
+"""Placement of new replicas on brokers.
 
-Kafka's goals (StripedReplicaPlacer), in this order: the replicas of a partition stand on different
-brokers, on brokers that are up, in different racks; then leaders and replicas are spread evenly, and
-the leaderships of a broker that dies fall to many others rather than to one.
+The goals are those of Kafka's StripedReplicaPlacer, in this order: the replicas of a partition are on
+different brokers, on brokers that are up, in different racks; leaders and replicas are spread evenly;
+and when a broker dies, many others take over its leaderships rather than one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkaesque.model.ids import NodeId
 
 
 class Candidate(NamedTuple):
-    """A broker that may get replicas. Those without a rack share one, as in Kafka."""
+    """A broker that may get replicas. Brokers without a rack share one, as in Kafka."""
 
     node_id: NodeId
     rack: str | None = None
@@ -26,10 +26,10 @@ class Candidate(NamedTuple):
 def place(
     candidates: Sequence[Candidate], partition_count: int, replication_factor: int, start: int
 ) -> tuple[tuple[NodeId, ...], ...]:
-    """Replicas of each new partition, the preferred leader first.
+    """Returns the replicas of each new partition, the preferred leader first.
 
-    Leaders go round the brokers that are up, from rack to rack, beginning with the `start`-th: the
-    number of partitions there ever were makes many small topics spread as well as a large one.
+    Leaders rotate over the brokers that are up, from rack to rack, from the `start`-th on. With the
+    number of partitions ever created as `start`, many small topics spread as well as a large one.
     """
     _refuse_too_few(candidates, replication_factor)
     order = _striped(candidates)
@@ -46,7 +46,7 @@ def place(
 
 
 def majority_is_live(candidates: Iterable[Candidate]) -> bool:
-    """Otherwise a new group could not elect its first leader."""
+    """A new group needs this to elect its first leader."""
     states = [candidate.is_live for candidate in candidates]
     return sum(states) > len(states) // 2
 
@@ -64,7 +64,7 @@ def _refuse_too_few(candidates: Sequence[Candidate], replication_factor: int) ->
     elif live_count <= replication_factor // 2:
         reason = (
             f"Only {live_count} of the {len(candidates)} broker(s) registered are up, and a "
-            "majority of the replicas has to be."
+            "majority of the replicas must be."
         )
     if reason is not None:
         raise InvalidReplicationFactor(
@@ -92,7 +92,7 @@ def _followed(
     cycle: int,
     loads: Counter[NodeId],
 ) -> list[Candidate]:
-    """`leader` and its followers. With each cycle over the leaders, others stand next to them."""
+    """`leader` and its followers. Each cycle over the leaders pairs them with other followers."""
     position = order.index(leader)
     others = [*order[position + 1 :], *order[:position]]
     if others:

@@ -1,4 +1,4 @@
-"""The controller's Raft group as DescribeQuorum tells of it. Pure."""
+"""The controller's Raft group as DescribeQuorum reports it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from kafkaesque.model.ids import (
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """One member. What is unknown has the value that Kafka has for it."""
+    """One member. Unknown fields have Kafka's values for that."""
 
     node_id: NodeId
     directory_id: UUID = NO_TOPIC_ID
     log_end_offset: Offset = NO_OFFSET
     last_fetch_ms: TimestampMs = NO_TIMESTAMP
-    """When it last asked or answered, by the leader's clock."""
+    """When it last sent a message, by the leader's clock."""
     last_caught_up_ms: TimestampMs = NO_TIMESTAMP
-    """When it last had all that the leader had."""
+    """When it last had the leader's whole log."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumNode:
-    """Where a voter is reached."""
+    """A voter's address."""
 
     node_id: NodeId
     host: str
@@ -46,16 +46,16 @@ class QuorumInfo:
     leader_id: NodeId
     epoch: int
     high_watermark: Offset
-    """Kafka counts entries of the log here, and so do we."""
+    """In log entries, as in Kafka."""
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...] = ()
     nodes: tuple[QuorumNode, ...] = ()
 
 
 def quorum_info(status: Status, tables: Tables, now_ms: TimestampMs) -> QuorumInfo:
-    """From what Raft says of the controller's group, which this node leads."""
+    """Converts Raft's status of the controller's group, which this node leads."""
 
-    def told(member: MemberId) -> QuorumReplica:
+    def described(member: MemberId) -> QuorumReplica:
         disk, peer = tables.disks.get(node_of(member)), status.peers.get(member)
         last_index = status.last_index if peer is None else peer.match_index
         is_active = peer is None or peer.is_active
@@ -72,8 +72,8 @@ def quorum_info(status: Status, tables: Tables, now_ms: TimestampMs) -> QuorumIn
         leader_id=node_of(status.node_id),
         epoch=status.standing.term,
         high_watermark=Offset(status.commit_index + 1),
-        voters=tuple(map(told, voters)),
-        observers=tuple(map(told, status.membership.learners)),
+        voters=tuple(map(described, voters)),
+        observers=tuple(map(described, status.membership.learners)),
         nodes=tuple(
             QuorumNode(broker.node_id, broker.host, broker.port)
             for member in voters

@@ -1,7 +1,7 @@
-"""Moving partitions between brokers: what may be asked and what is under way. Pure.
+"""Reassignment of partitions to other brokers (KIP-455).
 
-The steps themselves are those of `membership_plan`, taken by the leader of each partition's group;
-when its members are the wanted ones the target becomes the assignment.
+The leader of each partition's group takes the steps of `membership_plan`; when its members are those
+of the target, the target becomes the assignment.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.broker.cluster.rules import commands
-from kafkaesque.broker.cluster.rules.refusals import NoReassignmentInProgress
+from kafkaesque.broker.cluster.rules.errors import NoReassignmentInProgress
 from kafkaesque.broker.cluster.rules.tables import Assignment, Tables, Topic
 from kafkaesque.model.errors import InvalidReplicationFactor, UnknownTopicOrPartition
 from kafkaesque.model.ids import GroupId, NodeId
@@ -18,7 +18,7 @@ from kafkaesque.model.ids import GroupId, NodeId
 
 @dataclass(frozen=True, slots=True)
 class WantedReassignment:
-    """`replicas` None takes back a reassignment that is under way."""
+    """`replicas` None cancels the reassignment in progress."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ def reassignment(
     *,
     allow_factor_change: bool,
 ) -> commands.Reassignment | None:
-    """The change of one partition; None if it is so already. `checked_nodes` refuses bad lists."""
+    """The change of one partition; None if it changes nothing. `checked_nodes` rejects bad lists."""
     topic, old = _partition(tables, wanted)
     target = None
     if wanted.replicas is None:
@@ -59,8 +59,8 @@ def reassignment(
 def ongoing_reassignments(
     tables: Tables, asked: Mapping[str, Sequence[int]] | None
 ) -> list[OngoingReassignment]:
-    """Of the partitions `asked` for, or of all; those that stay where they are and those that are
-    not there are left out."""
+    """Reassignments in progress of the partitions `asked` for, or of all. Unknown partitions are
+    left out."""
     if asked is None:
         asked = {name: range(topic.partition_count) for name, topic in tables.by_name.items()}
     found = []
@@ -79,7 +79,7 @@ def ongoing_reassignments(
 def completion(
     tables: Tables, group_id: GroupId, target: Sequence[NodeId]
 ) -> commands.CompleteReassignment | None:
-    """None if the group is gone or is to live elsewhere by now: who asks is behind, no more."""
+    """None if the group is gone or has another target by now: the sender is merely out of date."""
     place = tables.by_group.get(group_id)
     assignment = tables.assignment_of(group_id)
     if place is None or assignment is None or assignment.target != tuple(target):

@@ -1,4 +1,4 @@
-"""Who may be a broker of this cluster, and as what. Pure: looks at the tables, yields a command."""
+"""Rules for registering and unregistering brokers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from kafkaesque.broker.cluster.rules import commands
-from kafkaesque.broker.cluster.rules.refusals import (
+from kafkaesque.broker.cluster.rules.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
     InvalidRegistration,
@@ -18,7 +18,7 @@ from kafkaesque.model.ids import NODE_ID_MAX, NodeId
 
 @dataclass(frozen=True, slots=True)
 class NewBroker:
-    """What a broker says of itself when it joins or comes back."""
+    """A broker's description of itself when it joins or comes back."""
 
     node_id: NodeId
     directory_id: UUID
@@ -31,18 +31,17 @@ class NewBroker:
 def registration(
     tables: Tables, wanted: NewBroker, live: Collection[NodeId], *, is_old_gone: bool
 ) -> commands.RegisterBroker | None:
-    """The command that registers `wanted`; None if the tables say just that already.
+    """Returns the command that registers `wanted`; None if the tables contain exactly that already.
 
-    A node id that comes with another disk than it had replaces the broker of that name, whose
-    replicas are then lost to the cluster. So it is refused as long as that broker is `live`, unless
-    whoever asks knows better (`is_old_gone`): two processes with one node id would depose each
-    other for ever.
+    A known node id with a new disk replaces the registered broker, whose replicas are then lost to
+    the cluster. It is rejected while that broker is `live`, unless the caller knows that it is gone
+    (`is_old_gone`): two processes with one node id would replace each other for ever.
     """
     if not 0 <= wanted.node_id <= NODE_ID_MAX:
         raise InvalidRegistration(f"Broker id {wanted.node_id} is not in 0..{NODE_ID_MAX}")
     for other in tables.brokers.values():
         if other.directory_id == wanted.directory_id and other.node_id != wanted.node_id:
-            # A copied data directory: both would vote with the promises of one.
+            # A copied data directory: both brokers would vote as one member.
             raise InvalidRegistration(
                 f"Broker {other.node_id} is already registered with directory {wanted.directory_id}"
             )
@@ -64,18 +63,18 @@ def registration(
         rack=wanted.rack,
         incarnation=wanted.incarnation,
     )
-    return None if _is_said_already(tables, command) else command
+    return None if _is_registered(tables, command) else command
 
 
 def unregistration(tables: Tables, node_id: int) -> commands.UnregisterBroker:
-    """As in Kafka neither a broker that is up nor one that still has replicas is refused: a broker
-    that leaves asks for this itself, and one that is lost for good cannot be drained."""
+    """Accepts, as Kafka does, a broker that is up and one that still has replicas: a broker that
+    leaves sends this itself, and one that is lost for good cannot be drained."""
     if node_id not in tables.brokers:
         raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
     return commands.UnregisterBroker(node_id)
 
 
-def _is_said_already(tables: Tables, command: commands.RegisterBroker) -> bool:
+def _is_registered(tables: Tables, command: commands.RegisterBroker) -> bool:
     current = tables.brokers.get(NodeId(command.node_id))
     return current is not None and command == commands.RegisterBroker(
         node_id=current.node_id,

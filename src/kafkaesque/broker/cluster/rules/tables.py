@@ -1,21 +1,18 @@
-"""The state of the cluster as of the applied log. Changed by `apply` and by nothing else, but for
-`restore`, which stands for all commands up to a snapshot.
+"""The state of the cluster as of the applied log, and its snapshot.
 
-Whatever is counted here (group ids, generations, registrations) is counted at replay, so that every
-node of the cluster counts alike.
+Only `apply` changes the tables, and `restore`, which replaces all commands up to a snapshot. Counters
+(group ids, generations, registrations) advance at replay, so every node counts alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
 
 from kafkaesque.broker.cluster.rules import commands
-from kafkaesque.broker.cluster.rules.tables_snapshot import (
-    TablesSnapshot,
-    decode_snapshot,
-    encode_snapshot,
-)
 from kafkaesque.broker.cluster.rules.topology import (
     INTERNAL_TOPICS,
     Assignment,
@@ -25,7 +22,7 @@ from kafkaesque.broker.cluster.rules.topology import (
     Topic,
     folded_name,
 )
-from kafkaesque.model.errors import check
+from kafkaesque.model.errors import CorruptMessage, check
 from kafkaesque.model.ids import (
     FIRST_PARTITION_GROUP,
     GroupId,
@@ -53,19 +50,19 @@ class Tables:
     by_folded_name: dict[str, Topic] = field(default_factory=dict)
     by_group: dict[GroupId, Place] = field(default_factory=dict)
     deleted_ids: set[TopicId] = field(default_factory=set)
-    """Topics that this log has seen deleted: their files may go, whatever else lies there may not."""
+    """Topics that this log deleted: only their files may be removed from the data directory."""
     partition_count: int = 0
     broker_configs: dict[NodeId | None, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: ProducerId = field(default=ProducerId(0))
     next_group_id: GroupId = field(default=FIRST_PARTITION_GROUP)
-    """Greater than that of any group there ever was."""
+    """Greater than any group id ever used."""
     brokers: dict[NodeId, Broker] = field(default_factory=dict)
     disks: dict[NodeId, Disk] = field(default_factory=dict)
-    """Of every node that was ever registered."""
+    """For every node that was ever registered."""
     registration_count: int = 0
 
     def apply(self, command: commands.Command) -> None:
-        """Replay one committed command."""
+        """Applies one committed command."""
         match command:
             case commands.CreateTopic():
                 _create_topic(self, command)
@@ -89,7 +86,7 @@ class Tables:
                 _complete_reassignment(self, command)
 
     def draft(self) -> Tables:
-        """A copy to try new topics on. Topics that are there are shared: it must not change them."""
+        """A copy on which to try new topics. Existing topics are shared and must not be changed."""
         return replace(
             self,
             by_name=dict(self.by_name),
@@ -99,25 +96,25 @@ class Tables:
         )
 
     def assignment_of(self, group_id: GroupId) -> Assignment | None:
-        """Of the partition that is this group; None if it was deleted or is not known yet."""
+        """The assignment of a group's partition; None if it was deleted or is not known yet."""
         place = self.by_group.get(group_id)
         return None if place is None else self.by_id[place.topic_id].partitions[place.partition]
 
     def was_deleted(self, group_id: GroupId) -> bool:
-        """The group was a partition once. Its number never comes back."""
+        """Whether the group belonged to a deleted partition. Group ids are never reused."""
         is_past = FIRST_PARTITION_GROUP <= group_id < self.next_group_id
         return is_past and group_id not in self.by_group
 
     def members(self, nodes: Iterable[NodeId]) -> tuple[MemberId, ...]:
-        """What those nodes are to Raft with the disks that they have now. A node that was never
-        registered, as in the log of a broker that stood alone, has its first."""
+        """The Raft member ids of the nodes with their current disks. A node that was never
+        registered, as in the log of a single broker, has generation 0."""
         disks = self.disks
         return tuple(
             member_id(node, disks[node].generation if node in disks else 0) for node in nodes
         )
 
     def snapshot(self) -> bytes:
-        """All of this, for whoever lacks the commands that led here."""
+        """Encodes the tables, for a node that lacks the commands that led here."""
         return encode_snapshot(
             TablesSnapshot(
                 topics=list(self.by_name.values()),
@@ -132,8 +129,8 @@ class Tables:
         )
 
     def restore(self, data: bytes) -> None:
-        """Become what `snapshot` told of, whatever was here before. CorruptMessage if it tells of
-        nothing that we understand; then all is as it was."""
+        """Replaces all tables with those of a snapshot. Raises CorruptMessage, and changes nothing,
+        if it cannot be read."""
         saved = decode_snapshot(data)
         self.by_name = {topic.name: topic for topic in saved.topics}
         self.by_id = {topic.topic_id: topic for topic in saved.topics}
@@ -237,11 +234,11 @@ def _set_reassignments(tables: Tables, command: commands.SetReassignments) -> No
         if change.replicas is None:
             new = replace(old, target=None)
         elif sorted(change.replicas) == sorted(old.replicas):
-            # Another order alone moves nothing: as in Kafka it holds at once.
+            # A change of order moves no data: it takes effect at once, as in Kafka.
             new = replace(old, replicas=_nodes(change.replicas), target=None)
         else:
-            # From here on whoever opens a replica anew joins a group at work: one that left and
-            # comes back has nothing of what it promised as a first member.
+            # From here on a replica that is opened for the first time joins a running group: a
+            # node that left and comes back no longer has the votes it gave as an initial member.
             new = replace(old, target=_nodes(change.replicas), initial_members=())
         partitions[change.partition] = new
 
@@ -249,9 +246,52 @@ def _set_reassignments(tables: Tables, command: commands.SetReassignments) -> No
 def _complete_reassignment(tables: Tables, command: commands.CompleteReassignment) -> None:
     partitions = tables.by_id[TopicId(command.topic_id)].partitions
     old = partitions[command.partition]
-    check(old.target == command.replicas, "completed another reassignment than is under way")
+    check(old.target == command.replicas, "completed a reassignment other than the one in progress")
     partitions[command.partition] = replace(old, replicas=_nodes(command.replicas), target=None)
 
 
 def _nodes(numbers: tuple[int, ...]) -> tuple[NodeId, ...]:
     return tuple(NodeId(number) for number in numbers)
+
+
+SNAPSHOT_VERSION: Final = 1
+"""Raised when an older broker would misread the format; it then refuses to read it."""
+
+
+class TablesSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The tables on disk, without what can be computed from the rest.
+
+    A MessagePack map: an old snapshot stays readable when a table with a default is added.
+    """
+
+    version: int = SNAPSHOT_VERSION
+    topics: list[Topic]
+    """In order of creation, which is the order in which clients see them."""
+    deleted_ids: list[TopicId]
+    broker_configs: list[tuple[NodeId | None, Mapping[str, str]]]
+    next_producer_id: ProducerId
+    next_group_id: GroupId
+    brokers: list[Broker]
+    disks: list[tuple[NodeId, Disk]]
+    registration_count: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(TablesSnapshot)
+
+
+def encode_snapshot(snapshot: TablesSnapshot) -> bytes:
+    return _encoder.encode(snapshot)
+
+
+def decode_snapshot(data: bytes) -> TablesSnapshot:
+    try:
+        snapshot: TablesSnapshot = _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise CorruptMessage(f"snapshot of the cluster's tables: {error}") from None
+    if snapshot.version > SNAPSHOT_VERSION:
+        raise CorruptMessage(
+            f"snapshot of the cluster's tables has version {snapshot.version}; this broker reads "
+            f"up to version {SNAPSHOT_VERSION}. Upgrade it."
+        )
+    return snapshot

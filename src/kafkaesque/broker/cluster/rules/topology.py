@@ -1,4 +1,4 @@
-"""What the tables hold: brokers, topics, and where their partitions live. Values only."""
+"""The rows of the tables: brokers, topics, and the assignments of their partitions."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 def folded_name(name: str) -> str:
-    """Two topics may not differ in '.' and '_' alone: Kafka's rule, as they would be one metric."""
+    """Topic names may not differ in '.' and '_' only: Kafka's rule, as their metrics would collide."""
     return name.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker that belongs to the cluster, be it up or not."""
+    """A registered broker, up or not."""
 
     node_id: NodeId
     directory_id: UUID
     generation: int
-    """0 for its first disk, one more with each other."""
+    """0 for its first disk; grows with each new disk."""
     host: str
     port: int
     rack: str | None
     incarnation: int
     epoch: int
-    """Ordinal of this registration over all of the cluster, from 1: later is greater."""
+    """Number of this registration in the whole cluster, from 1; grows."""
 
     @property
     def member_id(self) -> MemberId:
@@ -38,8 +38,8 @@ class Broker:
 
 
 class Disk(NamedTuple):
-    """The last disk that a node had, kept when it leaves: should it come back with another one, it
-    must not be the member that it was."""
+    """The last disk of a node. Kept when the node leaves: if it comes back with another disk, it
+    must become a new Raft member."""
 
     directory_id: UUID
     generation: int
@@ -47,19 +47,19 @@ class Disk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where one partition lives, and where it is on its way to."""
+    """The replicas of one partition, and the target of a reassignment in progress."""
 
     group_id: GroupId
     replicas: tuple[NodeId, ...]
-    """The preferred leader first. As long as there is a target: where the partition came from."""
+    """The preferred leader first. During a reassignment: the replicas before it."""
     initial_members: tuple[MemberId, ...]
-    """Of the group when it was made, in the order of `replicas`; none once it was reassigned."""
+    """The group's first members, in the order of `replicas`; empty once it was reassigned."""
     target: tuple[NodeId, ...] | None = None
-    """Of a reassignment under way: never the same nodes as `replicas`."""
+    """The replicas after the reassignment in progress: never the same nodes as `replicas`."""
 
     @property
     def wanted(self) -> tuple[NodeId, ...]:
-        """Where the partition shall live in the end, the preferred leader first."""
+        """The replicas in the end, the preferred leader first."""
         return self.replicas if self.target is None else self.target
 
     @property
@@ -72,13 +72,13 @@ class Assignment:
 
     @property
     def all_replicas(self) -> tuple[NodeId, ...]:
-        """As Kafka tells clients: those wanted, then those that are to go."""
+        """As Kafka reports to clients: the wanted replicas, then those to be removed."""
         return self.replicas if self.target is None else self.target + self.removing
 
 
 @dataclass(slots=True)
 class Topic:
-    """One topic and its partitions by index, of which there is at least one."""
+    """One topic and its partitions by index; there is at least one."""
 
     name: str
     topic_id: TopicId
@@ -87,7 +87,7 @@ class Topic:
 
     @property
     def replicas(self) -> tuple[tuple[NodeId, ...], ...]:
-        """The nodes of each partition as clients are told, the preferred leader first."""
+        """The nodes of each partition as reported to clients, the preferred leader first."""
         return tuple(assignment.all_replicas for assignment in self.partitions)
 
     @property
@@ -104,7 +104,7 @@ class Topic:
 
 
 class Place(NamedTuple):
-    """Which partition a group is."""
+    """The partition that a Raft group replicates."""
 
     topic_id: TopicId
     partition: PartitionIndex

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
-from kafkaesque.broker.cluster.rules.refusals import ControllerMoved
+from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler

@@ -79,8 +79,8 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
-        assignments,
         {config.name: config.value for config in topic.configs},
+        assignments,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol, cast
 
-from kafkaesque.broker.cluster.rules.refusals import ElectionNotNeeded
+from kafkaesque.broker.cluster.rules.errors import ElectionNotNeeded
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kafkaesque.broker.cluster.rules.operations import WantedTopic
+from kafkaesque.broker.cluster.rules.controller import NewTopic
 from kafkaesque.broker.partitions.coordinator_runtime import CoordinatorRuntime
 from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
 from kafkaesque.broker.server.call import Call
@@ -115,16 +115,16 @@ async def _ensure_topic(context: Context, topic: str) -> None:
         raise error
 
 
-def _wanted(config: BrokerConfig, topic: str, broker_count: int) -> WantedTopic:
+def _wanted(config: BrokerConfig, topic: str, broker_count: int) -> NewTopic:
     settings = {"cleanup.policy": "compact", "compression.type": "producer"}
     if topic == GROUP_TOPIC:
         settings["segment.bytes"] = str(config.offsets_topic_segment_bytes)
         replicas = min(config.offsets_topic_replication_factor, broker_count)
-        return WantedTopic(topic, config.offsets_topic_num_partitions, replicas, settings)
+        return NewTopic(topic, config.offsets_topic_num_partitions, replicas, settings)
     replicas = min(config.transaction_state_log_replication_factor, broker_count)
     settings["segment.bytes"] = str(config.transaction_state_log_segment_bytes)
     settings["min.insync.replicas"] = str(min(config.transaction_state_log_min_isr, replicas))
-    return WantedTopic(topic, config.transaction_state_log_num_partitions, replicas, settings)
+    return NewTopic(topic, config.transaction_state_log_num_partitions, replicas, settings)
 
 
 HANDLER = handler(FindCoordinatorRequest, versions=(0, 6))(find_coordinator)

@@ -22,8 +22,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from kafkaesque.broker.cluster.rules.controller import is_legal_topic_name
-from kafkaesque.broker.cluster.rules.operations import WantedTopic
+from kafkaesque.broker.cluster.rules.controller import NewTopic, is_legal_topic_name
 from kafkaesque.broker.cluster.rules.tables import INTERNAL_TOPICS, Topic
 from kafkaesque.broker.server.call import Call, CloseConnection
 from kafkaesque.broker.server.context import Context
@@ -70,7 +69,7 @@ def metadata(
 
 def _to_create(
     context: Context, request: MetadataRequest, asked: Sequence[MetadataRequestTopic]
-) -> list[WantedTopic]:
+) -> list[NewTopic]:
     if not (context.config.auto_create_topics_enable and request.allow_auto_topic_creation):
         return []
     existing = context.cluster.tables.by_name
@@ -84,14 +83,14 @@ def _to_create(
         and item.name not in INTERNAL_TOPICS
         and is_legal_topic_name(item.name)
     )
-    return [WantedTopic(name) for name in dict.fromkeys(names)]
+    return [NewTopic(name) for name in dict.fromkeys(names)]
 
 
 async def _create_and_answer(
     context: Context,
     request: MetadataRequest,
     asked: Sequence[MetadataRequestTopic],
-    wanted: Sequence[WantedTopic],
+    wanted: Sequence[NewTopic],
 ) -> MetadataResponse:
     try:
         refused = await context.cluster.create_topics(wanted)

@@ -1,4 +1,4 @@
-"""Refusals of the control plane that only brokers and operators meet, with Kafka's codes."""
+"""Errors of the control plane, with Kafka's codes. Only brokers and administrators see them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from kafkaesque.model.errors import ErrorCode, KafkaError
 
 
 class ControllerMoved(Exception):
-    """Another node is the controller, and nothing of what was asked is or ever will be done here.
+    """Another node is the controller; the request was not and will not be carried out here.
 
-    Not a KafkaError: no client is told. Whoever dispatched the request asks the next controller.
+    Not a KafkaError: no client sees it. The dispatcher sends the request to the next controller.
     """
 
 

@@ -1,7 +1,7 @@
-"""What brokers ask of the controller on their own account, and the bytes of question and answer.
+"""Requests that brokers send to the controller on their own behalf, and their encoding.
 
-A client's request to the controller travels as it came; these are for what no client asked for in
-so many words. Pure: `decide` is what the controller's leader runs.
+A client's request is forwarded to the controller as it is; these are the others. The controller
+runs `decide`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ T = TypeVar("T")
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """What a broker is told that has none of the controller's log yet."""
+    """The answer to a registration, for a broker that has none of the controller's log yet."""
 
     generation: int
     brokers: list[tuple[int, str, int]]
     """Node id, host and port of all brokers."""
 
 
-class RegisterMe(msgspec.Struct, frozen=True, tag="register"):
-    """A broker joins, or came back. The answer is a `Registered`."""
+class BrokerRegistration(msgspec.Struct, frozen=True, tag="register"):
+    """A broker joins or comes back. The answer is `Registered`."""
 
     node_id: int
     directory_id: UUID
@@ -55,46 +55,33 @@ class RegisterMe(msgspec.Struct, frozen=True, tag="register"):
         return Outcome(outcome.commands, Registered(outcome.answer.generation, brokers))
 
 
-class WantedTopic(msgspec.Struct, frozen=True, array_like=True):
-    """As `NewTopic`, for the wire between brokers."""
+class EnsureTopics(msgspec.Struct, frozen=True, tag="create_topics"):
+    """Create the topics that do not exist yet. The answer has error code and message by topic."""
 
-    name: str
-    partition_count: int = -1
-    replication_factor: int = -1
-    configs: dict[str, str] = {}
-
-
-class CreateTopics(msgspec.Struct, frozen=True, tag="create_topics"):
-    """Topics that are there already are no error. The answer has code and message of the others."""
-
-    topics: tuple[WantedTopic, ...]
+    topics: tuple[NewTopic, ...]
 
     def decide(self, controller: Controller) -> Outcome[dict[str, tuple[int, str]]]:
-        wanted = [
-            NewTopic(
-                topic.name, topic.partition_count, topic.replication_factor, configs=topic.configs
-            )
-            for topic in self.topics
-            if topic.name not in controller.tables.by_name
-        ]
-        outcome = controller.create_topics(wanted)
-        refused = {
+        missing = [topic for topic in self.topics if topic.name not in controller.tables.by_name]
+        outcome = controller.create_topics(missing)
+        errors = {
             topic.name: (int(result.code), str(result))
-            for topic, result in zip(wanted, outcome.answer, strict=True)
+            for topic, result in zip(missing, outcome.answer, strict=True)
             if isinstance(result, KafkaError)
         }
-        return Outcome(outcome.commands, refused)
+        return Outcome(outcome.commands, errors)
 
 
-class ReserveProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"):
-    """The answer is the first id and the one behind the last."""
+class AllocateProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"):
+    """The answer is the first id of a block and the one after its last."""
 
     def decide(self, controller: Controller) -> Outcome[tuple[int, int]]:
         outcome = controller.reserve_producer_ids()
         return Outcome(outcome.commands, (outcome.answer.start, outcome.answer.stop))
 
 
-class CompleteReassignment(msgspec.Struct, frozen=True, tag="complete_reassignment"):
+class FinishReassignment(msgspec.Struct, frozen=True, tag="complete_reassignment"):
+    """From the group's leader: its members are those of `target`."""
+
     group_id: int
     target: tuple[int, ...]
 
@@ -103,56 +90,55 @@ class CompleteReassignment(msgspec.Struct, frozen=True, tag="complete_reassignme
         return controller.complete_reassignment(GroupId(self.group_id), target)
 
 
-Operation = RegisterMe | CreateTopics | ReserveProducerIds | CompleteReassignment
+BrokerRequest = BrokerRegistration | EnsureTopics | AllocateProducerIds | FinishReassignment
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """`index`: from this entry of the controller's log on the tables hold what was done."""
-
     index: int
+    """The tables contain the change from this entry of the controller's log on."""
     answer: msgspec.Raw = msgspec.Raw(b"\xc0")
     error_code: int = 0
     error_message: str = ""
 
 
-class Refused(KafkaError):
-    """What the controller refused, with the code it gave."""
+class ControllerError(KafkaError):
+    """An error that the controller returned, with its code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = ErrorCode(code)  # type: ignore[misc]
 
 
-_operation_decoder = msgspec.msgpack.Decoder(Operation)
+_request_decoder = msgspec.msgpack.Decoder(BrokerRequest)
 _reply_decoder = msgspec.msgpack.Decoder(Reply)
 
 
-def encode_operation(operation: Operation) -> bytes:
-    return msgspec.msgpack.encode(operation)
+def encode_request(request: BrokerRequest) -> bytes:
+    return msgspec.msgpack.encode(request)
 
 
-def decode_operation(data: bytes) -> Operation:
+def decode_request(data: bytes) -> BrokerRequest:
     try:
-        operation: Operation = _operation_decoder.decode(data)
+        request: BrokerRequest = _request_decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"operation: {error}") from None
-    return operation
+        raise ProtocolError(f"request to the controller: {error}") from None
+    return request
 
 
 def encode_answer(answer: object, index: LogIndex) -> bytes:
     return msgspec.msgpack.encode(Reply(index, msgspec.Raw(msgspec.msgpack.encode(answer))))
 
 
-def encode_refusal(error: KafkaError) -> bytes:
+def encode_error(error: KafkaError) -> bytes:
     return msgspec.msgpack.encode(Reply(0, error_code=int(error.code), error_message=str(error)))
 
 
 def decode_reply(data: bytes, answer: type[T]) -> tuple[T, LogIndex]:
-    """The answer and the index to wait for; raises what was refused."""
+    """Returns the answer and the index to wait for; raises the error that the controller returned."""
     try:
         reply = _reply_decoder.decode(data)
         if reply.error_code:
-            raise Refused(reply.error_code, reply.error_message)
+            raise ControllerError(reply.error_code, reply.error_message)
         return msgspec.msgpack.decode(reply.answer, type=answer), LogIndex(reply.index)
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"reply: {error}") from None
+        raise ProtocolError(f"reply of the controller: {error}") from None
