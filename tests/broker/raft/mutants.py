@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 import pytest
 from tests.broker.raft.simulation import CALM, LEASES, STORM, Faults
 
-from kafkaesque.broker.raft import transitions, voting
+from kafkaesque.broker.raft import transitions
 from kafkaesque.broker.raft.durability import Durability
 from kafkaesque.broker.raft.follower import Follower
-from kafkaesque.broker.raft.followers import Followers
 from kafkaesque.broker.raft.leader import Leader
 from kafkaesque.broker.raft.log_view import LogView
 from kafkaesque.broker.raft.membership import MembershipChange, MembershipHistory, changed
 from kafkaesque.broker.raft.messages import Append, Heartbeat, RequestVote
 from kafkaesque.broker.raft.progress import Progress
+from kafkaesque.broker.raft.progress_tracker import ProgressTracker
 from kafkaesque.broker.raft.promises import Promises
 from kafkaesque.broker.raft.reads import Reads
 from kafkaesque.broker.raft.ready import ReadReady
@@ -47,7 +47,7 @@ def vote_without_waiting_for_sync(patch: pytest.MonkeyPatch) -> None:
 
     def eager(self: Promises) -> None:
         owe_vote(self)
-        self._say_vote()
+        self._send_vote()
 
     patch.setattr(Promises, "owe_vote", eager)
 
@@ -58,7 +58,9 @@ def acknowledge_without_waiting_for_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_self_before_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Followers, "own_match_index", property(lambda self: self._state.log.last_index))
+    patch.setattr(
+        ProgressTracker, "own_match_index", property(lambda self: self._state.log.last_index)
+    )
 
 
 def commit_an_old_term_by_counting(patch: pytest.MonkeyPatch) -> None:
@@ -82,10 +84,12 @@ def vote_without_log_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def vote_twice_in_a_term(patch: pytest.MonkeyPatch) -> None:
+    answer_vote = transitions.answer_vote
+
     def careless(state: State, promises: Promises, message: RequestVote) -> None:
         if state.vote != state.node_id:
             state.vote = None
-        voting.answer_vote(state, promises, message)
+        answer_vote(state, promises, message)
 
     patch.setattr(transitions, "answer_vote", careless)
 
@@ -116,7 +120,7 @@ def read_without_asking_anyone(patch: pytest.MonkeyPatch) -> None:
 
 def read_before_the_term_is_confirmed(patch: pytest.MonkeyPatch) -> None:
     def rash(self: Leader, context: object, ticks_owed: int) -> Refusal | None:
-        self.reads.ask(context, self._state.commit_index)
+        self.reads.add(context, self._state.commit_index)
         return None
 
     patch.setattr(Leader, "read", rash)
@@ -159,7 +163,7 @@ def membership_changes_pile_up(patch: pytest.MonkeyPatch) -> None:
         if isinstance(membership, Refusal):
             return membership
         index = self._append([(EntryKind.MEMBERSHIP, membership, 10)])
-        self.followers.follow_membership()
+        self.tracker.follow_membership()
         return index
 
     patch.setattr(Leader, "propose_membership", rash)
@@ -169,7 +173,7 @@ def removed_node_never_stands(patch: pytest.MonkeyPatch) -> None:
     """Found by this simulation: whoever removed itself and lost its leadership then may hold the
     longest log, and without it nobody can be elected (thesis 4.2.2)."""
     patch.setattr(
-        MembershipHistory, "may_stand", lambda self, node, commit: node in self.current.voters
+        MembershipHistory, "may_campaign", lambda self, node, commit: node in self.current.voters
     )
 
 

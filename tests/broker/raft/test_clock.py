@@ -29,7 +29,7 @@ def test_hurry_of_a_lost_leader_does_not_outlast_its_return() -> None:
     """Else a leader that came back would be challenged after every heartbeat."""
     clock = ElectionClock(10, lambda bound: 0)
     clock.heard_leader()
-    clock.hurry()
+    clock.shorten_timeout()
     assert clock.timeout_ticks < 10
     clock.heard_leader()
     assert ticks_until_timeout(clock) == 10

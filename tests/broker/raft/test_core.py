@@ -259,7 +259,7 @@ def test_applied_before_committed_stops_the_node() -> None:
 
 
 def test_unknown_token_stops_the_node() -> None:
-    with pytest.raises(InvariantBroken, match="never given out"):
+    with pytest.raises(InvariantBroken, match="never issued"):
         Lone().raft.synced(SyncToken(3))
 
 

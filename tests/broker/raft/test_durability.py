@@ -27,7 +27,7 @@ def test_token_confirmed_twice_changes_nothing() -> None:
 
 
 def test_token_that_was_never_given_out_stops_the_node() -> None:
-    with pytest.raises(InvariantBroken, match="never given out"):
+    with pytest.raises(InvariantBroken, match="never issued"):
         Durability(FRESH).confirm(SyncToken(1))
 
 

@@ -138,7 +138,7 @@ def test_gap_and_falling_terms_stop_the_node() -> None:
     view, _ = view_of(1, 2)
     with pytest.raises(InvariantBroken, match="gap"):
         view.append([data(4, 2)])
-    with pytest.raises(InvariantBroken, match="terms fall"):
+    with pytest.raises(InvariantBroken, match="terms decrease"):
         view.append([data(3, 1)])
 
 

@@ -85,6 +85,6 @@ def test_history_tells_the_membership_at_any_index_the_log_still_has() -> None:
 def test_node_removed_by_its_own_uncommitted_entry_may_stand(commit: int, expected: bool) -> None:
     """Thesis 4.2.2."""
     members = history((0, Membership(ids(0, 1))), (5, Membership(ids(1))))
-    assert members.may_stand(MemberId(0), LogIndex(commit)) is expected
-    assert members.may_stand(MemberId(1), LogIndex(commit))
-    assert not members.may_stand(MemberId(7), LogIndex(commit))
+    assert members.may_campaign(MemberId(0), LogIndex(commit)) is expected
+    assert members.may_campaign(MemberId(1), LogIndex(commit))
+    assert not members.may_campaign(MemberId(7), LogIndex(commit))

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.raft.group import ids
 
-from kafkaesque.broker.raft.quorum import Verdict, majority, reached_by_majority, verdict
+from kafkaesque.broker.raft.quorum import VoteResult, majority, reached_by_majority, vote_result
 from kafkaesque.model.ids import MemberId
 
 
@@ -19,7 +19,7 @@ def test_number_is_reached_by_a_majority_and_none_greater_is(values: list[int]) 
 
 def test_without_voters_nothing_is_reached_and_no_election_won() -> None:
     assert reached_by_majority([], 0) == 0
-    assert verdict({}, ()) is Verdict.LOST
+    assert vote_result({}, ()) is VoteResult.LOST
 
 
 @given(st.integers(1, 9))
@@ -39,5 +39,7 @@ def test_verdict_is_final_when_no_further_vote_can_change_it(
     worst = {**votes, **dict.fromkeys(open_votes, False)}
     won_at_best = sum(best[node] for node in voters) >= majority(count)
     won_at_worst = sum(worst[node] for node in voters) >= majority(count)
-    expected = Verdict.WON if won_at_worst else Verdict.PENDING if won_at_best else Verdict.LOST
-    assert verdict(votes, voters) is expected
+    expected = (
+        VoteResult.WON if won_at_worst else VoteResult.PENDING if won_at_best else VoteResult.LOST
+    )
+    assert vote_result(votes, voters) is expected

@@ -11,7 +11,7 @@ from kafkaesque.model.errors import InvariantBroken
 def test_read_is_served_by_a_round_that_began_after_it() -> None:
     reads = Reads()
     before = reads.begin_round(tick=1)
-    reads.ask("r", LogIndex(7))
+    reads.add("r", LogIndex(7))
     assert reads.confirm(before) == []
     after = reads.begin_round(tick=2)
     assert reads.confirm(after) == [ReadReady("r", LogIndex(7))]
@@ -20,11 +20,11 @@ def test_read_is_served_by_a_round_that_began_after_it() -> None:
 
 def test_reads_share_rounds_one_at_a_time() -> None:
     reads = Reads()
-    reads.ask("a", LogIndex(1))
+    reads.add("a", LogIndex(1))
     assert reads.wants_round
     reads.begin_round(tick=1)
-    reads.ask("b", LogIndex(2))
-    reads.ask("c", LogIndex(3))
+    reads.add("b", LogIndex(2))
+    reads.add("c", LogIndex(3))
     assert not reads.wants_round
     assert [read.context for read in reads.confirm(Round(1))] == ["a"]
     assert reads.wants_round
@@ -34,7 +34,7 @@ def test_reads_share_rounds_one_at_a_time() -> None:
 
 def test_early_read_gets_the_index_of_the_first_commit_of_the_term() -> None:
     reads = Reads()
-    reads.ask_early("r")
+    reads.add_early("r")
     assert not reads.wants_round
     reads.term_is_confirmed(LogIndex(4))
     assert reads.wants_round

@@ -1,5 +1,5 @@
-"""Consensus on a log as rules without I/O: `tick`, `step`, `propose` in, one `Ready` bundle out.
+"""Raft as rules without I/O: `tick`, `step` and `propose` go in, a `Ready` bundle comes out.
 
-The one entry is `core.Raft`; docs/RAFT.md is its manual. Nothing here reads a clock, rolls a die,
-opens a file, starts a task or knows what an entry means: the driver in `replication/` does that.
+The entry point is `core.Raft`; docs/RAFT.md is its manual. Nothing here reads a clock, draws a random
+number, opens a file, starts a task or interprets an entry: the driver in `replication/` does that.
 """

@@ -1,8 +1,8 @@
-"""Rules of those who want to lead: first ask whether anyone would vote (thesis 9.6), then vote.
+"""Rules of a campaign: first ask whether a majority would vote (pre-vote, thesis 9.6), then elect.
 
-The candidate's own vote counts, and its requests leave, only when vote and log are on its disk: a
-request speaks for the log up to its end, and a candidate that crashed and forgot both could
-otherwise collect votes for a log that it no longer has.
+The candidate's own vote counts, and its requests are sent, only when vote and log are on its disk. A
+request vouches for the log up to its end: a candidate that crashed and lost both could otherwise
+collect votes for a log that it no longer has.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from kafkaesque.broker.raft.messages import (
     RequestVote,
     VoteResponse,
 )
-from kafkaesque.broker.raft.quorum import Verdict, verdict
+from kafkaesque.broker.raft.quorum import VoteResult, vote_result
 from kafkaesque.broker.raft.state import Become, State
 from kafkaesque.broker.raft.types import Role
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import MemberId
 
 
-class _Contender:
-    """What the two kinds of candidate share: counting answers, and trying again."""
+class _Campaigner:
+    """Common to both kinds of candidate: counting answers, and trying again."""
 
     __slots__ = ("_state", "votes")
 
@@ -32,7 +32,7 @@ class _Contender:
     def __init__(self, state: State) -> None:
         self._state = state
         self.votes: dict[MemberId, bool] = {}
-        """Answers of this attempt, first one counts."""
+        """Answers in this attempt; the first of each node counts."""
         state.clock.restart()
 
     def tick(self) -> Become | None:
@@ -46,25 +46,25 @@ class _Contender:
 
     def _count(self, node: MemberId, granted: bool) -> Become | None:
         self.votes.setdefault(node, granted)
-        match verdict(self.votes, self._state.membership.voters):
-            case Verdict.WON:
+        match vote_result(self.votes, self._state.membership.voters):
+            case VoteResult.WON:
                 return Become(self.next_role)
-            case Verdict.LOST:
+            case VoteResult.LOST:
                 return Become(Role.FOLLOWER)
-            case Verdict.PENDING:
+            case VoteResult.PENDING:
                 return None
 
     def validate(self) -> None:
-        check(self._state.leader_id is None, "a candidate that knows its leader")
+        check(self._state.leader_id is None, "a candidate with a known leader")
 
 
-class PreCandidate(_Contender):
+class PreCandidate(_Campaigner):
     role = Role.PRE_CANDIDATE
     next_role = Role.CANDIDATE
 
     __slots__ = ()
 
-    def ask(self) -> Become | None:
+    def request_votes(self) -> Become | None:
         state = self._state
         log = state.log
         for node in state.membership.voters:
@@ -83,16 +83,16 @@ class PreCandidate(_Contender):
         return None
 
 
-class Candidate(_Contender):
+class Candidate(_Campaigner):
     role = Role.CANDIDATE
     next_role = Role.LEADER
 
-    __slots__ = ("_has_asked", "_is_handover")
+    __slots__ = ("_has_requested", "_is_handover")
 
     def __init__(self, state: State, *, is_handover: bool) -> None:
         super().__init__(state)
         self._is_handover = is_handover
-        self._has_asked = False
+        self._has_requested = False
 
     def step(self, message: Message) -> Become | None:
         if isinstance(message, VoteResponse):
@@ -102,10 +102,12 @@ class Candidate(_Contender):
     def on_durable(self) -> Become | None:
         state = self._state
         log = state.log
-        if self._has_asked or not state.is_hard_state_durable:
+        if self._has_requested or not state.is_hard_state_durable:
             return None
-        check(log.durable_index == log.last_index, "the vote is on disk and the log before it not")
-        self._has_asked = True
+        check(
+            log.durable_index == log.last_index, "the vote is on disk but the log before it is not"
+        )
+        self._has_requested = True
         for node in state.membership.voters:
             if node != state.node_id:
                 state.outbox.append(

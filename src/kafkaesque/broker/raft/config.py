@@ -1,4 +1,4 @@
-"""Settings of the rules, checked when made. All times are ticks; how long one is, the driver says."""
+"""Settings of the rules, checked at construction. All times are in ticks of the driver."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from kafkaesque.model.limits import MIB
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
     election_timeout_ticks: int = 10
-    """A follower that hears no leader for so long, plus up to as much again by chance, asks for
-    an election; a leader that hears no majority for so long gives up. Long enough for a heartbeat
-    to be lost and for a sync on the slowest disk that should not cost an election."""
+    """A follower that hears no leader for this long, plus a random time up to as much again, starts
+    an election; a leader that hears no majority for this long steps down. Must cover a lost
+    heartbeat and a sync on the slowest disk that should not cause an election."""
 
     heartbeat_ticks: int = 2
-    """A leader speaks at least so often. Also how long a lost append stays unnoticed."""
+    """The interval of heartbeats. Also how long a lost Append can go unnoticed."""
 
     append_bytes_max: int = MIB
-    """Entries in one Append; a larger entry goes alone."""
+    """Size of the entries in one Append; a larger entry is sent alone."""
 
     inflight_messages_max: int = 64
-    """Appends on their way to one follower. With `append_bytes_max` and the round trip it bounds
-    a follower's throughput: 64 messages of 1 MiB at 10 ms are 6.4 GiB/s."""
+    """Appends in flight to one follower. With `append_bytes_max` and the round trip this bounds a
+    follower's throughput: 64 messages of 1 MiB at 10 ms are 6.4 GiB/s."""
 
     inflight_bytes_max: int = 16 * MIB
-    """Bytes on their way to one follower: what it can make the leader keep for it."""
+    """Bytes in flight to one follower: the memory that it can make the leader hold."""
 
     uncommitted_bytes_max: int = 64 * MIB
-    """Proposed and not yet committed; beyond it `propose` refuses, so that a leader without a
-    majority does not grow without bound. One proposal always passes an empty log."""
+    """Proposed and not yet committed. Beyond it `propose` refuses, so that a leader without a
+    majority does not grow without bound. One proposal is always accepted if nothing is pending."""
 
     reads_max: int = 10_000
     """Reads waiting for a majority; beyond it `read_index` refuses."""
 
     lease_reads: bool = False
-    """Serve reads without a round of heartbeats while a majority answered recently. Rests on
+    """Serve reads without a round of heartbeats while a majority answered recently. Relies on
     ticks of equal length within `lease_margin_ticks` (docs/RAFT.md, Leases). Must be the same on
     every node: with it a restarted node grants no vote for an election timeout."""
 
@@ -44,17 +44,17 @@ class RaftConfig:
     """How far the ticks of two nodes may drift apart within one election timeout."""
 
     quiesce_after_ticks: int = 0
-    """A leader with nothing to do for so long lets the group sleep; 0 means never."""
+    """A leader that is idle for this long quiesces the group; 0 means never."""
 
     commit_broadcast: bool = False
-    """Tell followers of each commit at once, instead of with the next append or heartbeat: for
-    groups whose followers' state is used at once, such as the controller's."""
+    """Send each new commit index to followers at once, instead of with the next Append or
+    heartbeat: for groups whose followers use their state, such as the controller's."""
 
     promotion_lag_entries_max: int = 1000
-    """A learner may become a voter when it lacks at most so many entries."""
+    """A learner may become a voter when it lags by at most this many entries."""
 
     snapshot_resend_ticks: int = 100
-    """A snapshot that was neither acknowledged nor reported lost for so long is sent again."""
+    """A snapshot that is neither acknowledged nor reported lost for this long is sent again."""
 
     def __post_init__(self) -> None:
         for name in ("heartbeat_ticks", "append_bytes_max", "inflight_messages_max", "reads_max"):
@@ -77,9 +77,9 @@ class RaftConfig:
 
     @property
     def lease_ticks(self) -> int:
-        """How long after sending a heartbeat that a majority answered the leader may rely on it.
+        """How long a lease lasts from the sending of a heartbeat that a majority answered.
 
         A follower that counts to n has waited between n - 1 and n ticks of time; so has the
-        leader. Hence one tick off for each, and the drift.
+        leader. Hence one tick less for each, and the drift.
         """
         return self.election_timeout_ticks - 2 - self.lease_margin_ticks

@@ -1,6 +1,6 @@
-"""`Raft`: one node of one group, as its driver sees it. Calls go in, a `Ready` comes out.
+"""`Raft`: one node of one group, as its driver uses it. Calls go in, a `Ready` comes out.
 
-Terms and roles are in `transitions`, the rules in the files of the roles.
+Terms and roles are in `transitions`, the rules in the modules of the roles.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from kafkaesque.model.ids import MemberId
 
 
 class Raft:
-    """Not thread-safe: one caller at a time. After any call there may be a `ready()`."""
+    """One node of one group. Not thread-safe. After any call `ready()` may return something."""
 
     __slots__ = (
         "_applied_index",
         "_handed_committed",
         "_handed_hard_state",
         "_handed_standing",
-        "_is_mute",
+        "_has_failed",
         "_promises",
         "_state",
         "_transitions",
@@ -65,20 +65,20 @@ class Raft:
         self._applied_index = max(found.applied_index, LogIndex(log.first_index - 1))
         """_applied_index <= _handed_committed"""
         self._handed_committed = self._applied_index
-        """The driver was told to apply up to here. <= commit_index, and <= durable_index unless a
+        """A Ready had the driver apply up to here. <= commit_index, and <= durable_index unless a
         snapshot is being installed"""
         self._handed_standing: Standing | None = None
-        self._is_mute = False
-        """The disk failed: this object does nothing any more."""
+        self._has_failed = False
+        """The disk failed: this node does nothing any more."""
         check(self._applied_index <= log.last_index, "applied beyond the log")
         self._state.commit_to(self._applied_index)
 
-    # What the driver asks for
+    # Requests of the driver
 
     def tick(self) -> bool:
-        """A tick of the driver's monotonic clock. A driver may leave out sleeping groups. False if
-        nothing came of it: then there is no more to do than there was before."""
-        if self._state.is_quiesced or self._is_mute:
+        """Counts a tick of the driver's monotonic clock; quiesced groups need none. False if it
+        caused nothing: then no new Ready is due."""
+        if self._state.is_quiesced or self._has_failed:
             return False
         become = self._transitions.role.tick()
         self._transitions.follow(become)
@@ -87,27 +87,27 @@ class Raft:
         return become is not None or is_flush_due or bool(self._state.outbox)
 
     def step(self, message: Message) -> None:
-        """A message from a peer, in whatever order and as often as the network likes."""
-        if self._is_mute or message.to != self._state.node_id:
+        """Handles a message from a peer; it may be duplicated or out of order."""
+        if self._has_failed or message.to != self._state.node_id:
             return
         if self._state.is_quiesced and self._transitions.wakes(message):
             self._wake()
             if isinstance(message, PreVote | RequestVote):
-                # Of somebody who does not hear the leader; if we soon did not either, we would vote.
-                self._transitions.rouse_leader(message.sender)
+                # The sender does not hear the leader; if we soon did not either, we would vote.
+                self._transitions.wake_leader(message.sender)
         self._transitions.step(message)
 
     def propose(self, proposals: Sequence[Proposal]) -> LogIndex:
-        """Append DATA entries; the index of the first. Raises Refused. Accepted means proposed: it
-        is committed when a Ready says so, and may be lost if leadership is lost before."""
+        """Appends DATA entries and returns the index of the first. Raises Refused. They are committed
+        when a Ready says so, and may be lost if leadership is lost before."""
         check(bool(proposals), "nothing was proposed")
         return self._value(self._leader().propose(proposals))
 
     def refusal(self, size_bytes: int) -> Refusal | None:
-        """Why a proposal of `size_bytes` would not be taken now: for a driver that writes a batch
-        to its log before it proposes it, so that a full disk is known in time to say so."""
+        """Why a proposal of `size_bytes` would be refused now. For a driver that writes a batch to
+        its log before it proposes it, so that a full disk is noticed in time."""
         leader = self._transitions.leader
-        if leader is None or self._is_mute:
+        if leader is None or self._has_failed:
             return Refusal.NOT_LEADER
         return leader.refusal(size_bytes)
 
@@ -115,45 +115,45 @@ class Raft:
     def may_append_alone(self) -> bool:
         """Whether `append_alone` may be called now."""
         role = self._transitions.role
-        return isinstance(role, Leader) and not self._is_mute and role.may_append_alone
+        return isinstance(role, Leader) and not self._has_failed and role.may_append_alone
 
     def append_alone(self, last_index: LogIndex) -> None:
-        """DATA entries of a sole voter up to `last_index`, which the driver has written already and
-        need not sync: they are committed and applied, and no Ready will tell of them."""
-        check(self.may_append_alone, "a node that is not alone appended as if it were")
+        """Accepts DATA entries of a sole voter up to `last_index`, which the driver has written and
+        need not sync: they are committed and applied, and no Ready reports them."""
+        check(self.may_append_alone, "append_alone on a node that is not the sole voter")
         self._leader().append_alone(last_index)
         self._handed_committed = last_index
         self.applied(last_index)
 
     def propose_membership(self, change: MembershipChange) -> LogIndex:
-        """Append a MEMBERSHIP entry; its index. Raises Refused."""
+        """Appends a MEMBERSHIP entry and returns its index. Raises Refused."""
         return self._value(self._leader().propose_membership(change))
 
     def read_index(self, context: object, *, ticks_owed: int = 0) -> None:
-        """Ask for a linearizable read; a Ready answers with `context` and the index to wait for.
+        """Requests a linearizable read; a Ready answers with `context` and the index to wait for.
         Raises Refused. Lost with the leadership: the driver fails it when the standing changes.
 
-        `ticks_owed`: how many ticks are due by the clock and not delivered, as after a pause of
-        the process: a lease must not look younger than it is.
+        `ticks_owed`: ticks that are due by the clock and not delivered yet, as after a pause of the
+        process: a lease must not look younger than it is.
         """
         self._refuse(self._leader().read(context, ticks_owed))
 
     def transfer_leadership(self, target: MemberId) -> None:
-        """Hand over to `target` as soon as it has all; proposals are refused meanwhile. Given up
-        after an election timeout. Raises Refused."""
+        """Transfers leadership to `target` as soon as it has the whole log; meanwhile proposals are
+        refused. Abandoned after an election timeout. Raises Refused."""
         self._refuse(self._leader().transfer_to(target))
 
     def campaign(self) -> None:
-        """Ask for an election now, with the same courtesies as after a timeout. With lease reads
-        not while a leader is heard: it counts on our silence."""
+        """Starts a pre-vote now, as after a timeout. With lease reads not while a leader is heard: it
+        relies on our not campaigning."""
         state = self._state
         is_bound = state.config.lease_reads and state.hears_leader
         can_campaign = state.can_campaign and self._transitions.leader is None
-        if can_campaign and not is_bound and not self._is_mute:
+        if can_campaign and not is_bound and not self._has_failed:
             self._transitions.follow(Become(Role.PRE_CANDIDATE))
 
     def resign(self) -> None:
-        """Give up leadership in favour of whoever lacks least; remain a member."""
+        """Gives up leadership to the voter with the longest log; stays a member."""
         leader = self._transitions.leader
         if leader is not None:
             self._wake()
@@ -162,21 +162,21 @@ class Raft:
             self._transitions.follow(Become(Role.FOLLOWER))
 
     def storage_failed(self) -> None:
-        """A write or a sync failed, so what the disk holds is unknown: resign and be silent for
-        good. One more Ready carries the farewell and asks for no write."""
+        """A write or a sync failed, so the content of the disk is unknown: resigns and then does
+        nothing any more. One last Ready has the resignation; it requires no write."""
         self.resign()
-        self._is_mute = True
+        self._has_failed = True
 
     def wake(self) -> None:
-        """Let the clocks of a sleeping group run again. Drivers do this for every sleeping group
-        from time to time, so that no error in anyone's reasoning can make one sleep for ever.
+        """Restarts the clocks of a quiesced group. Drivers do this for every quiesced group from time
+        to time, so that no bug can leave one quiesced for ever.
 
-        A follower says so to its leader, which sleeps, relies on our silence and does not know that
-        our clock runs again: before it runs out the leader must have spoken.
+        A follower also wakes its leader, which is quiesced and relies on our not voting: it must
+        send a heartbeat before our election timeout elapses.
         """
         if self._state.is_quiesced:
             self._wake()
-            self._transitions.rouse_leader()
+            self._transitions.wake_leader()
 
     def _wake(self) -> None:
         if self._state.is_quiesced:
@@ -184,7 +184,7 @@ class Raft:
             self._transitions.role.wake()
 
     def peer_unreachable(self, node: MemberId) -> None:
-        """The link to a node broke or its process is gone: what was sent may be lost."""
+        """The link to a node broke or its process is gone: messages may be lost."""
         role = self._transitions.role
         if isinstance(role, Leader):
             role.lost_contact(node)
@@ -195,55 +195,55 @@ class Raft:
             role.lost_leader()
 
     def peer_reachable(self, node: MemberId) -> None:
-        """The link is up again: a sleeping leader must see to it that the node has everything, and
-        one about to sleep must hear of it first."""
+        """The link is up again: a quiesced leader must check that the node has everything, and one
+        about to quiesce must hear from it first."""
         leader = self._transitions.leader
         if leader is not None and node in self._state.membership:
             self._wake()
-            leader.stay_awake()
+            leader.postpone_quiescence()
 
     def snapshot_failed(self, node: MemberId) -> None:
-        """An InstallSnapshot did not arrive, or the node could not use it."""
+        """An InstallSnapshot was lost, or the node could not use it."""
         leader = self._transitions.leader
         if leader is not None:
             leader.lost_contact(node)
 
     def append_was_not_sent(self) -> None:
-        """The driver could not load the entries of an Append. Followers must hear of this leader all
-        the same: its driver may count on their silence."""
+        """The driver could not load the entries of an Append. Followers must hear from this leader
+        anyway: its lease may depend on it."""
         leader = self._transitions.leader
         if leader is not None:
-            leader.beat_soon()
+            leader.heartbeat_next_tick()
 
-    # What the driver has done
+    # Reports of the driver
 
     def synced(self, token: SyncToken) -> None:
         """Everything in the Readies up to `token` is durable."""
-        if self._is_mute:
+        if self._has_failed:
             return
         self._state.confirm(token)
         self._promises.release()
         self._transitions.follow(self._transitions.role.on_durable())
 
     def applied(self, index: LogIndex) -> None:
-        """The state machine has applied all up to `index`."""
+        """The state machine has applied every entry up to `index`."""
         check(index <= self._handed_committed, f"applied {index} before it was committed")
         self._applied_index = max(self._applied_index, index)
         self._state.members.forget_before(LogIndex(self._state.log.first_index - 1))
 
     def advance(self, ready: Ready) -> None:
-        """All of `ready` is done, in its order, by a driver that waits for its disk."""
+        """All of `ready` is done, in order, by a driver that waits for its disk."""
         if ready.token is not None:
             self.synced(ready.token)
         if ready.committed is not None:
             self.applied(ready.committed.last)
 
-    # What comes out
+    # Effects and views
 
     def ready(self) -> Ready | None:
-        """What there is to do since the last one; None when there is nothing."""
-        if self._is_mute:
-            return self._farewell()
+        """Returns the effects since the last Ready; None if there are none."""
+        if self._has_failed:
+            return self._final_ready()
         state = self._state
         self._transitions.role.flush()
         hard_state = self._take_hard_state()
@@ -276,7 +276,7 @@ class Raft:
             standing=standing,
         )
 
-    def _farewell(self) -> Ready | None:
+    def _final_ready(self) -> Ready | None:
         messages, self._state.outbox = tuple(self._state.outbox), []
         standing = self._take_standing()
         if not messages and standing is None:
@@ -291,7 +291,7 @@ class Raft:
         return self._handed_hard_state
 
     def _take_committed(self) -> Committed | None:
-        """Only what is on our own disk: a state machine never runs ahead of its log."""
+        """Only entries on our own disk: a state machine never gets ahead of its log."""
         last = min(self._state.commit_index, self._state.log.durable_index)
         if last <= self._handed_committed:
             return None
@@ -300,13 +300,13 @@ class Raft:
         return Committed(first, last)
 
     def _take_standing(self) -> Standing | None:
-        state, told = self._state, self._handed_standing
+        state, last = self._state, self._handed_standing
         if (
-            told is not None
-            and told.term == state.term
-            and told.leader_id == state.leader_id
-            and told.is_confirmed == state.is_term_confirmed
-            and told.role is self._transitions.role.role
+            last is not None
+            and last.term == state.term
+            and last.leader_id == state.leader_id
+            and last.is_confirmed == state.is_term_confirmed
+            and last.role is self._transitions.role.role
         ):
             return None
         self._handed_standing = self.standing
@@ -332,15 +332,15 @@ class Raft:
 
     @property
     def has_handed_over(self) -> bool:
-        """Leader, and a successor was told to stand: no promise of its silence holds any more."""
+        """Leader, and a successor was asked to campaign: its lease is void."""
         leader = self._transitions.leader
         return leader is not None and leader.has_handed_over
 
     def has_answer_of(self, node: MemberId) -> bool:
-        """Leader, and `node` has answered in our term and was not lost since. One that was lost, or
-        was never there, may follow another leader by now, whatever its node says to ours."""
+        """Leader, and `node` has answered in our term and was not lost since. A member that was lost,
+        or never answered, may follow another leader by now, even if its broker answers ours."""
         leader = self._transitions.leader
-        progress = None if leader is None else leader.followers.progress.get(node)
+        progress = None if leader is None else leader.tracker.progress.get(node)
         return progress is not None and progress.has_answered
 
     @property
@@ -350,15 +350,15 @@ class Raft:
 
     @property
     def is_quiesced(self) -> bool:
-        """No tick is needed until the next other call."""
+        """No tick is needed until another call."""
         return self._state.is_quiesced
 
     def term_at(self, index: LogIndex) -> Term | None:
-        """Of an entry that is in the log, on disk or not; None if it is not."""
+        """The term of an entry in the log, on disk or not; None if it is not in the log."""
         return self._state.log.term_at(index)
 
     def membership_at(self, index: LogIndex) -> Membership:
-        """As of the entry at `index`, which the log must still hold: what a snapshot there says."""
+        """The membership as of the entry at `index`, which must be in the log: for a snapshot there."""
         return self._state.members.at(index)
 
     def status(self) -> Status:
@@ -372,26 +372,28 @@ class Raft:
             applied_index=self._applied_index,
             durable_index=state.log.durable_index,
             last_index=state.log.last_index,
-            majority_index=NO_INDEX if leader is None else leader.followers.majority_index(),
+            majority_index=NO_INDEX if leader is None else leader.tracker.majority_index(),
             is_quiesced=state.is_quiesced,
             has_lease=leader is not None and leader.has_lease(),
             transfer_target=None if leader is None else leader.transfer_target,
-            peers={} if leader is None else leader.followers.status(),
+            peers={} if leader is None else leader.tracker.status(),
         )
 
     def validate(self) -> None:
-        """Check everything that can be checked. Costly: for tests and simulation."""
+        """Checks all invariants. Costly: for tests and simulation."""
         self._state.validate()
         self._promises.validate()
         self._transitions.role.validate()
         check(self._applied_index <= self._handed_committed, "applied before it was committed")
-        check(self._handed_committed <= self._state.commit_index, "handed before it was committed")
+        check(
+            self._handed_committed <= self._state.commit_index, "handed out before it was committed"
+        )
 
     # Shared
 
     def _leader(self) -> Leader:
         leader = self._transitions.leader
-        if leader is None or self._is_mute:
+        if leader is None or self._has_failed:
             raise Refused(Refusal.NOT_LEADER, self._state.leader_id)
         self._wake()
         return leader

@@ -1,8 +1,8 @@
-"""Which Readies are on their way to the disk, and what is there for certain.
+"""Tracks which Readies are being written, and what is durable for certain.
 
-Tokens are confirmed in order, each with all before it, because one group's writes go to the disk
-in order. What a later Ready cut off again is clipped from the earlier ones, so that their late
-confirmation cannot speak for other entries at the same indexes.
+Confirming a token confirms all before it, because one group's writes reach the disk in order. If a
+later Ready truncates entries, the earlier writes are clipped, so that their late confirmation cannot
+cover other entries at the same indexes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ class Write:
 
 
 class Durability:
+    """The writes in progress and the hard state on disk."""
+
     __slots__ = ("_next_token", "_writes", "hard_state")
 
     def __init__(self, hard_state: HardState) -> None:
         self.hard_state = hard_state
-        """What the disk surely holds. Its term <= the node's term."""
+        """On disk for certain. Its term <= the node's term."""
         self._writes: deque[Write] = deque()
         """Oldest first; tokens ascend."""
         self._next_token = 1
@@ -48,19 +50,19 @@ class Durability:
         return token
 
     def clip(self, last_index: LogIndex) -> None:
-        """Entries above `last_index` were replaced: no write under way speaks for them."""
+        """Entries above `last_index` were replaced: no write in progress makes them durable."""
         for write in self._writes:
             write.last_index = min(write.last_index, last_index)
 
     def forget_log(self) -> None:
-        """The whole log is replaced by a snapshot."""
+        """A snapshot replaces the whole log."""
         for write in self._writes:
             write.last_index = NO_INDEX
             write.snapshot_index = NO_INDEX
 
     def confirm(self, token: SyncToken) -> list[Write]:
-        """The writes that became durable, in order. A token confirmed before changes nothing."""
-        check(token < self._next_token, f"token {token} was never given out")
+        """Returns the writes that became durable, in order. A token confirmed before changes nothing."""
+        check(token < self._next_token, f"token {token} was never issued")
         confirmed: list[Write] = []
         while self._writes and self._writes[0].token <= token:
             write = self._writes.popleft()

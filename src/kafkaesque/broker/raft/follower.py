@@ -1,4 +1,4 @@
-"""Rules of a follower: take what the leader of the term sends, ask for an election when it is gone."""
+"""Rules of a follower: accept the entries of the term's leader, campaign when it is gone."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from kafkaesque.model.errors import check
 
 
 class Follower:
+    """A follower in the current term."""
+
     role = Role.FOLLOWER
 
     __slots__ = ("_promises", "_state")
@@ -35,7 +37,7 @@ class Follower:
         return None
 
     def step(self, message: Message) -> Become | None:
-        """A message of this term; those of a leader are from the leader."""
+        """Handles a message of this term; a leader's message is from the accepted leader."""
         match message:
             case Append():
                 self._append(message)
@@ -46,7 +48,7 @@ class Follower:
             case TimeoutNow() if self._state.can_campaign:
                 return Become(Role.CANDIDATE, is_handover=True)
             case _:
-                pass  # an answer to a question of our own that has lost its meaning
+                pass  # a late answer to a request of ours
         return None
 
     def on_durable(self) -> Become | None:
@@ -59,11 +61,11 @@ class Follower:
         self._state.clock.restart()
 
     def lost_leader(self) -> None:
-        """The leader's node is gone, says the driver. Under lease reads its word is not enough:
-        the leader may live, cut off from us alone, and count on our silence."""
+        """The driver reports that the leader's node is gone. With lease reads that is not enough: the
+        leader may be alive, unreachable only from here, and rely on our not voting."""
         if not self._state.config.lease_reads:
             self._state.clock.forget_leader()
-            self._state.clock.hurry()
+            self._state.clock.shorten_timeout()
 
     def _append(self, message: Append) -> None:
         state = self._state
@@ -76,8 +78,9 @@ class Follower:
             self._reject(message)
 
     def _take_entries(self, message: Append) -> None:
-        """Keep what is equal, cut from the first conflict on, append the rest (Raft 5.3). What is
-        committed is in every leader's log: it is equal without looking, and may be gone here."""
+        """Keeps equal entries, truncates from the first conflict on, appends the rest (Raft 5.3).
+        Committed entries are in every leader's log: they are equal without a comparison, and may
+        have been dropped here."""
         state = self._state
         for position, entry in enumerate(message.entries):
             check(entry.index == message.prev_index + 1 + position, "an Append with a gap")
@@ -96,7 +99,7 @@ class Follower:
         self._promises.release()
 
     def _reject(self, message: Append) -> None:
-        """With the end of what could match: whole terms are skipped at once (Raft 5.3)."""
+        """Rejects with a hint where the logs may still match: it skips whole terms (Raft 5.3)."""
         state = self._state
         last = min(message.prev_index, state.log.last_index)
         hint_index = state.log.last_index_within_term(last, message.prev_term)
@@ -113,7 +116,7 @@ class Follower:
         )
 
     def _heartbeat(self, message: Heartbeat) -> None:
-        """Only what is known to equal the leader's log is committed by the leader's word."""
+        """The leader's commit index applies only to entries known to equal its log."""
         state = self._state
         state.commit_to(min(message.commit_index, state.matched_index))
         if message.may_quiesce and message.commit_index == state.log.last_index:
@@ -131,7 +134,7 @@ class Follower:
             )
 
     def _install(self, message: InstallSnapshot) -> None:
-        """A log that has the snapshot's last entry is right up to there and is kept."""
+        """A log that contains the snapshot's last entry equals the leader's up to there and is kept."""
         state = self._state
         snapshot = message.snapshot
         if snapshot.index > state.commit_index:

@@ -1,11 +1,10 @@
-"""Rules of a leader: append, replicate, commit by counting its own term, step down in time."""
+"""Rules of a leader: append, replicate, commit entries of its own term by counting, step down."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
 
-from kafkaesque.broker.raft.followers import Followers
 from kafkaesque.broker.raft.membership import ChangeKind, MembershipChange, changed
 from kafkaesque.broker.raft.messages import (
     AppendRejected,
@@ -14,6 +13,7 @@ from kafkaesque.broker.raft.messages import (
     Message,
     TimeoutNow,
 )
+from kafkaesque.broker.raft.progress_tracker import ProgressTracker
 from kafkaesque.broker.raft.reads import Reads
 from kafkaesque.broker.raft.ready import ReadReady
 from kafkaesque.broker.raft.state import Become, State
@@ -31,7 +31,7 @@ from kafkaesque.model.ids import MemberId
 
 
 class Uncommitted:
-    """Bytes that this leadership appended and that are not committed yet."""
+    """Bytes appended in this leadership that are not committed yet."""
 
     __slots__ = ("_sizes", "size_bytes")
 
@@ -51,7 +51,7 @@ class Uncommitted:
 
 
 class Leader:
-    """Of one term."""
+    """The leader of one term."""
 
     role = Role.LEADER
 
@@ -64,38 +64,38 @@ class Leader:
         "_transfer_ticks",
         "_uncommitted",
         "_window_ticks",
-        "followers",
         "has_handed_over",
         "reads",
+        "tracker",
         "transfer_target",
     )
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.followers = Followers(state)
+        self.tracker = ProgressTracker(state)
         self.reads = Reads()
         self._uncommitted = Uncommitted()
         self._tick = 0
-        """Ticks of this leadership; stands still while the group sleeps."""
+        """Ticks of this leadership; does not advance while the group is quiesced."""
         self._heartbeat_ticks = 0
-        """Since all heard of us, by a round or by entries. < config.heartbeat_ticks between ticks"""
+        """Since all members were sent a heartbeat or entries. < config.heartbeat_ticks between ticks"""
         self._heartbeat_due = False
         """A round goes out with the next Ready."""
         self._window_ticks = 0
-        """Since activity was last judged. < config.election_timeout_ticks between ticks"""
+        """Since activity was last evaluated. < config.election_timeout_ticks between ticks"""
         self._idle_ticks = 0
         self.transfer_target: MemberId | None = None
-        """Nothing is proposed while set."""
+        """While set, proposals are refused."""
         self._transfer_ticks = 0
         self.has_handed_over = False
-        """A TimeoutNow of this term is on its way, for ever as far as we know: it breaks through
-        leases, so this leader has none any more."""
+        """A TimeoutNow of this term was sent and may arrive at any time: it overrides leases, so this
+        leader has none any more."""
         self._append([(EntryKind.NOOP, None, SMALL_ENTRY_BYTES)])
 
-    # What the driver asks for
+    # Requests of the driver
 
     def propose(self, proposals: Sequence[Proposal]) -> LogIndex | Refusal:
-        """The index of the first; the others follow without a gap."""
+        """Returns the index of the first; the others follow without a gap."""
         refusal = self.refusal(sum(proposal.size_bytes for proposal in proposals))
         if refusal is not None:
             return refusal
@@ -111,7 +111,7 @@ class Leader:
 
     @property
     def may_append_alone(self) -> bool:
-        """Nobody else has to hear of the next entry, and nothing is under way before it."""
+        """The next entry needs no other member, and nothing before it is in progress."""
         state = self._state
         return (
             state.is_sole_voter
@@ -121,7 +121,7 @@ class Leader:
         )
 
     def append_alone(self, last_index: LogIndex) -> None:
-        """The driver has entries up to there as safe as they need be: that is a majority of one."""
+        """The driver has stored the entries as safely as they need be: a majority of one."""
         state = self._state
         state.log.append_durable(last_index, state.term)
         state.commit_to(last_index)
@@ -141,7 +141,7 @@ class Leader:
         if change.kind is ChangeKind.PROMOTE and not self._is_caught_up(change.node_id):
             return Refusal.NOT_CAUGHT_UP
         index = self._append([(EntryKind.MEMBERSHIP, membership, SMALL_ENTRY_BYTES)])
-        self.followers.follow_membership()
+        self.tracker.follow_membership()
         return index
 
     def read(self, context: object, ticks_owed: int) -> Refusal | None:
@@ -149,15 +149,15 @@ class Leader:
         if len(self.reads) >= state.config.reads_max:
             return Refusal.OVERLOADED
         if not state.is_term_confirmed:
-            self.reads.ask_early(context)
+            self.reads.add_early(context)
         elif self.has_lease(ticks_owed):
             state.reads.append(ReadReady(context, state.commit_index))
         else:
-            self.reads.ask(context, state.commit_index)
+            self.reads.add(context, state.commit_index)
         return None
 
     def has_lease(self, ticks_owed: int = 0) -> bool:
-        """A majority promised to elect nobody else for a while, and the while is not over."""
+        """Whether a majority promised to elect nobody else, and that time is not over."""
         if not self._state.config.lease_reads or self.has_handed_over or self._state.is_quiesced:
             return False
         age_ticks = self.reads.lease_age_ticks(self._tick + ticks_owed)
@@ -174,35 +174,35 @@ class Leader:
         return None
 
     def hand_over(self) -> None:
-        """Whoever lacks least starts an election at once. We lead no more after this."""
-        successor = self.followers.best_successor()
+        """Has the voter with the longest log start an election at once. The caller then steps down."""
+        successor = self.tracker.best_successor()
         if successor is not None:
             self._send_timeout_now(successor)
 
-    # What time brings
+    # Time
 
     def tick(self) -> Become | None:
         self._tick += 1
         self._heartbeat_ticks += 1
         self._window_ticks += 1
-        self._heartbeat_due |= self.followers.tick()
+        self._heartbeat_due |= self.tracker.tick()
         if self.transfer_target is not None:
             self._transfer_ticks += 1
             if self._transfer_ticks >= self._state.config.election_timeout_ticks:
                 self.transfer_target = None
         if self._window_ticks >= self._state.config.election_timeout_ticks:
             self._window_ticks = 0
-            if not self.followers.has_active_majority():
+            if not self.tracker.has_active_majority():
                 return Become(Role.FOLLOWER)
-            self.followers.begin_window()
+            self.tracker.begin_window()
         if self._heartbeat_ticks >= self._state.config.heartbeat_ticks:
             self._heartbeat_due = True
             self._push_transfer()
-        self._rest()
+        self._quiesce_if_idle()
         return None
 
-    def _rest(self) -> None:
-        """Let the group sleep when there has been nothing to do for long enough."""
+    def _quiesce_if_idle(self) -> None:
+        """Quiesces the group when it has been idle for long enough."""
         state = self._state
         if state.config.quiesce_after_ticks == 0:
             return
@@ -210,8 +210,8 @@ class Leader:
             self.transfer_target is None
             and not self.reads
             and state.commit_index == state.log.last_index == state.log.durable_index
-            and self.followers.all_caught_up()
-            and self.followers.has_reachable_majority()
+            and self.tracker.all_caught_up()
+            and self.tracker.has_reachable_majority()
         )
         self._idle_ticks = self._idle_ticks + 1 if is_idle else 0
         if self._idle_ticks >= state.config.quiesce_after_ticks:
@@ -220,47 +220,47 @@ class Leader:
             state.is_quiesced = True
 
     def wake(self) -> None:
-        """As if the leadership began anew: all have grace, nothing is known of the time slept."""
+        """As at the start of the leadership: nothing is known about the time that was quiesced."""
         self._heartbeat_due = True
         self._window_ticks = 0
         self._idle_ticks = 0
-        self.followers.give_grace()
+        self.tracker.mark_all_active()
         self.reads.drop_lease()
 
-    def stay_awake(self) -> None:
-        """A heartbeat that says good night is not answered: another one must go before it."""
+    def postpone_quiescence(self) -> None:
+        """A heartbeat that quiesces the group is not answered: a normal one must be sent first."""
         self._idle_ticks = 0
 
-    def beat_soon(self) -> None:
-        """Entries were to put off a heartbeat and did not go. With the next tick, not at once: its
-        answers ask for the same entries again, and would make as many heartbeats as the network
-        carries."""
+    def heartbeat_next_tick(self) -> None:
+        """Entries that would have replaced a heartbeat were not sent. The heartbeat follows with the
+        next tick, not at once: its answers request the same entries again, which would cause as many
+        heartbeats as the network carries."""
         self._heartbeat_ticks = self._state.config.heartbeat_ticks - 1
 
     @property
     def is_flush_due(self) -> bool:
-        """Time alone has made something due that the next Ready carries."""
+        """A heartbeat is due with the next Ready, without any other cause."""
         return self._heartbeat_due
 
     def flush(self) -> None:
-        """Before a Ready is taken: send what has come together."""
+        """Sends what has accumulated; called before a Ready is taken."""
         if self._heartbeat_due or self.reads.wants_round:
             self._send_round(may_quiesce=False)
-        if self.followers.send_entries() and not self._state.config.lease_reads:
-            # Entries put off elections as heartbeats do, and are answered; only leases need rounds.
+        if self.tracker.send_entries() and not self._state.config.lease_reads:
+            # Entries reset election timeouts as heartbeats do; only leases need rounds.
             self._heartbeat_ticks = 0
 
     def _send_round(self, *, may_quiesce: bool) -> None:
         self._heartbeat_due = False
         self._heartbeat_ticks = 0
         round_ = self.reads.begin_round(self._tick)
-        self.followers.send_heartbeats(round_, may_quiesce=may_quiesce)
+        self.tracker.send_heartbeats(round_, may_quiesce=may_quiesce)
         self._confirm_round()
 
-    # What followers answer
+    # Answers of followers
 
     def step(self, message: Message) -> Become | None:
-        progress = self.followers.progress.get(message.sender)
+        progress = self.tracker.progress.get(message.sender)
         if progress is None:
             return None
         progress.heard()
@@ -283,7 +283,7 @@ class Leader:
                 if is_news:
                     return self._on_progress()
             case _:
-                pass  # votes for an election that is won
+                pass  # late votes for this election
         return None
 
     def on_durable(self) -> Become | None:
@@ -295,17 +295,17 @@ class Leader:
         return self._commit()
 
     def _confirm_round(self) -> None:
-        confirmed = self.followers.majority_round(self.reads.round)
+        confirmed = self.tracker.majority_round(self.reads.round)
         self._state.reads.extend(self.reads.confirm(confirmed))
 
     def _may_commit(self, index: LogIndex) -> bool:
-        """Only an entry of this term is committed by counting; older ones come along with it
+        """Only an entry of this term is committed by counting; older ones are committed with it
         (Raft 5.4.2, figure 8)."""
         return self._state.log.term_at(index) == self._state.term
 
     def _commit(self) -> Become | None:
         state = self._state
-        index = self.followers.majority_index()
+        index = self.tracker.majority_index()
         if index <= state.commit_index or not self._may_commit(index):
             return None
         state.commit_to(index)
@@ -313,7 +313,7 @@ class Leader:
         self.reads.term_is_confirmed(index)
         self._heartbeat_due |= state.config.commit_broadcast
         if not state.is_voter and state.members.index <= index:
-            # Removed, and all but we may know it (thesis 4.2.2): tell, hand over, go.
+            # We were removed (thesis 4.2.2): send the commit index, hand over, step down.
             self._send_round(may_quiesce=False)
             self.hand_over()
             return Become(Role.FOLLOWER)
@@ -334,7 +334,7 @@ class Leader:
         return first
 
     def _is_caught_up(self, node: MemberId) -> bool:
-        progress = self.followers.progress.get(node)
+        progress = self.tracker.progress.get(node)
         lag_max = self._state.config.promotion_lag_entries_max
         return (
             progress is not None
@@ -343,10 +343,10 @@ class Leader:
         )
 
     def _push_transfer(self) -> None:
-        """Again with each heartbeat, as any message may be lost; the target takes only one."""
+        """Repeated with each heartbeat, as any message may be lost; the target acts on one only."""
         if self.transfer_target is None:
             return
-        progress = self.followers.progress.get(self.transfer_target)
+        progress = self.tracker.progress.get(self.transfer_target)
         if progress is None:
             self.transfer_target = None
         elif progress.match_index == self._state.log.last_index:
@@ -358,13 +358,13 @@ class Leader:
         state.outbox.append(TimeoutNow(state.node_id, target, state.term))
 
     def lost_contact(self, node: MemberId) -> None:
-        progress = self.followers.progress.get(node)
+        progress = self.tracker.progress.get(node)
         if progress is not None:
             progress.lost_contact()
 
     def validate(self) -> None:
         state = self._state
-        self.followers.validate()
-        check(state.leader_id == state.node_id, "a leader that follows")
+        self.tracker.validate()
+        check(state.leader_id == state.node_id, "a leader that follows another")
         check(not state.log.is_installing, "a leader without its log")
         check(self.reads.confirmed_round <= self.reads.round, "confirmed before it was sent")

@@ -1,11 +1,11 @@
-"""The stable log and the tail that is not yet on disk, seen as one log.
+"""The log on disk and the tail that is not yet on disk, as one log.
 
           storage                          tail
     |-----------------|  tail_first ... handed_index | ... last_index |
      first_index ... durable_index     being written    not yet in a Ready
 
-Entries leave the tail only when the driver confirms that they are durable, so until then they are
-served to followers from memory, and storage is asked only for what is certain.
+Entries leave the tail only when the driver confirms that they are durable. Until then they are sent
+to followers from memory; storage is read only for durable entries.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from kafkaesque.model.errors import check
 
 
 class LogView:
+    """Storage and tail as one log."""
+
     __slots__ = (
         "_base_term",
         "_handed_index",
@@ -30,15 +32,15 @@ class LogView:
     def __init__(self, storage: RaftLog) -> None:
         self._storage = storage
         self._tail: list[Entry] = []
-        """Indexes ascend by one from `_tail_first`; terms never fall."""
+        """Indexes ascend by one from `_tail_first`; terms never decrease."""
         self._tail_first = LogIndex(storage.last_index + 1)
         """Everything below is in storage, or covered by `_snapshot`."""
         self._base_term = storage.term_at(storage.last_index) if storage.last_index else NO_TERM
-        """Of the entry before `_tail_first`, which is asked for most."""
+        """The term of the entry before `_tail_first`, which is read most often."""
         self._handed_index = storage.last_index
-        """The driver was told of all up to here. _tail_first - 1 <= _handed_index <= last_index"""
+        """Readies contained all up to here. _tail_first - 1 <= _handed_index <= last_index"""
         self._truncate_from: LogIndex | None = None
-        """To be cut by the driver before it appends; what it was told of from here on is void."""
+        """The driver must truncate from here before it appends; what it got beyond is void."""
         self._snapshot: Snapshot | None = None
         """Being installed: all of storage is void. _snapshot.index < _tail_first"""
 
@@ -58,7 +60,7 @@ class LogView:
 
     @property
     def durable_index(self) -> LogIndex:
-        """All up to here is on our disk. While a snapshot goes in, nothing is certain."""
+        """All up to here is on our disk. 0 while a snapshot is being installed."""
         return NO_INDEX if self._snapshot is not None else LogIndex(self._tail_first - 1)
 
     @property
@@ -69,7 +71,7 @@ class LogView:
         return self._storage.snapshot()
 
     def term_at(self, index: LogIndex) -> Term | None:
-        """None for an entry that is not in the log: dropped at its start, or not there yet."""
+        """None for an entry that is not in the log: dropped at its start, or beyond its end."""
         if index >= self._tail_first:
             position = index - self._tail_first
             return self._tail[position].term if position < len(self._tail) else None
@@ -78,16 +80,16 @@ class LogView:
         return self._storage.term_at(index) if index >= self.first_index - 1 else None
 
     def matches(self, index: LogIndex, term: Term) -> bool:
-        """The Log Matching property makes this one comparison speak for all before it."""
+        """By the Log Matching property, one comparison covers all entries before it."""
         return self.term_at(index) == term
 
     def is_up_to_date(self, last_index: LogIndex, last_term: Term) -> bool:
-        """Whether a log that ends so lacks nothing that ours may have committed (Raft 5.4.1)."""
+        """Whether a log that ends there has every entry committed in ours (Raft 5.4.1)."""
         return (last_term, last_index) >= (self.last_term, self.last_index)
 
     def last_index_within_term(self, last: LogIndex, term: Term) -> LogIndex:
-        """The greatest index up to `last` whose term is at most `term`, by bisection: terms never
-        fall. Where the log's start is reached, or `last` is below it, that is the answer."""
+        """The greatest index up to `last` whose term is at most `term`, by bisection (terms never
+        decrease). If the search reaches the log's start, or `last` is below it, that is the result."""
         high = min(last, self.last_index)
         low = min(high, LogIndex(self.first_index - 1))
         while low < high:
@@ -99,7 +101,7 @@ class LogView:
         return low
 
     def entries_from(self, first: LogIndex, size_bytes_max: int) -> tuple[Entry, ...]:
-        """What one Append carries: from `first` on, at least one entry if there is one."""
+        """The entries of one Append: from `first` on, at least one if there is one."""
         if first < self._tail_first:
             last = LogIndex(self._tail_first - 1)
             return tuple(self._storage.entries_between(first, last, size_bytes_max))
@@ -113,26 +115,26 @@ class LogView:
 
     def append(self, entries: Sequence[Entry]) -> None:
         check(entries[0].index == self.last_index + 1, "entries leave a gap in the log")
-        check(entries[0].term >= self.last_term, "terms fall along the log")
+        check(entries[0].term >= self.last_term, "terms decrease along the log")
         self._tail.extend(entries)
 
     @property
     def is_all_durable(self) -> bool:
-        """Nothing waits to be handed out, written or synced."""
+        """Nothing remains to be handed out, written or synced."""
         return not self._tail and self._snapshot is None and self._truncate_from is None
 
     def append_durable(self, last_index: LogIndex, term: Term) -> None:
-        """Entries that storage has already. Only while all before them are durable, too."""
-        check(self.is_all_durable and last_index >= self._tail_first, "appended behind a gap")
+        """Adds entries that storage has already. All before them must be durable too."""
+        check(self.is_all_durable and last_index >= self._tail_first, "appended after a gap")
         self._handed_index = last_index
         self._tail_first = LogIndex(last_index + 1)
         self._base_term = term
 
     def truncate_from(self, index: LogIndex) -> None:
-        """Entries from `index` on are void, the driver's too where it has them."""
-        check(self.first_index <= index <= self.last_index, "cut outside the log")
+        """Removes the entries from `index` on, also those that the driver has."""
+        check(self.first_index <= index <= self.last_index, "truncation outside the log")
         if index < self._tail_first:
-            check(self._snapshot is None, "cut into a snapshot")
+            check(self._snapshot is None, "truncation into a snapshot")
             self._base_term = self.term_at(LogIndex(index - 1)) or NO_TERM
             self._tail.clear()
             self._tail_first = index
@@ -143,7 +145,7 @@ class LogView:
             self._truncate_from = min(index, self._truncate_from or index)
 
     def install(self, snapshot: Snapshot) -> None:
-        """Forget the whole log: the snapshot stands in its place."""
+        """Replaces the whole log with the snapshot."""
         check(snapshot.index > NO_INDEX, "a snapshot of nothing")
         self._snapshot = snapshot
         self._tail.clear()
@@ -153,7 +155,7 @@ class LogView:
         self._truncate_from = None
 
     def take_snapshot(self) -> Snapshot | None:
-        """The snapshot that the driver must install and was not told of yet."""
+        """The snapshot that the driver must install, once."""
         if self._snapshot is None or self._handed_index >= self._snapshot.index:
             return None
         self._handed_index = self._snapshot.index
@@ -164,7 +166,7 @@ class LogView:
         return index
 
     def take_entries(self) -> tuple[Entry, ...]:
-        """Those that the driver must append; after the two above."""
+        """The entries that the driver must append, after the two above."""
         if self._handed_index == self.last_index:
             return ()
         entries = tuple(self._tail[self._handed_index + 1 - self._tail_first :])
@@ -176,7 +178,7 @@ class LogView:
             self._snapshot = None
 
     def is_durable_to(self, index: LogIndex) -> None:
-        """The entries that are in the log up to `index` are on disk."""
+        """The entries of the log up to `index` are on disk."""
         if index >= self._tail_first:
             check(index <= self._handed_index, "durable before it was written")
             position = index - self._tail_first
@@ -191,5 +193,5 @@ class LogView:
         term = self._base_term
         for position, entry in enumerate(self._tail):
             check(entry.index == self._tail_first + position, "a gap in the tail")
-            check(entry.term >= term, "terms fall along the tail")
+            check(entry.term >= term, "terms decrease along the tail")
             term = entry.term

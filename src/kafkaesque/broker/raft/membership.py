@@ -1,9 +1,9 @@
 """Membership, changed one server at a time (thesis 4.1 to 4.3).
 
-A node goes by the newest membership in its log, committed or not; if the entry is cut off, the one
-before holds again. Any majority before a change of one voter and any majority after it have a node
-in common; that is why the rules for proposing let only one change be uncommitted, and why a new
-leader first commits an entry of its own term (the error found in 2015: docs/RAFT.md).
+A node uses the newest membership in its log, committed or not; if that entry is truncated, the one
+before applies again. Any majority before a change of one voter and any majority after it overlap.
+That is why only one change may be uncommitted, and why a new leader first commits an entry of its own
+term (the error found in 2015: docs/RAFT.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkaesque.model.ids import MemberId
 class ChangeKind(Enum):
     ADD_LEARNER = "add learner"
     PROMOTE = "promote"
-    """A learner becomes a voter. There is no other way to become one."""
+    """A learner becomes a voter. There is no other way to become a voter."""
     DEMOTE = "demote"
     REMOVE = "remove"
 
@@ -31,7 +31,7 @@ class MembershipChange(NamedTuple):
 
 
 def changed(membership: Membership, change: MembershipChange) -> Membership | Refusal:
-    """The membership after `change`, or why it makes no sense."""
+    """The membership after `change`, or why it is refused."""
     kind, node = change
     voters, learners = set(membership.voters), set(membership.learners)
     if kind is ChangeKind.ADD_LEARNER:
@@ -55,7 +55,7 @@ def changed(membership: Membership, change: MembershipChange) -> Membership | Re
 
 
 class MembershipHistory:
-    """The memberships of the log, oldest first, from its start on: few, so a list."""
+    """The memberships in the log, oldest first."""
 
     __slots__ = ("_history",)
 
@@ -70,13 +70,13 @@ class MembershipHistory:
 
     @property
     def index(self) -> LogIndex:
-        """Where the current one came from."""
+        """The entry that introduced the current membership."""
         return self._history[-1].index
 
-    def may_stand(self, node: MemberId, commit_index: LogIndex) -> bool:
-        """By the newest membership, or by the one before as long as the newest is uncommitted.
+    def may_campaign(self, node: MemberId, commit_index: LogIndex) -> bool:
+        """A voter of the newest membership, or of the one before while the newest is uncommitted.
 
-        A node that removed itself and lost its leadership before that was committed may hold the
+        A node that removed itself and lost its leadership before that was committed may have the
         longest log: then nobody else can win, so it must be able to (thesis 4.2.2). Its own vote
         does not count.
         """
@@ -85,7 +85,7 @@ class MembershipHistory:
         return self.index > commit_index and node in self.at(LogIndex(self.index - 1)).voters
 
     def at(self, index: LogIndex) -> Membership:
-        """As of the entry at `index`: what a snapshot there must carry."""
+        """The membership as of the entry at `index`, for a snapshot there."""
         for item in reversed(self._history):
             if item.index <= index:
                 return item.membership
@@ -100,7 +100,7 @@ class MembershipHistory:
             self._history.pop()
 
     def forget_before(self, start_index: LogIndex) -> None:
-        """The log now starts after `start_index`: keep the membership as of there."""
+        """The log now starts after `start_index`: keeps the membership as of there."""
         while len(self._history) > 1 and self._history[1].index <= start_index:
             del self._history[0]
 

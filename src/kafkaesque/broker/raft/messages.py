@@ -1,7 +1,7 @@
-"""What nodes of one group say to each other. Values only; which group is the driver's business.
+"""The messages between the nodes of one group. The driver adds the group.
 
-`term` is always the term the sender is in. A message may be lost, delayed, repeated and
-overtaken; it may not be altered.
+`term` is always the sender's current term. A message may be lost, delayed, duplicated and reordered,
+but not corrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkaesque.model.ids import MemberId
 
 
 class PreVote(NamedTuple):
-    """Would you vote for me in term + 1? Changes nothing at the receiver (thesis 9.6)."""
+    """Asks whether the receiver would vote for the sender in term + 1 (thesis 9.6)."""
 
     sender: MemberId
     to: MemberId
@@ -38,11 +38,11 @@ class RequestVote(NamedTuple):
     last_index: LogIndex
     last_term: Term
     is_handover: bool
-    """The leader itself asked for this election: its lease does not stand in the way."""
+    """The leader requested this election itself: its lease does not prevent it."""
 
 
 class VoteResponse(NamedTuple):
-    """`granted` leaves only when the vote is on the sender's disk."""
+    """Granted only once the vote is on the sender's disk."""
 
     sender: MemberId
     to: MemberId
@@ -51,7 +51,7 @@ class VoteResponse(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Entries prev_index + 1, ... to be put after the entry (prev_index, prev_term)."""
+    """Entries prev_index + 1, ... to append after the entry (prev_index, prev_term)."""
 
     sender: MemberId
     to: MemberId
@@ -63,7 +63,7 @@ class Append(NamedTuple):
 
 
 class AppendResponse(NamedTuple):
-    """All entries up to `match_index` are those of the leader, and on the sender's disk."""
+    """The sender's log equals the leader's up to `match_index`, on disk."""
 
     sender: MemberId
     to: MemberId
@@ -84,8 +84,8 @@ class AppendRejected(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """The same for every member apart from `to`, so a driver can send those of all its groups to
-    one peer as one frame."""
+    """Equal for every member except for `to`, so a driver can send the heartbeats of all its groups
+    to one peer in one frame."""
 
     sender: MemberId
     to: MemberId
@@ -93,12 +93,12 @@ class Heartbeat(NamedTuple):
     commit_index: LogIndex
     round: Round
     may_quiesce: bool
-    """All members hold everything and all is committed: sleep until something happens."""
+    """All members have everything and all is committed: the group may quiesce."""
 
 
 class HeartbeatResponse(NamedTuple):
-    """Entries up to `received_index` are the leader's, in memory; those up to `match_index` are on
-    disk too, as in AppendResponse. match_index <= received_index"""
+    """The sender's log equals the leader's up to `received_index`, in memory; up to `match_index`
+    on disk, as in AppendResponse. match_index <= received_index"""
 
     sender: MemberId
     to: MemberId
@@ -116,7 +116,7 @@ class InstallSnapshot(NamedTuple):
 
 
 class TimeoutNow(NamedTuple):
-    """The leader hands over: start an election at once (thesis 3.10)."""
+    """The leader transfers leadership: start an election at once (thesis 3.10)."""
 
     sender: MemberId
     to: MemberId

@@ -1,13 +1,12 @@
-"""What a leader believes of one follower, and how much it may send it.
+"""A leader's view of one follower, and how much it may send to it.
 
-    PROBE      where the logs part is unknown: one Append at a time, then wait for the answer
+    PROBE      where the logs diverge is unknown: one Append at a time, then wait for the answer
     REPLICATE  known: Appends are pipelined up to the window, `next_index` runs ahead
-    SNAPSHOT   the follower needs entries that are gone: wait until the snapshot is in
+    SNAPSHOT   the follower needs entries that are gone: wait until the snapshot is installed
 
-A lost Append is found by its follower refusing the one after it, or, when none follows, by the
-answer to a heartbeat sent later that tells of too little (`Waymark`); a lost acknowledgement is
-repeated by every such answer. A resend thus follows from news alone: repeated answers never
-multiply messages.
+A lost Append is detected when the follower rejects the next one, or, if none follows, when the answer
+to a later heartbeat reports too little (`SentMark`). Every such answer also repeats a lost
+acknowledgement. Only new information causes a resend: duplicate answers never multiply messages.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Inflights:
         self._bytes_max = bytes_max
         self._messages: deque[tuple[LogIndex, int]] = deque()
         self.size_bytes = 0
-        """The sum over `_messages`. The last message may overshoot the bound, once."""
+        """The sum over `_messages`. The last message may exceed the bound."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -51,7 +50,7 @@ class Inflights:
         self.size_bytes += size_bytes
 
     def free_to(self, match_index: LogIndex) -> None:
-        """The follower holds everything up to `match_index`."""
+        """The follower has everything up to `match_index`."""
         while self._messages and self._messages[0][0] <= match_index:
             self.size_bytes -= self._messages.popleft()[1]
 
@@ -60,8 +59,8 @@ class Inflights:
         self.size_bytes = 0
 
 
-class Waymark(NamedTuple):
-    """When the heartbeat of `round` went out, everything up to `sent_index` had been sent."""
+class SentMark(NamedTuple):
+    """When the heartbeat of `round` was sent, everything up to `sent_index` had been sent."""
 
     round: Round
     sent_index: LogIndex
@@ -81,46 +80,46 @@ class Progress:
         "next_index",
         "probe_bytes",
         "probe_last_index",
+        "sent_mark",
         "snapshot_index",
         "snapshot_ticks",
         "state",
         "was_active",
-        "waymark",
     )
 
     def __init__(self, next_index: LogIndex, inflights: Inflights) -> None:
         self.match_index = NO_INDEX
-        """On the follower's disk and equal to ours. Never falls. match_index < next_index"""
+        """The follower's log equals ours up to here, on its disk. Never decreases; < next_index."""
         self.next_index = next_index
         """The first entry not yet sent."""
         self.state = ProgressState.PROBE
         self.inflights = inflights
         """Empty unless REPLICATE."""
         self.is_waiting = False
-        """PROBE: the one Append is on its way."""
+        """PROBE: the one Append is in flight."""
         self.probe_last_index = NO_INDEX
-        """PROBE and waiting: what the follower will have received if it took the Append."""
+        """PROBE and waiting: the last entry of the Append in flight."""
         self.probe_bytes = 0
         self.snapshot_index = NO_INDEX
-        """SNAPSHOT: the one on its way; match_index < snapshot_index. Else 0."""
+        """SNAPSHOT: the index of the one in flight; match_index < snapshot_index. Else 0."""
         self.snapshot_ticks = 0
-        self.waymark: Waymark | None = None
-        """At most one measurement is under way."""
+        self.sent_mark: SentMark | None = None
+        """At most one measurement is in progress."""
         self.acked_round = NO_ROUND
         """The newest round of heartbeats it answered."""
         self.is_active = True
-        """Answered in this window of an election timeout; true at first, for grace."""
+        """Answered in the current election timeout; initially true."""
         self.was_active = False
-        """Answered in the window before."""
+        """Answered in the election timeout before."""
         self.is_unreachable = False
-        """So the driver says; until it answers again."""
+        """Reported by the driver; until it answers again."""
         self.has_answered = False
-        """In this term, and was not lost since. One that is away when a leader is elected is not
-        known to follow it, and may follow the next one when it comes back."""
+        """In this term, and was not lost since. A member that is away when a leader is elected is not
+        known to follow it, and may follow the next leader when it comes back."""
 
     @property
     def answers(self) -> bool:
-        """Whether it is there, as far as we know: a window that has just begun knows little."""
+        """Whether it seems alive; a window that has just begun is not evidence enough."""
         return (self.is_active or self.was_active) and not self.is_unreachable
 
     def begin_window(self) -> None:
@@ -139,7 +138,7 @@ class Progress:
                 return False
 
     def sent(self, count: int, size_bytes: int) -> None:
-        """An Append with so many entries from `next_index` on has gone out."""
+        """An Append with `count` entries from `next_index` on was sent."""
         last_index = LogIndex(self.next_index + count - 1)
         if self.state is ProgressState.REPLICATE:
             self.next_index = LogIndex(last_index + 1)
@@ -154,7 +153,7 @@ class Progress:
         self.snapshot_index = index
 
     def acknowledged(self, match_index: LogIndex) -> bool:
-        """The follower holds all up to `match_index`; true if that was news."""
+        """The follower has all up to `match_index`; True if that is new."""
         is_news = match_index > self.match_index
         self.match_index = max(self.match_index, match_index)
         if self.state is ProgressState.REPLICATE:
@@ -167,8 +166,8 @@ class Progress:
         return is_news
 
     def _pipeline(self) -> None:
-        """From here on send ahead. An Append that was taken and is not on disk yet, which is what
-        an acknowledgement short of its end means, need not be sent again."""
+        """Starts to pipeline. An acknowledgement short of the probe's end means that the probe was
+        accepted and is not on disk yet: it need not be sent again."""
         probe_last_index, probe_bytes = self.probe_last_index, self.probe_bytes
         is_taken = self.is_waiting and self.match_index >= self.next_index - 1
         self._enter(ProgressState.REPLICATE)
@@ -179,7 +178,7 @@ class Progress:
 
     def rejected(self, prev_index: LogIndex, next_index: LogIndex) -> bool:
         """The entry at `prev_index` did not match; the next attempt starts at `next_index`. False
-        for an answer that has been overtaken."""
+        for an outdated answer."""
         if self.state is ProgressState.SNAPSHOT or prev_index <= self.match_index:
             return False
         if self.state is ProgressState.PROBE and prev_index != self.next_index - 1:
@@ -192,29 +191,29 @@ class Progress:
         self.next_index = max(next_index, LogIndex(self.match_index + 1))
 
     def mark(self, round_: Round) -> None:
-        """A heartbeat goes out: remember what was sent before it, unless something is remembered
-        and unanswered."""
-        if self.waymark is not None:
+        """Before a heartbeat is sent: records what was sent so far, unless an earlier mark is still
+        unanswered."""
+        if self.sent_mark is not None:
             return
         if self.state is ProgressState.REPLICATE:
-            self.waymark = Waymark(round_, LogIndex(self.next_index - 1))
+            self.sent_mark = SentMark(round_, LogIndex(self.next_index - 1))
         elif self.is_waiting:
-            self.waymark = Waymark(round_, self.probe_last_index)
+            self.sent_mark = SentMark(round_, self.probe_last_index)
 
     def answered(self, round_: Round, received_index: LogIndex, match_index: LogIndex) -> bool:
-        """The answer to a heartbeat: it repeats acknowledgements that may have been lost, and shows
-        whether Appends were, or whether a restarted follower no longer knows that what it has is
-        ours. True if it acknowledges something new."""
+        """The answer to a heartbeat. It repeats acknowledgements that may have been lost, and shows
+        whether Appends were lost, or whether a restarted follower no longer knows which entries
+        match ours. True if it acknowledges something new."""
         self.acked_round = max(self.acked_round, round_)
         is_news = match_index > self.match_index
         if is_news or (self.is_waiting and match_index >= self.probe_last_index):
             self.acknowledged(match_index)
-        if self.waymark is not None and round_ >= self.waymark.round:
-            sent_index = self.waymark.sent_index
-            self.waymark = None
+        if self.sent_mark is not None and round_ >= self.sent_mark.round:
+            sent_index = self.sent_mark.sent_index
+            self.sent_mark = None
             if sent_index > received_index:
-                # Of a probe only the refusal may be lost: asking again where it was asked finds
-                # the parting faster than going back to what the follower knows to be committed.
+                # Of a probe only the rejection may be lost: repeating it finds the divergence
+                # faster than going back to the follower's commit index.
                 floor = self.next_index if self.state is ProgressState.PROBE else NO_INDEX
                 self.probe_from(max(floor, LogIndex(received_index + 1)))
         return is_news
@@ -225,13 +224,13 @@ class Progress:
         self.has_answered = True
 
     def lost_contact(self) -> None:
-        """What was on its way is lost; send nothing but heartbeats until it answers."""
+        """Messages in flight are lost; nothing but heartbeats is sent until it answers."""
         self.start_over()
         self.is_unreachable = True
         self.has_answered = False
 
     def start_over(self) -> None:
-        """Forget what is on its way. Where the logs part may be unknown, and match_index far below
+        """Forgets what is in flight. Where the logs diverge may be unknown, and match_index far below
         it: a probe is repeated where it was."""
         is_known = self.state is ProgressState.REPLICATE
         self.probe_from(LogIndex(self.match_index + 1) if is_known else self.next_index)
@@ -242,12 +241,12 @@ class Progress:
         self.probe_last_index = NO_INDEX
         self.snapshot_index = NO_INDEX
         self.snapshot_ticks = 0
-        self.waymark = None
+        self.sent_mark = None
         self.inflights.clear()
 
     def validate(self, last_index: LogIndex) -> None:
         check(self.match_index < self.next_index <= last_index + 1, "progress: match < next")
-        check(self.match_index <= last_index, "a follower holds more than its leader")
+        check(self.match_index <= last_index, "a follower has more than its leader")
         check(
             self.state is ProgressState.REPLICATE or not self.inflights, "window outside pipeline"
         )

@@ -1,8 +1,8 @@
-"""What a node may say only when its disk agrees: granted votes and acknowledgements of entries.
+"""Messages that may be sent only after a sync: granted votes and acknowledgements of entries.
 
 Such messages do not exist before `synced` is called (Raft 5.1: "persistent state ... updated on
 stable storage before responding"). What is owed is kept as state, not as messages, so any number
-of Appends costs one acknowledgement a sync. A new term cancels all: its messages would be void.
+of Appends costs one acknowledgement per sync. A new term cancels everything that was owed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from kafkaesque.model.errors import check
 
 
 class Promises:
+    """The vote and the acknowledgement that this node owes in its current term."""
+
     __slots__ = ("_state", "acked_index", "owes_ack", "owes_vote", "term")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.term = state.term
-        """Of all below; when the node's term moves on they are void."""
+        """The term of the fields below; a later term of the node makes them void."""
         self.owes_vote = False
-        """`state.vote` asked, was granted, and was not told yet."""
+        """`state.vote` was granted the vote and has not been answered yet."""
         self.owes_ack = False
-        """The leader sent entries and has not been told that they are on disk."""
+        """The leader sent entries that have not been acknowledged yet."""
         self.acked_index = NO_INDEX
         """The last acknowledgement of this term. acked_index <= matched_index"""
 
@@ -32,34 +34,34 @@ class Promises:
         self.owes_vote = True
 
     def owe_ack(self) -> None:
-        """Also for entries that are there already: the last answer may have been lost."""
+        """Also for entries that the log has already: the last answer may have been lost."""
         self._refresh()
         self.owes_ack = True
 
     @property
     def durable_match_index(self) -> LogIndex:
-        """What may be acknowledged now; nothing before the term itself is on disk."""
+        """The index that may be acknowledged now; 0 until the term itself is on disk."""
         if not self._state.is_hard_state_durable:
             return NO_INDEX
         return min(self._state.matched_index, self._state.log.durable_index)
 
     def release(self) -> None:
-        """Put into the outbox whatever the disk now allows."""
+        """Sends the owed messages whose state is now on disk."""
         self._refresh()
         if not self._state.is_hard_state_durable:
             return
         if self.owes_vote:
-            self._say_vote()
+            self._send_vote()
         if self.owes_ack:
-            self._say_ack()
+            self._send_ack()
 
-    def _say_vote(self) -> None:
+    def _send_vote(self) -> None:
         state = self._state
         self.owes_vote = False
         if state.vote is not None and state.vote != state.node_id:
             state.outbox.append(VoteResponse(state.node_id, state.vote, state.term, granted=True))
 
-    def _say_ack(self) -> None:
+    def _send_ack(self) -> None:
         state = self._state
         if state.leader_id is None or state.leader_id == state.node_id:
             self.owes_ack = False

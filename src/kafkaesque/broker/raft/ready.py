@@ -1,4 +1,4 @@
-"""What comes out of the rules: the bundle of effects, and a view of the state. Values only."""
+"""The output of the rules: the bundle of effects, and a view of the state."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from kafkaesque.model.ids import MemberId
 
 
 class Standing(NamedTuple):
-    """Who leads, as this node sees it."""
+    """The node's role, term and leader."""
 
     role: Role
     term: Term
     leader_id: MemberId | None
     is_confirmed: bool
-    """An entry of this term is known to be committed. Only then is the term a leader epoch that
-    clients may see, and only then does the leader know all that is committed (Raft 8)."""
+    """An entry of this term is known to be committed. Only then may clients see the term as a leader
+    epoch, and only then does the leader know everything that is committed (Raft 8)."""
 
 
 class Committed(NamedTuple):
-    """Entries first..last, both included, all on this node's disk."""
+    """Entries first to last, inclusive, all on this node's disk."""
 
     first: LogIndex
     last: LogIndex
@@ -40,30 +40,30 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadReady:
-    """The read asked for with `context` may be served once `index` is applied."""
+    """The read requested with `context` may be served once `index` is applied."""
 
     context: object
     index: LogIndex
 
 
-# Not frozen: one is made for every step of every group, and that would cost four times as much.
+# Not frozen: created for every step of every group, and freezing costs four times as much.
 @dataclass(slots=True, kw_only=True)
 class Ready:
     """What the driver must do. Each effect appears in exactly one Ready.
 
     1. *Persist*, in this order: `hard_state`; then `snapshot`, which replaces the whole log; then
-       cut the log from `truncate_from` on; then append `entries`. Readies of one group reach the
+       truncate the log from `truncate_from` on; then append `entries`. Readies of one group reach the
        disk in the order in which they were taken.
-    2. *Sync*, whenever convenient, together with whatever else; when all of it is durable, call
+    2. *Sync*, whenever convenient, together with other writes; when all of it is durable, call
        `synced(token)`. It covers every earlier token too. If it fails: `storage_failed()`.
     3. *Send* `messages`, at once, before or after 1 and 2. They promise nothing that is not on
        disk already: a vote, an acknowledgement and the leader's own share in a majority do not
-       exist until `synced` is called, and then come in the next Ready. So a Ready cannot be
-       handled in an order that acknowledges before the sync.
+       exist until `synced` is called, and then come in the next Ready. So no order of handling a
+       Ready can acknowledge before the sync.
     4. *Apply* `committed`, in order, after the `snapshot` if there is one; then `applied(last)`.
     5. Serve `reads` when their index is applied.
 
-    A driver that does all this in one go and waits for its disk calls `advance(ready)` instead.
+    A driver that does all this at once and waits for its disk calls `advance(ready)` instead.
     Messages may be dropped; nothing else may. After a crash the disk may hold any prefix of what
     was not confirmed, in the order of 1.
     """
@@ -77,10 +77,10 @@ class Ready:
     messages: tuple[Message, ...] = ()
     committed: Committed | None = None
     commit_index: LogIndex
-    """May run ahead of `committed`: a majority of others can hold what is not yet on our disk."""
+    """May be beyond `committed`: a majority of others may have entries not yet on our disk."""
     reads: tuple[ReadReady, ...] = ()
     standing: Standing | None = None
-    """Set when it changed. No longer leader: what was proposed and is not committed may vanish."""
+    """Set when it changed. When leadership is lost, uncommitted proposals may be lost too."""
 
     @property
     def is_only_messages(self) -> bool:
@@ -95,17 +95,17 @@ class Ready:
 
 class PeerStatus(NamedTuple):
     match_index: LogIndex
-    """Known to be on the peer's disk and equal to ours."""
+    """The peer's log equals ours up to here, on its disk."""
     next_index: LogIndex
     state: str
     is_learner: bool
     is_active: bool
-    """Answered in the last election timeout or the one before, and can be reached."""
+    """Answered in this election timeout or the one before, and is reachable."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """A view for drivers, metrics and tests: a copy, valid for the moment."""
+    """A copy of the state for drivers, metrics and tests."""
 
     node_id: MemberId
     standing: Standing
@@ -114,7 +114,7 @@ class Status:
     commit_index: LogIndex
     applied_index: LogIndex
     durable_index: LogIndex
-    """Our own log is on our own disk up to here."""
+    """Our log is on our disk up to here."""
     last_index: LogIndex
     majority_index: LogIndex
     """On the disks of a majority of voters, whatever its term; 0 unless leader."""
@@ -125,7 +125,7 @@ class Status:
     """Empty unless leader."""
 
     def in_sync(self, lag_entries_max: int) -> list[MemberId]:
-        """Voters, this leader included, that answer and lack at most so many entries."""
+        """Active voters, this leader included, that lag by at most `lag_entries_max` entries."""
         floor = self.last_index - lag_entries_max
         peers = [
             node

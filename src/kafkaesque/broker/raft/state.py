@@ -1,7 +1,7 @@
-"""What a node knows of its group whatever its role, and the steps that all roles share.
+"""The state of a node in its group that does not depend on its role, and the steps all roles share.
 
-The rules of a role are in `follower`, `candidate`, `leader`; what waits for the disk is in
-`promises`. Nothing here decides who leads.
+The rules of the roles are in `follower`, `candidate` and `leader`; messages that wait for a sync are
+in `promises`. Nothing here decides who leads.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from kafkaesque.model.ids import MemberId
 
 
 class Become(NamedTuple):
-    """A rule's answer that the node must change its role; `transitions` does it."""
+    """Returned by a rule that demands a change of role; `transitions` carries it out."""
 
     role: Role
     is_handover: bool = False
 
 
 class State:
-    """Of one node in one group."""
+    """One node in one group."""
 
     __slots__ = (
         "clock",
@@ -72,31 +72,31 @@ class State:
         self.members = MembershipHistory(restart.memberships)
         self.durability = Durability(restart.hard_state)
         self.term, self.vote = restart.hard_state
-        """The term never falls; within a term the vote is given once."""
+        """The term never decreases; within a term one vote is given."""
         if self.log.last_term > self.term:
-            # The log reached the disk and the term did not: in that term nothing was promised.
+            # The log reached the disk but the term did not: nothing was sent in that term.
             self.term, self.vote = self.log.last_term, None
         self.leader_id: MemberId | None = None
-        """Of this term; None as long as unknown."""
+        """The leader of this term; None while unknown."""
         start = LogIndex(self.log.first_index - 1)
         self.commit_index = max(start, min(restart.commit_index, self.log.last_index))
-        """first_index - 1 <= commit_index <= last_index. Never falls."""
+        """first_index - 1 <= commit_index <= last_index. Never decreases."""
         self.is_term_confirmed = (
             self.term > NO_TERM and self.log.term_at(self.commit_index) == self.term
         )
-        """An entry of this term is committed: from then on a leader knows all that is (Raft 8)."""
+        """An entry of this term is committed: from then on a leader knows what is committed (Raft 8)."""
         self.matched_index = self.commit_index
-        """Our log is that of this term's leader up to here: commit_index <= matched_index <=
-        last_index. What is committed is in every leader's log (Raft 5.4.3), so a new term starts
-        from there. A leader makes no use of it."""
+        """Our log equals that of this term's leader up to here: commit_index <= matched_index <=
+        last_index. Committed entries are in every leader's log (Raft 5.4.3), so a new term starts
+        there. Unused on a leader."""
         self.is_quiesced = False
-        """The group sleeps: no clock runs until something wakes it. commit_index == last_index"""
+        """The group is idle and no clock runs until something wakes it. commit_index == last_index"""
         self.outbox: list[Message] = []
-        """May be sent whatever the state of the disk."""
+        """Messages that may be sent whatever is on disk."""
         self.reads: list[ReadReady] = []
         self.clock = ElectionClock(config.election_timeout_ticks, jitter)
         if config.lease_reads and self.term > 0:
-            # Before it stopped this node may have answered a leader that counts on its silence.
+            # Before the restart this node may have granted a lease: it must not vote for a while.
             self.clock.since_leader_ticks = 0
 
     @property
@@ -118,23 +118,23 @@ class State:
 
     @property
     def is_sole_voter(self) -> bool:
-        """There is no other member, not even a learner."""
+        """This node is the only member; there are no learners either."""
         membership = self.members.current
         return not membership.learners and membership.voters == (self.node_id,)
 
     @property
     def can_campaign(self) -> bool:
-        may_stand = self.members.may_stand(self.node_id, self.commit_index)
-        return may_stand and not self.log.is_installing
+        is_eligible = self.members.may_campaign(self.node_id, self.commit_index)
+        return is_eligible and not self.log.is_installing
 
     @property
     def hears_leader(self) -> bool:
-        """Votes are refused while this holds (thesis 4.2.3 and 6.4.1). Leading counts as hearing:
-        a leader that has lost its majority finds out by itself, within an election timeout."""
+        """While true, votes are refused (thesis 4.2.3 and 6.4.1). A leader counts as hearing itself:
+        one that has lost its majority notices within an election timeout."""
         return self.leader_id == self.node_id or self.clock.hears_leader
 
     def enter_term(self, term: Term, vote: MemberId | None) -> None:
-        """Nothing that was owed in an older term needs to be said any more."""
+        """Starts a new term. Answers owed in older terms are void."""
         check(term > self.term, f"term {term} after {self.term}")
         self.term, self.vote = term, vote
         self.leader_id = None
@@ -142,17 +142,17 @@ class State:
         self.matched_index = self.commit_index
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """At the end of the log. A new membership holds from here on, committed or not."""
+        """Appends to the log. A new membership takes effect at once, committed or not."""
         self.log.append(entries)
         for entry in entries:
             if entry.kind is EntryKind.MEMBERSHIP:
                 if not isinstance(entry.payload, Membership):
-                    raise InvariantBroken(f"membership entry {entry.index} carries none")
+                    raise InvariantBroken(f"membership entry {entry.index} has no membership")
                 self.members.append(entry.index, entry.payload)
 
     def truncate_from(self, index: LogIndex) -> None:
-        check(index > self.commit_index, f"committed entry {index} would be cut off")
-        check(index > self.matched_index, f"entry {index} of this term's leader would be cut off")
+        check(index > self.commit_index, f"committed entry {index} would be truncated")
+        check(index > self.matched_index, f"entry {index} of this term's leader would be truncated")
         self.log.truncate_from(index)
         self.members.truncate_from(index)
         self.durability.clip(LogIndex(index - 1))
@@ -166,7 +166,7 @@ class State:
         self.is_term_confirmed = snapshot.term == self.term
 
     def commit_to(self, index: LogIndex) -> bool:
-        """True if that was news."""
+        """Advances the commit index; False if it is there already."""
         if index <= self.commit_index:
             return False
         check(index <= self.log.last_index, f"commit {index} beyond the log")
@@ -177,7 +177,7 @@ class State:
         return True
 
     def confirm(self, token: SyncToken) -> None:
-        """The driver says that all Readies up to `token` are durable."""
+        """All Readies up to `token` are durable."""
         for write in self.durability.confirm(token):
             if write.snapshot_index > NO_INDEX:
                 self.log.snapshot_is_durable(write.snapshot_index)
@@ -191,4 +191,7 @@ class State:
         check(self.durability.hard_state.term <= self.term, "the disk is in a later term")
         check(self.log.last_term <= self.term, "an entry of a later term")
         check(self.leader_id != self.node_id or self.vote == self.node_id, "leads without own vote")
-        check(not self.is_quiesced or self.commit_index == self.log.last_index, "sleeps at work")
+        check(
+            not self.is_quiesced or self.commit_index == self.log.last_index,
+            "quiesced with uncommitted entries",
+        )

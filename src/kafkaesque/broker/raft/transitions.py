@@ -1,4 +1,4 @@
-"""Terms and roles: what a message's term means, and every way from one role to another.
+"""Terms, votes and roles: what a message's term means, and every transition between roles.
 
 follower --timeout--> pre-candidate --majority would vote--> candidate --majority voted--> leader
    ^                       |                                    |                            |
@@ -29,7 +29,6 @@ from kafkaesque.broker.raft.messages import (
 from kafkaesque.broker.raft.promises import Promises
 from kafkaesque.broker.raft.state import Become, State
 from kafkaesque.broker.raft.types import NO_INDEX, NO_ROUND, Role, Term
-from kafkaesque.broker.raft.voting import answer_pre_vote, answer_vote
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import MemberId
 
@@ -37,7 +36,7 @@ RoleRules: TypeAlias = Follower | PreCandidate | Candidate | Leader
 
 
 class Transitions:
-    """Owns the role."""
+    """Owns the role and changes it."""
 
     __slots__ = ("_promises", "_state", "role")
 
@@ -62,16 +61,16 @@ class Transitions:
             self._step_current(message)
 
     def wakes(self, message: Message) -> bool:
-        """An echo of what the sleeping leader sent before does not wake it; a follower's sign that
-        it lacks something does."""
+        """Whether `message` wakes a quiesced group. A late answer to an earlier message does not; an
+        answer that shows that a follower lags does."""
         if isinstance(message, HeartbeatResponse):
             return message.received_index < self._state.log.last_index
         return not isinstance(message, AppendResponse | PreVoteResponse | VoteResponse)
 
-    def rouse_leader(self, waker: MemberId | None = None) -> None:
-        """We woke, by the word of `waker` or by our driver's. The leader sleeps and does not know that
-        our clock runs again: without a word from it we would soon vote for another while it still
-        relies on our silence."""
+    def wake_leader(self, waker: MemberId | None = None) -> None:
+        """This node woke, by a message from `waker` or by its driver. The leader is still quiesced
+        and relies on our not voting, but our clock runs again: without a heartbeat we would soon vote
+        for another. So we wake it."""
         state = self._state
         leader = state.leader_id
         if leader is not None and leader not in (state.node_id, waker):
@@ -80,7 +79,7 @@ class Transitions:
             )
 
     def follow(self, become: Become | None) -> None:
-        """Change roles until the rules are content."""
+        """Changes roles until no rule demands another change."""
         while become is not None:
             become = self._enter(become)
 
@@ -90,7 +89,7 @@ class Transitions:
         answer_pre_vote(self._state, message)
 
     def _step_vote(self, message: RequestVote) -> None:
-        """Whoever hears a leader neither votes nor takes the term (thesis 4.2.3)."""
+        """A node that hears a leader neither votes nor adopts the term (thesis 4.2.3)."""
         state = self._state
         if message.term < state.term:
             state.outbox.append(
@@ -105,7 +104,7 @@ class Transitions:
         answer_vote(state, self._promises, message)
 
     def _step_stale(self, message: Message) -> None:
-        """Tell a leader of an older term that it is one; all else of the past is void."""
+        """Informs a leader of an older term of ours; ignores all other messages of older terms."""
         state = self._state
         if isinstance(message, Append | Heartbeat | InstallSnapshot):
             state.outbox.append(
@@ -126,7 +125,7 @@ class Transitions:
         self.follow(Become(Role.FOLLOWER))
 
     def _accept_leader(self, sender: MemberId) -> None:
-        """Whoever speaks as leader of our term is its only one (Raft 5.2)."""
+        """The sender is the only leader of our term (Raft 5.2)."""
         state = self._state
         check(state.leader_id in (None, sender), f"two leaders in term {state.term}")
         if not isinstance(self.role, Follower):
@@ -147,7 +146,7 @@ class Transitions:
             case Role.PRE_CANDIDATE:
                 state.leader_id = None
                 self.role = pre_candidate = PreCandidate(state)
-                return pre_candidate.ask()
+                return pre_candidate.request_votes()
             case Role.CANDIDATE:
                 state.enter_term(Term(state.term + 1), state.node_id)
                 self.role = candidate = Candidate(state, is_handover=become.is_handover)
@@ -157,3 +156,29 @@ class Transitions:
                 state.clock.forget_leader()
                 self.role = leader = Leader(state)
                 return leader.on_durable()
+
+
+def answer_pre_vote(state: State, message: PreVote) -> None:
+    """Answers whether we would vote; changes neither term nor vote and needs no sync (thesis 9.6)."""
+    granted = (
+        message.term >= state.term
+        and not state.hears_leader
+        and state.log.is_up_to_date(message.last_index, message.last_term)
+    )
+    state.outbox.append(PreVoteResponse(state.node_id, message.sender, state.term, granted))
+
+
+def answer_vote(state: State, promises: Promises, message: RequestVote) -> None:
+    """In our own term: grants one vote, to a candidate whose log is up to date (Raft 5.2, 5.4.1).
+
+    A granted vote is owed until it is on disk. Whether we are a voter by our own log does not
+    matter: the candidate may have a newer membership, and it counts the votes.
+    """
+    can_vote = state.vote == message.sender or (state.vote is None and state.leader_id is None)
+    if can_vote and state.log.is_up_to_date(message.last_index, message.last_term):
+        state.vote = message.sender
+        state.clock.restart()
+        promises.owe_vote()
+        promises.release()
+    else:
+        state.outbox.append(VoteResponse(state.node_id, message.sender, state.term, granted=False))

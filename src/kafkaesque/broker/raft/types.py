@@ -1,6 +1,6 @@
-"""The values of Raft: ids, entries, memberships, snapshots, and the disk as the rules see it.
+"""The values of Raft: ids, entries, memberships, snapshots, and the interface to the log on disk.
 
-Values only. Messages between nodes are in `messages`, the effects for the driver in `ready`.
+Messages between nodes are in `messages`, the effects for the driver in `ready`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from kafkaesque.model.ids import MemberId
 
 Term = NewType("Term", int)
 LogIndex = NewType("LogIndex", int)
-"""Ordinal of an entry in a group's log; the first entry has index 1."""
+"""Position of an entry in a group's log; the first entry has index 1."""
 Round = NewType("Round", int)
-"""Ordinal of a broadcast of heartbeats within one leadership; the first is 1."""
+"""Number of a round of heartbeats within one leadership; the first is 1."""
 SyncToken = NewType("SyncToken", int)
-"""Names a Ready that must reach the disk. Confirming one confirms all before it."""
+"""Identifies a Ready that must be persisted. Confirming one confirms all before it."""
 
 NO_TERM: Final = Term(0)
 NO_INDEX: Final = LogIndex(0)
 NO_ROUND: Final = Round(0)
 
 SMALL_ENTRY_BYTES: Final = 64
-"""What an entry of our own (no-op, membership) counts in windows and messages."""
+"""The size assumed for Raft's own entries (no-op, membership)."""
 
 
 class Role(Enum):
@@ -37,7 +37,7 @@ class Role(Enum):
 
 
 class EntryKind(IntEnum):
-    """Stored with each entry, so the numbers are for ever."""
+    """Stored with each entry: the numbers must never change."""
 
     DATA = 0
     NOOP = 1
@@ -46,7 +46,7 @@ class EntryKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who votes and who only follows. Both sorted; no node is in both."""
+    """Voters and learners. Both sorted; no node is in both."""
 
     voters: tuple[MemberId, ...] = ()
     learners: tuple[MemberId, ...] = ()
@@ -54,7 +54,10 @@ class Membership:
     def __post_init__(self) -> None:
         for nodes in (self.voters, self.learners):
             check(list(nodes) == sorted(set(nodes)), f"members {nodes} are not sorted and unique")
-        check(not set(self.voters) & set(self.learners), f"{self} has a learner that votes")
+        check(
+            not set(self.voters) & set(self.learners),
+            f"{self} has a member that is voter and learner",
+        )
 
     def __contains__(self, node: MemberId) -> bool:
         return node in self.voters or node in self.learners
@@ -64,11 +67,11 @@ class Membership:
         return self.voters + self.learners
 
 
-# Not frozen: made for every batch on every replica, and that would cost four times as much.
+# Not frozen: created for every batch on every replica, and freezing costs four times as much.
 @dataclass(slots=True)
 class Entry:
-    """One entry. `payload` is opaque for DATA (whatever was proposed, or the storage's own
-    reference to it), None for NOOP, and the new Membership for MEMBERSHIP."""
+    """One entry. `payload` is opaque for DATA (what was proposed, or the storage's reference to
+    it), None for NOOP, and the new Membership for MEMBERSHIP."""
 
     index: LogIndex
     term: Term
@@ -78,7 +81,7 @@ class Entry:
 
 
 class Proposal(NamedTuple):
-    """What a client of the log wants appended: one Kafka batch, for a partition."""
+    """A payload to append: for a partition, one Kafka batch."""
 
     payload: object
     size_bytes: int
@@ -86,8 +89,8 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Stands for all entries up to `index`. `state` is opaque: for a partition where its log
-    starts and which Kafka offset comes next, for the controller its tables."""
+    """Replaces all entries up to `index`. `state` is opaque: for a partition the start of its log
+    and the next Kafka offset, for the controller its tables."""
 
     index: LogIndex
     term: Term
@@ -96,19 +99,19 @@ class Snapshot:
 
 
 class HardState(NamedTuple):
-    """What must never be forgotten: on disk before any message that rests on it leaves."""
+    """Term and vote: on disk before any message that depends on them is sent."""
 
     term: Term
     vote: MemberId | None
 
 
 FRESH: Final = HardState(NO_TERM, None)
-"""Of a node that never took part."""
+"""The hard state of a new node."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipAt:
-    """The membership that the entry (or snapshot) at `index` brought."""
+    """The membership introduced by the entry (or snapshot) at `index`."""
 
     index: LogIndex
     membership: Membership
@@ -116,24 +119,24 @@ class MembershipAt:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """What the driver found on its disk, all of it synced before it is handed in."""
+    """What the driver found on its disk; all of it is synced."""
 
     hard_state: HardState = FRESH
     memberships: Sequence[MembershipAt] = ()
     """In order of index: that of the snapshot at the log's start, then every MEMBERSHIP entry."""
     commit_index: LogIndex = NO_INDEX
-    """A hint, saved at leisure: anything at or below the true commit index will do."""
+    """A hint, saved from time to time: any index up to the true commit index is correct."""
     applied_index: LogIndex = NO_INDEX
-    """How far the state machine is; at least the snapshot's index."""
+    """The last entry applied to the state machine; at least the snapshot's index."""
 
 
 class RaftLog(Protocol):
-    """The log on disk. The rules ask only for what was confirmed by `synced`, and never for what
-    a Ready told the driver to cut. Terms never decrease along the log."""
+    """The log on disk. The rules read only entries that `synced` confirmed, and none that a Ready
+    told the driver to truncate. Terms never decrease along the log."""
 
     @property
     def first_index(self) -> LogIndex:
-        """1 at first; moves up, at any time, when entries below a snapshot are dropped.
+        """1 at first; may grow at any time, when entries below a snapshot are dropped.
         first_index <= applied index + 1."""
 
     @property
@@ -146,29 +149,29 @@ class RaftLog(Protocol):
     def entries_between(
         self, first: LogIndex, last: LogIndex, size_bytes_max: int
     ) -> Sequence[Entry]:
-        """A prefix of [first, last], at least one entry, stopping before `size_bytes_max` is
-        passed. Payloads may be references that the driver resolves when it sends."""
+        """Returns a prefix of [first, last]: at least one entry, at most `size_bytes_max` if more.
+        Payloads may be references that the driver resolves when it sends."""
 
     def snapshot(self) -> Snapshot:
-        """The newest one: first_index - 1 <= its index <= applied index."""
+        """The newest snapshot: first_index - 1 <= its index <= applied index."""
 
 
 class Refusal(Enum):
-    """Why a request was not taken; nothing was changed."""
+    """Why a request was refused; nothing was changed."""
 
     NOT_LEADER = "not the leader"
-    TRANSFERRING = "leadership is being handed over"
+    TRANSFERRING = "leadership is being transferred"
     OVERLOADED = "too much is uncommitted or unconfirmed"
     CHANGE_PENDING = "the last membership change is not committed"
     TERM_UNCONFIRMED = "no entry of this term is committed yet"
-    NOT_CAUGHT_UP = "the learner lags too far behind"
-    NO_SUCH_MEMBER = "not a member that this can be done with"
-    NOTHING_TO_CHANGE = "the membership is so already"
+    NOT_CAUGHT_UP = "the learner lags too far"
+    NO_SUCH_MEMBER = "not a suitable member"
+    NOTHING_TO_CHANGE = "the membership does not change"
     LAST_VOTER = "a group needs a voter"
 
 
 class Refused(Exception):
-    """An expected failure; `leader_id` is where to try instead, if known."""
+    """A refused request; `leader_id` is the node to try instead, if known."""
 
     def __init__(self, reason: Refusal, leader_id: MemberId | None) -> None:
         super().__init__(reason.value)

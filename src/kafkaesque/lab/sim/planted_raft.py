@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kafkaesque.broker.raft import transitions, voting
+from kafkaesque.broker.raft import transitions
 from kafkaesque.broker.raft.durability import Durability
 from kafkaesque.broker.raft.follower import Follower
-from kafkaesque.broker.raft.followers import Followers
 from kafkaesque.broker.raft.leader import Leader
 from kafkaesque.broker.raft.log_view import LogView
 from kafkaesque.broker.raft.membership import MembershipChange, changed
 from kafkaesque.broker.raft.messages import Append, Heartbeat, RequestVote
 from kafkaesque.broker.raft.progress import Progress
+from kafkaesque.broker.raft.progress_tracker import ProgressTracker
 from kafkaesque.broker.raft.promises import Promises
 from kafkaesque.broker.raft.state import State
 from kafkaesque.broker.raft.types import EntryKind, LogIndex, Refusal
@@ -28,7 +28,7 @@ def vote_before_it_is_synced(patches: Patches) -> None:
 
     def eager(self: Promises) -> None:
         owe_vote(self)
-        self._say_vote()
+        self._send_vote()
 
     patches.set(Promises, "owe_vote", eager)
 
@@ -39,7 +39,9 @@ def acknowledge_before_it_is_synced(patches: Patches) -> None:
 
 
 def leader_counts_itself_before_it_is_synced(patches: Patches) -> None:
-    patches.set(Followers, "own_match_index", property(lambda self: self._state.log.last_index))
+    patches.set(
+        ProgressTracker, "own_match_index", property(lambda self: self._state.log.last_index)
+    )
 
 
 def commit_an_old_term_by_counting(patches: Patches) -> None:
@@ -63,10 +65,12 @@ def vote_without_a_look_at_the_log(patches: Patches) -> None:
 
 
 def vote_twice_in_a_term(patches: Patches) -> None:
+    answer_vote = transitions.answer_vote
+
     def careless(state: State, promises: Promises, message: RequestVote) -> None:
         if state.vote != state.node_id:
             state.vote = None
-        voting.answer_vote(state, promises, message)
+        answer_vote(state, promises, message)
 
     patches.set(transitions, "answer_vote", careless)
 
@@ -108,7 +112,7 @@ def membership_changes_pile_up(patches: Patches) -> None:
         if isinstance(membership, Refusal):
             return membership
         index = self._append([(EntryKind.MEMBERSHIP, membership, 10)])
-        self.followers.follow_membership()
+        self.tracker.follow_membership()
         return index
 
     patches.set(Leader, "propose_membership", rash)

@@ -1,7 +1,7 @@
-"""All followers and learners of a leader: what goes to each, and what a majority of them has.
+"""The followers and learners of a leader: what to send to each, and what a majority has.
 
-Replication is lazy: Appends are made when a Ready is taken, so everything proposed in between
-travels together.
+Replication is lazy: Appends are built when a Ready is taken, so everything proposed in between is
+sent together.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from kafkaesque.model.errors import InvariantBroken, check
 from kafkaesque.model.ids import MemberId
 
 
-class Followers:
+class ProgressTracker:
+    """The progress of every other member of the group."""
+
     __slots__ = ("_state", "progress")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self.progress: dict[MemberId, Progress] = {}
-        """Of every member but ourselves, in order of ids."""
+        """By member, this node excluded, in order of ids."""
         self.follow_membership()
 
     def follow_membership(self) -> None:
-        """Start with new members, stop with those removed."""
+        """Adds new members and drops removed ones."""
         log, config = self._state.log, self._state.config
         fresh = LogIndex(log.last_index + 1)
         self.progress = {
@@ -38,12 +40,12 @@ class Followers:
 
     @property
     def own_match_index(self) -> LogIndex:
-        """The leader is one voter among others: its entries count when they are on its disk
-        (thesis 10.2.1: they may be on the way to the others before)."""
+        """The leader counts as one voter: its entries count once they are on its disk (thesis
+        10.2.1: it may send them to others before)."""
         return self._state.log.durable_index
 
     def majority_index(self) -> LogIndex:
-        """On the disks of a majority of the voters."""
+        """The last index that is on the disks of a majority of the voters."""
         matches = [
             self.own_match_index if node == self._state.node_id else self.progress[node].match_index
             for node in self._state.membership.voters
@@ -73,17 +75,17 @@ class Followers:
         return len(voters) - lost >= majority(len(voters))
 
     def begin_window(self) -> None:
-        """A new election timeout's worth of listening."""
+        """Starts to count activity for another election timeout."""
         for progress in self.progress.values():
             progress.begin_window()
 
-    def give_grace(self) -> None:
-        """Nothing is known of anybody: all count as active."""
+    def mark_all_active(self) -> None:
+        """After a pause nothing is known: all members count as active."""
         for progress in self.progress.values():
             progress.is_active = True
 
     def best_successor(self) -> MemberId | None:
-        """The voter that lacks least, if any answers."""
+        """The active voter with the longest log; None if no voter is active."""
         candidates = [
             (progress.match_index, -node, node)
             for node, progress in self.progress.items()
@@ -92,7 +94,7 @@ class Followers:
         return max(candidates)[2] if candidates else None
 
     def all_caught_up(self) -> bool:
-        """But those that the driver knows to be gone; whoever can be reached is not left behind."""
+        """Ignores members that the driver reported as unreachable."""
         last_index = self._state.log.last_index
         return all(
             progress.match_index == last_index or progress.is_unreachable
@@ -108,10 +110,10 @@ class Followers:
             )
 
     def send_entries(self) -> bool:
-        """True if everyone was sent something. A probe goes out even if it carries nothing: it asks
-        where the logs part."""
+        """Sends Appends and snapshots; True if every member was sent something. An empty probe is
+        sent too: it finds where the logs diverge."""
         last_index = self._state.log.last_index
-        heard_count = 0
+        sent_count = 0
         for node, progress in self.progress.items():
             is_sent = False
             while progress.next_index <= last_index or progress.state is ProgressState.PROBE:
@@ -119,8 +121,8 @@ class Followers:
                     break
                 self._send_next(node, progress)
                 is_sent = True
-            heard_count += is_sent
-        return heard_count == len(self.progress)
+            sent_count += is_sent
+        return sent_count == len(self.progress)
 
     def _send_next(self, node: MemberId, progress: Progress) -> None:
         log = self._state.log
@@ -155,7 +157,7 @@ class Followers:
         progress.sent_snapshot(snapshot.index)
 
     def tick(self) -> bool:
-        """A snapshot of which nothing is heard is sent again: true if that is due."""
+        """Restarts transfers of snapshots that were not acknowledged in time; True if there are any."""
         is_due = False
         for progress in self.progress.values():
             if progress.state is ProgressState.SNAPSHOT:
@@ -179,6 +181,6 @@ class Followers:
 
     def validate(self) -> None:
         members = set(self._state.membership.nodes) - {self._state.node_id}
-        check(set(self.progress) == members, "progress of strangers")
+        check(set(self.progress) == members, "progress of non-members")
         for progress in self.progress.values():
             progress.validate(self._state.log.last_index)
