@@ -7,7 +7,7 @@ from tests.broker.groups.consumer_protocol import subscription
 from tests.broker.groups.driver import Driver
 
 from kafkaesque.broker.groups.config import GroupConfig
-from kafkaesque.broker.groups.join import unique_by_name
+from kafkaesque.broker.groups.membership import unique_by_name
 from kafkaesque.broker.groups.types import HeartbeatAnswer, Protocol
 from kafkaesque.model.errors import ErrorCode
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.groups.test_roster import member
+from tests.broker.groups.test_members import member
 
 from kafkaesque.model.errors import InvariantBroken
 

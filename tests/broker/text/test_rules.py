@@ -13,8 +13,8 @@ from kafkaesque.broker.groups.consumer_protocol import (
     decode_assignment,
     encode_assignment,
     encode_subscription,
+    subscribed_topics,
 )
-from kafkaesque.broker.groups.subscription import subscribed_topics
 from kafkaesque.broker.text.rules.pace import Pace
 from kafkaesque.broker.text.rules.partitioning import Turns, murmur2, partition_of_key
 from kafkaesque.model.errors import ProtocolError

@@ -25,8 +25,11 @@ from kafkaesque.broker.coordination.rules.consumers import (
     json_leaf,
 )
 from kafkaesque.broker.coordination.rules.registry import Leaf, is_registry, touches_registry
-from kafkaesque.broker.groups.consumer_protocol import Assignment, decode_assignment
-from kafkaesque.broker.groups.subscription import subscribed_topics
+from kafkaesque.broker.groups.consumer_protocol import (
+    Assignment,
+    decode_assignment,
+    subscribed_topics,
+)
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ProtocolError
 

@@ -1,5 +1,5 @@
 """Consumer groups of the classic protocol as rules without I/O: values in, values out.
 
-The one entry is `registry.GroupRegistry`; its requests, answers and effects are in `types`.
-Nothing here reads a clock, rolls a die, opens a file or knows the wire.
+The entry point is `registry.GroupRegistry`; its requests, answers and effects are in `types`.
+Nothing here reads a clock, draws a random number, opens a file or depends on the wire format.
 """

@@ -1,7 +1,8 @@
-"""What members of a consumer group tell each other: subscriptions and assignments.
+"""The payloads that members of a consumer group exchange: subscriptions and assignments.
 
-ConsumerProtocolSubscription and ConsumerProtocolAssignment, version 0, which every Kafka client
-understands, and its range assignor, so that text clients and Kafka clients share groups.
+ConsumerProtocolSubscription and ConsumerProtocolAssignment, written in version 0, which every Kafka
+client reads, and Kafka's range assignor, so that text clients and Kafka clients share groups. The
+broker passes the payloads of Kafka clients on unchanged and reads only their subscribed topics.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def encode_assignment(assignment: Mapping[str, Iterable[int]]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Empty for a member that got nothing. ProtocolError for what no leader of a group writes."""
+    """Empty for a member without partitions. Raises ProtocolError if the bytes are malformed."""
     if not data:
         return {}
     assignment: Assignment = {}
@@ -49,18 +50,18 @@ def decode_assignment(data: bytes) -> Assignment:
             position += 2 + length
             (number,) = struct.unpack_from(">i", data, position)
             if not 0 <= number <= (len(data) - position) // 4:
-                raise ProtocolError("an assignment longer than itself")
+                raise ProtocolError("an assignment is longer than its data")
             assignment[topic] = list(struct.unpack_from(f">{number}i", data, position + 4))
             position += 4 + 4 * number
     except (struct.error, UnicodeDecodeError) as error:
-        raise ProtocolError(f"an assignment that cannot be read: {error}") from None
+        raise ProtocolError(f"an assignment cannot be read: {error}") from None
     return assignment
 
 
 def assign_ranges(
     members: Mapping[str, frozenset[str]], partition_counts: Mapping[str, int]
 ) -> dict[str, Assignment]:
-    """Of each topic every subscribed member gets a run of partitions (Kafka's RangeAssignor)."""
+    """Every subscribed member gets a contiguous range of each topic (Kafka's RangeAssignor)."""
     assigned: dict[str, Assignment] = {member: {} for member in members}
     for topic, count in partition_counts.items():
         subscribed = sorted(member for member, topics in members.items() if topic in topics)
@@ -79,3 +80,34 @@ def assign_ranges(
 def _string(text: str) -> bytes:
     data = text.encode()
     return struct.pack(">h", len(data)) + data
+
+
+_PREFIX = struct.Struct(">hi")
+_LENGTH = struct.Struct(">h")
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """The subscribed topics; None if the bytes are not a consumer subscription.
+
+    Version 0 is a prefix of all later ones (Kafka's ClassicGroup.computeSubscribedTopics).
+    """
+    if len(metadata) < _PREFIX.size:
+        return None
+    version, count = _PREFIX.unpack_from(metadata)
+    position = _PREFIX.size
+    if version < 0 or count < 0 or count * _LENGTH.size > len(metadata) - position:
+        return None
+    topics = []
+    for _ in range(count):
+        if position + _LENGTH.size > len(metadata):
+            return None
+        (length,) = _LENGTH.unpack_from(metadata, position)
+        position += _LENGTH.size
+        if length < 0 or position + length > len(metadata):
+            return None
+        try:
+            topics.append(metadata[position : position + length].decode())
+        except UnicodeDecodeError:
+            return None
+        position += length
+    return frozenset(topics)

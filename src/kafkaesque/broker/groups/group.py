@@ -1,28 +1,34 @@
-"""The state of one classic group and what can be told from it. How it changes is in `rebalance`."""
+"""The state of one classic group, and how DescribeGroups and ListGroups show it.
+
+`rebalance` changes it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from kafkaesque.broker.groups.consumer_protocol import subscribed_topics
 from kafkaesque.broker.groups.log_format import GroupKey, GroupValue, MemberValue, encode_group
-from kafkaesque.broker.groups.member import Member
-from kafkaesque.broker.groups.roster import Roster
-from kafkaesque.broker.groups.subscription import subscribed_topics
+from kafkaesque.broker.groups.members import Member, Roster
 from kafkaesque.broker.groups.transitions import GroupEvent, GroupState, next_state
 from kafkaesque.broker.groups.types import (
+    CLASSIC_GROUP_TYPE,
     CONSUMER_PROTOCOL_TYPE,
+    DescribedGroup,
     JoinAnswer,
     JoinedMember,
+    ListedGroup,
     LogRecord,
     Protocol,
 )
-from kafkaesque.model.errors import CorruptMessage, check
+from kafkaesque.model.errors import CorruptMessage, ErrorCode, check
 from kafkaesque.model.ids import NO_TIMESTAMP, TimestampMs
 
 
 @dataclass(slots=True)
 class InitialDelay:
-    """How much longer an empty group that someone joined waits for others."""
+    """How much longer a formerly empty group waits for more members."""
 
     delay_ms: int
     remaining_ms: int
@@ -30,8 +36,8 @@ class InitialDelay:
 
 
 class Group:
-    """Invariants: generation_id never falls; a Stable group has a protocol and members, each with
-    its assignment (which may be empty bytes); pending_syncs are members."""
+    """Invariants: generation_id never decreases; a Stable group has a protocol and members, each
+    with its assignment (which may be empty bytes); pending_syncs are members."""
 
     __slots__ = (
         "generation_id",
@@ -59,9 +65,9 @@ class Group:
         """None for a simple group: offsets without members."""
         self.protocol_name: str | None = None
         self.pending_syncs: set[str] = set()
-        """Members of this generation that have not asked for their assignment yet."""
+        """Members of this generation that have not sent SyncGroup yet."""
         self.subscribed: frozenset[str] | None = None
-        """None when it cannot be told: no consumer group, or metadata that we cannot read."""
+        """None if unknown: not a consumer group, or metadata that cannot be read."""
         self.initial_delay: InitialDelay | None = None
 
     @classmethod
@@ -113,15 +119,15 @@ class Group:
         self.state_since_ms = now_ms
 
     def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether a joiner has a protocol in common with everybody here."""
+        """Whether a joining member has a protocol in common with all members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False
-        return self.roster.knows_any([protocol.name for protocol in protocols])
+        return self.roster.supports_any([protocol.name for protocol in protocols])
 
     def begin_generation(self, now_ms: TimestampMs) -> None:
-        """The join phase is over: fix the protocol of those who are here."""
+        """Ends the join phase and selects the protocol of the members."""
         self.generation_id += 1
         self.initial_delay = None
         self.pending_syncs.clear()
@@ -134,7 +140,7 @@ class Group:
         self.update_subscribed()
 
     def update_subscribed(self) -> None:
-        """Learn the subscribed topics of all members (OffsetDelete and expiry ask for them)."""
+        """Updates the subscribed topics of all members, for OffsetDelete and expiry."""
         self.subscribed = None
         if not self.is_consumer_group:
             return
@@ -150,22 +156,22 @@ class Group:
         self.subscribed = topics
 
     def subscribes_to(self, topic: str) -> bool:
-        """Where the topics cannot be read, a consumer group must be taken to want them all."""
+        """A consumer group whose subscriptions cannot be read counts as subscribed to every topic."""
         if self.subscribed is None:
             return self.is_consumer_group
         return topic in self.subscribed
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader is told: everybody with the metadata of the chosen protocol."""
+        """For the leader: all members with their metadata for the selected protocol."""
         name = self.protocol_name
-        check(name is not None, "members are listed only once a protocol is chosen")
+        check(name is not None, "members are listed only once a protocol is selected")
         return tuple(
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(name or ""))
             for member in self.roster
         )
 
     def join_answer(self, member_id: str) -> JoinAnswer:
-        """The current generation as `member_id` is told of it."""
+        """The JoinGroup answer of the current generation for `member_id`."""
         is_leader = self.roster.leader_id == member_id
         return JoinAnswer(
             generation_id=self.generation_id,
@@ -177,7 +183,7 @@ class Group:
         )
 
     def as_record(self) -> LogRecord:
-        """The record that restores this group: Empty, or Stable with each member's assignment."""
+        """The record from which this group is restored: Empty, or Stable with all assignments."""
         name = self.protocol_name
         check(name is not None or not len(self.roster), "members without a protocol")
         value = GroupValue(
@@ -204,10 +210,50 @@ class Group:
 
 
 def _check_restorable(key: GroupKey, value: GroupValue) -> None:
-    """What the record's layout cannot promise, but the rest of the rules rely on."""
+    """Checks what the format does not guarantee but the rules rely on."""
     if value.members and not (value.protocol_type and value.protocol_name):
         raise CorruptMessage(f"the record of group {key.group_id} has members but no protocol")
     ids = [member.member_id for member in value.members]
     names = [m.group_instance_id for m in value.members if m.group_instance_id is not None]
     if len(set(ids)) < len(ids) or len(set(names)) < len(names):
         raise CorruptMessage(f"the record of group {key.group_id} has a member twice")
+
+
+def describe(group: Group) -> DescribedGroup:
+    """Assignments always; metadata and protocol only when Stable, as in Kafka."""
+    protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_name=protocol_name or "",
+        members=tuple(member.described(protocol_name) for member in group.roster),
+    )
+
+
+def describe_unknown(group_id: str, api_version: int) -> DescribedGroup:
+    """A group that does not exist is Dead; from v6 on it is an error as well (KIP-1043)."""
+    is_error = api_version >= 6
+    return DescribedGroup(
+        group_id=group_id,
+        error=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
+        error_message=f"Group {group_id} not found." if is_error else None,
+        state=GroupState.DEAD.value,
+    )
+
+
+def list_groups(
+    groups: Iterable[Group], states: Collection[str], types: Collection[str]
+) -> list[ListedGroup]:
+    """Filters ignore case; an empty filter matches everything (KIP-518, KIP-848)."""
+    wanted_states = {state.strip().lower() for state in states}
+    wanted_types = {kind.strip().lower() for kind in types}
+    if wanted_types and CLASSIC_GROUP_TYPE.lower() not in wanted_types:
+        return []
+    return [
+        ListedGroup(
+            group.group_id, group.protocol_type or "", group.state.value, CLASSIC_GROUP_TYPE
+        )
+        for group in groups
+        if not wanted_states or group.state.value.lower() in wanted_states
+    ]

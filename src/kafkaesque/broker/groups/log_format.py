@@ -1,13 +1,13 @@
 """Keys and values of `__consumer_offsets`, byte for byte as Apache Kafka writes them.
 
-So Kafka's own tools read our topic, and a real Kafka's records can be replayed here. A key begins
-with its kind (0 and 1 offset commit, 2 group metadata; higher ones belong to the protocols of
-KIP-848 and KIP-932, unknown here), a value with its version. Read: OffsetCommitValue 0 to 4 and
-GroupMetadataValue 0 to 4. Written, as Kafka 4.3's GroupCoordinatorRecordHelpers does:
+Kafka's own tools can read our topic, and a real Kafka's records can be replayed here. A key begins
+with its kind (0 and 1 offset commit, 2 group metadata; higher ones belong to KIP-848 and KIP-932 and
+are ignored), a value with its version. Read: OffsetCommitValue 0 to 4 and GroupMetadataValue 0 to 4.
+Written, as by Kafka 4.3's GroupCoordinatorRecordHelpers:
 
-- OffsetCommitValue 4, the first one with the topic id (a tagged field, so that brokers from 3.4
-  on, which skip unknown tags, can go back); version 1 when the client set a retention of its own,
-  because no later version has the field.
+- OffsetCommitValue 4, the first one with the topic id (a tagged field, which brokers from 3.4 on
+  skip, so a downgrade is possible); version 1 if the client set its own retention, because no later
+  version has the field.
 - GroupMetadataValue 3. Kafka can read the flexible version 4 but does not write it yet: a
   downgrade must stay possible (KIP-915).
 """
@@ -49,7 +49,7 @@ _FLEXIBLE_FROM: Final = 4
 _TOPIC_ID_TAG: Final = 0
 _GROUP_METADATA_VALUE_WRITTEN: Final = 3
 _MEMBER_BYTES_MIN: Final = 15
-"""A member with every field empty in the tightest version (flexible)."""
+"""A member with every field empty in the most compact version (flexible)."""
 
 
 class OffsetKey(NamedTuple):
@@ -65,7 +65,7 @@ class OffsetValue:
     commit_timestamp_ms: TimestampMs
     leader_epoch: LeaderEpoch = NO_EPOCH
     expire_timestamp_ms: TimestampMs = NO_TIMESTAMP
-    """Set only by clients that name a retention of their own (OffsetCommit 2 to 4)."""
+    """Set only by clients that send their own retention (OffsetCommit 2 to 4)."""
     topic_id: TopicId = NO_TOPIC_ID
 
 
@@ -99,7 +99,7 @@ Key: TypeAlias = OffsetKey | GroupKey
 
 
 def decode_key(key: bytes) -> Key | None:
-    """The key, or None for a kind that classic groups do not know."""
+    """The key; None for a kind that classic groups do not use."""
     reader = Reader(key)
     kind = reader.int16()
     if kind in _OFFSET_COMMIT_KEYS:
@@ -243,13 +243,15 @@ def _decode_member(reader: Reader, version: int) -> MemberValue:
 def _version(reader: Reader, name: str) -> int:
     version = reader.int16()
     if not 0 <= version <= _VALUE_VERSION_MAX:
-        raise CorruptMessage(f"{name} has version {version}; known are 0 to {_VALUE_VERSION_MAX}")
+        raise CorruptMessage(
+            f"{name} has version {version}; supported are 0 to {_VALUE_VERSION_MAX}"
+        )
     reader.flexible = version >= _FLEXIBLE_FROM
     return version
 
 
 def _topic_id_tag(topic_id: TopicId) -> bytes:
-    """The tagged fields of OffsetCommitValue: a default is not written."""
+    """The tagged fields of OffsetCommitValue; a default is omitted."""
     if topic_id == NO_TOPIC_ID:
         return b"\0"
     return bytes((1, _TOPIC_ID_TAG, len(topic_id.bytes))) + topic_id.bytes

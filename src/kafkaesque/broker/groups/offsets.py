@@ -1,11 +1,18 @@
-"""Committed offsets: a table that changes only by replay, and the rules of commit and delete."""
+"""Committed offsets: a table that changes only by replay, and the rules of commit, fetch, delete and
+expiry.
+
+Expiry (KIP-211, KIP-496): the offsets of a group without members age from the moment it became empty,
+so that a group may pause over a long weekend; those of an active consumer group age from their
+commit, but only for topics that it no longer subscribes to; those of a simple group age from their
+commit.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from kafkaesque.broker.groups.config import GroupConfig
 from kafkaesque.broker.groups.group import Group
@@ -25,6 +32,7 @@ from kafkaesque.broker.groups.types import (
     DeleteOffsetsRequest,
     FetchedOffset,
     FetchedTopic,
+    LogRecord,
     OffsetToCommit,
     PartitionResult,
     TopicResult,
@@ -49,10 +57,10 @@ _KeyT = TypeVar("_KeyT")
 
 
 class OffsetTable:
-    """Offsets by group, topic and partition. Only committed records are in it.
+    """Offsets by group, topic and partition, from committed records only.
 
-    `in_flight` counts the commits that were handed to the driver and not replayed yet, so that a
-    group is not deleted or expired around them.
+    Commits that were handed to the driver and not replayed yet are counted as in flight, so that
+    their group is not deleted or expired meanwhile.
     """
 
     __slots__ = ("_by_group", "_count", "_in_flight", "_in_flight_groups", "pending")
@@ -80,32 +88,32 @@ class OffsetTable:
         return self._in_flight[key] > 0 or key in self.pending
 
     def keys_of_group(self, group_id: str) -> list[OffsetKey]:
-        """Every key with an offset, committed or on its way."""
+        """Every key with an offset, committed or in flight."""
         keys = dict.fromkeys(
             OffsetKey(group_id, topic, partition)
             for topic, partitions in self._by_group.get(group_id, _EMPTY).items()
             for partition in partitions
         )
         if self.has_in_flight(group_id):
-            keys |= dict.fromkeys(key for key in self._on_their_way() if key.group_id == group_id)
+            keys |= dict.fromkeys(key for key in self._keys_in_flight() if key.group_id == group_id)
         return list(keys)
 
     def keys_of_topics(self, topics: Set[str]) -> list[OffsetKey]:
-        """Every key of one of `topics` with an offset, committed or on its way, in any group."""
+        """Every key of `topics` with an offset, committed or in flight, in any group."""
         keys = dict.fromkeys(
             OffsetKey(group_id, topic, partition)
             for group_id, by_topic in self._by_group.items()
             for topic in by_topic.keys() & topics
             for partition in by_topic[topic]
         )
-        keys |= dict.fromkeys(key for key in self._on_their_way() if key.topic in topics)
+        keys |= dict.fromkeys(key for key in self._keys_in_flight() if key.topic in topics)
         return list(keys)
 
-    def _on_their_way(self) -> list[OffsetKey]:
+    def _keys_in_flight(self) -> list[OffsetKey]:
         return [*self._in_flight, *self.pending.keys()]
 
     def sent(self, key: OffsetKey) -> None:
-        """A commit of `key` was handed out for appending."""
+        """A commit of `key` was handed to the driver."""
         self._in_flight[key] += 1
         self._in_flight_groups[key.group_id] += 1
 
@@ -113,22 +121,22 @@ class OffsetTable:
         if value is None:
             self._remove(key)
             return
-        self._landed(key)
+        self._arrived(key)
         self._put(key, value)
         self.pending.committed(key)
 
     def replay_pending(self, producer_id: ProducerId, key: OffsetKey, value: OffsetValue) -> None:
-        self._landed(key)
+        self._arrived(key)
         self.pending.add(producer_id, key, value)
 
     def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> list[OffsetKey]:
-        """The transaction of `producer_id` has ended. Which keys it has committed."""
+        """Ends the transaction of `producer_id` and returns the keys that it committed."""
         offsets = self.pending.end(producer_id, is_commit=is_commit)
         for key, value in offsets.items():
             self._put(key, value)
         return list(offsets)
 
-    def _landed(self, key: OffsetKey) -> None:
+    def _arrived(self, key: OffsetKey) -> None:
         if self._in_flight[key]:
             _decrement(self._in_flight, key)
             _decrement(self._in_flight_groups, key.group_id)
@@ -155,9 +163,9 @@ class OffsetTable:
 def commit(
     table: OffsetTable, group: Group | None, request: CommitRequest, token: int, step: Step
 ) -> None:
-    """Turn a commit into records; the table changes when they are replayed.
+    """Turns a commit into records; the table changes when they are replayed.
 
-    `group` is None for offsets of a group that nobody has joined: replay will create it.
+    `group` is None for a group that nobody has joined: replay will create it.
     """
     error = _commit_error(group, request)
     if error is not ErrorCode.NONE:
@@ -174,7 +182,7 @@ def commit(
 
 
 def commit_refused(request: CommitRequest, error: ErrorCode) -> CommitAnswer:
-    """The whole request fails: the error at every partition."""
+    """The whole request fails: every partition gets the error."""
     return CommitAnswer(
         topics=tuple(
             TopicResult(
@@ -209,14 +217,13 @@ def _commit_error(group: Group | None, request: CommitRequest) -> ErrorCode:
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.COMPLETING_REBALANCE:
-        # The member is right but early: let it handle this like any rebalance.
+        # The member and generation are right but too early: the client treats it as a rebalance.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
 def _transactional_error(group: Group | None, request: CommitRequest) -> ErrorCode:
-    """TxnOffsetCommit says who the member is only from version 3 on (KIP-447); what it says must
-    hold."""
+    """TxnOffsetCommit names the member from version 3 on (KIP-447); if it does, it is checked."""
     names_nobody = request.member_id == NO_MEMBER_ID and request.group_instance_id is None
     if request.generation_id < 0 and names_nobody:
         return ErrorCode.NONE
@@ -282,9 +289,9 @@ def fetch(
     *,
     require_stable: bool = False,
 ) -> list[FetchedTopic]:
-    """One entry for every partition asked for, with offset -1 where nothing is committed.
+    """One entry for every requested partition, with offset -1 where nothing is committed.
 
-    `require_stable` refuses those that a transaction may yet change (KIP-447).
+    With `require_stable`, offsets that an open transaction may change are an error (KIP-447).
     """
     fetched = []
     for topic in topics:
@@ -328,7 +335,7 @@ def _fetched(
 def delete(
     table: OffsetTable, group: Group, request: DeleteOffsetsRequest, step: Step
 ) -> tuple[TopicResult, ...]:
-    """Tombstones for what the group does not subscribe to (KIP-496)."""
+    """Appends tombstones for the topics that the group does not subscribe to (KIP-496)."""
     results = []
     for topic in request.topics:
         if group.subscribes_to(topic.topic):
@@ -345,7 +352,7 @@ def delete(
 
 
 def delete_error(group: Group | None) -> ErrorCode:
-    """Whether OffsetDelete may look at the topics at all."""
+    """Whether the group permits OffsetDelete at all."""
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is not GroupState.EMPTY and not group.is_consumer_group:
@@ -357,3 +364,55 @@ def _decrement(counter: Counter[_KeyT], key: _KeyT) -> None:
     counter[key] -= 1
     if not counter[key]:
         del counter[key]
+
+
+_AgesFrom: TypeAlias = Callable[[OffsetValue], TimestampMs]
+
+
+def expired(
+    table: OffsetTable, group: Group, retention_ms: int, now_ms: TimestampMs
+) -> tuple[list[LogRecord], bool]:
+    """Tombstones of the expired offsets, and whether the group then has none left."""
+    topics = table.of_group(group.group_id)
+    ages_from = _ages_from(group)
+    if not topics:
+        return [], True
+    if ages_from is None:
+        return [], False
+    tombstones = []
+    is_any_left = False
+    for topic, partitions in topics.items():
+        if group.subscribes_to(topic):
+            is_any_left = True
+            continue
+        for partition, value in partitions.items():
+            key = OffsetKey(group.group_id, topic, partition)
+            if _is_expired(value, ages_from, retention_ms, now_ms) and not table.is_in_flight(key):
+                tombstones.append(offset_tombstone(key))
+            else:
+                is_any_left = True
+    return tombstones, not is_any_left
+
+
+def _ages_from(group: Group) -> _AgesFrom | None:
+    """Returns a function for when an offset began to age; None while the group's offsets do not."""
+    if group.protocol_type is None:
+        return _commit_time
+    if group.state is GroupState.EMPTY:
+        since_ms = group.state_since_ms
+        return _commit_time if since_ms is None else lambda _: since_ms
+    if group.state is GroupState.STABLE and group.subscribed is not None:
+        return _commit_time
+    return None
+
+
+def _commit_time(value: OffsetValue) -> TimestampMs:
+    return value.commit_timestamp_ms
+
+
+def _is_expired(
+    value: OffsetValue, ages_from: _AgesFrom, retention_ms: int, now_ms: TimestampMs
+) -> bool:
+    if value.expire_timestamp_ms != NO_TIMESTAMP:
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - ages_from(value) >= retention_ms

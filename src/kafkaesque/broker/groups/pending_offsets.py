@@ -1,7 +1,7 @@
-"""Offsets that a transaction will commit: they count when it does, and never if it aborts (KIP-447).
+"""Offsets of open transactions: they take effect when the transaction commits (KIP-447).
 
-What counts is the order in which they were written, not that in which transactions end: an offset
-that was committed after one was written here, by anybody, is the newer one and stays (Kafka's
+The order of writing decides, not the order in which transactions end: an offset that was committed
+after one was written here, by anyone, is newer and stays (Kafka's
 OffsetMetadataManager.replayEndTransactionMarker).
 """
 
@@ -18,10 +18,10 @@ _KeyT = TypeVar("_KeyT")
 
 class _Pending(NamedTuple):
     ordinal: int
-    """Its place among all that was ever written here."""
+    """Its position among all offsets ever written here."""
     value: OffsetValue
     is_outdated: bool = False
-    """Something newer was committed since; whoever asks for stable offsets still waits for the end."""
+    """A newer offset was committed since. Requests for stable offsets still wait for the end."""
 
 
 class PendingOffsets:
@@ -33,7 +33,7 @@ class PendingOffsets:
         self._by_producer: dict[ProducerId, dict[OffsetKey, _Pending]] = {}
         self._ordinal = 0
         self._counts: Counter[OffsetKey] = Counter()
-        """How many producers have each key."""
+        """The number of producers that have each key."""
         self._group_counts: Counter[str] = Counter()
 
     def __contains__(self, key: OffsetKey) -> bool:
@@ -54,21 +54,21 @@ class PendingOffsets:
         offsets[key] = _Pending(self._ordinal, value)
 
     def committed(self, key: OffsetKey) -> None:
-        """An offset was committed without a transaction: all that wait were written before it."""
+        """An offset was committed outside a transaction: all pending ones are older."""
         if key in self._counts:
             self._outdate(key, self._ordinal)
 
     def end(self, producer_id: ProducerId, *, is_commit: bool) -> dict[OffsetKey, OffsetValue]:
-        """The transaction is over; the offsets that count from now on."""
+        """Ends a transaction and returns the offsets that take effect."""
         offsets = self._by_producer.pop(producer_id, {})
-        counting = {}
+        effective = {}
         for key, pending in offsets.items():
             self._forget(key)
             if is_commit and not pending.is_outdated:
-                counting[key] = pending.value
+                effective[key] = pending.value
                 if key in self._counts:
                     self._outdate(key, pending.ordinal)
-        return counting
+        return effective
 
     def _outdate(self, key: OffsetKey, up_to: int) -> None:
         for offsets in self._by_producer.values():
@@ -77,7 +77,7 @@ class PendingOffsets:
                 offsets[key] = pending._replace(is_outdated=True)
 
     def remove(self, key: OffsetKey) -> None:
-        """The topic or the group is gone: nobody commits `key` any more."""
+        """The topic or the group was deleted: `key` can no longer be committed."""
         if key not in self._counts:
             return
         for producer_id, offsets in tuple(self._by_producer.items()):

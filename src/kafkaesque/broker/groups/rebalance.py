@@ -1,25 +1,25 @@
-"""How a group gets from one generation to the next.
+"""The transition of a group from one generation to the next.
 
-The counterpart of the rebalance methods of Kafka's GroupMetadataManager (4.3), with two
-differences that no client can see as an error: a waiting answer that Kafka forgets is answered
-here, and state changes at once because the driver holds answers back until the log has the record.
+The counterpart of the rebalance methods of Kafka's GroupMetadataManager (4.3), with two differences
+that no client can see as an error: a waiting request that Kafka forgets is answered here, and state
+changes at once, because the driver holds answers back until the record is in the log.
 """
 
 from __future__ import annotations
 
 from kafkaesque.broker.groups.group import Group, InitialDelay
-from kafkaesque.broker.groups.member import Member
+from kafkaesque.broker.groups.members import Member
 from kafkaesque.broker.groups.step import Step, TimerKind
 from kafkaesque.broker.groups.transitions import CAN_REBALANCE, GroupEvent, GroupState
 from kafkaesque.broker.groups.types import JoinAnswer, SyncAnswer
 from kafkaesque.model.errors import ErrorCode, check
 
 _NEXT_TRY_MS_MIN = 1000
-"""A member may name a rebalance timeout of 0, and a join phase that cannot end would spin."""
+"""A member may send a rebalance timeout of 0; a join phase that cannot end would then spin."""
 
 
 def begin_or_complete(group: Group, step: Step) -> None:
-    """After a change in the membership: start a rebalance, or see whether the running one is done."""
+    """After a change of members: begins a rebalance, or completes the current one if possible."""
     if group.state in CAN_REBALANCE:
         begin(group, step)
     else:
@@ -27,7 +27,7 @@ def begin_or_complete(group: Group, step: Step) -> None:
 
 
 def begin(group: Group, step: Step) -> None:
-    """Ask everybody to join again; an empty group first waits for more members to come."""
+    """Begins a rebalance: all members must rejoin. An empty group first waits for more members."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.roster:
             member.assignment = b""
@@ -48,7 +48,7 @@ def begin(group: Group, step: Step) -> None:
 
 
 def complete_if_all_joined(group: Group, step: Step) -> None:
-    """End the join phase early, but never the wait of an empty group for more members."""
+    """Ends the join phase early, but not the initial delay of an empty group."""
     if group.state is not GroupState.PREPARING_REBALANCE or group.is_initial_rebalance:
         return
     if group.roster.all_joined:
@@ -56,7 +56,7 @@ def complete_if_all_joined(group: Group, step: Step) -> None:
 
 
 def on_join_timer(group: Group, step: Step) -> None:
-    """The join phase has lasted long enough, unless the group is new and still growing."""
+    """The join phase has timed out; a new group that still grows waits longer."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     wait = group.initial_delay
@@ -69,13 +69,14 @@ def on_join_timer(group: Group, step: Step) -> None:
 
 
 def complete(group: Group, step: Step) -> None:
-    """End the join phase with those who are here; static members stay until their session ends."""
+    """Ends the join phase without those that did not rejoin; static members stay until their session
+    ends."""
     step.cancel_timer(group, TimerKind.JOIN)
     late = [m for m in group.roster if not m.is_awaiting_join and not m.is_static]
     for member in late:
         remove(group, member, step)
     if not group.roster.elect_joined_leader() and len(group.roster):
-        # Only static members, none of whom rejoined: wait for them or for their sessions to end.
+        # Only static members, and none rejoined: wait for them or for their sessions to end.
         group.initial_delay = None
         timeout_ms = max(group.roster.rebalance_timeout_ms, _NEXT_TRY_MS_MIN)
         step.start_timer(group, TimerKind.JOIN, timeout_ms)
@@ -93,27 +94,27 @@ def complete(group: Group, step: Step) -> None:
 
 
 def store_assignment(group: Group, assignments: dict[str, bytes], step: Step) -> None:
-    """The leader has spoken: give everybody their part, or start over if it cannot be stored."""
-    check(group.state is GroupState.COMPLETING_REBALANCE, "an assignment out of turn")
+    """Stores the leader's assignment; begins another rebalance if it is too large to store."""
+    check(group.state is GroupState.COMPLETING_REBALANCE, "an assignment outside of the sync phase")
     for member in group.roster:
         member.assignment = assignments.get(member.member_id, b"")
     record = group.as_record()
     if len(record.value or b"") > step.config.group_record_bytes_max:
-        # Kafka's answer when the log refuses the record as too large.
+        # Kafka's answer when the log rejects the record as too large.
         for member in group.roster:
             member.assignment = b""
         _answer_syncs(group, ErrorCode.UNKNOWN_SERVER_ERROR, step)
         begin(group, step)
         return
     group.move(GroupEvent.ASSIGNMENT_STORED, step.now.wall_ms)
-    # Kafka writes the record before it moves, so the record has the time of the join phase's end;
-    # nobody reads that time while the group has members.
+    # Kafka writes the record before it changes the state, so the record has the time of the end of
+    # the join phase; nothing reads that time while the group has members.
     step.append(record)
     _answer_syncs(group, ErrorCode.NONE, step)
 
 
 def on_sync_timer(group: Group, step: Step) -> None:
-    """Members that took part in the join phase but never asked for an assignment are dropped."""
+    """Removes members that joined but never sent SyncGroup."""
     if not group.pending_syncs or group.state not in CAN_REBALANCE:
         return
     for member_id in tuple(group.pending_syncs):
@@ -124,7 +125,7 @@ def on_sync_timer(group: Group, step: Step) -> None:
 
 
 def on_session_timer(group: Group, member_id: str, step: Step) -> None:
-    """A member, or someone who was promised an id, has not been heard of in time."""
+    """The session of a member, or of the owner of a pending id, has expired."""
     if member_id in group.roster.pending_ids:
         group.roster.remove(member_id)
         complete_if_last_missing(group, step)
@@ -140,14 +141,14 @@ def on_session_timer(group: Group, member_id: str, step: Step) -> None:
 
 
 def complete_if_last_missing(group: Group, step: Step) -> None:
-    """As `complete_if_all_joined`, and also in the first rebalance of a group: Kafka does not go
-    on waiting for newcomers once someone failed."""
+    """Like `complete_if_all_joined`, but also in the first rebalance of a group: as in Kafka, the
+    failure of a member ends the initial delay."""
     if group.state is GroupState.PREPARING_REBALANCE and group.roster.all_joined:
         complete(group, step)
 
 
 def remove(group: Group, member: Member, step: Step) -> None:
-    """Take a member out and tell whoever still waits for it that it is no more."""
+    """Removes a member and answers its waiting requests with UNKNOWN_MEMBER_ID."""
     step.cancel_timer(group, TimerKind.SESSION, member.member_id)
     answer_join(group, member, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID), step)
     answer_sync(member, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID), step)
@@ -156,14 +157,14 @@ def remove(group: Group, member: Member, step: Step) -> None:
 
 
 def synced(group: Group, member_id: str, step: Step) -> None:
-    """The member has asked for its assignment."""
+    """The member has sent SyncGroup."""
     group.pending_syncs.discard(member_id)
     if not group.pending_syncs:
         step.cancel_timer(group, TimerKind.SYNC)
 
 
 def answer_join(group: Group, member: Member, answer: JoinAnswer, step: Step) -> None:
-    """Answer the waiting join of `member`, if it has one."""
+    """Answers the waiting join of `member`, if it has one."""
     token = member.join_token
     group.roster.set_join_token(member, None)
     step.answer_parked(token, answer)
@@ -175,8 +176,8 @@ def answer_sync(member: Member, answer: SyncAnswer, step: Step) -> None:
 
 
 def _answer_syncs(group: Group, error: ErrorCode, step: Step) -> None:
-    """Answer every waiting sync; whoever gets one begins its session anew, because it was not
-    expected to heartbeat while it waited."""
+    """Answers every waiting sync and restarts the session of its member, which did not have to
+    heartbeat while it waited."""
     is_good = error is ErrorCode.NONE
     for member in group.roster:
         if member.sync_token is None:

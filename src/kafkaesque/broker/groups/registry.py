@@ -1,7 +1,7 @@
-"""All groups of one coordinator partition: the entry to the group rules.
+"""All groups of one coordinator partition: the entry point of the group rules.
 
-Life: make it, `replay` every record of the log, call `loaded`, then serve requests. Whoever drives
-it follows the docstring of `types.Effects`.
+Construct it, `replay` every record of the log, call `loaded`, then serve requests. The driver follows
+the docstring of `types.Effects`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from kafkaesque.broker.groups import expiry, offsets, rebalance, views
+from kafkaesque.broker.groups import offsets, rebalance
 from kafkaesque.broker.groups.config import GroupConfig
-from kafkaesque.broker.groups.group import Group
-from kafkaesque.broker.groups.join import join
-from kafkaesque.broker.groups.leave import leave, left_no_group
+from kafkaesque.broker.groups.group import Group, describe, describe_unknown, list_groups
 from kafkaesque.broker.groups.log_format import (
     GroupKey,
     OffsetKey,
@@ -25,8 +23,8 @@ from kafkaesque.broker.groups.log_format import (
     group_tombstone,
     offset_tombstone,
 )
+from kafkaesque.broker.groups.membership import heartbeat, join, leave, leave_unknown_group, sync
 from kafkaesque.broker.groups.step import GroupTimers, Step, TimerKey, TimerKind, Waiting
-from kafkaesque.broker.groups.sync import heartbeat, sync
 from kafkaesque.broker.groups.timers import Timers
 from kafkaesque.broker.groups.transitions import GroupEvent, GroupState
 from kafkaesque.broker.groups.types import (
@@ -55,11 +53,11 @@ from kafkaesque.model.ids import PartitionIndex, ProducerId, TimestampMs
 from kafkaesque.model.limits import GROUP_ID_LENGTH_MAX
 
 _STRING_BYTES_MAX = 32_767
-"""A string of the log has a length of 16 bits."""
+"""The length of a string in the log has 16 bits."""
 
 
 class GroupRegistry:
-    """Requests in, effects out; `new_id` gives the random part of a member id."""
+    """Requests in, effects out; `new_id` returns the random part of a member id."""
 
     def __init__(self, config: GroupConfig, new_id: Callable[[], str]) -> None:
         self._config = config
@@ -73,10 +71,9 @@ class GroupRegistry:
     # -- the log ------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take in a committed record, while loading and later after each append of our own.
+        """Applies a committed record, while loading and later after each append of our own.
 
-        Records of kinds that belong to other protocols are passed over. CorruptMessage if the
-        bytes are not what the kind promises.
+        Ignores records of other protocols. Raises CorruptMessage if the bytes are malformed.
         """
         decoded = decode_key(key)
         if isinstance(decoded, OffsetKey):
@@ -85,19 +82,19 @@ class GroupRegistry:
             self._replay_group(decoded, value)
 
     def replay_pending(self, producer_id: ProducerId, key: bytes, value: bytes | None) -> None:
-        """Take in a committed record of a transaction: it counts if the transaction commits."""
+        """Applies a committed record of a transaction: it takes effect if the transaction commits."""
         decoded = decode_key(key)
         if isinstance(decoded, OffsetKey) and value is not None:
             self._offsets.replay_pending(producer_id, decoded, decode_offset(value))
 
     def replay_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
-        """The transaction of `producer_id` has ended, and the marker is committed."""
+        """The transaction of `producer_id` has ended; its marker is committed."""
         for key in self._offsets.replay_marker(producer_id, is_commit=is_commit):
             if key.group_id not in self._groups:
                 self._groups[key.group_id] = Group(key.group_id)
 
     def loaded(self, now: Moment) -> None:
-        """The log has been replayed: sessions of restored members begin anew."""
+        """The log has been replayed: the sessions of restored members start."""
         check(not self._is_loaded, "a registry is loaded once")
         self._is_loaded = True
         step = self._step(now)
@@ -105,7 +102,7 @@ class GroupRegistry:
             for member in group.roster:
                 step.start_session(group, member)
             if len(group.roster) > self._config.group_size_max:
-                # The setting was lowered: the next rebalance turns the last comers away.
+                # The setting was lowered: the next rebalance rejects those that join last.
                 rebalance.begin(group, step)
 
     def _replay_offset(self, key: OffsetKey, value: OffsetValue | None) -> None:
@@ -116,16 +113,16 @@ class GroupRegistry:
     def _replay_group(self, key: GroupKey, value: bytes | None) -> None:
         group_id = key.group_id
         if self._is_loaded:
-            # Our own record: the group has moved already. Only a commit that was on its way when
-            # the group was deleted may have brought back an empty shell.
-            if value is None and self._is_shell(group_id):
+            # Our own record: the group has changed already. Only a commit that was in flight when
+            # the group was deleted may have recreated it, empty.
+            if value is None and self._is_bare(group_id):
                 del self._groups[group_id]
         elif value is None:
             self._groups.pop(group_id, None)
         else:
             self._groups[group_id] = Group.from_record(key, decode_group(value))
 
-    def _is_shell(self, group_id: str) -> bool:
+    def _is_bare(self, group_id: str) -> bool:
         group = self._groups.get(group_id)
         return (
             group is not None
@@ -175,17 +172,17 @@ class GroupRegistry:
         step = self._step(now)
         group = self._groups.get(request.group_id)
         if group is None:
-            step.answer(token, left_no_group(request))
+            step.answer(token, leave_unknown_group(request))
         else:
             leave(group, request, token, step)
         return step.effects()
 
     def cancel(self, token: int) -> None:
-        """Whoever waits for `token` is gone; its member stays until its session ends."""
+        """The client of `token` disconnected; its member stays until its session ends."""
         self._waiting.discard(token)
 
     def _join_error(self, request: JoinRequest) -> ErrorCode:
-        """What can be told from the request alone, and whether a new group may be made for it."""
+        """Checks the request itself, and whether a new group may be created for it."""
         if not 0 < len(request.group_id.encode()) <= GROUP_ID_LENGTH_MAX:
             return ErrorCode.INVALID_GROUP_ID
         config = self._config
@@ -214,11 +211,11 @@ class GroupRegistry:
     # -- time ---------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """When `tick` has something to do, in monotonic seconds; None for never."""
+        """When `tick` is due, in monotonic seconds; None: never."""
         return self._timers.next_deadline()
 
     def tick(self, now: Moment) -> Effects:
-        """Let everything happen whose time has come."""
+        """Fires every timer that is due."""
         step = self._step(now)
         while (key := self._timers.pop_due(now.monotonic)) is not None:
             group = self._groups.get(key.group_id)
@@ -229,7 +226,7 @@ class GroupRegistry:
     # -- offsets ------------------------------------------------------------------------------
 
     def commit_offsets(self, request: CommitRequest, token: int, now: Moment) -> Effects:
-        """Records and an answer; the offsets become visible when the records are replayed."""
+        """Returns records and an answer; the offsets become visible when the records are replayed."""
         step = self._step(now)
         group = self._groups.get(request.group_id)
         if len(request.group_id.encode()) > GROUP_ID_LENGTH_MAX:
@@ -248,7 +245,7 @@ class GroupRegistry:
         *,
         require_stable: bool = False,
     ) -> list[FetchedTopic]:
-        """Committed offsets of `topics`, or of all topics that the group has offsets for."""
+        """The committed offsets of `topics`, or of all topics with offsets of the group."""
         if topics is None:
             return offsets.fetch_all(self._offsets, group_id, require_stable=require_stable)
         return offsets.fetch(self._offsets, group_id, topics, require_stable=require_stable)
@@ -265,11 +262,11 @@ class GroupRegistry:
         return step.effects()
 
     def expire_offsets(self, now_ms: TimestampMs) -> Effects:
-        """Tombstones for offsets past their retention and for groups that have nothing left."""
+        """Tombstones for expired offsets and for empty groups without offsets."""
         records = []
         retention_ms = self._config.offsets_retention_ms
         for group in tuple(self._groups.values()):
-            tombstones, is_bare = expiry.expired_offsets(self._offsets, group, retention_ms, now_ms)
+            tombstones, is_bare = offsets.expired(self._offsets, group, retention_ms, now_ms)
             records += tombstones
             if is_bare and self._is_deletable(group):
                 self._drop(group, now_ms)
@@ -277,7 +274,7 @@ class GroupRegistry:
         return Effects(tuple(records))
 
     def topics_deleted(self, names: Iterable[str]) -> Effects:
-        """Offsets go with their topic."""
+        """Tombstones for the offsets of deleted topics."""
         keys = self._offsets.keys_of_topics(frozenset(names))
         return Effects(tuple(offset_tombstone(key) for key in keys))
 
@@ -292,18 +289,18 @@ class GroupRegistry:
         return step.effects()
 
     def describe_groups(self, group_ids: Iterable[str], api_version: int) -> list[DescribedGroup]:
-        """One entry for each id that was asked for."""
+        """One entry for each requested id."""
         return [
-            views.describe(self._groups[group_id])
+            describe(self._groups[group_id])
             if group_id in self._groups
-            else views.describe_unknown(group_id, api_version)
+            else describe_unknown(group_id, api_version)
             for group_id in group_ids
         ]
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[ListedGroup]:
-        return views.list_groups(self._groups.values(), states, types)
+        return list_groups(self._groups.values(), states, types)
 
     def _delete_group(self, group_id: str, step: Step) -> ErrorCode:
         group = self._groups.get(group_id)
@@ -318,7 +315,7 @@ class GroupRegistry:
         return ErrorCode.NONE
 
     def _is_deletable(self, group: Group) -> bool:
-        """Nobody is in the group, on the way into it, or committing to it."""
+        """It has no members, no pending ids and no commits in flight."""
         return (
             group.state is GroupState.EMPTY
             and not group.roster.pending_ids
@@ -331,13 +328,13 @@ class GroupRegistry:
         group.move(GroupEvent.REMOVED, now_ms)
         del self._groups[group.group_id]
 
-    # -- figures ------------------------------------------------------------------------------
+    # -- metrics ------------------------------------------------------------------------------
 
     def group_ids(self) -> Iterator[str]:
         return iter(tuple(self._groups))
 
     def groups_by_state(self) -> dict[GroupState, int]:
-        """Every state with its number of groups; Dead is always 0."""
+        """The number of groups in every state; Dead is always 0."""
         counts = Counter(group.state for group in self._groups.values())
         return {state: counts[state] for state in GroupState}
 
@@ -348,13 +345,13 @@ class GroupRegistry:
         return len(self._offsets)
 
     def waiting_count(self) -> int:
-        """Joins and syncs whose answer is still owed."""
+        """Joins and syncs that wait for an answer."""
         return len(self._waiting)
 
     def committed_offsets(
         self, group_id: str
     ) -> Mapping[str, Mapping[PartitionIndex, OffsetValue]]:
-        """By topic and partition, without copying: for lag."""
+        """By topic and partition, without a copy: for consumer lag."""
         return self._offsets.of_group(group_id)
 
     def _step(self, now: Moment) -> Step:
@@ -372,5 +369,5 @@ def _on_timer(group: Group, key: TimerKey, step: Step) -> None:
 
 
 def _unknown_member_in(group_id: str) -> ErrorCode:
-    """A group that is not here has no members."""
+    """An unknown group has no members."""
     return ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID

@@ -1,6 +1,6 @@
-"""One call into the rules: the moment it happens at, and the effects that it gathers.
+"""One call into the rules: its time, and the effects that it collects.
 
-`Waiting` outlives the calls: it holds the tokens whose answer is still owed.
+`Waiting` outlives the calls: it has the tokens of requests that wait for an answer.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import NamedTuple, TypeAlias
 
 from kafkaesque.broker.groups.config import GroupConfig
 from kafkaesque.broker.groups.group import Group
-from kafkaesque.broker.groups.member import Member
+from kafkaesque.broker.groups.members import Member
 from kafkaesque.broker.groups.timers import Timers
 from kafkaesque.broker.groups.types import NOTHING, Answer, AnswerValue, Effects, LogRecord, Moment
 
 
 class TimerKind(Enum):
-    SESSION = "a member, or the owner of a promised id, must be heard of"
+    SESSION = "a member, or the owner of a pending id, must send something"
     JOIN = "the join phase must end"
-    SYNC = "every member must have asked for its assignment"
+    SYNC = "every member must have sent SyncGroup"
 
 
 class TimerKey(NamedTuple):
@@ -32,7 +32,7 @@ Waiting: TypeAlias = set[int]
 
 
 class Step:
-    """Made at the start of a call, turned into Effects at its end."""
+    """Created at the start of a call, turned into Effects at its end."""
 
     __slots__ = ("_answers", "_records", "_timers", "_waiting", "config", "now")
 
@@ -50,21 +50,21 @@ class Step:
         self._records.append(record)
 
     def answer(self, token: int, value: AnswerValue) -> None:
-        """Answer the request of this very call."""
+        """Answers the request of this call."""
         self._answers.append(Answer(token, value))
 
     def park(self, token: int) -> None:
-        """Owe `token` an answer."""
+        """Records that `token` waits for an answer."""
         self._waiting.add(token)
 
     def answer_parked(self, token: int | None, value: AnswerValue) -> None:
-        """Pay what is owed; nothing for a token that was cancelled."""
+        """Answers a waiting token; does nothing if it was cancelled."""
         if token is not None and token in self._waiting:
             self._waiting.remove(token)
             self._answers.append(Answer(token, value))
 
     def start_session(self, group: Group, member: Member) -> None:
-        """From now on the member has its session timeout to be heard of again."""
+        """Starts or restarts the member's session timeout."""
         self.start_timer(group, TimerKind.SESSION, member.session_timeout_ms, member.member_id)
 
     def start_timer(

@@ -1,7 +1,7 @@
-"""Deadlines of many keys at a cost that does not grow with how often they are pushed back.
+"""Deadlines of many keys, cheap to postpone.
 
-A heartbeat only writes a number into a dict: the heap keeps the older, earlier deadline and moves
-the key on when that one comes due. Cancelled keys leave the heap the same way.
+A heartbeat only writes a number into a dict: the heap keeps the earlier deadline and requeues the key
+when that one is due. Cancelled keys leave the heap the same way.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Timers(Generic[KeyT]):
         return key in self._deadlines
 
     def start(self, key: KeyT, deadline: float) -> None:
-        """Set or move the deadline of `key`."""
+        """Sets or changes the deadline of `key`."""
         self._deadlines[key] = deadline
         queued = self._queued.get(key)
         if queued is None or deadline < queued:
             self._push(key, deadline)
 
     def cancel(self, key: KeyT) -> None:
-        """Forget `key`; unknown keys are fine."""
+        """Removes `key` if it is known."""
         self._deadlines.pop(key, None)
         if len(self._heap) > 2 * len(self._deadlines) + _COMPACTION_FLOOR:
             self._compact()
@@ -54,7 +54,7 @@ class Timers(Generic[KeyT]):
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> KeyT | None:
-        """One key whose deadline is not after `now`, earliest first; it is forgotten."""
+        """Removes and returns a key that is due, earliest first."""
         self._settle()
         if not self._heap or self._heap[0][0] > now:
             return None
@@ -68,7 +68,7 @@ class Timers(Generic[KeyT]):
         heapq.heappush(self._heap, (deadline, self._sequence, key))
 
     def _settle(self) -> None:
-        """Bring the top of the heap to a real deadline."""
+        """Makes the top of the heap a current deadline."""
         while self._heap:
             queued, _, key = self._heap[0]
             deadline = self._deadlines.get(key)

@@ -1,7 +1,7 @@
-"""The states of a classic group and every move between them, as data.
+"""The states of a classic group and every transition between them, as data.
 
-To be checked against Kafka's ClassicGroupState: an event that is missing from `TABLE` in a state
-is a broken invariant of ours and never a client's mistake.
+Compare with Kafka's ClassicGroupState. An event without a row in `TABLE` is a bug of ours, never a
+client's mistake.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GroupState(Enum):
 class GroupEvent(Enum):
     REBALANCE_BEGAN = "a member joined, changed, left or failed"
     JOIN_PHASE_ENDED = "the members of the next generation are known"
-    LAST_MEMBER_GONE = "the join phase ended with nobody"
+    LAST_MEMBER_GONE = "the join phase ended without members"
     ASSIGNMENT_STORED = "the leader's assignment arrived"
     REMOVED = "the group was deleted or expired"
 
@@ -62,13 +62,15 @@ HEARTBEAT_ANSWERS: Final = MappingProxyType(
         GroupState.STABLE: ErrorCode.NONE,
     }
 )
-"""What a heartbeat with the right member and generation is told. Dead groups are not in the
+"""The answer to a heartbeat with the right member and generation. Dead groups are not in the
 registry, so their members are unknown."""
 
 
 def next_state(state: GroupState, event: GroupEvent) -> GroupState:
-    """The state after `event`; an event without a row is InvariantBroken."""
+    """The state after `event`. Raises InvariantBroken for an event without a row."""
     try:
         return TABLE[state, event]
     except KeyError:
-        raise InvariantBroken(f"a group in {state.value} cannot meet {event.name}") from None
+        raise InvariantBroken(
+            f"a group in {state.value} has no transition for {event.name}"
+        ) from None

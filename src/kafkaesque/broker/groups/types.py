@@ -1,7 +1,7 @@
-"""The values that go into and come out of the group rules. No behaviour beyond reading oneself.
+"""The inputs and outputs of the group rules.
 
-Requests and answers are the protocol's messages without their wire versions; where a rule depends
-on the version, the request carries `api_version`.
+Requests and answers are the protocol's messages without their wire versions; where a rule depends on
+the version, the request has `api_version`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ CLASSIC_GROUP_TYPE: Final = "Classic"
 
 
 class Moment(NamedTuple):
-    """Now, on both clocks: timeouts count on `monotonic`, records and retention on `wall_ms`."""
+    """The current time: `monotonic` for timeouts, `wall_ms` for records and retention."""
 
     monotonic: float
     wall_ms: TimestampMs
 
 
 class Protocol(NamedTuple):
-    """An assignor that a member can follow, with what it tells the leader (opaque to us)."""
+    """An assignor that a member supports, with its metadata for the leader (opaque here)."""
 
     name: str
     metadata: bytes
@@ -53,19 +53,19 @@ class JoinRequest:
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int = -1
-    """-1 where the version has none (v0): the session timeout is meant."""
+    """-1 in v0, which has no such field: the session timeout applies."""
     protocol_type: str
     protocols: tuple[Protocol, ...]
     api_version: int
 
     @property
     def must_know_member_id(self) -> bool:
-        """KIP-394: from v4 on a dynamic member asks twice, so that lost answers leave no ghosts."""
+        """KIP-394: from v4 on a dynamic member joins twice, so that a lost answer leaves no member."""
         return self.api_version >= 4
 
     @property
     def can_skip_assignment(self) -> bool:
-        """KIP-814: from v9 on a returning static leader can be told to keep the assignment."""
+        """KIP-814: from v9 on the answer can have a returning static leader keep the assignment."""
         return self.api_version >= 9
 
 
@@ -83,12 +83,12 @@ class JoinAnswer:
     generation_id: int = NO_GENERATION
     protocol_type: str | None = None
     protocol_name: str | None = None
-    """None is written as "" by versions before 7."""
+    """Versions before 7 write None as ""."""
     leader: str = NO_MEMBER_ID
     skip_assignment: bool = False
     member_id: str = NO_MEMBER_ID
     members: tuple[JoinedMember, ...] = ()
-    """Everybody for the leader, nobody for the others."""
+    """All members for the leader, none for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class SyncRequest:
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignments: tuple[tuple[str, bytes], ...] = ()
-    """(member id, assignment); only the leader's are read."""
+    """(member id, assignment); used from the leader only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class LeaveAnswer:
 
     @property
     def single_error(self) -> ErrorCode:
-        """What versions 0 to 2 answer: the error of the whole, or else of their one member."""
+        """The error in versions 0 to 2: of the request, or else of its one member."""
         if self.error is not ErrorCode.NONE or not self.members:
             return self.error
         return self.members[0].error
@@ -169,7 +169,7 @@ class OffsetToCommit(NamedTuple):
     leader_epoch: LeaderEpoch = NO_EPOCH
     metadata: str | None = None
     commit_timestamp_ms: TimestampMs = NO_TIMESTAMP
-    """-1 means now; only version 1 of OffsetCommit ever sent another."""
+    """-1 means now; only version 1 of OffsetCommit sends another value."""
 
 
 class TopicToCommit(NamedTuple):
@@ -185,11 +185,11 @@ class CommitRequest:
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
     retention_ms: int = -1
-    """`retention_time_ms` of versions 2 to 4: -1 means the broker's own retention."""
+    """`retention_time_ms` of versions 2 to 4; -1 means the broker's retention."""
     topics: tuple[TopicToCommit, ...]
     api_version: int
     producer: ProducerIdentity | None = None
-    """Set for TxnOffsetCommit: the offsets count when the producer's transaction commits."""
+    """Set for TxnOffsetCommit: the offsets take effect when the producer's transaction commits."""
 
 
 class PartitionResult(NamedTuple):
@@ -205,7 +205,7 @@ class TopicResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitAnswer:
-    """An error of the whole request stands at every partition, as the protocol has no other place."""
+    """An error of the whole request is repeated at every partition: the protocol has no other place."""
 
     topics: tuple[TopicResult, ...]
 
@@ -299,7 +299,7 @@ class LogRecord(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the request that came with `token` is told. A token is answered at most once."""
+    """The answer to the request with `token`. A token is answered at most once."""
 
     token: int
     value: AnswerValue
@@ -312,16 +312,16 @@ class Effects:
     1. append `records` to the log and wait until they are committed; with a `producer`, in batches
        of its transaction;
     2. call `replay` with each of them, in order (this is how committed offsets become visible), or
-       `replay_pending` where there is a `producer`: a marker of its transaction, which others
-       append, is told by `replay_marker`;
+       `replay_pending` if there is a `producer`; the marker of its transaction, which others append,
+       is passed to `replay_marker`;
     3. deliver `answers`.
 
-    Effects of one registry are finished in the order of the calls: an answer without records waits
-    for the appends of earlier calls, because it was decided on state which those records make
+    The effects of one registry are completed in the order of the calls: an answer without records
+    waits for the appends of earlier calls, because it depends on state that those records make
     durable (Kafka's CoordinatorRuntime does the same). If an append fails, the driver drops the
-    registry, answers every token that it still holds with the error, and rebuilds a registry from
-    the log: the rules need no way back. A token of the request itself may have no answer yet: it
-    comes with the Effects of a later call. After every call `next_deadline` may have changed.
+    registry, answers every waiting token with the error, and rebuilds a registry from the log: the
+    rules need no rollback. The token of the request itself may have no answer yet: it comes with
+    the effects of a later call. After every call `next_deadline` may have changed.
     """
 
     records: tuple[LogRecord, ...] = ()

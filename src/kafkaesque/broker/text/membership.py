@@ -20,8 +20,8 @@ from kafkaesque.broker.groups.consumer_protocol import (
     decode_assignment,
     encode_assignment,
     encode_subscription,
+    subscribed_topics,
 )
-from kafkaesque.broker.groups.subscription import subscribed_topics
 from kafkaesque.broker.text.requests import Asked, Requests
 from kafkaesque.broker.text.rules.commands import Subscribe, matches
 from kafkaesque.model.errors import ErrorCode, ProtocolError

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.broker.groups.consumer_protocol import subscription
 
-from kafkaesque.broker.groups.subscription import subscribed_topics
+from kafkaesque.broker.groups.consumer_protocol import subscribed_topics
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -1,4 +1,7 @@
-"""JoinGroup: new, promised, returning and static members (KIP-394, KIP-345, KIP-814)."""
+"""The requests of members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-394, KIP-345, KIP-814).
+
+Each is answered now or parked until the rebalance in `rebalance` answers it.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,33 @@ from collections.abc import Callable
 
 from kafkaesque.broker.groups import rebalance
 from kafkaesque.broker.groups.group import Group
-from kafkaesque.broker.groups.member import Member
+from kafkaesque.broker.groups.members import Member
 from kafkaesque.broker.groups.step import Step, TimerKind
-from kafkaesque.broker.groups.transitions import GroupState
+from kafkaesque.broker.groups.transitions import HEARTBEAT_ANSWERS, GroupState
 from kafkaesque.broker.groups.types import (
     NO_MEMBER_ID,
+    HeartbeatAnswer,
+    HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
+    LeaveAnswer,
+    LeaveRequest,
+    LeavingMember,
+    LeftMember,
     Protocol,
     SyncAnswer,
+    SyncRequest,
 )
 from kafkaesque.model.errors import ErrorCode
 
 _MEMBER_ID_PREFIX_LENGTH_MAX = 8000
-"""Characters; with the suffix a member id stays below the 32767 bytes of a string in the log."""
+"""In characters; with the suffix a member id stays below the 32767 bytes of a string in the log."""
 
 
 def join(
     group: Group, request: JoinRequest, token: int, new_id: Callable[[], str], step: Step
 ) -> None:
-    """Decide on a join whose form is valid; it is answered now, or parked."""
+    """Handles a well-formed join; it is answered now or parked."""
     error_member_id = request.member_id
     if not _has_room(group, request.member_id, step):
         error, error_member_id = ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID
@@ -41,8 +51,8 @@ def join(
 
 
 def _has_room(group: Group, member_id: str, step: Step) -> bool:
-    """`group.max.size`. During a rebalance those who already wait are counted, so that a group
-    which is too large (the setting was lowered) loses its last comers."""
+    """`group.max.size`. During a rebalance the waiting members are counted, so that a group that is
+    too large (the setting was lowered) loses those that join last."""
     if group.state is GroupState.EMPTY:
         return True
     member = group.roster.get(member_id)
@@ -54,7 +64,7 @@ def _has_room(group: Group, member_id: str, step: Step) -> bool:
 
 
 def _refuse(group: Group, member_id: str, step: Step) -> None:
-    """Whoever finds the group full is out of it, even if it was a member of the last generation."""
+    """The group is full: the member is removed, even if it belonged to the last generation."""
     member = group.roster.get(member_id)
     if member is not None:
         rebalance.remove(group, member, step)
@@ -88,10 +98,10 @@ def _join_new(
 
 
 def _join_known(group: Group, request: JoinRequest, token: int, step: Step) -> ErrorCode:
-    """A join with a member id: a promised one comes for the first time, or a member returns."""
+    """A join with a member id: the owner of a pending id joins, or a member rejoins."""
     if request.member_id in group.roster.pending_ids:
         if request.group_instance_id is not None:
-            # The id was promised to a dynamic member. Kafka fails with an internal error here.
+            # The id was issued to a dynamic member. Kafka fails with an internal error here.
             return ErrorCode.UNKNOWN_SERVER_ERROR
         _add(group, request, token, request.member_id, step)
         return ErrorCode.NONE
@@ -103,16 +113,17 @@ def _join_known(group: Group, request: JoinRequest, token: int, step: Step) -> E
 
 
 def _rejoin(group: Group, request: JoinRequest, token: int, member: Member, step: Step) -> None:
-    """A member without news gets the current generation, others begin or continue a rebalance.
+    """A member with unchanged protocols gets the current generation; otherwise a rebalance begins or
+    continues.
 
-    A leader in a Stable group always has news: it joins again to have partitions assigned anew.
+    A leader in a Stable group always causes a rebalance: it rejoins to reassign partitions.
     """
-    has_no_news = member.protocols == unique_by_name(request.protocols)
+    is_unchanged = member.protocols == unique_by_name(request.protocols)
     is_leader = group.roster.leader_id == member.member_id
     match group.state:
-        case GroupState.COMPLETING_REBALANCE if has_no_news:
+        case GroupState.COMPLETING_REBALANCE if is_unchanged:
             step.answer(token, group.join_answer(member.member_id))
-        case GroupState.STABLE if has_no_news and not is_leader:
+        case GroupState.STABLE if is_unchanged and not is_leader:
             step.answer(token, group.join_answer(member.member_id))
         case _:
             _update(group, request, token, member, step)
@@ -136,7 +147,7 @@ def _add(group: Group, request: JoinRequest, token: int, member_id: str, step: S
     )
     group.roster.add(member)
     _wait_for_join(group, member, token, step)
-    # A new member does not know its id yet and cannot heartbeat; a longer timeout watches it.
+    # A new member does not have its id yet and cannot heartbeat; it gets a longer timeout.
     timeout_ms = step.config.new_member_join_timeout_ms
     step.start_timer(group, TimerKind.SESSION, timeout_ms, member_id)
     rebalance.begin_or_complete(group, step)
@@ -150,7 +161,7 @@ def _update(group: Group, request: JoinRequest, token: int, member: Member, step
 
 
 def _wait_for_join(group: Group, member: Member, token: int, step: Step) -> None:
-    # Kafka drops the answer of a join that the same member repeats; we free whoever waits for it.
+    # Kafka never answers a join that the same member has repeated; we answer it.
     superseded = JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
     rebalance.answer_join(group, member, superseded, step)
     step.park(token)
@@ -160,9 +171,9 @@ def _wait_for_join(group: Group, member: Member, token: int, step: Step) -> None
 def _replace_static(
     group: Group, request: JoinRequest, token: int, old: Member, new_member_id: str, step: Step
 ) -> None:
-    """A static member is back under its name with a new id; the old id is fenced.
+    """A static member rejoins under its name with a new id; the old id is fenced.
 
-    In a Stable group where the protocol stays the same nobody else need notice.
+    In a Stable group whose protocol stays the same, no rebalance is needed.
     """
     old_leader_id = group.roster.leader_id
     new = _take_over(group, old, new_member_id, step)
@@ -178,14 +189,14 @@ def _replace_static(
             answer = _replacement_answer(group, request, new_member_id, old_leader_id)
             rebalance.answer_join(group, new, answer, step)
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-            # In the latter the leader may be assigning partitions to the old id just now.
+            # In the latter the leader may be assigning partitions to the old id.
             rebalance.begin(group, step)
         case _:
             rebalance.complete_if_all_joined(group, step)
 
 
 def _take_over(group: Group, old: Member, new_member_id: str, step: Step) -> Member:
-    """Put the new id in the place of the old one, whose waiting requests are fenced."""
+    """Replaces the old id with the new one and fences the old one's waiting requests."""
     fenced = JoinAnswer(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id)
     rebalance.answer_join(group, old, fenced, step)
     rebalance.answer_sync(old, SyncAnswer(error=ErrorCode.FENCED_INSTANCE_ID), step)
@@ -211,24 +222,24 @@ def _take_over(group: Group, old: Member, new_member_id: str, step: Step) -> Mem
 def _replacement_answer(
     group: Group, request: JoinRequest, member_id: str, old_leader_id: str | None
 ) -> JoinAnswer:
-    """A returning leader must not assign anew. From v9 on it is told so (KIP-814); before, it is
-    told the old leader's id, which it cannot know to be its own."""
+    """A returning leader must not reassign partitions. From v9 on the answer says so (KIP-814);
+    before, it names the old leader's id, which the member does not recognise as its own."""
     is_leader = group.roster.leader_id == member_id
-    knows_skipping = request.can_skip_assignment
-    leader_id = group.roster.leader_id if knows_skipping else old_leader_id
+    can_skip = request.can_skip_assignment
+    leader_id = group.roster.leader_id if can_skip else old_leader_id
     return JoinAnswer(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=leader_id or NO_MEMBER_ID,
-        skip_assignment=is_leader and knows_skipping,
+        skip_assignment=is_leader and can_skip,
         member_id=member_id,
-        members=group.joined_members() if is_leader and knows_skipping else (),
+        members=group.joined_members() if is_leader and can_skip else (),
     )
 
 
 def unique_by_name(protocols: tuple[Protocol, ...]) -> tuple[Protocol, ...]:
-    """The first of each name, as Kafka's keyed collection keeps them."""
+    """The first of each name, as in Kafka's keyed collection."""
     by_name: dict[str, Protocol] = {}
     for protocol in protocols:
         by_name.setdefault(protocol.name, protocol)
@@ -239,3 +250,104 @@ def _rebalance_timeout_ms(request: JoinRequest) -> int:
     if request.rebalance_timeout_ms == -1:
         return request.session_timeout_ms
     return max(request.rebalance_timeout_ms, 0)
+
+
+def sync(group: Group, request: SyncRequest, token: int, step: Step) -> None:
+    """The leader sends the assignment, the others wait for it; once Stable, all get it at once."""
+    error = _sync_error(group, request)
+    if error is not ErrorCode.NONE:
+        step.answer(token, SyncAnswer(error=error))
+        return
+    member = group.roster[request.member_id]
+    rebalance.synced(group, request.member_id, step)
+    if group.state is GroupState.STABLE:
+        step.answer(
+            token,
+            SyncAnswer(
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                assignment=member.assignment,
+            ),
+        )
+        return
+    # As with joins, a repeated sync answers the one before.
+    rebalance.answer_sync(member, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS), step)
+    step.park(token)
+    member.sync_token = token
+    if group.roster.leader_id == request.member_id:
+        rebalance.store_assignment(group, dict(request.assignments), step)
+
+
+def _sync_error(group: Group, request: SyncRequest) -> ErrorCode:
+    error = group.roster.membership_error(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if _differs(request.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _differs(sent: str | None, known: str | None) -> bool:
+    """KIP-559: clients send the protocol that they expect from v5 on."""
+    return sent is not None and known is not None and sent != known
+
+
+def heartbeat(group: Group, request: HeartbeatRequest, token: int, step: Step) -> None:
+    error = group.roster.membership_error(request.member_id, request.group_instance_id)
+    if error is ErrorCode.NONE:
+        if request.generation_id != group.generation_id:
+            error = ErrorCode.ILLEGAL_GENERATION
+        else:
+            error = HEARTBEAT_ANSWERS[group.state]
+            step.start_session(group, group.roster[request.member_id])
+    step.answer(token, HeartbeatAnswer(error=error))
+
+
+def leave(group: Group, request: LeaveRequest, token: int, step: Step) -> None:
+    """Removes all named members, then rebalances once."""
+    results = tuple(
+        LeftMember(member.member_id, member.group_instance_id, _remove(group, member, step))
+        for member in request.members
+    )
+    step.answer(token, LeaveAnswer(members=results))
+    has_changed = any(result.error is ErrorCode.NONE for result in results)
+    if has_changed and group.state is not GroupState.EMPTY:
+        rebalance.begin_or_complete(group, step)
+
+
+def leave_unknown_group(request: LeaveRequest) -> LeaveAnswer:
+    """An unknown group has no members: the request succeeds, each member is unknown."""
+    if not request.group_id:
+        return LeaveAnswer(error=ErrorCode.INVALID_GROUP_ID)
+    return LeaveAnswer(
+        members=tuple(
+            LeftMember(member.member_id, member.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            for member in request.members
+        )
+    )
+
+
+def _remove(group: Group, leaving: LeavingMember, step: Step) -> ErrorCode:
+    member_id = leaving.member_id
+    if member_id == NO_MEMBER_ID:
+        name = leaving.group_instance_id
+        named = None if name is None else group.roster.static_member_id(name)
+        if named is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = named
+    elif member_id in group.roster.pending_ids:
+        group.roster.remove(member_id)
+        step.cancel_timer(group, TimerKind.SESSION, member_id)
+        return ErrorCode.NONE
+    else:
+        error = group.roster.membership_error(member_id, leaving.group_instance_id)
+        if error is not ErrorCode.NONE:
+            return error
+    rebalance.remove(group, group.roster[member_id], step)
+    return ErrorCode.NONE

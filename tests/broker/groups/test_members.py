@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.broker.groups.member import Member
-from kafkaesque.broker.groups.roster import Roster
+from kafkaesque.broker.groups.members import Member, Roster
 from kafkaesque.broker.groups.types import Protocol
 from kafkaesque.model.errors import ErrorCode, InvariantBroken
 
@@ -94,12 +93,12 @@ def test_protocol_is_chosen_by_votes_among_what_all_know(
 
 def test_protocols_of_gone_and_changed_members_no_longer_count() -> None:
     made = roster(member("a", "range", "sticky"), member("b", "range"))
-    assert not made.knows_any(["sticky"])
+    assert not made.supports_any(["sticky"])
     made.remove("b")
-    assert made.knows_any(["sticky"])
+    assert made.supports_any(["sticky"])
     made.set_protocols(made["a"], (Protocol("new", b""),))
-    assert not made.knows_any(["sticky", "range"])
-    assert made.knows_any(["new"])
+    assert not made.supports_any(["sticky", "range"])
+    assert made.supports_any(["new"])
 
 
 @pytest.mark.parametrize(
