@@ -24,7 +24,7 @@ _SETTLING = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-"""Answers of brokers to which a new topic or leader has not got through yet. Callers have seen the
+"""Answers of brokers to which a new topic or leader has not got through yet. ConnectionFence have seen the
 partition in the metadata, so it exists."""
 
 _EARLIEST: AdminOffsetSpec = AdminOffsetSpec.earliest()  # type: ignore[no-untyped-call]

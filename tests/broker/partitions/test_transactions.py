@@ -18,7 +18,6 @@ from kafkaesque.broker.partitions.rules.open_transactions import Guard, Transact
 from kafkaesque.broker.partitions.transaction_coordinator import TransactionShard
 from kafkaesque.broker.partitions.waiting import BytesAwaited
 from kafkaesque.broker.server.event_loop import new_event_loop
-from kafkaesque.broker.transactions.config import TransactionConfig
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.types import (
     NEW_FLOW,
@@ -30,6 +29,7 @@ from kafkaesque.broker.transactions.types import (
     Markers,
     PartitionsRequest,
     ProducerIdentity,
+    TransactionConfig,
 )
 from kafkaesque.model.errors import (
     ErrorCode,

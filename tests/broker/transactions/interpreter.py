@@ -16,10 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkaesque.broker.transactions.config import TransactionConfig
 from kafkaesque.broker.transactions.log_format import TransactionValue, decode, decode_key, encode
 from kafkaesque.broker.transactions.registry import TransactionRegistry
-from kafkaesque.broker.transactions.states import TransactionState
 from kafkaesque.broker.transactions.types import (
     NEW_FLOW,
     NOBODY,
@@ -34,6 +32,8 @@ from kafkaesque.broker.transactions.types import (
     Moment,
     PartitionsRequest,
     ProducerIdentity,
+    TransactionConfig,
+    TransactionState,
     VerifyAnswer,
 )
 from kafkaesque.model.ids import (

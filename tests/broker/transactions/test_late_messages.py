@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from kafkaesque.broker.partitions.rules.markers import Marker
 from kafkaesque.broker.partitions.rules.open_transactions import Guard, OpenTransactions, Snapshot
 from kafkaesque.broker.partitions.rules.producers import ProducerTable
-from kafkaesque.broker.transactions.config import TransactionConfig
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.transaction import Transaction
 from kafkaesque.broker.transactions.types import (
@@ -36,6 +35,7 @@ from kafkaesque.broker.transactions.types import (
     Moment,
     PartitionsRequest,
     ProducerIdentity,
+    TransactionConfig,
 )
 from kafkaesque.model.errors import ErrorCode, InvalidProducerEpoch, InvariantBroken, KafkaError
 from kafkaesque.model.ids import (

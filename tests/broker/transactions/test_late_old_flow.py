@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.broker.transactions.callers import Callers
-from kafkaesque.broker.transactions.config import TransactionConfig
+from kafkaesque.broker.transactions.connection_fence import ConnectionFence
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.types import (
     NOBODY,
@@ -32,6 +31,7 @@ from kafkaesque.broker.transactions.types import (
     InitRequest,
     Moment,
     PartitionsRequest,
+    TransactionConfig,
 )
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import PartitionIndex, ProducerId, TimestampMs, TopicPartition
@@ -212,31 +212,31 @@ def test_what_was_held_back_changes_nothing_and_who_is_there_is_heard(
 
 
 def every_connection_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Callers, "hears", lambda *_: True)
+    monkeypatch.setattr(ConnectionFence, "hears", lambda *_: True)
 
 
 def every_init_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Callers, "hears_init", lambda *_: True)
+    monkeypatch.setattr(ConnectionFence, "hears_init", lambda *_: True)
 
 
 def second_time_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     doubted: set[float] = set()
-    hears = Callers.hears
+    hears = ConnectionFence.hears
 
-    def once(callers: Callers, connected_at: float) -> bool:
+    def once(callers: ConnectionFence, connected_at: float) -> bool:
         is_heard = hears(callers, connected_at) or connected_at in doubted
         doubted.add(connected_at)
         return is_heard
 
-    monkeypatch.setattr(Callers, "hears", once)
+    monkeypatch.setattr(ConnectionFence, "hears", once)
 
 
 def new_coordinator_hears_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Trusting(Callers):
+    class Trusting(ConnectionFence):
         def __init__(self, since: float = 0.0, init: float | None = None) -> None:
             super().__init__(init=init)
 
-    monkeypatch.setattr("kafkaesque.broker.transactions.registry.Callers", Trusting)
+    monkeypatch.setattr("kafkaesque.broker.transactions.registry.ConnectionFence", Trusting)
 
 
 BUGS = [

@@ -16,7 +16,7 @@ from kafkaesque.broker.transactions.log_format import (
     encode,
     tombstone,
 )
-from kafkaesque.broker.transactions.states import TransactionState
+from kafkaesque.broker.transactions.types import TransactionState
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.ids import (
     PartitionIndex,

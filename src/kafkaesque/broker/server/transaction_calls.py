@@ -25,8 +25,7 @@ from kafkaesque.broker.partitions.transaction_coordinator import (
 from kafkaesque.broker.replication.peer_calls import PeerError
 from kafkaesque.broker.server.call import Call, CloseConnection
 from kafkaesque.broker.server.transactional_produce import Waiting
-from kafkaesque.broker.transactions.callers import ANY_CONNECTION, NewestConnections
-from kafkaesque.broker.transactions.config import TransactionConfig
+from kafkaesque.broker.transactions.connection_fence import ANY_CONNECTION, NewestConnections
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.types import (
     NEW_FLOW,
@@ -36,6 +35,7 @@ from kafkaesque.broker.transactions.types import (
     Moment,
     PartitionsRequest,
     ProducerIdentity,
+    TransactionConfig,
     VerifyAnswer,
 )
 from kafkaesque.model.clock import Clock

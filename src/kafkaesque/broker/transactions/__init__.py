@@ -1,5 +1,5 @@
 """The transaction coordinator as state machines: KIP-98, KIP-360, KIP-447 and KIP-890.
 
-Rules only. What a partition itself must know of transactions is `broker/partitions/rules/open_transactions.py`;
-who appends, waits and sends is `broker/partitions/transaction_coordinator.py`.
+Rules only. The open transactions of a partition are in `broker/partitions/rules/open_transactions.py`;
+`broker/partitions/transaction_coordinator.py` appends, waits and sends.
 """

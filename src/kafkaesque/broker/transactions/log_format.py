@@ -1,9 +1,9 @@
 """Keys and values of `__transaction_state`, byte for byte as Apache Kafka writes them.
 
-So Kafka's own tools read our topic, and a real Kafka's records can be replayed here. Read:
-TransactionLogKey 0 and TransactionLogValue 0 and 1; written: 0 and 1, as Kafka does from
-`transaction.version` 1 on. Version 1 is flexible: its three tagged fields are written only where
-they differ from their defaults.
+Kafka's own tools can read our topic, and a real Kafka's records can be replayed here. Read:
+TransactionLogKey 0 and TransactionLogValue 0 and 1; written: 0 and 1, as by Kafka from
+`transaction.version` 1 on. Version 1 is flexible: its three tagged fields are written only if they
+differ from their defaults.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaesque.broker.transactions.states import TransactionState
-from kafkaesque.broker.transactions.types import OLD_FLOW, LogRecord
+from kafkaesque.broker.transactions.types import OLD_FLOW, LogRecord, TransactionState
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.ids import (
     NO_PRODUCER,
@@ -41,7 +40,7 @@ _HEAD: Final = struct.Struct(">qhib")
 _TIMES: Final = struct.Struct(">qq")
 _PREVIOUS_TAG, _NEXT_TAG, _FLOW_TAG = 0, 1, 2
 _TOPIC_BYTES_MIN: Final = 3
-"""A topic without name and partitions in the tightest version (flexible)."""
+"""A topic without name and partitions in the most compact version (flexible)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(key: bytes) -> str | None:
-    """The transactional id, or None for a kind of key that is not known."""
+    """The transactional id; None for an unknown kind of key."""
     reader = Reader(key)
     return reader.string() if reader.int16() == _KEY_VERSION else None
 
@@ -90,7 +89,7 @@ def encode(transactional_id: str, value: TransactionValue) -> LogRecord:
 
 
 def _encode_partitions(partitions: Iterable[TopicPartition], state: TransactionState) -> bytes:
-    """Null in the state Empty, as Kafka has it; else by topic."""
+    """Null in the state Empty, as in Kafka; else by topic."""
     if state is TransactionState.EMPTY:
         return varint(0)
     by_topic: dict[str, list[int]] = {}
@@ -119,7 +118,7 @@ def _encode_tags(value: TransactionValue) -> bytes:
 
 
 def decode(value: bytes) -> TransactionValue:
-    """CorruptMessage if the bytes are not a value of a version that we read."""
+    """Raises CorruptMessage if the bytes are malformed or of an unknown version."""
     reader = Reader(value)
     version = reader.int16()
     if version not in (0, 1):

@@ -1,8 +1,8 @@
-"""All transactional ids of one coordinator partition: the entry to the coordinator's rules.
+"""All transactional ids of one coordinator partition: the entry point of the coordinator's rules.
 
-Life: make it, `replay` every record of the log, call `loaded`, then serve requests. Whoever drives
-it follows the docstring of `types.Effects`. Rules: Kafka's TransactionCoordinator, with its
-"pending" states left out: a decision is taken at once, and answers wait for its record.
+Construct it, `replay` every record of the log, call `loaded`, then serve requests. The driver follows
+the docstring of `types.Effects`. The rules are those of Kafka's TransactionCoordinator without its
+"pending" states: a decision takes effect at once, and answers wait for its record.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from kafkaesque.broker.transactions.callers import ANY_CONNECTION, Callers
-from kafkaesque.broker.transactions.config import TransactionConfig
-from kafkaesque.broker.transactions.ending import judge_end
+from kafkaesque.broker.transactions.connection_fence import ANY_CONNECTION, ConnectionFence
 from kafkaesque.broker.transactions.log_format import decode, decode_key, tombstone
-from kafkaesque.broker.transactions.states import TransactionState
 from kafkaesque.broker.transactions.transaction import Transaction
 from kafkaesque.broker.transactions.types import (
+    EPOCH_EXHAUSTED,
+    NEW_FLOW,
     NO_PRODUCER_EPOCH,
     NOBODY,
     NOTHING,
@@ -33,36 +32,38 @@ from kafkaesque.broker.transactions.types import (
     Moment,
     PartitionsRequest,
     ProducerIdentity,
+    TransactionConfig,
+    TransactionState,
     VerifyAnswer,
 )
 from kafkaesque.model.errors import ErrorCode, check
 from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, TimestampMs, TopicPartition
 
 _ID_BYTES_MAX = 32_767
-"""A string of the log has a length of 16 bits."""
+"""The length of a string in the log has 16 bits."""
 
 
 class TransactionRegistry:
     """Requests in, effects out."""
 
     def __init__(self, config: TransactionConfig, since: float = ANY_CONNECTION) -> None:
-        """`since` when it coordinates, on the clock of connections: see `callers`."""
+        """`since`: when it began to coordinate, on the clock of connections: see `connection_fence`."""
         self._config = config
         self._since = since
         self._transactions: dict[str, Transaction] = {}
         self._timeouts: list[tuple[float, str, int]] = []
-        """A heap of (deadline, transactional id, number); an entry whose transaction is over is
-        passed over when it comes up."""
+        """A heap of (deadline, transactional id, number); entries of ended transactions are skipped
+        when they are due."""
         self._is_loaded = False
         self.ended: Counter[str] = Counter()
-        """How many transactions ended here, by whose doing."""
+        """The number of transactions that ended here, by cause."""
 
     # -- the log ------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take in a committed record. Those of our own making have had their effect already.
+        """Applies a committed record while loading; our own records have taken effect already.
 
-        CorruptMessage if the bytes are not what the kind promises.
+        Raises CorruptMessage if the bytes are malformed.
         """
         transactional_id = decode_key(key)
         if self._is_loaded or transactional_id is None:
@@ -74,13 +75,14 @@ class TransactionRegistry:
             self._transactions[transactional_id] = restored
 
     def loaded(self, now: Moment) -> Effects:
-        """The log has been replayed: what was decided is carried out, what is open may time out."""
+        """The log has been replayed: carries out decided transactions and starts the timeouts of open
+        ones."""
         check(not self._is_loaded, "a registry is loaded once")
         self._is_loaded = True
         self._count_idle_time(now)
         records, markers = [], []
         for one in self._transactions.values():
-            one.callers = Callers(self._since)
+            one.connections = ConnectionFence(self._since)
             if one.state is TransactionState.ONGOING:
                 age_ms = now.wall_ms - one.started_ms
                 self._start_timeout(one, now, min(max(one.timeout_ms - age_ms, 0), one.timeout_ms))
@@ -92,8 +94,8 @@ class TransactionRegistry:
         return Effects(tuple(records), markers=tuple(markers))
 
     def _count_idle_time(self, now: Moment) -> None:
-        """Take the ages of ids from the log: by the newest record in it, not by the clock of the wall,
-        which may have jumped. From now on they grow by monotonic time."""
+        """Computes the ages of ids relative to the newest record in the log, not to the wall clock,
+        which may have jumped. From now on they grow with monotonic time."""
         newest_ms = max((one.updated.wall_ms for one in self._transactions.values()), default=0)
         newest_ms = min(newest_ms, now.wall_ms)
         for one in self._transactions.values():
@@ -103,22 +105,23 @@ class TransactionRegistry:
     # -- requests -----------------------------------------------------------------------------
 
     def wants_producer_id(self, transactional_id: str) -> bool:
-        """Whether InitProducerId or EndTxn may need a new producer id: one is got beforehand."""
+        """Whether InitProducerId or EndTxn may need a new producer id, to be allocated beforehand."""
         known = self._transactions.get(transactional_id)
         return known is None or known.is_epoch_exhausted
 
     def hears(self, transactional_id: str, producer: ProducerIdentity, connected_at: float) -> bool:
-        """Whether a request of the old flow is heard over the connection made at that time: see
-        `callers`. One that is no business of the id's producer is refused for what it is."""
+        """Whether to accept a request of the old flow over a connection opened at `connected_at`: see
+        `connection_fence`. True for any other producer: its requests are rejected later, with the
+        proper error."""
         one = self._transactions.get(transactional_id)
-        return one is None or one.producer != producer or one.callers.hears(connected_at)
+        return one is None or one.producer != producer or one.connections.hears(connected_at)
 
     def hears_init(self, request: InitRequest) -> bool:
-        """The same of InitProducerId, in either flow."""
+        """The same for InitProducerId, in either flow."""
         one = self._transactions.get(request.transactional_id)
         if one is None or request.connected_at is None or not _may_init(one, request.known):
             return True
-        return one.callers.hears_init(request.connected_at)
+        return one.connections.hears_init(request.connected_at)
 
     def init_producer(self, request: InitRequest, token: int, now: Moment) -> Effects:
         error = self._init_error(request)
@@ -129,12 +132,12 @@ class TransactionRegistry:
             if request.spare_producer_id == NO_PRODUCER:
                 return _answered(token, InitAnswer(error=ErrorCode.CONCURRENT_TRANSACTIONS))
             known = Transaction(request.transactional_id, request.spare_producer_id)
-            known.callers = Callers(init=request.connected_at)
+            known.connections = ConnectionFence(init=request.connected_at)
             self._transactions[request.transactional_id] = known
         elif not _may_init(known, request.known):
             return _answered(token, InitAnswer(error=ErrorCode.PRODUCER_FENCED))
         if known.state is TransactionState.ONGOING:
-            # The client asks again, and finds the transaction of its predecessor aborted.
+            # The client retries, and then finds the transaction of its predecessor aborted.
             self.ended["fenced"] += 1
             return self._fence(known, now, Answer(token, _CONCURRENT_INIT))
         if known.state.is_ending:
@@ -152,24 +155,27 @@ class TransactionRegistry:
         return ErrorCode.NONE
 
     def _adopt(self, one: Transaction, request: InitRequest, token: int, now: Moment) -> Effects:
-        asked_by = request.known.epoch
+        known_epoch = request.known.epoch
         epoch, last_epoch = one.producer.epoch, NO_PRODUCER_EPOCH
-        is_asked = request.known != NOBODY
-        if one.is_epoch_exhausted and (not is_asked or asked_by == epoch):
+        is_known = request.known != NOBODY
+        if one.is_epoch_exhausted and (not is_known or known_epoch == epoch):
             if request.spare_producer_id == NO_PRODUCER:
                 return _answered(token, _CONCURRENT_INIT)
             producer = ProducerIdentity(request.spare_producer_id, ProducerEpoch(0))
-            last_epoch = epoch if is_asked else NO_PRODUCER_EPOCH
-        elif is_asked and epoch not in (NO_PRODUCER_EPOCH, asked_by):
-            producer, last_epoch = one.producer, one.last_epoch  # a retry: the epoch was raised
+            last_epoch = epoch if is_known else NO_PRODUCER_EPOCH
+        elif is_known and epoch not in (NO_PRODUCER_EPOCH, known_epoch):
+            producer, last_epoch = (
+                one.producer,
+                one.last_epoch,
+            )  # a retry: the epoch was bumped before
         else:
             producer = one.producer._replace(epoch=ProducerEpoch(epoch + 1))
-            last_epoch = epoch if is_asked else NO_PRODUCER_EPOCH
+            last_epoch = epoch if is_known else NO_PRODUCER_EPOCH
         one.adopt(producer, last_epoch, request.timeout_ms, now)
         return Effects((one.record(),), (Answer(token, InitAnswer(producer=producer)),))
 
     def add_partitions(self, request: PartitionsRequest, token: int, now: Moment) -> Effects:
-        """Begin a transaction, or widen the one that is under way."""
+        """Begins a transaction, or adds to the one in progress."""
         one = self._transactions.get(request.transactional_id)
         error = _partitions_error(one, request)
         if one is None or error is not ErrorCode.NONE:
@@ -183,7 +189,7 @@ class TransactionRegistry:
         return Effects((one.record(),), (Answer(token, AddAnswer()),))
 
     def verify_partitions(self, request: PartitionsRequest, token: int, now: Moment) -> Effects:
-        """Are the partitions in the transaction that is under way? (KIP-890, part 1)"""
+        """Whether the partitions are in the transaction in progress (KIP-890, part 1)."""
         one = self._transactions.get(request.transactional_id)
         error = _partitions_error(one, request)
         is_ongoing = one is not None and one.state is TransactionState.ONGOING
@@ -198,7 +204,7 @@ class TransactionRegistry:
         return _answered(token, VerifyAnswer(errors=errors))
 
     def end(self, request: EndRequest, token: int, now: Moment) -> Effects:
-        """Commit or abort: the answer comes when that is decided, the markers follow."""
+        """Commits or aborts: the answer follows the decision, the markers are written later."""
         one = self._transactions.get(request.transactional_id)
         if one is None:
             return _answered(token, EndAnswer(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING))
@@ -216,7 +222,7 @@ class TransactionRegistry:
         one.end(request.is_commit, request.flow, next_producer_id, now)
         return self._ended(one, now, Answer(token, EndAnswer(producer=one.successor)))
 
-    # -- what follows -------------------------------------------------------------------------
+    # -- markers and time ---------------------------------------------------------------------
 
     def markers_written(
         self,
@@ -225,7 +231,7 @@ class TransactionRegistry:
         partitions: Iterable[TopicPartition],
         now: Moment,
     ) -> Effects:
-        """`partitions` have the markers that were due for `producer`, or need them no more."""
+        """`partitions` have the markers of `producer`, or no longer need them."""
         one = self._transactions.get(transactional_id)
         if one is None or not one.state.is_ending or one.producer != producer:
             return NOTHING
@@ -236,13 +242,13 @@ class TransactionRegistry:
         return Effects((one.record(),))
 
     def next_deadline(self) -> float | None:
-        """When `tick` has something to do, in monotonic seconds; None for never."""
+        """When `tick` is due, in monotonic seconds; None: never."""
         while self._timeouts and not self._is_running(*self._timeouts[0][1:]):
             heapq.heappop(self._timeouts)
         return self._timeouts[0][0] if self._timeouts else None
 
     def tick(self, now: Moment) -> Effects:
-        """Abort what took too long."""
+        """Aborts the transactions that timed out."""
         effects = NOTHING
         while self._timeouts and self._timeouts[0][0] <= now.monotonic:
             _, transactional_id, number = heapq.heappop(self._timeouts)
@@ -255,10 +261,10 @@ class TransactionRegistry:
         return effects
 
     def cancel(self, token: int) -> None:
-        """Whoever waits for `token` is gone. Nothing is kept for it here."""
+        """The client of `token` disconnected. Nothing is kept for it here."""
 
     def expire_ids(self, now: Moment) -> Effects:
-        """Forget ids that nobody has used for long and that have no transaction under way."""
+        """Removes ids that are long unused and have no transaction in progress."""
         limit = now.monotonic - self._config.id_expiration_ms / 1000
         expired = [
             one.transactional_id
@@ -306,7 +312,7 @@ class TransactionRegistry:
         longer_than_ms: int,
         now_ms: TimestampMs,
     ) -> list[DescribedTransaction]:
-        """Those that pass every filter; an empty filter lets all pass."""
+        """The transactions that match every filter; an empty filter matches all."""
         return [
             one.describe()
             for one in self._transactions.values()
@@ -320,7 +326,7 @@ class TransactionRegistry:
         return {state: counts[state] for state in TransactionState}
 
     def oldest_started_ms(self) -> TimestampMs | None:
-        """When the transaction began that is open for longest; None if none is."""
+        """When the oldest open transaction began; None if there is none."""
         ongoing = TransactionState.ONGOING
         started = (one.started_ms for one in self._transactions.values() if one.state is ongoing)
         return min(started, default=None)
@@ -337,22 +343,22 @@ def _answered(token: int, value: AnswerValue) -> Effects:
 
 
 def _may_init(one: Transaction, known: ProducerIdentity) -> bool:
-    """Whether a producer that says who it is (KIP-360) is, or just was, the id's own.
+    """Whether the identity that a producer sent (KIP-360) is, or just was, that of the id.
 
-    Kafka looks at the epoch only when no transaction is under way, so there a zombie can abort its
-    successor's; here it cannot.
+    Kafka checks the epoch only when no transaction is in progress, so there a zombie can abort its
+    successor's transaction; here it cannot.
     """
     if known in (NOBODY, one.producer) or one.producer.epoch == NO_PRODUCER_EPOCH:
         return True
-    # The answer with the new epoch, or the new producer id, may have been lost; but who has begun a
-    # transaction with it has had it.
+    # The answer with the new epoch or the new producer id may have been lost; but not if the
+    # producer has begun a transaction with it.
     is_before = known.epoch == one.last_epoch and one.last_epoch != NO_PRODUCER_EPOCH
     ids = (one.producer.producer_id, one.previous_producer_id)
     return is_before and known.producer_id in ids and one.state is not TransactionState.ONGOING
 
 
 def _partitions_error(one: Transaction | None, request: PartitionsRequest) -> ErrorCode:
-    """Why the partitions cannot be added, or be in the transaction."""
+    """Why the partitions cannot be added or verified."""
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if one is None or one.producer.producer_id != request.producer.producer_id:
@@ -366,3 +372,74 @@ def _partitions_error(one: Transaction | None, request: PartitionsRequest) -> Er
 
 def _runs_longer(one: Transaction, longer_than_ms: int, now_ms: TimestampMs) -> bool:
     return one.started_ms >= 0 and now_ms - one.started_ms > longer_than_ms
+
+
+_CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+_INVALID = ErrorCode.INVALID_TXN_STATE
+
+
+def judge_end(one: Transaction, request: EndRequest) -> ErrorCode | None:
+    """Whether an EndTxn ends the transaction, is a retry, or is too late.
+
+    Returns None to end the transaction now, NONE for a retry that finds it ended, else the error.
+
+    In the old flow the producer's epoch is the same from one transaction to the next, so only the
+    state identifies a retry. In the new flow (KIP-890) every end bumps the epoch: an EndTxn with the
+    previous epoch is a retry, one with the current epoch belongs to the next transaction, any other
+    is fenced.
+    """
+    if request.flow >= NEW_FLOW:
+        return _judge_new(one, request)
+    if one.producer.producer_id != request.producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if one.producer.epoch != request.producer.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if one.state is TransactionState.ONGOING:
+        return None
+    return _judge_retry(one, is_commit=request.is_commit)
+
+
+def _judge_new(one: Transaction, request: EndRequest) -> ErrorCode | None:
+    producer_id, epoch = request.producer
+    is_next_id = (
+        one.previous_producer_id == producer_id
+        and epoch == EPOCH_EXHAUSTED
+        and one.producer.epoch == 0
+    )
+    if one.producer.producer_id != producer_id and not is_next_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    is_retry = is_next_id or one.producer.epoch == epoch + 1
+    is_current = one.producer.epoch == epoch and one.producer.producer_id == producer_id
+    match one.state:
+        case TransactionState.ONGOING:
+            return None if is_current else ErrorCode.PRODUCER_FENCED
+        case TransactionState.PREPARE_COMMIT | TransactionState.PREPARE_ABORT:
+            if not is_retry:
+                return ErrorCode.PRODUCER_FENCED
+        case TransactionState.EMPTY:
+            if not is_current:
+                return ErrorCode.PRODUCER_FENCED
+            return _INVALID if request.is_commit else None
+        case _:
+            if not is_retry and not is_current:
+                return ErrorCode.PRODUCER_FENCED
+            if is_current and not is_retry:
+                # Nothing of this transaction arrived: there is nothing to commit, but an abort
+                # fences what may still arrive.
+                return _INVALID if request.is_commit else None
+    return _judge_retry(one, is_commit=request.is_commit)
+
+
+def _judge_retry(one: Transaction, *, is_commit: bool) -> ErrorCode:
+    """The transaction was ended before; a different end is an error."""
+    match one.state:
+        case TransactionState.PREPARE_COMMIT:
+            return _CONCURRENT if is_commit else _INVALID
+        case TransactionState.PREPARE_ABORT:
+            return _INVALID if is_commit else _CONCURRENT
+        case TransactionState.COMPLETE_COMMIT:
+            return ErrorCode.NONE if is_commit else _INVALID
+        case TransactionState.COMPLETE_ABORT:
+            return _INVALID if is_commit else ErrorCode.NONE
+        case _:
+            return _INVALID

@@ -1,15 +1,14 @@
-"""The transactions of one transactional id, one after the other: its state and how it moves.
+"""The state of one transactional id, and its transitions.
 
-Whether a request may move it is decided in `registry`; here is what each move does.
+`registry` decides whether a request is valid; this module carries out its transition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkaesque.broker.transactions.callers import Callers
+from kafkaesque.broker.transactions.connection_fence import ConnectionFence
 from kafkaesque.broker.transactions.log_format import TransactionValue, encode
-from kafkaesque.broker.transactions.states import TransactionState, check_move
 from kafkaesque.broker.transactions.types import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
@@ -21,6 +20,8 @@ from kafkaesque.broker.transactions.types import (
     Markers,
     Moment,
     ProducerIdentity,
+    TransactionState,
+    check_move,
 )
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import (
@@ -33,11 +34,11 @@ from kafkaesque.model.ids import (
 
 
 class Transaction:
-    """Invariants: the epoch of a producer id never falls; partitions are there while Ongoing and
-    while ending; `unmarked` is a part of them and is empty unless ending."""
+    """Invariants: the epoch of a producer id never decreases; there are partitions while Ongoing and
+    while ending; `unmarked` is a subset of them, empty unless ending."""
 
     __slots__ = (
-        "callers",
+        "connections",
         "flow",
         "last_epoch",
         "next_producer_id",
@@ -57,22 +58,22 @@ class Transaction:
         self.transactional_id = transactional_id
         self.producer = ProducerIdentity(producer_id, NO_PRODUCER_EPOCH)
         self.last_epoch = NO_PRODUCER_EPOCH
-        """The epoch before the last bump that the producer itself asked for: its retry is known by
-        it. Not in the log: after a failover such a retry is fenced, as in Kafka."""
+        """The epoch before the last bump that the producer itself requested: identifies its retry.
+        Not in the log: after a failover such a retry is fenced, as in Kafka."""
         self.previous_producer_id = NO_PRODUCER
         self.next_producer_id = NO_PRODUCER
-        """What the client was told to go on with when its id ran out of epochs."""
+        """The client's next producer id after its current one ran out of epochs."""
         self.timeout_ms = 0
         self.state = TransactionState.EMPTY
         self.partitions: set[TopicPartition] = set()
         self.unmarked: set[TopicPartition] = set()
         self.started_ms = NO_TIMESTAMP
         self.updated = Moment(0.0, NO_TIMESTAMP)
-        """Its last move; of one that was restored, `monotonic` is set when all are loaded."""
+        """Time of the last transition; for a restored one, `monotonic` is set once all are loaded."""
         self.flow = OLD_FLOW
-        self.callers = Callers()
+        self.connections = ConnectionFence()
         self.number = 0
-        """Counts the transactions begun here, so that a timer knows which one it is for."""
+        """Counts the transactions begun here, so that a timer identifies its own."""
 
     @classmethod
     def from_record(cls, transactional_id: str, value: TransactionValue) -> Transaction:
@@ -95,7 +96,7 @@ class Transaction:
         return self.producer.epoch >= EPOCH_EXHAUSTED
 
     def record(self) -> LogRecord:
-        """The record that restores this state."""
+        """The record from which this state is restored."""
         value = TransactionValue(
             producer_id=self.producer.producer_id,
             epoch=self.producer.epoch,
@@ -111,7 +112,7 @@ class Transaction:
         return encode(self.transactional_id, value)
 
     def markers(self) -> Markers:
-        """What is still to be written."""
+        """The markers that are not written yet."""
         return Markers(
             self.transactional_id,
             self.producer,
@@ -130,7 +131,7 @@ class Transaction:
             partitions=tuple(sorted(self.partitions)),
         )
 
-    # -- moves ------------------------------------------------------------------------------------
+    # -- transitions ------------------------------------------------------------------------------
 
     def adopt(
         self,
@@ -139,14 +140,14 @@ class Transaction:
         timeout_ms: int,
         now: Moment,
     ) -> None:
-        """A producer began to use the id, or its epoch was raised."""
+        """A producer starts to use the id, or its epoch is bumped."""
         self._move(TransactionState.EMPTY, now)
         if producer.producer_id != self.producer.producer_id:
             self.previous_producer_id = self.producer.producer_id
         else:
-            check(producer.epoch >= self.producer.epoch, "an epoch never falls")
+            check(producer.epoch >= self.producer.epoch, "an epoch never decreases")
         if producer != self.producer:
-            self.callers.begin()
+            self.connections.begin()
         self.producer = producer
         self.last_epoch = last_epoch
         self.timeout_ms = timeout_ms
@@ -161,15 +162,15 @@ class Transaction:
         self.partitions.update(partitions)
 
     def end(self, is_commit: bool, flow: int, next_producer_id: ProducerId, now: Moment) -> None:
-        """Decide, as the client asked. In the new flow the marker carries an epoch of its own, so
-        that nothing that is late for this transaction fits the next one."""
+        """Decides, as the client requested. In the new flow the marker bumps the epoch, so that a
+        delayed request of this transaction does not fit the next one."""
         is_begun = self.state is TransactionState.ONGOING
         self._move(
             TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT, now
         )
         self.flow = flow
         if flow >= NEW_FLOW:
-            self._raise_epoch()
+            self._bump_epoch()
             self.last_epoch = ProducerEpoch(self.producer.epoch - 1)
         self.next_producer_id = next_producer_id
         if not is_begun:
@@ -177,16 +178,19 @@ class Transaction:
         self.unmarked = set(self.partitions)
 
     def fence(self, now: Moment) -> None:
-        """Abort without the producer, which is shut out by a new epoch."""
+        """Aborts without the producer, which a new epoch fences."""
         self._move(TransactionState.PREPARE_ABORT, now)
-        self._raise_epoch()
+        self._bump_epoch()
         self.last_epoch = NO_PRODUCER_EPOCH
         self.flow = NEW_FLOW
         self.unmarked = set(self.partitions)
 
     def complete(self, now: Moment) -> None:
         """Every partition has the marker."""
-        check(not self.unmarked, "a transaction is complete when all its partitions know its end")
+        check(
+            not self.unmarked,
+            "a transaction is complete only when all its partitions have the marker",
+        )
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         self._move(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
@@ -200,13 +204,13 @@ class Transaction:
 
     @property
     def successor(self) -> ProducerIdentity:
-        """Who the client of a transaction that ended in the new flow is from now on."""
+        """The client's identity after a transaction that ended in the new flow."""
         if self.next_producer_id != NO_PRODUCER:
             return ProducerIdentity(self.next_producer_id, ProducerEpoch(0))
         return self.producer
 
-    def _raise_epoch(self) -> None:
-        check(self.producer.epoch < EPOCH_MAX, "the last epoch fences and is never fenced")
+    def _bump_epoch(self) -> None:
+        check(self.producer.epoch < EPOCH_MAX, "the last epoch is reserved for fencing")
         self.producer = self.producer._replace(epoch=ProducerEpoch(self.producer.epoch + 1))
 
     def _move(self, state: TransactionState, now: Moment) -> None:

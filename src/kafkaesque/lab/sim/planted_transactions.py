@@ -14,11 +14,15 @@ from kafkaesque.broker.partitions.rules.open_transactions import (
 from kafkaesque.broker.partitions.rules.producers import ProducerTable, WrittenBatch
 from kafkaesque.broker.partitions.transaction_coordinator import TransactionShard
 from kafkaesque.broker.transactions import registry as registry_module
-from kafkaesque.broker.transactions.ending import judge_end
-from kafkaesque.broker.transactions.registry import TransactionRegistry
-from kafkaesque.broker.transactions.states import TransactionState
+from kafkaesque.broker.transactions.registry import TransactionRegistry, judge_end
 from kafkaesque.broker.transactions.transaction import Transaction
-from kafkaesque.broker.transactions.types import NOTHING, OLD_FLOW, Effects, EndRequest
+from kafkaesque.broker.transactions.types import (
+    NOTHING,
+    OLD_FLOW,
+    Effects,
+    EndRequest,
+    TransactionState,
+)
 from kafkaesque.lab.sim.patches import Patches
 from kafkaesque.lab.sim.planted import Planted
 from kafkaesque.lab.sim.profile import CALM, Profile

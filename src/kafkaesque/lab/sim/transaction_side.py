@@ -17,7 +17,6 @@ from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.markers import Marker
 from kafkaesque.broker.partitions.transaction_coordinator import MarkerWriter, TransactionShard
 from kafkaesque.broker.server.transactional_produce import ADDS_SINCE, TransactionalRequest, Waiting
-from kafkaesque.broker.transactions.config import TransactionConfig
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.types import (
     NEW_FLOW,
@@ -29,6 +28,7 @@ from kafkaesque.broker.transactions.types import (
     Markers,
     PartitionsRequest,
     ProducerIdentity,
+    TransactionConfig,
 )
 from kafkaesque.lab.sim.layout import TOPIC
 from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop, as_event_loop

@@ -11,7 +11,7 @@ from __future__ import annotations
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
-from kafkaesque.broker.transactions.states import TransactionState as State
+from kafkaesque.broker.transactions.types import TransactionState as State
 from kafkaesque.model.errors import CoordinatorLoading, ErrorCode
 from kafkaesque.wire.messages.list_transactions import (
     ListTransactionsRequest,

@@ -13,8 +13,7 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.rules.markers import decode_marker
 from kafkaesque.broker.raft.types import LogIndex, Term
 from kafkaesque.broker.transactions.log_format import decode, decode_key
-from kafkaesque.broker.transactions.states import TransactionState
-from kafkaesque.broker.transactions.types import ProducerIdentity
+from kafkaesque.broker.transactions.types import ProducerIdentity, TransactionState
 from kafkaesque.lab.sim.checkers.base import Checker
 from kafkaesque.lab.sim.truth import Committed, EntryFact, require
 from kafkaesque.lab.sim.view import View

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from kafkaesque.broker.transactions.callers import Callers, NewestConnections
+from kafkaesque.broker.transactions.connection_fence import ConnectionFence, NewestConnections
 
 
 def test_older_connection_is_not_heard_however_often_it_asks() -> None:
-    callers = Callers()
-    assert callers.hears(1.0)
-    assert callers.hears(2.0)
-    assert [callers.hears(1.0) for _ in range(3)] == [False] * 3
-    assert callers.hears(2.0)
-    assert not callers.hears(1.0)
+    fence = ConnectionFence()
+    assert fence.hears(1.0)
+    assert fence.hears(2.0)
+    assert [fence.hears(1.0) for _ in range(3)] == [False] * 3
+    assert fence.hears(2.0)
+    assert not fence.hears(1.0)
 
 
 def test_connections_that_ask_for_an_identity_and_that_use_it_may_be_two() -> None:
-    callers = Callers(init=3.0)
-    assert callers.hears(2.0)
-    assert callers.hears_init(3.0)
-    assert callers.hears(2.0)
-    assert not callers.hears_init(2.0)
+    fence = ConnectionFence(init=3.0)
+    assert fence.hears(2.0)
+    assert fence.hears_init(3.0)
+    assert fence.hears(2.0)
+    assert not fence.hears_init(2.0)
 
 
 def test_new_identity_is_heard_over_any_connection() -> None:
-    callers = Callers()
-    assert callers.hears(2.0)
-    callers.begin()
-    assert callers.hears(1.0)
+    fence = ConnectionFence()
+    assert fence.hears(2.0)
+    fence.begin()
+    assert fence.hears(1.0)
 
 
 def test_coordinator_that_took_over_hears_no_connection_from_before() -> None:
-    callers = Callers(since=5.0)
-    assert not callers.hears(4.0)
-    assert not callers.hears_init(4.0)
-    assert callers.hears(6.0)
-    assert callers.hears_init(6.0)
+    fence = ConnectionFence(since=5.0)
+    assert not fence.hears(4.0)
+    assert not fence.hears_init(4.0)
+    assert fence.hears(6.0)
+    assert fence.hears_init(6.0)
 
 
 def test_producers_do_not_hear_of_each_other() -> None:
