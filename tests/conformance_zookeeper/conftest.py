@@ -4,7 +4,7 @@
 
 - `broker`, the default: a broker of ours as a process, over its own Raft;
 - `brokers`: the second of three brokers of ours;
-- `journal`: our server alone in a thread, with a journal of its own and short sessions;
+- `alone`: our server without a broker, in a thread, with short sessions;
 - `apache`: a real ZooKeeper from Maven artefacts; `debian`: the one of Debian's package;
 - `host:port`: one that runs already (`python -m kafkaesque.testing.zookeeper --port N`).
 
@@ -35,7 +35,7 @@ from kafkaesque.testing.zookeeper import DEBIAN, DEFAULT_VERSION, ZooKeeper, srv
 GIVEN = os.environ.get("ZOOKEEPER", "") or "broker"
 IS_BROKER = GIVEN in ("broker", "brokers")
 """With ZooKeeper's own bounds of sessions and its own patience with empty containers."""
-IS_OURS = IS_BROKER or GIVEN == "journal"
+IS_OURS = IS_BROKER or GIVEN == "alone"
 REAL_VERSIONS = {"apache": DEFAULT_VERSION, "debian": DEBIAN}
 WHITELIST = "ruok,srvr,mntr,dump"
 
@@ -60,8 +60,8 @@ def address(
             yield broker.facts["coordination"]
     elif GIVEN == "brokers":
         yield request.getfixturevalue("running_brokers").address(1)
-    elif GIVEN == "journal":
-        with ServerThread(tmp_path_factory.mktemp("coordination")) as server:
+    elif GIVEN == "alone":
+        with ServerThread() as server:
             yield server.address
     elif GIVEN in REAL_VERSIONS:
         settings = {"maxClientCnxns": "60", "4lw.commands.whitelist": WHITELIST}
@@ -86,12 +86,12 @@ def brokers(running_brokers: Brokers) -> Iterator[Brokers]:
 
 
 @pytest.fixture(scope="session")
-def reaping_address(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The server under test, or our own alone: brokers look for empty containers once a minute."""
+def reaping_address(address: str) -> Iterator[str]:
+    """The server under test, or one without a broker: brokers check containers once a minute."""
     if not IS_BROKER:
         yield address
         return
-    with ServerThread(tmp_path_factory.mktemp("reaping")) as server:
+    with ServerThread() as server:
         yield server.address
 
 

@@ -1,4 +1,4 @@
-"""kazoo's own test-suite against our server, as a pytest plugin that stands in for its cluster.
+"""kazoo's own test suite against our server, as a pytest plugin that replaces its cluster.
 
     python -m pytest -p tests.conformance_zookeeper.kazoo_suite -c /dev/null --pyargs kazoo.tests
 
@@ -12,10 +12,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import tempfile
 import types
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -56,8 +54,7 @@ class Server:
         self.running = False
         if not GIVEN:
             config = CoordinationConfig(max_connections_per_host=0)
-            self._directory = tempfile.TemporaryDirectory(prefix="kazoo-suite-")
-            self._thread = ServerThread(Path(self._directory.name), config)
+            self._thread = ServerThread(config)
 
     @property
     def address(self) -> str:

@@ -1,36 +1,27 @@
-"""Our coordination server for tests: on a thread of its own, with sessions that may be short.
-
-`python -m tests.conformance_zookeeper.serving DIRECTORY` is the same as a process, to be killed.
-"""
+"""Our coordination server without a broker, on a thread of its own; sessions may be short."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
-import sys
 import threading
-from pathlib import Path
 from types import TracebackType
 
-from kafkaesque.broker.coordination.config import CoordinationConfig
-from kafkaesque.broker.coordination.server import LocalServer
-from kafkaesque.broker.server.system_clock import SystemClock
+from tests.broker.coordination.cluster import CONFIG, Cluster
 
-CONFIG = CoordinationConfig(min_session_timeout_ms=400, tick_interval_ms=50, reap_interval_ms=200)
+from kafkaesque.broker.coordination.config import CoordinationConfig
 
 
 class ServerThread:
-    """A server in `directory` between `start` and `stop`; a restart keeps its port."""
+    """A server between `start` and `stop`, over a log in memory; a restart keeps log and port."""
 
-    def __init__(self, directory: Path, config: CoordinationConfig = CONFIG) -> None:
-        self._directory = directory
+    def __init__(self, config: CoordinationConfig = CONFIG) -> None:
         self._config = config
+        self._log: list[bytes] = []
         self._port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
-        self.server: LocalServer | None = None
 
     @property
     def address(self) -> str:
@@ -64,18 +55,11 @@ class ServerThread:
 
     async def _run(self, ready: threading.Event) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        failures: list[BaseException] = []
-        self.server = LocalServer(self._directory, SystemClock(), self._config, failures.append)
-        await self.server.start("127.0.0.1", self._port)
-        self._port = self.server.address[1]
+        cluster = Cluster(1, self._config, log=self._log)
+        await cluster.start(self._port)
+        self._port = cluster.replicas[0].server.address[1]
         ready.set()
         await self._ended.wait()
-        await self.server.stop()
-        if failures:
-            logging.getLogger(__name__).error("the server failed", exc_info=failures[0])
-
-
-if __name__ == "__main__":
-    with ServerThread(Path(sys.argv[1])) as running:
-        print(f"ready {running.address}", flush=True)
-        signal.pause()
+        await cluster.stop()
+        if cluster.failures:
+            logging.getLogger(__name__).error("the server failed", exc_info=cluster.failures[0])

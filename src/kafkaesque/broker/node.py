@@ -136,9 +136,11 @@ class Node:
             dispatcher = Dispatcher(self.context, handlers)
             forwarded = ForwardedRequests(cluster.journal, dispatcher.serve_forwarded)
             peer_services[FORWARD_KINDS] = forwarded
+            self.services = self._open_services(cluster, dispatcher)
+            peer_services.update(self.services.by_kind())
             transactions.serve_request = dispatcher.serve_forwarded
             await self._listener.serve(dispatcher, lambda: self.context.config, cluster.links.adopt)
-            self._take_part(cluster, dispatcher, undo)
+            self._take_part(cluster, undo)
             await self._register(cluster, seeds, incarnation)
             await self.services.serve(self.config)
             await self._open_http(undo)
@@ -221,8 +223,6 @@ class Node:
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
         groups = GroupCoordinator(partitions, lambda: new_registry(self.config), self._clock, loop)
         journal = self._open_journal(replicas, is_clean=was_clean)
-        self.services = self._open_services(replicas, is_clean=was_clean)
-        peer_services.update(self.services.by_kind())
         identity = PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation)
 
         def connect(inbox: Inbox) -> Links:
@@ -266,16 +266,18 @@ class Node:
         journal.load()
         return journal
 
-    def _open_services(self, replicas: ReplicaSet, *, is_clean: bool) -> SideServices:
-        first = () if self.config.join else (replicas.member,)
+    def _open_services(self, cluster: Cluster, dispatcher: Dispatcher) -> SideServices:
+        first = () if self.config.join else (self._raft.member,)
         return SideServices.open(
             self._data.path,
             self._files,
-            replicas,
+            self._raft,
+            cluster,
+            dispatcher.serve_forwarded,
             self._clock,
             self._fail,
             first_members=first,
-            is_clean=is_clean,
+            is_clean=self._data.was_clean(),
         )
 
     @property
@@ -286,7 +288,7 @@ class Node:
             raise AssertionError
         return meta
 
-    def _take_part(self, cluster: Cluster, dispatcher: Dispatcher, undo: AsyncExitStack) -> None:
+    def _take_part(self, cluster: Cluster, undo: AsyncExitStack) -> None:
         """From here on messages, ticks and elections happen."""
         cluster.start(self._background_ended)
         undo.push_async_callback(cluster.stop)
@@ -294,7 +296,7 @@ class Node:
         self._raft.add(cluster.journal.replica)
         if cluster.journal.replica.is_alone:
             cluster.journal.replica.campaign()
-        self.services.take_part(cluster, dispatcher.serve_forwarded)
+        self.services.take_part()
         undo.push_async_callback(self.services.stop)
         self._repeat(TICK_SECONDS, self._tick)
         undo.push_async_callback(self._cancel_tasks)

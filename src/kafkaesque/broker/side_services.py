@@ -1,7 +1,7 @@
-"""What a broker offers beside Kafka, each on a listener of its own: coordination, text.
+"""The services of a broker besides Kafka, each on a listener of its own: coordination and text.
 
-Without its listener a service has no clients here; the replica of the coordination tree is there
-all the same, since a majority of all brokers keeps it.
+Without its listener a service has no clients here. The broker has its replica of the coordination
+tree anyway, since a majority of all brokers keeps it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kafkaesque.model.settings import BrokerConfig
 
 COORDINATION_KINDS = range(16, 24)
 TEXT_KINDS = range(24, 32)
-"""Of calls and posts between brokers."""
+"""Kinds of calls and posts between brokers."""
 
 
 class SideServices:
-    """Opened with the data, started behind the Kafka listener, stopped before it."""
+    """Opened with the data, started after the Kafka listener, stopped before it."""
 
     __slots__ = ("coordination", "coordination_address", "text", "text_address")
 
@@ -42,29 +42,37 @@ class SideServices:
         data: Path,
         files: OpenFiles,
         replicas: ReplicaSet,
+        cluster: Cluster,
+        serve: Serve,
         clock: Clock,
         fail: Callable[[BaseException], None],
         *,
         first_members: tuple[MemberId, ...],
         is_clean: bool,
     ) -> SideServices:
-        """Blocking."""
+        """`serve` answers a Kafka request on this broker. Blocking."""
         coordination = CoordinationService.open(
-            data, files, replicas, clock, fail, first_members=first_members, is_clean=is_clean
+            data,
+            files,
+            replicas,
+            cluster,
+            clock,
+            fail,
+            first_members=first_members,
+            is_clean=is_clean,
         )
-        return cls(coordination, TextServer(clock))
+        return cls(coordination, TextServer(cluster, serve, clock))
 
     def by_kind(self) -> dict[range, PeerService]:
-        """Who answers which calls and posts of other brokers."""
+        """The services by the kinds of calls and posts that they answer."""
         return {COORDINATION_KINDS: self.coordination, TEXT_KINDS: self.text}
 
-    def take_part(self, cluster: Cluster, serve: Serve) -> None:
-        """From here on messages and elections happen. `serve` answers a Kafka request here."""
-        self.text.connect(cluster, serve)
-        self.coordination.take_part(cluster)
+    def take_part(self) -> None:
+        """Joins the Raft group of the coordination tree: messages and elections begin."""
+        self.coordination.take_part()
 
     async def serve(self, config: BrokerConfig) -> None:
-        """Open the listeners that are wanted."""
+        """Opens the configured listeners."""
         if config.coordination_listener:
             wanted = guarded_address(config, config.coordination_listener, "coordination.listener")
             self.coordination_address = Address(
@@ -76,23 +84,23 @@ class SideServices:
             self.text_address = Address(*self.text.address)
 
     def addresses(self) -> dict[str, str | None]:
-        """As the ready line and the address file tell them."""
+        """For the ready line and the address file."""
         found = {"coordination": self.coordination_address, "text": self.text_address}
         return {name: str(address) if address else None for name, address in found.items()}
 
     async def advance(self) -> None:
-        """Now and then."""
+        """Periodic work."""
         await self.coordination.advance()
 
     async def stop(self) -> None:
-        """Let the clients go, to find another broker."""
+        """Closes the clients' connections, so that they find another broker."""
         await self.text.stop()
         await self.coordination.stop()
 
     def abort(self) -> None:
-        """Nobody hears of this node any more."""
+        """Drops all connections at once."""
         self.coordination.abort()
 
     def close(self) -> bool:
-        """True if everything is closed cleanly. Blocking."""
+        """Closes the logs; True if that was clean. Blocking."""
         return self.coordination.close()

@@ -1,7 +1,8 @@
-"""Several coordination servers over one log in memory: what Raft will be, under a test's control.
+"""Coordination servers over one log in memory, which a test controls, instead of Raft.
 
-Every server applies the same commands; a follower can be held back, and the quorum taken away. All
-servers run on one event loop in a thread of their own; tests talk to them over sockets.
+Every server applies the same commands; a follower can be held back, and the quorum taken away. As a
+context manager the servers run on an event loop in a thread of their own, and tests talk to them over
+sockets; `start` and `stop` run them on the test's own loop.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from kafkaesque.testing.clock import ManualClock
 
 T = TypeVar("T")
 
+EXPIRY_SLACK_S = 0.1
 CONFIG = CoordinationConfig(min_session_timeout_ms=400, tick_interval_ms=50, reap_interval_ms=200)
 
 
@@ -35,7 +37,7 @@ class Replica:
         self._waiting: dict[int, asyncio.Future[Outcome]] = {}
         self.applied = 0
         self.is_held = False
-        self.coordinator = Coordinator(Machine(), cluster.clock, expiry_slack_s=0.1)
+        self.coordinator = Coordinator(Machine(), cluster.clock, EXPIRY_SLACK_S)
         self.server = CoordinationServer(
             self.coordinator, self, cluster.clock, cluster.config, cluster.failures.append
         )
@@ -84,22 +86,25 @@ class Replica:
 
 
 class Cluster:
-    """`size` servers between `with` and its end."""
+    """`size` servers."""
 
     def __init__(
-        self, size: int, config: CoordinationConfig = CONFIG, clock: Clock | None = None
+        self,
+        size: int,
+        config: CoordinationConfig = CONFIG,
+        clock: Clock | None = None,
+        log: list[bytes] | None = None,
     ) -> None:
+        """`log`: the commands of servers that ran before, which these replay."""
         self.config = config
         self.clock = clock or SystemClock()
-        self.log: list[bytes] = []
+        self.log: list[bytes] = [] if log is None else log
         self.leader = 0
         self.term = 1
         self.cut_off: set[int] = set()
         self.failures: list[BaseException] = []
         self.replicas: list[Replica] = []
         self._size = size
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     def spread(self) -> None:
         for number, replica in enumerate(self.replicas):
@@ -107,8 +112,10 @@ class Cluster:
                 replica.catch_up()
 
     def __enter__(self) -> Cluster:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.start(), self._loop).result(10)
         return self
 
     def __exit__(
@@ -117,18 +124,20 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
         assert self.failures == []
 
-    async def _start(self) -> None:
+    async def start(self, port: int = 0) -> None:
+        """`port`: of the first server."""
         self.replicas = [Replica(self, number) for number in range(self._size)]
-        for replica in self.replicas:
-            await replica.server.start("127.0.0.1", 0)
+        self.spread()
+        for number, replica in enumerate(self.replicas):
+            await replica.server.start("127.0.0.1", 0 if number else port)
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
         for replica in self.replicas:
             await replica.server.stop()
 
@@ -137,7 +146,7 @@ class Cluster:
         return f"{host}:{port}"
 
     def run(self, action: Callable[[], T]) -> T:
-        """Do something on the servers' own thread."""
+        """Runs `action` on the servers' own thread."""
 
         async def call() -> T:
             return action()
@@ -145,7 +154,7 @@ class Cluster:
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(10)
 
     def stop_server(self, number: int) -> None:
-        """Its socket closes; its replica goes on applying."""
+        """Its socket closes; its replica continues to apply commands."""
         stopping = self.replicas[number].server.stop()
         asyncio.run_coroutine_threadsafe(stopping, self._loop).result(10)
 
@@ -159,7 +168,7 @@ class Cluster:
         self.run(change)
 
     def cut(self, *numbers: int) -> None:
-        """Only these are without a quorum."""
+        """Takes the quorum away from these servers only."""
 
         def change() -> None:
             self.cut_off = set(numbers)
@@ -168,19 +177,19 @@ class Cluster:
         self.run(change)
 
     def outstanding(self, number: int) -> int:
-        """Requests that this server has taken in and not answered yet."""
+        """Requests that this server has read and not answered yet."""
         connections = self.replicas[number].server._connections
         return self.run(lambda: sum(one.outstanding for one in connections))
 
     def pass_time(self, seconds: float) -> None:
-        """On a manual clock: tick by tick, and every server sees every tick, the leader last."""
+        """Advances a manual clock tick by tick; every server sees every tick, the leader last."""
         asyncio.run_coroutine_threadsafe(self._pass_time(seconds), self._loop).result(30)
 
     async def _pass_time(self, seconds: float) -> None:
         assert isinstance(self.clock, ManualClock)
         tick_s = self.config.tick_interval_ms / 1000
         for _ in range(round(seconds / tick_s)):
-            await asyncio.sleep(0)  # what has come in by now is read
+            await asyncio.sleep(0)  # read what has arrived
             self.clock.advance(tick_s)
             for replica in sorted(self.replicas, key=lambda replica: replica.is_leader):
                 await replica.server.tick()

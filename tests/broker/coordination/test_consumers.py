@@ -42,10 +42,10 @@ def test_group_whose_name_is_no_node_name_is_shown_encoded() -> None:
 
 def test_answer_of_a_broker_holds_until_it_gives_another_or_leaves() -> None:
     answers = LastAnswers()
-    answers.told(1, [group("a")])
-    answers.told(2, [group("b"), group("c")])
+    answers.update(1, [group("a")])
+    answers.update(2, [group("b"), group("c")])
     assert set(answers.groups({1, 2})) == {"a", "b", "c"}
-    answers.told(2, [group("c")])
+    answers.update(2, [group("c")])
     assert set(answers.groups({1, 2})) == {"a", "c"}
     assert set(answers.groups({1})) == {"a"}
     # Back, and not heard yet: what it knew before is not told again.
@@ -54,8 +54,8 @@ def test_answer_of_a_broker_holds_until_it_gives_another_or_leaves() -> None:
 
 def test_group_that_moved_is_shown_as_who_answered_last_tells_it() -> None:
     answers = LastAnswers()
-    answers.told(1, [group("g", 1)])
-    answers.told(2, [group("g", 2)])
+    answers.update(1, [group("g", 1)])
+    answers.update(2, [group("g", 2)])
     assert answers.groups({1, 2})["g"].offsets == {"t": {0: 2}}
-    answers.told(1, [group("g", 3)])
+    answers.update(1, [group("g", 3)])
     assert answers.groups({1, 2})["g"].offsets == {"t": {0: 3}}

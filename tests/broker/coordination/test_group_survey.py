@@ -38,7 +38,7 @@ class Brokers:
         return sorted(row.group_id for row in rows)
 
     async def _gathered(self) -> list[GroupRow]:
-        await self._surveys[0].ask()
+        await self._surveys[0].survey()
         return list(self._surveys[0].groups())
 
 

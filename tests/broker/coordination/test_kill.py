@@ -1,39 +1,23 @@
-"""kill -9 of the serving process: what was acknowledged is there, sessions go on, order is kept."""
+"""kill -9 of a broker: acknowledged writes and sessions survive, and their order is kept."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tests.conformance_zookeeper.raw import Closed, RawClient, body, create_body
 
-ROOT = Path(__file__).resolve().parents[3]
+from kafkaesque.testing.broker_process import BrokerProcess
+
+SETTINGS = {"coordination.listener": "127.0.0.1:0"}
 CREATE, EXISTS, GET, CHILDREN, PING = 1, 3, 4, 8, 11
-
-
-@contextmanager
-def serving(directory: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.conformance_zookeeper.serving", str(directory)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().split()[1], process
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def test_acknowledged_writes_and_sessions_outlive_kill_9(tmp_path: Path) -> None:
     acknowledged = 0
-    with serving(tmp_path) as (address, process), RawClient(address) as client:
+    with (
+        BrokerProcess(tmp_path, SETTINGS) as broker,
+        RawClient(broker.facts["coordination"]) as client,
+    ):
         session = client.connect(timeout_ms=30_000)
         client.ask(CREATE, create_body("/queue"))
         client.ask(CREATE, create_body("/mine", b"here", flags=1))
@@ -47,11 +31,14 @@ def test_acknowledged_writes_and_sessions_outlive_kill_9(tmp_path: Path) -> None
                     assert client.receive().code == 0
                     acknowledged += 1
                     if acknowledged == 500:
-                        process.kill()
+                        broker.kill()
         except (Closed, OSError):
             pass
     assert acknowledged >= 500
-    with serving(tmp_path) as (address, _), RawClient(address) as again:
+    with (
+        BrokerProcess(tmp_path, SETTINGS) as broker,
+        RawClient(broker.facts["coordination"]) as again,
+    ):
         back = again.connect(
             timeout_ms=30_000, session_id=session.session_id, password=session.password
         )

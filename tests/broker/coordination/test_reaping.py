@@ -4,7 +4,7 @@ from tests.broker.coordination.rig import Rig, create
 
 from kafkaesque.broker.coordination.rules.acl import OPEN
 from kafkaesque.broker.coordination.rules.commands import Create, Delete
-from kafkaesque.broker.coordination.rules.reaping import REAPED_AT_ONCE_MAX, find_reapable
+from kafkaesque.broker.coordination.rules.machine import REAPED_AT_ONCE_MAX, find_reapable
 from kafkaesque.broker.coordination.rules.vocabulary import CreateMode, OpCode
 
 

@@ -3,16 +3,16 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests.broker.coordination.cluster import EXPIRY_SLACK_S, Cluster
 from tests.conformance_zookeeper.raw import Long, body, create_body
 
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.rules.requests import read_connect
 from kafkaesque.broker.coordination.rules.tree import Node
-from kafkaesque.broker.coordination.server import LocalServer
+from kafkaesque.broker.coordination.server import CoordinationServer
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.testing.clock import ManualClock
 
@@ -30,7 +30,7 @@ class Peer:
         self.opened.append(self)
 
     @classmethod
-    async def open(cls, server: LocalServer) -> Peer:
+    async def open(cls, server: CoordinationServer) -> Peer:
         return cls(*await asyncio.open_connection(*server.address))
 
     async def connect(
@@ -64,15 +64,19 @@ class Peer:
             return True
 
 
-Story = Callable[[LocalServer, ManualClock], Awaitable[None]]
+Story = Callable[[CoordinationServer, ManualClock], Awaitable[None]]
 
 
-def run(directory: Path, story: Story, config: CoordinationConfig = SLOW_TICK) -> None:
-    async def main() -> None:
+def run(
+    story: Story, config: CoordinationConfig = SLOW_TICK, log: list[bytes] | None = None
+) -> list[bytes]:
+    """Runs `story` on one server that begins with `log`; returns the log at its end."""
+
+    async def main() -> list[bytes]:
         clock = ManualClock()
-        failures: list[BaseException] = []
-        server = LocalServer(directory, clock, config, failures.append)
-        await server.start("127.0.0.1", 0)
+        cluster = Cluster(1, config, clock, log)
+        await cluster.start()
+        server = cluster.replicas[0].server
         await server.tick()
         try:
             await story(server, clock)
@@ -80,14 +84,15 @@ def run(directory: Path, story: Story, config: CoordinationConfig = SLOW_TICK) -
             for peer in Peer.opened:
                 peer.writer.transport.abort()
             Peer.opened.clear()
-            await server.stop()
-        assert failures == []
+            await cluster.stop()
+        assert cluster.failures == []
+        return cluster.log
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
-def test_session_expires_by_the_monotonic_clock_at_its_timeout(tmp_path: Path) -> None:
-    async def story(server: LocalServer, clock: ManualClock) -> None:
+def test_session_expires_by_the_monotonic_clock_at_its_timeout() -> None:
+    async def story(server: CoordinationServer, clock: ManualClock) -> None:
         silent, other = await Peer.open(server), await Peer.open(server)
         await silent.connect(timeout_ms=4000)
         await other.connect(timeout_ms=40_000)
@@ -97,16 +102,16 @@ def test_session_expires_by_the_monotonic_clock_at_its_timeout(tmp_path: Path) -
             clock.advance(0.99)
             await server.tick()
         assert await other.ask(EXISTS, body("/e", False)) == 0
-        clock.advance(0.1)
+        clock.advance(0.1 + EXPIRY_SLACK_S)
         await server.tick()
         assert await other.ask(EXISTS, body("/e", False)) == -101
         assert await silent.is_closed()
 
-    run(tmp_path, story)
+    run(story)
 
 
-def test_server_that_stood_still_ends_nobody_for_it(tmp_path: Path) -> None:
-    async def story(server: LocalServer, clock: ManualClock) -> None:
+def test_server_that_was_paused_expires_no_session_for_it() -> None:
+    async def story(server: CoordinationServer, clock: ManualClock) -> None:
         client = await Peer.open(server)
         await client.connect(timeout_ms=4000)
         await server.tick()
@@ -116,18 +121,18 @@ def test_server_that_stood_still_ends_nobody_for_it(tmp_path: Path) -> None:
         await server.tick()
         assert await client.ask(PING, xid=-2) == 0
 
-    run(tmp_path, story)
+    run(story)
 
 
-def test_sessions_and_their_nodes_outlive_a_restart(tmp_path: Path) -> None:
+def test_sessions_and_their_nodes_outlive_a_restart() -> None:
     kept: list[tuple[int, bytes]] = []
 
-    async def before(server: LocalServer, _: ManualClock) -> None:
+    async def before(server: CoordinationServer, _: ManualClock) -> None:
         client = await Peer.open(server)
         kept.append(await client.connect())
         await client.ask(CREATE, create_body("/e", b"data", flags=1))
 
-    async def after(server: LocalServer, _: ManualClock) -> None:
+    async def after(server: CoordinationServer, _: ManualClock) -> None:
         client = await Peer.open(server)
         session_id, password = kept[0]
         assert await client.connect(session_id=session_id, password=password) == kept[0]
@@ -135,12 +140,11 @@ def test_sessions_and_their_nodes_outlive_a_restart(tmp_path: Path) -> None:
         assert await client.ask(CLOSE) == 0
         assert server.coordinator.machine.tree.get("/e") is None
 
-    run(tmp_path, before)
-    run(tmp_path, after)
+    run(after, log=run(before))
 
 
-def test_connection_without_a_session_is_closed_after_a_while(tmp_path: Path) -> None:
-    async def story(server: LocalServer, clock: ManualClock) -> None:
+def test_connection_without_a_session_is_closed_after_a_while() -> None:
+    async def story(server: CoordinationServer, clock: ManualClock) -> None:
         idle, client = await Peer.open(server), await Peer.open(server)
         await client.connect()
         clock.advance(9)
@@ -150,13 +154,13 @@ def test_connection_without_a_session_is_closed_after_a_while(tmp_path: Path) ->
         assert await idle.is_closed()
         assert await client.ask(PING, xid=-2) == 0
 
-    run(tmp_path, story)
+    run(story)
 
 
-def test_client_that_reads_nothing_is_dropped_before_it_fills_the_memory(tmp_path: Path) -> None:
+def test_client_that_does_not_read_is_disconnected() -> None:
     config = CoordinationConfig(max_unsent_bytes=1 << 20)
 
-    async def story(server: LocalServer, _: ManualClock) -> None:
+    async def story(server: CoordinationServer, _: ManualClock) -> None:
         deaf, writer = await Peer.open(server), await Peer.open(server)
         await deaf.connect()
         await writer.connect()
@@ -167,19 +171,19 @@ def test_client_that_reads_nothing_is_dropped_before_it_fills_the_memory(tmp_pat
             await writer.ask(CREATE if number % 2 == 0 else 2, _either(name, number))
             if len(server._connections) == 1:
                 return
-        raise AssertionError("the deaf client is still there")
+        raise AssertionError("the client that does not read is still connected")
 
-    run(tmp_path, story, config)
+    run(story, config)
 
 
 def _either(name: str, number: int) -> bytes:
     return create_body(name) if number % 2 == 0 else body(name, -1)
 
 
-def test_too_many_outstanding_requests_are_left_with_the_sender(tmp_path: Path) -> None:
+def test_connection_with_too_many_outstanding_requests_is_not_read() -> None:
     config = CoordinationConfig(max_outstanding_requests=10)
 
-    async def story(server: LocalServer, _: ManualClock) -> None:
+    async def story(server: CoordinationServer, _: ManualClock) -> None:
         client = await Peer.open(server)
         await client.connect()
         for number in range(500):
@@ -188,11 +192,11 @@ def test_too_many_outstanding_requests_are_left_with_the_sender(tmp_path: Path) 
         codes = [(await client.reply())[::2] for _ in range(1000)]
         assert codes == [(number, 0) for number in range(500) for _ in range(2)]
 
-    run(tmp_path, story, config)
+    run(story, config)
 
 
-def test_reaping_waits_for_its_interval(tmp_path: Path) -> None:
-    async def story(server: LocalServer, clock: ManualClock) -> None:
+def test_reaping_waits_for_its_interval() -> None:
+    async def story(server: CoordinationServer, clock: ManualClock) -> None:
         client = await Peer.open(server)
         await client.connect(timeout_ms=40_000)
         ttl = body("/short", b"", ((31, "world", "anyone"),), 5, Long(1000))
@@ -209,7 +213,7 @@ def test_reaping_waits_for_its_interval(tmp_path: Path) -> None:
         await server.tick()
         assert server.coordinator.machine.tree.get("/short") is None
 
-    run(tmp_path, story)
+    run(story)
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ async def ask(
 def test_client_that_sends_too_many_lines_is_read_at_the_rate() -> None:
     async def story() -> None:
         time = TimePasser()
-        server = TextServer(time.clock, time.sleep)
-        server.connect(cast(Cluster, None), no_kafka)  # which no line here asks for anything
+        # No line here needs the cluster.
+        server = TextServer(cast(Cluster, None), no_kafka, time.clock, time.sleep)
         await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.address)
         try:
@@ -76,8 +76,7 @@ def test_client_that_sends_too_many_lines_is_read_at_the_rate() -> None:
 def test_pace_of_one_client_is_none_of_anothers() -> None:
     async def story() -> None:
         time = TimePasser()
-        server = TextServer(time.clock, time.sleep)
-        server.connect(cast(Cluster, None), no_kafka)
+        server = TextServer(cast(Cluster, None), no_kafka, time.clock, time.sleep)
         await server.start("127.0.0.1", 0)
         links = [await asyncio.open_connection(*server.address) for _ in range(2)]
         try:

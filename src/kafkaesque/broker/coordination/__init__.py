@@ -1,5 +1,5 @@
-"""The coordination service on its socket: ZooKeeper's protocol over whatever replicates commands.
+"""The coordination service: ZooKeeper's protocol on a socket, over a replicated log of commands.
 
-No rule of znodes or sessions lives here; those are in `kafkaesque.broker.coordination.rules`. `server.py` is the
-way in, `replicated.py` the seam to consensus.
+The rules of znodes and sessions are in `rules/`. Start at `server.py`; `replicated.py` is the
+interface to consensus, `raft_group.py` its implementation.
 """

@@ -1,8 +1,8 @@
-"""The registries of document 002 as nodes: brokers, topics, controller and consumer groups.
+"""The cluster's registries as read-only nodes: brokers, topics, controller and consumer groups.
 
-Kafka's own paths and forms, made from the tables of the cluster whenever somebody looks or watches.
-Consumer groups are known to their coordinators: those are asked, all brokers at once, for each look at
-them, or less often where there are many (`gathering`).
+The paths and formats are those of Kafka with ZooKeeper. They are computed from the cluster's tables
+when a client reads or watches them. Consumer groups are requested from their coordinators, all
+brokers at once, for each read, or less often if that is expensive (`ThrottledRefresh`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Final
 
 from kafkaesque.broker.cluster.cluster import Cluster
 from kafkaesque.broker.coordination.coordinator import Coordinator
-from kafkaesque.broker.coordination.gathering import Gathering
-from kafkaesque.broker.coordination.group_survey import GROUPS, GroupSurvey
+from kafkaesque.broker.coordination.group_survey import GROUPS, GroupSurvey, ThrottledRefresh
 from kafkaesque.broker.coordination.rules.consumers import (
     OWNER_MARK,
     GroupRow,
@@ -33,10 +32,10 @@ from kafkaesque.broker.groups.consumer_protocol import (
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ProtocolError
 
-logger = logging.getLogger("kafkaesque.broker.coordination.rules")
+logger = logging.getLogger("kafkaesque.coordination")
 
 GROUPS_SECONDS: Final = 1.0
-"""How often groups are looked at while somebody watches them."""
+"""How often groups are refreshed while a client watches them."""
 CONSUMERS: Final = "consumers"
 
 
@@ -48,8 +47,8 @@ class ClusterRegistries:
         "_cluster",
         "_coordinator",
         "_groups",
-        "_looked_s",
-        "_looking",
+        "_refreshed_s",
+        "_refreshing",
         "_shown",
         "_survey",
     )
@@ -59,19 +58,19 @@ class ClusterRegistries:
         self._cluster = cluster
         self._clock = clock
         self._shown: object = None
-        """What the tables looked like when they were last shown."""
+        """The versions of everything that the shown tables depend on."""
         self._survey = GroupSurvey(
             cluster.node_id, cluster.live_nodes, cluster.links.call, self._own_groups
         )
-        self._groups = Gathering(self._gather, clock)
-        self._looking: asyncio.Task[None] | None = None
-        self._looked_s = clock.monotonic()
+        self._groups = ThrottledRefresh(self._refresh_groups, clock)
+        self._refreshing: asyncio.Task[None] | None = None
+        self._refreshed_s = clock.monotonic()
 
     def refresh(self, paths: Sequence[str]) -> Awaitable[None] | None:
         if not touches_registry(paths):
             return None
         self._show_tables()
-        return self._groups.look() if any(map(_is_consumers, paths)) else None
+        return self._groups.run() if any(map(_is_consumers, paths)) else None
 
     def tick(self) -> None:
         watched = [path for path in self._coordinator.watches.paths() if is_registry(path)]
@@ -79,33 +78,33 @@ class ClusterRegistries:
             return
         self._show_tables()
         now_s = self._clock.monotonic()
-        is_due = now_s - self._looked_s >= GROUPS_SECONDS and self._looking is None
+        is_due = now_s - self._refreshed_s >= GROUPS_SECONDS and self._refreshing is None
         if is_due and any(map(_is_consumers, watched)):
-            self._looked_s = now_s
-            self._looking = asyncio.get_running_loop().create_task(self._groups.look())
-            self._looking.add_done_callback(self._looked)
+            self._refreshed_s = now_s
+            self._refreshing = asyncio.get_running_loop().create_task(self._groups.run())
+            self._refreshing.add_done_callback(self._refresh_ended)
 
-    def _looked(self, task: asyncio.Task[None]) -> None:
-        self._looking = None
+    def _refresh_ended(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("the registry of consumers cannot be shown", exc_info=error)
+            logger.error("the registry of consumers could not be refreshed", exc_info=error)
 
     # -- tables ----------------------------------------------------------------------------------
 
     def _show_tables(self) -> None:
         cluster = self._cluster
-        looks = (
+        versions = (
             cluster.journal.applied_index,
             cluster.leaders.revision,
             tuple(cluster.live_nodes()),
             cluster.journal.replica.standing,
         )
-        if looks == self._shown:
+        if versions == self._shown:
             return
         show = self._coordinator.show_registry
         if self._shown is None:
             show(CONSUMERS, {"/consumers": Leaf(b"")})
-        self._shown = looks
+        self._shown = versions
         show("brokers", dict(self._brokers()))
         show("cluster", {"/cluster/id": _leaf(version="1", id=cluster.links.me.cluster_id)})
         epoch = cluster.journal.replica.standing.term
@@ -142,30 +141,30 @@ class ClusterRegistries:
             at = f"/brokers/topics/{name}"
             yield at, _leaf(version=3, topic_id=str(topic.topic_id), partitions=replicas)
             for number, partition in enumerate(topic.partitions):
-                told = cluster.leaders.of(partition.group_id)
-                is_led = told is not None and cluster.is_up(told.node_id)
+                leader = cluster.leaders.of(partition.group_id)
+                is_led = leader is not None and cluster.is_up(leader.node_id)
                 yield (
                     f"{at}/partitions/{number}/state",
                     _leaf(
                         version=1,
                         controller_epoch=epoch,
-                        leader=told.node_id if told is not None and is_led else -1,
-                        leader_epoch=told.epoch if told is not None else -1,
-                        isr=list(told.in_sync) if told is not None else [],
+                        leader=leader.node_id if leader is not None and is_led else -1,
+                        leader_epoch=leader.epoch if leader is not None else -1,
+                        isr=list(leader.in_sync) if leader is not None else [],
                     ),
                 )
 
     # -- consumer groups -------------------------------------------------------------------------
 
-    async def _gather(self) -> float:
-        await self._survey.ask()
+    async def _refresh_groups(self) -> float:
+        await self._survey.survey()
         began_s = time.thread_time()
         leaves = dict(consumer_leaves(self._survey.groups()))
         self._coordinator.show_registry(CONSUMERS, leaves)
         return time.thread_time() - began_s
 
     def call(self, kind: int) -> bytes:
-        """What another broker asks."""
+        """Answers another broker's survey."""
         if kind != GROUPS:
             raise ProtocolError(f"call of unknown kind {kind}")
         return self._survey.answer()
@@ -195,7 +194,7 @@ class ClusterRegistries:
 
 
 def _assignment(data: bytes) -> Assignment:
-    """Of another protocol than consumers' nothing is known."""
+    """Empty for other protocols than the consumers'."""
     try:
         return decode_assignment(data)
     except ProtocolError:

@@ -10,30 +10,30 @@ from kafkaesque.model.limits import KIB, MIB
 
 @dataclass(frozen=True, slots=True)
 class CoordinationConfig:
-    """ZooKeeper's own defaults where it has the setting."""
+    """The defaults are ZooKeeper's, for settings that it has."""
 
     min_session_timeout_ms: int = 4000
-    """`minSessionTimeout`: a client that asks for less gets this."""
+    """`minSessionTimeout`: a client that requests less gets this."""
     max_session_timeout_ms: int = 40_000
-    """`maxSessionTimeout`: a client that asks for more gets this."""
+    """`maxSessionTimeout`: a client that requests more gets this."""
     max_frame_bytes: int = MIB - 1
-    """`jute.maxbuffer`: a longer request closes its connection; so it bounds a node's data too."""
+    """`jute.maxbuffer`: a longer request closes its connection. Bounds a node's data too."""
     max_connections_per_host: int = 60
-    """`maxClientCnxns`: further connections from one address are closed; 0 is no limit."""
+    """`maxClientCnxns`: the most connections from one address; 0: no limit."""
     max_connections: int = 10_000
-    """`maxCnxns`: over all addresses; 0 is no limit."""
+    """`maxCnxns`: the most connections from all addresses; 0: no limit."""
     max_outstanding_requests: int = 1000
-    """Requests of one connection taken in before its socket is no longer read."""
+    """With this many unanswered requests, a connection's socket is no longer read."""
     max_unsent_bytes: int = 16 * MIB
-    """A client that lets more answers and events than this wait for it is disconnected."""
+    """A client with more unread answers and events than this is disconnected."""
     connect_timeout_ms: int = 10_000
-    """A connection that has not asked for a session by then is closed."""
+    """A connection without a session by then is closed."""
     tick_interval_ms: int = 200
-    """How often sessions heard are told to the leader, and ended ones looked for."""
+    """How often heard sessions are reported to the leader, and silent ones expired."""
     reap_interval_ms: int = 60_000
-    """`znode.container.checkIntervalMs`: how often containers and TTLs are looked at."""
+    """`znode.container.checkIntervalMs`: how often containers and TTLs are checked."""
     four_letter_words: frozenset[str] = frozenset(("ruok", "srvr", "mntr", "envi", "dump"))
-    """`4lw.commands.whitelist`, of those we have."""
+    """`4lw.commands.whitelist`, limited to the implemented words."""
 
     def __post_init__(self) -> None:
         if not 0 < self.min_session_timeout_ms <= self.max_session_timeout_ms:

@@ -1,8 +1,8 @@
 """One client's connection: frames in, answers out in the order of the requests.
 
-Writes are proposed one after the other without waiting; a read waits for the writes before it and
-is then answered from this server's state at once. Events of watches are put into the same stream
-when they happen, so that they precede every answer that shows what they tell of.
+Writes are proposed one after the other without waiting; a read waits for the writes before it and is
+then answered from this server's state. Watch events go into the same stream when they happen, so
+they precede every answer that shows their effect.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from functools import partial
 from hmac import compare_digest
 from typing import TypeVar, cast, get_args
 
-from kafkaesque.broker.coordination.frames import FrameReader
+from kafkaesque.broker.coordination.four_letter_words import WORDS, ClientView
 from kafkaesque.broker.coordination.host import Host
-from kafkaesque.broker.coordination.outbox import Outbox
 from kafkaesque.broker.coordination.replicated import NotCommitted
 from kafkaesque.broker.coordination.rules import acl, queries, replies
 from kafkaesque.broker.coordination.rules.acl import Identity
@@ -52,16 +51,16 @@ from kafkaesque.broker.coordination.rules.vocabulary import (
     OpCode,
     Permission,
 )
-from kafkaesque.broker.coordination.words import WORDS, ClientView
+from kafkaesque.broker.coordination.stream import FrameReader, Outbox
 from kafkaesque.model.errors import ProtocolError
 
-logger = logging.getLogger("kafkaesque.broker.coordination.rules")
+logger = logging.getLogger("kafkaesque.coordination")
 
 CONNECT_FRAME_BYTES_MAX = 4096
-"""A ConnectRequest has 49 bytes; a stranger cannot make us keep much more."""
+"""A ConnectRequest has 49 bytes; bounds the memory of a connection without a session."""
 
 IDENTITIES_MAX = 64
-"""Identities that one connection may prove; they travel with each of its writes."""
+"""The most identities that one connection may prove; each of its writes contains them."""
 
 T = TypeVar("T")
 
@@ -70,7 +69,7 @@ _QUERIES = get_args(Query)
 
 
 class _Exchange:
-    """A request under way; `reply` is its answer's bytes once it has one."""
+    """A request in progress; `reply` is set once it is answered."""
 
     __slots__ = ("reply", "xid")
 
@@ -80,7 +79,7 @@ class _Exchange:
 
 
 class Connection(asyncio.Protocol):
-    """See the module's text. `owner` is how the log knows this connection."""
+    """The protocol of one connection. `owner` identifies it in the log."""
 
     def __init__(self, host: Host, owner: int) -> None:
         self._host = host
@@ -93,10 +92,10 @@ class Connection(asyncio.Protocol):
         self._session_id = 0
         self._sequence = 0
         self._waiting: deque[tuple[int, Request | Code]] = deque()
-        self._under_way: deque[_Exchange] = deque()
+        self._in_progress: deque[_Exchange] = deque()
         self._is_connecting = False
         self._is_ending = False
-        """No further request is taken: the session ends, or the client broke the protocol."""
+        """No further request is accepted: the session ends, or the client broke the protocol."""
         self._is_writing_paused = False
 
     # -- called by the transport ----------------------------------------------------------------
@@ -137,8 +136,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._waiting.clear()
-        self._under_way.clear()
-        self._host.coordinator.let_go(self._session_id, self)
+        self._in_progress.clear()
+        self._host.coordinator.release(self._session_id, self)
         self._host.lost(self, self._address)
 
     # -- called by the server -------------------------------------------------------------------
@@ -148,15 +147,15 @@ class Connection(asyncio.Protocol):
         peer = None if self._transport is None else self._transport.get_extra_info("peername")
         return ClientView(f"{peer[0]}:{peer[1]}" if peer else "?", self._session_id)
 
-    def count_as_heard_if_held_back(self) -> None:
-        """While we leave its bytes in the socket, a client's silence is ours."""
+    def touch_if_paused(self) -> None:
+        """While we do not read a client's socket, it counts as heard."""
         if not self._is_writing_paused and self.outstanding >= self._outstanding_max:
             self._heard()
 
     @property
     def outstanding(self) -> int:
-        """Requests taken in and not answered yet."""
-        return len(self._waiting) + len(self._under_way)
+        """Requests read and not answered yet."""
+        return len(self._waiting) + len(self._in_progress)
 
     @property
     def _outstanding_max(self) -> int:
@@ -168,7 +167,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def end(self, reason: str) -> None:
-        """Send what is answered, then close; requests without an answer get none."""
+        """Sends the pending answers, then closes; other requests stay unanswered."""
         if self._transport is not None and not self._is_ending:
             logger.info("closing connection from %s: %s", self._address, reason)
         self._close()
@@ -179,8 +178,8 @@ class Connection(asyncio.Protocol):
             self._outbox.flush()
             self._transport.close()
 
-    def tell(self, event: NodeEvent) -> None:
-        # CVE-2024-23944: a watch must not tell of nodes that its client may not read.
+    def notify(self, event: NodeEvent) -> None:
+        # CVE-2024-23944: a watch must not disclose nodes that its client may not read.
         if acl.allows(event.acl, Permission.READ, self._identities):
             self._put(replies.notification(event))
 
@@ -195,7 +194,7 @@ class Connection(asyncio.Protocol):
     # -- frames ---------------------------------------------------------------------------------
 
     def _is_word(self) -> bool:
-        """Answer a four-letter word, which then is all that this connection is for."""
+        """Answers a four-letter word and closes; False if it is not one."""
         word = self._frames.first_word().decode("latin-1")
         if word not in WORDS:
             return False
@@ -209,11 +208,11 @@ class Connection(asyncio.Protocol):
             if not self._session_id and not self._is_connecting:
                 self._connect(read_connect(frame))
             else:
-                self._waiting.append(_read(frame))
+                self._waiting.append(_parse(frame))
         self._advance()
 
     def _pause_or_resume(self) -> None:
-        """Leave further bytes with the sender while too much is under way or unread."""
+        """Stops reading while too many requests are unanswered or answers unread."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._is_writing_paused or self.outstanding >= self._outstanding_max:
@@ -227,8 +226,10 @@ class Connection(asyncio.Protocol):
         host, config = self._host, self._host.config
         applied = host.coordinator.machine.zxid
         if request.last_zxid_seen > applied:
-            # This client has seen what this server has not: here it would go back in time.
-            self.end(f"it has seen zxid {request.last_zxid_seen:#x}, we are at {applied:#x}")
+            # The client has seen a later state than this server has: it would go back in time.
+            self.end(
+                f"the client has seen zxid {request.last_zxid_seen:#x}, this server is at {applied:#x}"
+            )
             return
         timeout_ms = max(
             config.min_session_timeout_ms, min(request.timeout_ms, config.max_session_timeout_ms)
@@ -265,7 +266,7 @@ class Connection(asyncio.Protocol):
             self._refuse_session(request)
             return
         if not coordinator.hold(command.session_id, self):
-            self.end("its session moved on to another connection")
+            self.end("its session moved to another connection")
             return
         self._session_id = command.session_id
         self._heard()
@@ -283,13 +284,13 @@ class Connection(asyncio.Protocol):
     # -- requests -------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Begin all requests that may begin."""
+        """Starts all requests that may start."""
         while self._waiting and self._session_id and not self._is_ending:
             xid, request = self._waiting[0]
             if isinstance(request, _OPERATIONS):
                 self._waiting.popleft()
                 self._write(xid, request)
-            elif self._under_way or self._is_writing_paused:
+            elif self._in_progress or self._is_writing_paused:
                 break
             else:
                 self._waiting.popleft()
@@ -297,7 +298,7 @@ class Connection(asyncio.Protocol):
         self._pause_or_resume()
 
     def _answer(self, xid: int, request: Request | Code) -> None:
-        """Answer what needs no command, or begin what needs to wait. No write is under way."""
+        """Answers a request that is not a write, or starts it if it must wait. No write is in progress."""
         match request:
             case Ping():
                 self._reply(XID_PING, Code.OK)
@@ -313,18 +314,18 @@ class Connection(asyncio.Protocol):
             case Code():
                 self._reply(xid, request)
                 if request is Code.UNIMPLEMENTED:
-                    self.end("an operation that we do not have")
+                    self.end("an unknown operation")
             case _ if isinstance(request, _QUERIES):
                 self._query(xid, request)
 
     def _query(self, xid: int, query: Query) -> None:
         refreshed = self._host.registries.refresh(queries.paths_of(query))
         if refreshed is None:
-            self._reply(xid, *self._look(query))
+            self._reply(xid, *self._read(query))
         else:
-            self._begin(xid, refreshed, lambda _: self._look(query))
+            self._begin(xid, refreshed, lambda _: self._read(query))
 
-    def _look(self, query: Query) -> tuple[Code, bytes]:
+    def _read(self, query: Query) -> tuple[Code, bytes]:
         coordinator = self._host.coordinator
         reader = queries.Reader(
             coordinator.machine,
@@ -339,7 +340,7 @@ class Connection(asyncio.Protocol):
         except CoordinationError as error:
             return error.code, b""
         for event in answer.missed:
-            self.tell(event)
+            self.notify(event)
         return Code.OK, answer.body
 
     def _authenticate(self, xid: int, request: Auth) -> None:
@@ -380,14 +381,14 @@ class Connection(asyncio.Protocol):
         self._begin(
             xid, self._host.replicated.propose(command), lambda outcome: (outcome.code, b"")
         )
-        # Set behind `_begin`: the answer is still to be sent, and is the last.
+        # Set after `_begin`: this answer is still sent, as the last one.
         self._is_ending = True
 
     def _begin(
         self, xid: int, awaited: Awaitable[T], show: Callable[[T], tuple[Code, bytes]]
     ) -> None:
         exchange = _Exchange(xid)
-        self._under_way.append(exchange)
+        self._in_progress.append(exchange)
         future = asyncio.ensure_future(awaited)
         future.add_done_callback(partial(self._finished, exchange, show))
 
@@ -401,8 +402,8 @@ class Connection(asyncio.Protocol):
             return
         code, body = show(answered.result())
         if code in (Code.SESSION_EXPIRED, Code.SESSION_MOVED):
-            # As in ZooKeeper: the client learns by the closed connection, and finds out elsewhere.
-            self.end(f"a request of a session that is not its own any more ({code.name})")
+            # As in ZooKeeper: the connection is closed, and the client reconnects elsewhere.
+            self.end(f"its session is no longer its own ({code.name})")
             return
         exchange.reply = replies.reply(
             exchange.xid,
@@ -410,15 +411,15 @@ class Connection(asyncio.Protocol):
             code,
             body if code is Code.OK else b"",
         )
-        while self._under_way and self._under_way[0].reply is not None:
-            self._put(self._under_way.popleft().reply or b"")
-        if self._is_ending and not self._under_way:
+        while self._in_progress and self._in_progress[0].reply is not None:
+            self._put(self._in_progress.popleft().reply or b"")
+        if self._is_ending and not self._in_progress:
             self._close()
         else:
             self._advance()
 
     def _has_failed(self, answered: asyncio.Future[T]) -> bool:
-        """True if there is no result; the connection is then over."""
+        """True if there is no result; the connection is then closed."""
         error = None if answered.cancelled() else answered.exception()
         if error is None and not answered.cancelled():
             return False
@@ -437,8 +438,8 @@ class Connection(asyncio.Protocol):
             self._outbox.put(data)
 
 
-def _read(frame: bytes) -> tuple[int, Request | Code]:
-    """A request with its xid, or the error that it gets. ProtocolError if it has no header."""
+def _parse(frame: bytes) -> tuple[int, Request | Code]:
+    """The xid and the request, or the error to answer. Raises ProtocolError without a header."""
     reader = JuteReader(frame)
     xid, number = reader.int32(), reader.int32()
     try:

@@ -1,7 +1,7 @@
-"""This server's side of the state machine: applies commands, tells watchers, counts who is heard.
+"""This server's side of the state machine: applies commands, notifies watchers, tracks sessions.
 
-Implements `replicated.Applied`. What a connection needs of its server is here too: the machine to
-read from, the watches, and which connection holds which session.
+Implements `replicated.Applied`. Connections use it too: the machine to read from, the watches, and
+which connection holds which session.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Client(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def tell(self, event: NodeEvent) -> None:
-        """Send the event, before anything that is answered from now on."""
+    def notify(self, event: NodeEvent) -> None:
+        """Sends the event, before any later answer."""
         ...
 
     def session_lost(self, reason: str) -> None:
@@ -34,7 +34,7 @@ class Client(Protocol):
 
 
 class Coordinator:
-    """One per server. Everything on one event loop."""
+    """One per server. Everything runs on one event loop."""
 
     __slots__ = (
         "_by_session",
@@ -47,7 +47,7 @@ class Coordinator:
     )
 
     def __init__(self, machine: Machine, clock: Clock, expiry_slack_s: float = 0.0) -> None:
-        """`expiry_slack_s`: how long a session heard on another server may be on its way here."""
+        """`expiry_slack_s`: how long the report of a session heard on another server may take."""
         self.machine = machine
         self._clock = clock
         self.expiry = ExpiryClock(expiry_slack_s)
@@ -55,14 +55,14 @@ class Coordinator:
         self._by_session: dict[int, Client] = {}
         self._heard: set[int] = set()
         self.registry: Registry | None = None
-        """What is shown beside the tree, if anything is."""
+        """The read-only registries beside the tree, if any."""
 
     # -- replicated.Applied ---------------------------------------------------------------------
 
     def apply(self, index: int, command: bytes) -> Outcome:
         outcome = self.machine.apply(index, command)
         if outcome.events:
-            self._tell(outcome.events)
+            self._notify(outcome.events)
         started = outcome.session_started
         if started is not None:
             self.expiry.start(started.session_id, started.timeout_ms, self._clock.monotonic())
@@ -84,7 +84,7 @@ class Coordinator:
         self.machine.restore(snapshot)
         self.restart_expiry()
         for client in tuple(self._by_session.values()):
-            client.session_lost("this server jumped ahead")
+            client.session_lost("this server installed a snapshot")
         self._by_session.clear()
 
     def touched(self, session_ids: Collection[int]) -> None:
@@ -93,22 +93,22 @@ class Coordinator:
     # -- sessions -------------------------------------------------------------------------------
 
     def restart_expiry(self) -> None:
-        """Give every session its whole timeout from now."""
+        """Gives every session its full timeout from now."""
         now_s = self._clock.monotonic()
         self.expiry.clear()
         for session in self.machine.sessions.values():
             self.expiry.start(session.session_id, session.timeout_ms, now_s)
 
     def hold(self, session_id: int, client: Client) -> bool:
-        """`client` has the session now; False if it has lost it again already."""
+        """`client` takes the session; False if it has lost it again already."""
         session = self.machine.sessions.get(session_id)
         if session is None or session.owner != client.owner:
             return False
         self._by_session[session_id] = client
         return True
 
-    def let_go(self, session_id: int, client: Client) -> None:
-        """The connection is gone; the session lives until its timeout."""
+    def release(self, session_id: int, client: Client) -> None:
+        """The connection is gone; the session stays alive until its timeout."""
         self.watches.remove_all(client)
         if self._by_session.get(session_id) is client:
             del self._by_session[session_id]
@@ -122,12 +122,12 @@ class Coordinator:
         return heard
 
     def show_registry(self, name: str, leaves: Mapping[str, Leaf]) -> None:
-        """Have the registry `name` be so, and tell whoever watches of what changed."""
+        """Replaces the content of the registry `name` and notifies watchers of the changes."""
         if self.registry is None:
             self.registry = Registry()
         now_ms = self._clock.wall_ms()
-        self._tell(self.registry.show(name, leaves, self.machine.zxid, now_ms))
+        self._notify(self.registry.show(name, leaves, self.machine.zxid, now_ms))
 
-    def _tell(self, events: Iterable[NodeEvent]) -> None:
+    def _notify(self, events: Iterable[NodeEvent]) -> None:
         for client, event in self.watches.trigger(events):
-            client.tell(event)
+            client.notify(event)

@@ -1,4 +1,4 @@
-"""What a connection needs of the server that accepted it."""
+"""The interfaces between a connection and the server that accepted it."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Protocol
 
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.coordinator import Coordinator
+from kafkaesque.broker.coordination.four_letter_words import ClientView, ServerCounts
 from kafkaesque.broker.coordination.replicated import Replicated
-from kafkaesque.broker.coordination.words import ClientView, ServerCounts
 
 
 class Registries(Protocol):
-    """What keeps the registries true."""
+    """Keeps the registries up to date."""
 
     def refresh(self, paths: Sequence[str]) -> Awaitable[None] | None:
-        """Before an answer about `paths`: None if the registries are as they should be now."""
+        """Called before an answer about `paths`. None if the registries are up to date."""
         ...
 
     def tick(self) -> None:
-        """Now and then, for those who watch; never waits."""
+        """Periodic refresh for watches; never waits."""
         ...
 
 
 class NoRegistries:
-    """Of a server that has none."""
+    """For a server without registries."""
 
     def refresh(self, paths: Sequence[str]) -> None:
         return None
 
     def tick(self) -> None:
-        """There is nothing to do."""
+        """Nothing."""
 
 
 class Served(Protocol):
-    """A client's connection, as its server sees it."""
+    """A client's connection, as its server uses it."""
 
     def __hash__(self) -> int: ...
 
@@ -43,10 +43,10 @@ class Served(Protocol):
 
     @property
     def outstanding(self) -> int:
-        """Requests taken in and not answered yet."""
+        """Requests read and not answered yet."""
         ...
 
-    def count_as_heard_if_held_back(self) -> None: ...
+    def touch_if_paused(self) -> None: ...
 
     def abort(self) -> None: ...
 
@@ -54,6 +54,8 @@ class Served(Protocol):
 
 
 class Host(Protocol):
+    """The server, as a connection uses it."""
+
     config: CoordinationConfig
     coordinator: Coordinator
     replicated: Replicated
@@ -61,7 +63,7 @@ class Host(Protocol):
     registries: Registries
 
     def accept(self, connection: Served, address: str) -> str | None:
-        """None to serve the connection, or why it is refused."""
+        """None to accept the connection, else why it is refused."""
         ...
 
     def lost(self, connection: Served, address: str) -> None: ...
@@ -69,11 +71,11 @@ class Host(Protocol):
     def wall_ms(self) -> int: ...
 
     def new_session(self) -> tuple[int, bytes]:
-        """A session id and its password that nobody can guess."""
+        """A random session id and password."""
         ...
 
     def answer_word(self, word: str) -> str: ...
 
     def failed(self, error: BaseException) -> None:
-        """Something that must not happen did: the node decides whether it goes on."""
+        """Reports an unexpected error; the node decides whether to stop."""
         ...

@@ -1,10 +1,10 @@
 """The coordination tree as a Raft group: commands in a log that every broker has.
 
-The leader appends; a follower passes its commands on, many in one call and one call at a time, so
-that they keep their order. Each carries a name made here (the record's key), and whoever proposed
-it learns the outcome when the entry of that name is applied here. A command is given up, with
-NotCommitted, when nobody can tell any more what becomes of it: the answer was lost, or the term in
-which it was appended ended before it was seen to be committed.
+The leader appends; a follower forwards its commands, many in one call and one call at a time, so that
+they keep their order. Each has a unique name (the record's key), and its proposer gets the outcome
+when the entry with that name is applied here. A command fails with NotCommitted when its outcome
+becomes unknown: the answer was lost, or the term in which it was appended ended before it was seen
+to be committed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from itertools import islice
 from typing import Final
 
 from kafkaesque.broker.cluster.replicated_machine import ReplicatedMachine, StateFile
-from kafkaesque.broker.coordination import peer_messages
-from kafkaesque.broker.coordination.peer_messages import PROPOSE, READ, TOUCH, Entry, Taken
 from kafkaesque.broker.coordination.replicated import Applied, NotCommitted
+from kafkaesque.broker.coordination.rules import peer_messages
 from kafkaesque.broker.coordination.rules.machine import Outcome
+from kafkaesque.broker.coordination.rules.peer_messages import PROPOSE, READ, TOUCH, Accepted, Entry
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import LogIndex, Refused, Snapshot, Term
 from kafkaesque.broker.replication.links import Links
@@ -42,25 +42,25 @@ from kafkaesque.records.codec import Record, decode_batch, encode_batch
 
 CALL_SECONDS: Final = 3.0
 WAIT_SECONDS: Final = 5.0
-"""How long a command that nobody has taken yet waits for a leader."""
+"""How long a command that no leader has accepted yet waits for one."""
 RETRY_SECONDS: Final = 0.03
 LEADERLESS_SECONDS: Final = 1.0
-"""How long clients are kept while no leader with a majority is known: an election is shorter. With
-the second after which a silent link is noticed this stays below the least session timeout, so a
-client has left a server that is cut off before the others can end its session."""
+"""How long clients are kept while no leader with a majority is known: an election is shorter. Together
+with the second after which a silent link is noticed, this stays below the minimum session timeout, so
+a client has left a partitioned server before the others can expire its session."""
 
 CALL_BYTES_MAX: Final = 4 * MIB
 CALL_ENTRIES_MAX: Final = 1000
 SNAPSHOT_ENTRIES: Final = 50_000
 SNAPSHOT_BYTES: Final = 64 * MIB
-"""A snapshot is due after so many commands, or when the log is so large."""
+"""A snapshot is due after this many commands, or when the log is this large."""
 SNAPSHOT_ENTRIES_MIN: Final = 100
 
-_LIFE_BYTES = 8
+_PROCESS_ID_BYTES = 8
 
 
 class _Proposal:
-    """A command that this server has put forward."""
+    """A command that this server proposed."""
 
     __slots__ = ("deadline", "entry", "outcome", "term")
 
@@ -68,9 +68,9 @@ class _Proposal:
         self.entry = entry
         self.outcome = outcome
         self.deadline = deadline
-        """If nobody has taken it by then."""
+        """Fails if no leader has accepted it by then."""
         self.term: Term | None = None
-        """In which a leader took it."""
+        """The term in which a leader accepted it."""
 
     def fail(self, reason: str) -> None:
         if not self.outcome.done():
@@ -78,24 +78,21 @@ class _Proposal:
 
 
 class RaftGroup(ReplicatedMachine):
-    """Implements `replicated.Replicated`, and answers the other brokers."""
+    """Implements `replicated.Replicated`, and serves the other brokers."""
 
     __slots__ = (
         "_available_s",
         "_clock",
-        "_life",
+        "_links",
         "_machine",
         "_number",
+        "_process_id",
         "_proposals",
         "_queue",
         "_reads",
         "_replicas",
         "_sender",
-        "links",
     )
-
-    links: Links
-    """Set before the first peer can be heard."""
 
     def __init__(
         self,
@@ -104,18 +101,20 @@ class RaftGroup(ReplicatedMachine):
         replicas: ReplicaSet,
         clock: Clock,
         machine: Applied,
+        links: Links,
     ) -> None:
         super().__init__(states, fail)
+        self._links = links
         self._replicas = replicas
         self._clock = clock
         self._machine = machine
-        self._life = secrets.token_bytes(_LIFE_BYTES)
-        """Tells the names of this process's commands from all others."""
+        self._process_id = secrets.token_bytes(_PROCESS_ID_BYTES)
+        """Makes the names of this process's commands unique."""
         self._number = 0
         self._proposals: dict[bytes, _Proposal] = {}
-        """By their names, until the outcome is known."""
+        """By name, until the outcome is known."""
         self._queue: deque[_Proposal] = deque()
-        """Those that no leader has taken yet."""
+        """Proposals that no leader has accepted yet."""
         self._sender: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Future[LogIndex]] = set()
         self._available_s = clock.monotonic()
@@ -125,7 +124,7 @@ class RaftGroup(ReplicatedMachine):
     def propose(self, command: bytes) -> Awaitable[Outcome]:
         loop = asyncio.get_running_loop()
         self._number += 1
-        entry = Entry(self._life + self._number.to_bytes(8, "big"), command)
+        entry = Entry(self._process_id + self._number.to_bytes(8, "big"), command)
         proposal = _Proposal(entry, loop.create_future(), loop.time() + WAIT_SECONDS)
         self._proposals[entry.key] = proposal
         proposal.outcome.add_done_callback(lambda _: self._proposals.pop(entry.key, None))
@@ -134,7 +133,7 @@ class RaftGroup(ReplicatedMachine):
         else:
             self._queue.append(proposal)
             if self._sender is None:
-                self._sender = loop.create_task(self._pass_on())
+                self._sender = loop.create_task(self._forward())
         return proposal.outcome
 
     async def read_barrier(self) -> None:
@@ -146,7 +145,7 @@ class RaftGroup(ReplicatedMachine):
                     await self.applied_to(await self._read_index())
                 return
             except TimeoutError as error:
-                raise NotCommitted("this server lags behind its leader") from error
+                raise NotCommitted("this server lags too far") from error
             except (KafkaError, PeerError, Refused) as error:
                 if loop.time() > deadline:
                     raise NotCommitted(f"no leader answers: {error}") from error
@@ -157,7 +156,7 @@ class RaftGroup(ReplicatedMachine):
         if self.leads:
             self._machine.touched(session_ids)
         elif leader is not None:
-            self.links.post(leader, TOUCH, peer_messages.encode_sessions(session_ids))
+            self._links.post(leader, TOUCH, peer_messages.encode_sessions(session_ids))
 
     @property
     def is_leader(self) -> bool:
@@ -175,7 +174,7 @@ class RaftGroup(ReplicatedMachine):
     def is_available(self) -> bool:
         now_s = self._clock.monotonic()
         if self.has_leader and not self.replica.is_without_room:
-            # Without room nothing is applied here, and clients are better off elsewhere.
+            # With a full disk nothing is applied here: clients should find another server.
             self._available_s = now_s
         return now_s - self._available_s <= LEADERLESS_SECONDS
 
@@ -184,7 +183,7 @@ class RaftGroup(ReplicatedMachine):
         if self.leads:
             return self._replicas.may_serve(self.replica)
         leader = self._leader_node
-        return leader is not None and self.links.is_up(leader)
+        return leader is not None and self._links.is_up(leader)
 
     @property
     def _leader_node(self) -> NodeId | None:
@@ -192,21 +191,21 @@ class RaftGroup(ReplicatedMachine):
         leader = self.replica.standing.leader_id
         return None if leader is None or leader == self._replicas.member else node_of(leader)
 
-    # -- commands on their way -----------------------------------------------------------------------
+    # -- forwarding ----------------------------------------------------------------------------------
 
-    async def _pass_on(self) -> None:
-        """Bring what waits to the leader, wherever that is, in order."""
+    async def _forward(self) -> None:
+        """Sends the queue to the leader, wherever it is, in order."""
         try:
             while self._queue:
                 offered = list(islice(self._queue, self._call_size()))
                 try:
-                    taken = await self._offer([proposal.entry for proposal in offered])
+                    accepted = await self._offer([proposal.entry for proposal in offered])
                 except PeerError as error:
-                    self._give_up(len(offered), f"the leader did not answer: {error}")
+                    self._fail_first(len(offered), f"the leader did not answer: {error}")
                     continue
-                self._note_taken(taken)
-                if taken.entry_count < len(offered):
-                    self._give_up_late()
+                self._note_accepted(accepted)
+                if accepted.entry_count < len(offered):
+                    self._fail_overdue()
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._sender = None
@@ -220,22 +219,22 @@ class RaftGroup(ReplicatedMachine):
             count += 1
         return count
 
-    async def _offer(self, entries: list[Entry]) -> Taken:
-        """PeerError if it is not known whether they were taken."""
+    async def _offer(self, entries: list[Entry]) -> Accepted:
+        """Raises PeerError if it is unknown whether they were accepted."""
         if self.leads:
             return self._append(entries)
         leader = self._leader_node
         if leader is not None:
             try:
                 body = peer_messages.encode_entries(entries)
-                answer = await self.links.call(leader, PROPOSE, body, CALL_SECONDS)
-                return peer_messages.decode_taken(answer)
+                answer = await self._links.call(leader, PROPOSE, body, CALL_SECONDS)
+                return peer_messages.decode_accepted(answer)
             except (PeerUnreachable, PeerBusy):
-                pass  # nothing was begun: another try may find another leader
-        return Taken(0, self.replica.standing.term)
+                pass  # nothing was started: a retry may find another leader
+        return Accepted(0, self.replica.standing.term)
 
-    def _append(self, entries: list[Entry]) -> Taken:
-        """Into the log, as the leader; as many as it takes."""
+    def _append(self, entries: list[Entry]) -> Accepted:
+        """Appends to the log, as the leader, as many as it accepts."""
         term = self.replica.standing.term
         for count, entry in enumerate(entries):
             now_ms = self._clock.wall_ms()
@@ -246,69 +245,71 @@ class RaftGroup(ReplicatedMachine):
             try:
                 self.replica.append(batch, read_header(batch), now_ms)
             except (NotLeaderOrFollower, NotEnoughReplicas, StorageFailed):
-                return Taken(count, term)
-        return Taken(len(entries), term)
+                return Accepted(count, term)
+        return Accepted(len(entries), term)
 
-    def _note_taken(self, taken: Taken) -> None:
-        is_over = taken.term < self.replica.standing.term
-        for _ in range(taken.entry_count):
+    def _note_accepted(self, accepted: Accepted) -> None:
+        is_over = accepted.term < self.replica.standing.term
+        for _ in range(accepted.entry_count):
             proposal = self._queue.popleft()
-            proposal.term = taken.term
+            proposal.term = accepted.term
             if is_over:
-                # The term may have ended with or without it, before we could watch for that.
-                self._forget(proposal, "the leader that took it leads no more")
+                # The term ended, with or without the command, before we could observe it.
+                self._fail_one(proposal, "the leader that accepted it was deposed")
 
-    def _give_up(self, count: int, reason: str) -> None:
+    def _fail_first(self, count: int, reason: str) -> None:
         for _ in range(count):
-            self._forget(self._queue.popleft(), reason)
+            self._fail_one(self._queue.popleft(), reason)
 
-    def _give_up_late(self) -> None:
+    def _fail_overdue(self) -> None:
         now = asyncio.get_running_loop().time()
         while self._queue and self._queue[0].deadline < now:
-            self._forget(self._queue.popleft(), "no leader took it")
+            self._fail_one(self._queue.popleft(), "no leader accepted it")
 
-    def _forget(self, proposal: _Proposal, reason: str) -> None:
-        # Gone already if it was applied while the answer of the leader was on its way.
+    def _fail_one(self, proposal: _Proposal, reason: str) -> None:
+        # Already gone if it was applied before the leader's answer arrived.
         if self._proposals.pop(proposal.entry.key, None) is not None:
             proposal.fail(reason)
 
-    def _forget_taken(self, reason: str, before: Term | None = None) -> None:
-        """Those that a leader took, in a term earlier than `before`."""
+    def _fail_accepted(self, reason: str, before: Term | None = None) -> None:
+        """Fails the proposals that a leader accepted, in a term earlier than `before`."""
         for proposal in tuple(self._proposals.values()):
             if proposal.term is not None and (before is None or proposal.term < before):
-                self._forget(proposal, reason)
+                self._fail_one(proposal, reason)
 
     # -- reads ---------------------------------------------------------------------------------------
 
     async def _read_index(self) -> LogIndex:
         if self.leads:
-            return await self._ask_raft()
+            return await self._request_read_index()
         leader = self._leader_node
         if leader is None:
             raise self._moved()
-        answer = await self.links.call(leader, READ, b"", CALL_SECONDS)
+        answer = await self._links.call(leader, READ, b"", CALL_SECONDS)
         return peer_messages.decode_index(answer)
 
-    def _ask_raft(self) -> asyncio.Future[LogIndex]:
+    def _request_read_index(self) -> asyncio.Future[LogIndex]:
         future: asyncio.Future[LogIndex] = asyncio.get_running_loop().create_future()
 
-        def tell(index: LogIndex) -> None:
+        def resolve(index: LogIndex) -> None:
             if not future.done():
                 future.set_result(index)
 
-        self.replica.read_index(tell)
+        self.replica.read_index(resolve)
         self._reads.add(future)
         future.add_done_callback(self._reads.discard)
         return future
 
-    # -- what other brokers ask ------------------------------------------------------------------------
+    # -- calls of other brokers ------------------------------------------------------------------------
 
     def call(self, kind: int, body: bytes) -> bytes | Awaitable[bytes]:
         if kind == PROPOSE:
-            # At once, so that calls of one broker are appended in their order.
+            # Without waiting, so that calls of one broker are appended in order.
             entries = peer_messages.decode_entries(body)
-            taken = self._append(entries) if self.leads else Taken(0, self.replica.standing.term)
-            return peer_messages.encode_taken(taken)
+            accepted = (
+                self._append(entries) if self.leads else Accepted(0, self.replica.standing.term)
+            )
+            return peer_messages.encode_accepted(accepted)
         if kind == READ:
             return self._answer_read()
         raise ProtocolError(f"call of unknown kind {kind}")
@@ -316,7 +317,7 @@ class RaftGroup(ReplicatedMachine):
     async def _answer_read(self) -> bytes:
         if not self.leads:
             raise self._moved()
-        return peer_messages.encode_index(await self._ask_raft())
+        return peer_messages.encode_index(await self._request_read_index())
 
     def post(self, kind: int, body: bytes) -> None:
         if kind == TOUCH and self.leads:
@@ -326,7 +327,7 @@ class RaftGroup(ReplicatedMachine):
 
     def stands(self, standing: Standing) -> None:
         super().stands(standing)
-        self._forget_taken("another leader was elected", before=standing.term)
+        self._fail_accepted("another leader was elected", before=standing.term)
         if not self.leads:
             for read in tuple(self._reads):
                 if not read.done():
@@ -334,11 +335,11 @@ class RaftGroup(ReplicatedMachine):
 
     def installed(self, snapshot: Snapshot) -> None:
         super().installed(snapshot)
-        self._forget_taken("this server jumped ahead")
+        self._fail_accepted("this server installed a snapshot")
 
     def failed(self, error: StorageFailed) -> None:
         super().failed(error)
-        self._forget_taken(str(error))
+        self._fail_accepted(str(error))
 
     def _moved(self) -> KafkaError:
         return NotLeaderOrFollower("this broker does not lead the coordination group")
@@ -364,9 +365,9 @@ class RaftGroup(ReplicatedMachine):
         return entry_count >= SNAPSHOT_ENTRIES_MIN and log.size_bytes >= SNAPSHOT_BYTES
 
     async def stop(self) -> None:
-        """Nothing is passed on any more."""
+        """Stops forwarding and fails all proposals."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait((self._sender,))
-        self._give_up(len(self._queue), "this broker stops")
-        self._forget_taken("this broker stops")
+        self._fail_first(len(self._queue), "this broker stops")
+        self._fail_accepted("this broker stops")

@@ -1,9 +1,7 @@
-"""The coordination server: its socket, its limits, and the clockwork that ends sessions.
+"""The coordination server: its socket, its limits, and the timer that expires sessions.
 
-    server = CoordinationServer(coordinator, replicated, clock, CoordinationConfig())
-    await server.start("127.0.0.1", 2181)
-
-`LocalServer` is one whose commands live in a journal of this node alone.
+server = CoordinationServer(coordinator, replicated, clock, CoordinationConfig())
+await server.start("127.0.0.1", 2181)
 """
 
 from __future__ import annotations
@@ -13,33 +11,28 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.connection import Connection
 from kafkaesque.broker.coordination.coordinator import Coordinator
+from kafkaesque.broker.coordination.four_letter_words import ServerCounts, ServerView, answer_word
 from kafkaesque.broker.coordination.host import NoRegistries, Registries, Served
-from kafkaesque.broker.coordination.local_journal import JOURNAL_CONFIG, LocalJournal
 from kafkaesque.broker.coordination.replicated import NotCommitted, Replicated
 from kafkaesque.broker.coordination.rules.commands import CloseSession, Command, encode_command
-from kafkaesque.broker.coordination.rules.machine import Machine
-from kafkaesque.broker.coordination.rules.reaping import find_reapable
+from kafkaesque.broker.coordination.rules.machine import find_reapable
 from kafkaesque.broker.coordination.rules.sessions import PASSWORD_BYTES
-from kafkaesque.broker.coordination.words import ServerCounts, ServerView, answer_word
-from kafkaesque.broker.storage.log import Log
-from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import check
 
-logger = logging.getLogger("kafkaesque.broker.coordination.rules")
+logger = logging.getLogger("kafkaesque.coordination")
 
 STALL_S = 1.0
-"""A tick that comes later than this tells that the process stood still (paused, swapped): clients
-could not be heard then, so none is ended for its silence."""
+"""A tick later than this means that the process was paused or swapped out: clients could not be heard
+meanwhile, so no session is expired for it."""
 
 _BACKLOG = 1024
 _SESSION_MARK = 1 << 56
-"""Keeps ids positive and apart from the marks of containers and TTLs, as ZooKeeper's server id."""
+"""Keeps ids positive and distinct from the marks of containers and TTLs, as ZooKeeper's server id."""
 
 
 class CoordinationServer:
@@ -52,35 +45,36 @@ class CoordinationServer:
         clock: Clock,
         config: CoordinationConfig,
         failed: Callable[[BaseException], None] | None = None,
+        registries: Registries | None = None,
     ) -> None:
-        """`failed` is told of what must not happen, so that the node can stop."""
+        """`failed` is called with an unexpected error, so that the node can stop."""
         self.coordinator = coordinator
         self.replicated = replicated
         self.config = config
         self.counts = ServerCounts()
-        self.registries: Registries = NoRegistries()
+        self.registries: Registries = registries or NoRegistries()
         self._clock = clock
         self._failed = failed
         self._server: asyncio.Server | None = None
         self._connections: dict[Served, float] = {}
-        """With when each was accepted, by the monotonic clock."""
+        """With the monotonic time at which each was accepted."""
         self._by_address: Counter[str] = Counter()
         self._ticker: asyncio.Task[None] | None = None
         self._term: int | None = None
-        """The term in which this server counts sessions' silence; None while it does not lead."""
+        """The term in which this server measures sessions' silence; None while it does not lead."""
         self._ticked_s = clock.monotonic()
         self._reaped_s = clock.monotonic()
 
     async def start(self, host: str, port: int) -> None:
-        """Serve; port 0 takes a free one, see `address`."""
+        """Starts to serve; port 0 picks a free one, see `address`."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: Connection(self, secrets.randbits(63)), host, port, backlog=_BACKLOG
         )
-        self.start_clockwork()
+        self.start_timer()
 
-    def start_clockwork(self) -> None:
-        """End sessions and reap nodes while leading, even without clients of its own."""
+    def start_timer(self) -> None:
+        """Expires sessions and reaps nodes while leading, even without clients of its own."""
         self._ticked_s = self._clock.monotonic()
         self._ticker = asyncio.get_running_loop().create_task(self._run())
 
@@ -92,7 +86,7 @@ class CoordinationServer:
 
     @property
     def role(self) -> str:
-        """As `srvr` and `mntr` tell it, in ZooKeeper's words."""
+        """As in `srvr` and `mntr`, with ZooKeeper's names."""
         if self.replicated.is_leader:
             return "leader"
         return "follower" if self.replicated.is_voter else "observer"
@@ -102,7 +96,7 @@ class CoordinationServer:
         return len(self._connections)
 
     async def stop(self) -> None:
-        """Accept nobody else and close all connections; sessions live on, for another server."""
+        """Stops accepting and closes all connections; sessions stay alive, for another server."""
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.wait((self._ticker,))
@@ -116,13 +110,13 @@ class CoordinationServer:
         await asyncio.sleep(0)
 
     def abort(self) -> None:
-        """Nobody hears of this server any more; `stop` is still due."""
+        """Drops all connections at once; `stop` is still due."""
         if self._server is not None:
             self._server.close()
         for connection in tuple(self._connections):
             connection.abort()
 
-    # -- the clockwork --------------------------------------------------------------------------
+    # -- timer ----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
@@ -130,22 +124,22 @@ class CoordinationServer:
             try:
                 await self.tick()
             except NotCommitted as error:
-                logger.warning("sessions could not be ended: %s", error)
-            except Exception as error:  # noqa: BLE001 - supervisor: the node is told and decides
+                logger.warning("sessions could not be expired: %s", error)
+            except Exception as error:  # noqa: BLE001 - supervisor: the node decides
                 self.failed(error)
 
     async def tick(self) -> None:
-        """One round: tell the leader who was heard; as the leader, end who was not."""
+        """One round: reports heard sessions to the leader; as the leader, expires silent ones."""
         now_s = self._clock.monotonic()
         is_late = now_s - self._ticked_s > STALL_S + self.config.tick_interval_ms / 1000
         self._ticked_s = now_s
-        self._close_idle_strangers(now_s)
+        self._close_idle_connections(now_s)
         for connection in self._connections:
-            connection.count_as_heard_if_held_back()
+            connection.touch_if_paused()
         heard = self.coordinator.take_heard()
         if not self.replicated.is_available:
             self._term = None
-            self._let_all_go()
+            self._disconnect_all()
             return
         if heard:
             self.replicated.touch_sessions(heard)
@@ -157,12 +151,12 @@ class CoordinationServer:
             self._term = self.replicated.term
             self.coordinator.restart_expiry()
             return
-        await self._propose(self._ended_sessions(now_s))
+        await self._propose(self._expired_sessions(now_s))
         if now_s - self._reaped_s >= self.config.reap_interval_ms / 1000:
             self._reaped_s = now_s
             await self._propose(find_reapable(self.coordinator.machine.tree, self.wall_ms()))
 
-    def _ended_sessions(self, now_s: float) -> list[Command]:
+    def _expired_sessions(self, now_s: float) -> list[Command]:
         sessions = self.coordinator.machine.sessions
         ended = self.coordinator.expiry.expired(now_s)
         return [
@@ -172,19 +166,19 @@ class CoordinationServer:
         ]
 
     async def _propose(self, commands: Sequence[Command]) -> None:
-        """All of them, then NotCommitted if one failed."""
+        """Proposes all, then raises NotCommitted if one failed."""
         proposals = [self.replicated.propose(encode_command(command)) for command in commands]
         for outcome in await asyncio.gather(*proposals, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    def _close_idle_strangers(self, now_s: float) -> None:
+    def _close_idle_connections(self, now_s: float) -> None:
         limit_s = now_s - self.config.connect_timeout_ms / 1000
         for connection, accepted_s in tuple(self._connections.items()):
             if accepted_s < limit_s and not connection.view.session_id:
                 connection.abort()
 
-    def _let_all_go(self) -> None:
+    def _disconnect_all(self) -> None:
         for connection in tuple(self._connections):
             connection.end("this server has no quorum")
 
@@ -231,33 +225,3 @@ class CoordinationServer:
         logger.error("the coordination service failed", exc_info=error)
         if self._failed is not None:
             self._failed(error)
-
-
-class LocalServer(CoordinationServer):
-    """A server with a journal of its own in `directory`: one node, no replication."""
-
-    def __init__(
-        self,
-        directory: Path,
-        clock: Clock,
-        config: CoordinationConfig | None = None,
-        failed: Callable[[BaseException], None] | None = None,
-    ) -> None:
-        """Opens the journal and replays it. Blocking."""
-        coordinator = Coordinator(Machine(), clock)
-        log = Log.open(directory, JOURNAL_CONFIG, OpenFiles(None), clean=False)
-        self._journal = LocalJournal(log, clock, coordinator, self.failed)
-        super().__init__(coordinator, self._journal, clock, config or CoordinationConfig(), failed)
-        self._journal.load()
-
-    @property
-    def role(self) -> str:
-        return "standalone"
-
-    async def start(self, host: str, port: int) -> None:
-        self._journal.start()
-        await super().start(host, port)
-
-    async def stop(self) -> None:
-        await super().stop()
-        await self._journal.close()

@@ -1,6 +1,6 @@
-"""A broker's part in coordination: its replica of the tree, and the server if it has a listener.
+"""Coordination on one broker: its replica of the tree, and the server if it has a listener.
 
-Every broker has the replica, so that any of them can serve, and any majority can go on.
+Every broker has a replica, so that any of them can serve and any majority can continue.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 DIRECTORY: Final = "coordination"
 STATE_NAME: Final = "tree.state"
 LOG_CONFIG: Final = LogConfig(segment_bytes=8 * MIB)
-"""Small segments: what a snapshot of the tree stands for goes by the segment."""
+"""Small segments: the log that a snapshot replaces is deleted by the segment."""
 TREE_LIMITS: Final = TreeLimits(nodes_max=100_000, size_bytes_max=32 * MIB)
 """So that a snapshot always fits into one frame between brokers."""
 EXPIRY_SLACK_S: Final = 0.5
-"""How long it may take until the leader hears of a session that is heard elsewhere."""
+"""How long it may take until the leader learns of a session that another broker heard."""
 
 
 class CoordinationService:
-    """Made by `open`. `take_part`, then `serve`; `stop`, then `close`."""
+    """Created by `open`. `take_part`, then `serve`; `stop`, then `close`."""
 
     __slots__ = (
         "_clock",
@@ -64,16 +64,17 @@ class CoordinationService:
         clock: Clock,
         config: CoordinationConfig,
         fail: Callable[[BaseException], None],
+        registries: ClusterRegistries,
     ) -> None:
         self.group = group
         self.coordinator = coordinator
         self.server: CoordinationServer | None = None
-        """None without a listener, unless this broker leads: somebody has to end sessions."""
+        """None without a listener, unless this broker leads: the leader expires sessions."""
         self._replicas = replicas
         self._config = config
         self._fail = fail
         self._clock = clock
-        self._registries: ClusterRegistries | None = None
+        self._registries = registries
 
     @classmethod
     def open(
@@ -81,6 +82,7 @@ class CoordinationService:
         data: Path,
         files: OpenFiles,
         replicas: ReplicaSet,
+        cluster: Cluster,
         clock: Clock,
         fail: Callable[[BaseException], None],
         *,
@@ -88,14 +90,14 @@ class CoordinationService:
         is_clean: bool,
         config: CoordinationConfig | None = None,
     ) -> CoordinationService:
-        """The replica as it is on disk; a new one begins with `first_members`. Blocking."""
+        """Opens the replica on disk; a new one starts with `first_members`. Blocking."""
         path = data / DIRECTORY
         log = Log.open(path, LOG_CONFIG, files, clean=is_clean)
         replicas.attach(COORDINATION_GROUP, log)
         machine = Machine(TREE_LIMITS, has_registries=True)
         coordinator = Coordinator(machine, clock, EXPIRY_SLACK_S)
         states = StateFile(path, replicas.journal, name=STATE_NAME)
-        group = RaftGroup(states, fail, replicas, clock, coordinator)
+        group = RaftGroup(states, fail, replicas, clock, coordinator, cluster.links)
         group.replica = open_replica(
             COORDINATION_GROUP,
             log,
@@ -106,18 +108,24 @@ class CoordinationService:
             is_clean=is_clean,
         )
         group.load()
-        return cls(group, coordinator, replicas, clock, config or CoordinationConfig(), fail)
+        return cls(
+            group,
+            coordinator,
+            replicas,
+            clock,
+            config or CoordinationConfig(),
+            fail,
+            ClusterRegistries(coordinator, cluster, clock),
+        )
 
-    def take_part(self, cluster: Cluster) -> None:
-        """From here on messages and elections happen."""
-        self.group.links = cluster.links
-        self._registries = ClusterRegistries(self.coordinator, cluster, self._clock)
+    def take_part(self) -> None:
+        """Joins the Raft group: messages and elections begin."""
         self._replicas.add(self.group.replica)
         if self.group.replica.is_alone:
             self.group.replica.campaign()
 
     async def serve(self, host: str, port: int) -> tuple[str, int]:
-        """Accept clients, if need be after a while: at first no leader may be known. The address."""
+        """Accepts clients, once a leader is known or after a while. Returns the address."""
         with suppress(NotCommitted):
             await self.group.read_barrier()
         server = self._new_server()
@@ -126,25 +134,22 @@ class CoordinationService:
         return server.address
 
     def _new_server(self) -> CoordinationServer:
-        # Imported when there is something to do: a broker without a listener starts faster.
+        # Imported when needed: a broker without a listener starts faster.
         from kafkaesque.broker.coordination.server import CoordinationServer
 
-        server = CoordinationServer(
-            self.coordinator, self.group, self._clock, self._config, self._fail
+        return CoordinationServer(
+            self.coordinator, self.group, self._clock, self._config, self._fail, self._registries
         )
-        if self._registries is not None:
-            server.registries = self._registries
-        return server
 
     async def advance(self) -> None:
-        """Now and then: snapshots; and sessions of clients that others serve."""
+        """Periodic work: snapshots, and the expiry of sessions that other brokers serve."""
         if self.server is None and self.group.leads and self.coordinator.machine.sessions:
             self.server = self._new_server()
-            self.server.start_clockwork()
+            self.server.start_timer()
         await self.group.save_if_grown()
 
     def abort(self) -> None:
-        """Nobody hears of this server any more; `stop` is still due."""
+        """Drops all connections at once; `stop` is still due."""
         if self.server is not None:
             self.server.abort()
 
@@ -154,13 +159,13 @@ class CoordinationService:
         await self.group.stop()
 
     def close(self) -> bool:
-        """True if the log is closed cleanly. Blocking."""
+        """Closes the log; True if that was clean. Blocking."""
         return self.group.close()
 
-    # -- what other brokers ask ------------------------------------------------------------------
+    # -- peer_inbox.PeerService ------------------------------------------------------------------
 
     def call(self, node: NodeId, kind: int, body: bytes) -> bytes | Awaitable[bytes]:
-        if kind == GROUPS and self._registries is not None:
+        if kind == GROUPS:
             return self._registries.call(kind)
         return self.group.call(kind, body)
 

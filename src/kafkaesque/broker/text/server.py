@@ -1,4 +1,4 @@
-"""The text protocol's listener, and its service to other brokers' text clients."""
+"""The listener of the text protocol; also serves the text clients of other brokers."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ Serve = Callable[[bytes], Awaitable[bytes]]
 
 
 class TextServer:
-    """`connect` to the cluster, `start`, `stop`. Other brokers may ask without a listener here."""
+    """`start`, then `stop`. Other brokers may call it even without a listener here.
+
+    `serve` answers a Kafka request on this broker.
+    """
 
     __slots__ = ("_clock", "_requests", "_serve", "_server", "_sleep", "_tasks", "_turns")
 
-    def __init__(self, clock: Clock, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, cluster: Cluster, serve: Serve, clock: Clock, sleep: Sleep = asyncio.sleep
+    ) -> None:
         self._clock = clock
         self._sleep = sleep
-        self._serve: Serve | None = None
-        self._requests: Requests | None = None
+        self._serve = serve
+        self._requests = Requests(cluster, serve)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = Turns()
-
-    def connect(self, cluster: Cluster, serve: Serve) -> None:
-        """`serve` answers a Kafka request on this broker."""
-        self._serve = serve
-        self._requests = Requests(cluster, serve)
 
     async def start(self, host: str, port: int) -> None:
         self._server = await asyncio.start_server(self._accept, host, port, limit=LINE_BYTES_MAX)
@@ -57,7 +57,7 @@ class TextServer:
         return len(self._tasks)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= CONNECTIONS_MAX or self._requests is None:
+        if len(self._tasks) >= CONNECTIONS_MAX:
             writer.write(f"{error('BUSY', 'too many connections')}\r\n".encode())
             writer.close()
             return
@@ -71,11 +71,11 @@ class TextServer:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            # One client's, whatever it is: the others go on.
+            # Affects this client only.
             logger.error("a text connection failed", exc_info=failure)
 
     async def stop(self) -> None:
-        """Accept nobody else and let everybody go."""
+        """Stops accepting connections and closes all."""
         if self._server is not None:
             self._server.close()
         tasks = tuple(self._tasks)
@@ -83,10 +83,10 @@ class TextServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- what other brokers ask ------------------------------------------------------------------
+    # -- peer_inbox.PeerService ------------------------------------------------------------------
 
     def call(self, node: NodeId, kind: int, body: bytes) -> Awaitable[bytes]:
-        if kind != SERVE or self._serve is None:
+        if kind != SERVE:
             raise ProtocolError(f"call of unknown kind {kind}")
         return self._serve(body)
 

@@ -1,4 +1,4 @@
-"""The registry of consumer groups: what brokers tell of theirs, and the nodes that show it. No I/O."""
+"""The registry of consumer groups: the rows that brokers exchange, and the nodes that show them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from kafkaesque.broker.coordination.rules.paths import name_for
 from kafkaesque.broker.coordination.rules.registry import Leaf
 
 OWNER_MARK: Final = 1 << 56
-"""Of owners of registries' ephemeral nodes, as of session ids: positive, and no container's mark."""
+"""Set in the owners of the registries' ephemeral nodes: positive, like session ids, and distinct
+from the marks of containers."""
 
 
 class MemberRow(msgspec.Struct, array_like=True):
@@ -29,21 +30,21 @@ class GroupRow(msgspec.Struct, array_like=True):
 
 
 class LastAnswers:
-    """The groups that each broker told last: a broker that is slow to answer has lost none of them."""
+    """The last groups of each broker: a broker that answers slowly keeps its groups."""
 
     __slots__ = ("_rows",)
 
     def __init__(self) -> None:
         self._rows: dict[int, list[GroupRow]] = {}
-        """By broker; who answered last comes last."""
+        """By broker, the most recent answer last."""
 
-    def told(self, node_id: int, rows: list[GroupRow]) -> None:
+    def update(self, node_id: int, rows: list[GroupRow]) -> None:
         self._rows.pop(node_id, None)
         self._rows[node_id] = rows
 
     def groups(self, alive: Collection[int]) -> dict[str, GroupRow]:
-        """Of the brokers that are `alive`; the others are forgotten. Of a group that two tell of,
-        because it moved, the newer answer counts."""
+        """The groups of the brokers that are `alive`; the others are dropped. If two brokers report a
+        group, because it moved, the newer answer wins."""
         self._rows = {node_id: rows for node_id, rows in self._rows.items() if node_id in alive}
         return {row.group_id: row for rows in self._rows.values() for row in rows}
 
@@ -51,7 +52,7 @@ class LastAnswers:
 def consumer_leaves(groups: Iterable[GroupRow]) -> Iterator[tuple[str, Leaf]]:
     yield "/consumers", Leaf(b"")
     for group in groups:
-        if group.group_id:  # without one there is no name to show it by
+        if group.group_id:  # a node needs a name
             yield from _group_leaves(f"/consumers/{name_for(group.group_id)}", group)
 
 
@@ -72,7 +73,7 @@ def _group_leaves(at: str, group: GroupRow) -> Iterator[tuple[str, Leaf]]:
 
 
 def owner_for(member_id: str) -> int:
-    """The same on every broker, and after a restart."""
+    """A number that is the same on every broker and after a restart."""
     return OWNER_MARK | zlib.crc32(member_id.encode())
 
 

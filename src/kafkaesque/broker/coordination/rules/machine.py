@@ -1,9 +1,4 @@
-"""The replicated state machine: what a committed command does to the tree and the sessions.
-
-Every replica applies the same commands in the same order and comes to the same state and the same
-outcomes. The zxid of a change is the index of its command in the log. Watches are not here: each
-server keeps those of its own clients (`watches.py`) and feeds them with an outcome's events.
-"""
+"""X"""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ from kafkaesque.broker.coordination.rules.operations import Author, Change, Node
 from kafkaesque.broker.coordination.rules.registry import is_registry
 from kafkaesque.broker.coordination.rules.sessions import SESSIONS_MAX, Session
 from kafkaesque.broker.coordination.rules.snapshot import Image, decode_image, encode_image
-from kafkaesque.broker.coordination.rules.tree import Stat, Tree, TreeLimits
+from kafkaesque.broker.coordination.rules.tree import Stat, Tree, TreeLimits, ttl_of
 from kafkaesque.broker.coordination.rules.vocabulary import Code, CoordinationError, OpCode
 from kafkaesque.model.errors import check
 
@@ -204,3 +199,23 @@ def _failed_parts(count: int, failed: int, code: Code) -> tuple[Result, ...]:
         Result(OpCode.ERROR, code),
         *(Result(OpCode.ERROR, Code.RUNTIME_INCONSISTENCY) for _ in range(count - failed - 1)),
     )
+
+
+REAPED_AT_ONCE_MAX = 1000
+"""Found in one look, so that a great cleaning does not crowd out the clients' writes."""
+
+
+def find_reapable(tree: Tree, now_ms: int) -> list[Reap]:
+    found: list[Reap] = []
+    for path, node in tree.reapable():
+        if node.children:
+            continue
+        if node.is_container:
+            is_due = node.child_creates > 0
+        else:
+            is_due = now_ms - node.mtime_ms > (ttl_of(node.owner) or 0)
+        if is_due:
+            found.append(Reap(path, node.czxid, node.mzxid))
+            if len(found) == REAPED_AT_ONCE_MAX:
+                break
+    return found

@@ -1,4 +1,4 @@
-"""Four-letter words: what an operator types into telnet (`echo ruok | nc host 2181`)."""
+"""ZooKeeper's four-letter words, for operators (`echo ruok | nc host 2181`)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ WORDS = frozenset(
     ("conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "lead", "mntr", "ruok",
      "srst", "srvr", "stat", "stmk", "wchc", "wchp", "wchs")
 )  # fmt: skip
-"""All that ZooKeeper knows: these four bytes are a word, whatever they would be as a length."""
+"""All words of ZooKeeper: these four bytes are a word, never the length of a frame."""
 
 
 @dataclass(slots=True)
 class ServerCounts:
-    """What the server counts, for `srvr` and `mntr`."""
+    """Counters for `srvr` and `mntr`."""
 
     received: int = 0
     sent: int = 0
 
 
 class ClientView(NamedTuple):
-    """A connection: where it comes from, and its session, 0 if it has none."""
+    """A connection: its peer address and its session (0: none)."""
 
     peer: str
     session_id: int
@@ -34,7 +34,7 @@ class ClientView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerView:
-    """The server at the moment that it is asked."""
+    """The state of the server for an answer."""
 
     machine: Machine
     counts: ServerCounts
@@ -93,18 +93,18 @@ def _mntr(view: ServerView) -> str:
 
 
 def _envi(_: ServerView) -> str:
-    """The version only: kazoo's `server_version` asks for it here, and the rest is nobody's."""
+    """The version only, which kazoo's `server_version` reads; the rest is not disclosed."""
     return f"Environment:\nzookeeper.version={_version()}\n"
 
 
 def _dump(view: ServerView) -> str:
-    """All sessions, in the form of a ZooKeeper that follows (LearnerSessionTracker.dumpSessions), and
-    this server's connections. Whose ephemeral nodes are where is for those who may read them."""
+    """All sessions, in the format of a ZooKeeper follower (LearnerSessionTracker.dumpSessions), and
+    this server's connections. Ephemeral nodes are left out: their paths are subject to ACLs."""
     sessions = sorted(view.machine.sessions.items())
-    told = [f"0x{session_id:x}\t{session.timeout_ms}ms\n" for session_id, session in sessions]
+    shown = [f"0x{session_id:x}\t{session.timeout_ms}ms\n" for session_id, session in sessions]
     linked = [f"\tip: /{peer} sessionId: 0x{session_id:x}\n" for peer, session_id in view.clients]
     return (
-        f"SessionTracker dump:\nGlobal Sessions({len(told)}):\n{''.join(told)}"
+        f"SessionTracker dump:\nGlobal Sessions({len(shown)}):\n{''.join(shown)}"
         f"Connections dump:\nConnections Sets (1)/({len(linked)}):\n{''.join(linked)}"
     )
 

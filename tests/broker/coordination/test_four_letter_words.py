@@ -5,10 +5,15 @@ from dataclasses import replace
 import pytest
 from tests.broker.coordination.rig import ALICE, Rig, create
 
+from kafkaesque.broker.coordination.four_letter_words import (
+    ClientView,
+    ServerCounts,
+    ServerView,
+    answer_word,
+)
 from kafkaesque.broker.coordination.rules.machine import Machine
 from kafkaesque.broker.coordination.rules.vocabulary import CreateMode
 from kafkaesque.broker.coordination.rules.watches import WatchCounts
-from kafkaesque.broker.coordination.words import ClientView, ServerCounts, ServerView, answer_word
 from kafkaesque.cli.coord_sessions import read_dump
 
 CLIENTS = (ClientView("h:1", 0xA1), ClientView("h:2", 0), ClientView("h:3", 0xB2))

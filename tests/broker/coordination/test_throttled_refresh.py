@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkaesque.broker.coordination.gathering import COSTLY_SECONDS, REUSE, Gathering
+from kafkaesque.broker.coordination.group_survey import COSTLY_SECONDS, REUSE, ThrottledRefresh
 from kafkaesque.testing import ManualClock
 
 
@@ -14,7 +14,7 @@ class Survey:
         self.cost_s = cost_s
         self.count = 0
         self.under_way = 0
-        self.gathering = Gathering(self._gather, self.clock)
+        self.gathering = ThrottledRefresh(self._gather, self.clock)
 
     async def _gather(self) -> float:
         assert self.under_way == 0, "one at a time"
@@ -28,7 +28,7 @@ class Survey:
 def test_cheap_is_gathered_for_each_look() -> None:
     async def story() -> None:
         survey = Survey(COSTLY_SECONDS / 2)
-        await asyncio.gather(*(survey.gathering.look() for _ in range(5)))
+        await asyncio.gather(*(survey.gathering.run() for _ in range(5)))
         assert survey.count == 5
 
     asyncio.run(story())
@@ -37,12 +37,12 @@ def test_cheap_is_gathered_for_each_look() -> None:
 def test_dear_is_shared_for_ten_times_as_long_as_it_took() -> None:
     async def story() -> None:
         survey = Survey(2 * COSTLY_SECONDS)
-        await asyncio.gather(*(survey.gathering.look() for _ in range(5)))
+        await asyncio.gather(*(survey.gathering.run() for _ in range(5)))
         survey.clock.advance(REUSE * 2 * COSTLY_SECONDS - 0.001)
-        await survey.gathering.look()
+        await survey.gathering.run()
         assert survey.count == 1
         survey.clock.advance(0.002)
-        await survey.gathering.look()
+        await survey.gathering.run()
         assert survey.count == 2
 
     asyncio.run(story())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaesque.broker.coordination.frames import FrameReader
+from kafkaesque.broker.coordination.stream import FrameReader
 from kafkaesque.model.errors import ProtocolError
 
 

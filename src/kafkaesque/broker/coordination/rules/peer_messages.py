@@ -1,4 +1,4 @@
-"""What brokers say to each other about coordination, over their links. Pure."""
+"""The messages between brokers about coordination, over their links."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from kafkaesque.broker.raft.types import LogIndex, Term
 from kafkaesque.model.errors import ProtocolError
 
 PROPOSE, READ = 16, 17
-"""Kinds of calls: commands for the log; the index that a read has to wait for."""
+"""Kinds of calls: commands for the log; the index that a read must wait for."""
 TOUCH = 16
-"""Kind of post: sessions that were heard."""
+"""Kind of post: the sessions that were heard."""
 
 
 class Entry(NamedTuple):
-    """A command on its way to the log, with the name under which its proposer will know it."""
+    """A command to append, with the unique name by which its proposer recognises it."""
 
     key: bytes
     command: bytes
 
 
-class Taken(NamedTuple):
-    """How many of a call's entries, from the first on, are in the log, and in which term."""
+class Accepted(NamedTuple):
+    """How many entries of a call, from the first on, the leader appended, and in which term."""
 
     entry_count: int
     term: Term
 
 
 _entries = msgspec.msgpack.Decoder(list[Entry])
-_taken = msgspec.msgpack.Decoder(Taken)
+_accepted = msgspec.msgpack.Decoder(Accepted)
 _index = msgspec.msgpack.Decoder(int)
 _sessions = msgspec.msgpack.Decoder(list[int])
 _encode = msgspec.msgpack.Encoder().encode
@@ -48,13 +48,13 @@ def decode_entries(body: bytes) -> list[Entry]:
         raise ProtocolError(f"proposals of a peer: {error}") from None
 
 
-def encode_taken(taken: Taken) -> bytes:
-    return _encode(taken)
+def encode_accepted(accepted: Accepted) -> bytes:
+    return _encode(accepted)
 
 
-def decode_taken(body: bytes) -> Taken:
+def decode_accepted(body: bytes) -> Accepted:
     try:
-        return _taken.decode(body)
+        return _accepted.decode(body)
     except msgspec.MsgspecError as error:
         raise ProtocolError(f"a peer's answer to proposals: {error}") from None
 
