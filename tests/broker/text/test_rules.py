@@ -1,4 +1,4 @@
-"""Partitions, groups and pace of the text protocol."""
+"""Partitions, groups and bucket of the text protocol."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kafkaesque.broker.groups.consumer_protocol import (
     encode_subscription,
     subscribed_topics,
 )
-from kafkaesque.broker.text.rules.pace import Pace
-from kafkaesque.broker.text.rules.partitioning import Turns, murmur2, partition_of_key
+from kafkaesque.broker.text.rules.partitioning import RoundRobin, murmur2, partition_of_key
+from kafkaesque.broker.text.rules.token_bucket import TokenBucket
 from kafkaesque.model.errors import ProtocolError
 
 
@@ -36,11 +36,11 @@ def test_key_is_hashed_as_by_the_java_client(data: bytes, signed: int) -> None:
     assert murmur2(data) == signed & 0xFFFFFFFF
 
 
-def test_messages_without_a_key_take_turns_by_topic() -> None:
-    turns = Turns()
-    assert [turns.take("a", 3) for _ in range(4)] == [0, 1, 2, 0]
-    assert turns.take("b", 3) == 0
-    assert turns.take("a", 1) == 0
+def test_messages_without_a_key_take_round_robin_by_topic() -> None:
+    round_robin = RoundRobin()
+    assert [round_robin.next("a", 3) for _ in range(4)] == [0, 1, 2, 0]
+    assert round_robin.next("b", 3) == 0
+    assert round_robin.next("a", 1) == 0
 
 
 @settings(deadline=None)
@@ -96,7 +96,7 @@ def test_strange_assignment_is_read_or_refused(data: bytes) -> None:
         decode_assignment(data)
 
 
-def test_pace_lets_a_burst_pass_and_then_the_rate() -> None:
-    pace = Pace(per_second=10, burst=2, now_s=0.0)
-    assert [pace.wait_s(0.0) for _ in range(4)] == pytest.approx([0, 0, 0.1, 0.2])
-    assert pace.wait_s(10.0) == 0
+def test_bucket_lets_a_burst_pass_and_then_the_rate() -> None:
+    bucket = TokenBucket(per_second=10, burst=2, now_s=0.0)
+    assert [bucket.wait_s(0.0) for _ in range(4)] == pytest.approx([0, 0, 0.1, 0.2])
+    assert bucket.wait_s(10.0) == 0

@@ -1,1 +1,1 @@
-"""The text protocol's driver: a line socket in front of the cluster that this broker belongs to."""
+"""The text protocol: a line-based socket to publish to and consume from the cluster."""

@@ -1,4 +1,4 @@
-"""One text client: a line in, its answer out, one after the other."""
+"""One text client: reads a line, writes its answer, one after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Final, TypeAlias
 
 from kafkaesque.broker.cluster.rules.controller import NewTopic
 from kafkaesque.broker.text.membership import Membership
-from kafkaesque.broker.text.reading import Subscription
-from kafkaesque.broker.text.requests import Asked, Requests
+from kafkaesque.broker.text.requests import RequestFailed, Requests
 from kafkaesque.broker.text.rules import replies
 from kafkaesque.broker.text.rules.commands import (
     HELP,
@@ -28,8 +27,9 @@ from kafkaesque.broker.text.rules.commands import (
     parse,
 )
 from kafkaesque.broker.text.rules.messages import read_message
-from kafkaesque.broker.text.rules.pace import Pace
-from kafkaesque.broker.text.rules.partitioning import Turns, partition_of_key
+from kafkaesque.broker.text.rules.partitioning import RoundRobin, partition_of_key
+from kafkaesque.broker.text.rules.token_bucket import TokenBucket
+from kafkaesque.broker.text.subscription import Subscription
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import KafkaError
 
@@ -44,76 +44,76 @@ Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 
 class TextConnection:
-    """`run` ends when the client does."""
+    """`run` serves the client until it disconnects."""
 
     def __init__(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         requests: Requests,
-        turns: Turns,
+        round_robin: RoundRobin,
         clock: Clock,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """`sleep` lets the seconds pass that a client is too fast."""
+        """`sleep` delays a client that sends too fast."""
         self._reader = reader
         self._writer = writer
         self._requests = requests
-        self._turns = turns
+        self._round_robin = round_robin
         self._clock = clock
         self._sleep = sleep
-        self._pace = Pace(LINES_PER_SECOND, LINES_AT_ONCE, clock.monotonic())
+        self._bucket = TokenBucket(LINES_PER_SECOND, LINES_AT_ONCE, clock.monotonic())
         self._subscriptions: dict[str, Subscription] = {}
 
     async def run(self) -> None:
         try:
-            await self._say(replies.GREETING)
+            await self._send(replies.GREETING)
             while (line := await self._next_line()) is not None:
                 if not await self._answer(line):
                     break
         except (ConnectionError, TimeoutError) as error:
-            logger.info("a text client is gone: %s", error)
+            logger.info("a text client disconnected: %s", error)
         finally:
             for subscription in self._subscriptions.values():
                 await subscription.leave()
             self._writer.close()
 
     async def _next_line(self) -> str | None:
-        """None at the end of the client's words, or of our patience."""
+        """None at the end of the stream. Raises TimeoutError for an idle client."""
         try:
             async with asyncio.timeout(IDLE_SECONDS):
                 line = await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
             line = error.partial
         except asyncio.LimitOverrunError:
-            await self._say(replies.error("LINE_TOO_LONG", "a line is longer than the limit"))
+            await self._send(replies.error("LINE_TOO_LONG", "the line is too long"))
             return None
         if not line:
             return None
-        wait_s = self._pace.wait_s(self._clock.monotonic())
+        wait_s = self._bucket.wait_s(self._clock.monotonic())
         if wait_s:
             await self._sleep(wait_s)
         return line.decode(errors="replace").strip("\r\n")
 
     async def _answer(self, line: str) -> bool:
-        """False when that was the last."""
+        """False after the last command."""
         try:
             command = parse(line)
             if command is not None:
-                await self._carry_out(command)
+                await self._execute(command)
             return not isinstance(command, Quit)
         except ForeignProtocol:
-            await self._say(replies.error("NOT_HTTP", "this is no web server"))
+            await self._send(replies.error("NOT_HTTP", "this is not a web server"))
             return False
         except BadCommand as error:
-            await self._say(replies.error("BAD_COMMAND", str(error)))
-        except Asked as error:
-            await self._say(replies.error(error.code.name, str(error)))
+            await self._send(replies.error("BAD_COMMAND", str(error)))
+        except RequestFailed as error:
+            await self._send(replies.error(error.code.name, str(error)))
         except KafkaError as error:
-            await self._say(replies.error(error.code.name, str(error)))
+            await self._send(replies.error(error.code.name, str(error)))
         return True
 
-    async def _carry_out(self, command: Command) -> None:
+    async def _execute(self, command: Command) -> None:
         match command:
             case Publish():
                 await self._publish(command)
@@ -124,42 +124,42 @@ class TextConnection:
             case Topics(pattern):
                 await self._list_topics(pattern)
             case Help():
-                await self._say(*HELP, replies.end(len(HELP)))
+                await self._send(*HELP, replies.end(len(HELP)))
             case Quit():
                 for subscription in self._subscriptions.values():
                     await subscription.acknowledge()
-                await self._say(replies.BYE)
+                await self._send(replies.BYE)
 
     async def _publish(self, command: Publish) -> None:
         message = read_message(command.message)
-        count = await self._requests.have_topic(command.topic)
+        count = await self._requests.ensure_topic(command.topic)
         if message.key is None:
-            partition = self._turns.take(command.topic, count)
+            partition = self._round_robin.next(command.topic, count)
         else:
             partition = partition_of_key(message.key, count)
         now_ms = self._clock.wall_ms()
         offset = await self._requests.produce(command.topic, partition, message, now_ms)
-        await self._say(replies.published(partition, offset))
+        await self._send(replies.published(partition, offset))
 
     async def _subscribe(self, command: Subscribe) -> None:
         if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
             raise BadCommand(f"a connection may have {SUBSCRIPTIONS_MAX} subscriptions")
         if not is_pattern(command.topics):
-            await self._have_topic(command)
+            await self._ensure_topic(command)
         membership = Membership(self._requests, command)
         membership.start()
         name = f"s{len(self._subscriptions) + 1}"
-        # Entered before it has joined: should the client go meanwhile, it leaves with the others.
+        # Added before it has joined: if the client disconnects meanwhile, it leaves the group.
         self._subscriptions[name] = Subscription(self._requests, membership)
         try:
             assignment = await membership.joined()
-        except Asked:
+        except RequestFailed:
             await self._subscriptions.pop(name).leave()
             raise
-        await self._say(replies.subscribed(name, assignment))
+        await self._send(replies.subscribed(name, assignment))
 
-    async def _have_topic(self, command: Subscribe) -> None:
-        """A topic that is new gets as many partitions as were asked for."""
+    async def _ensure_topic(self, command: Subscribe) -> None:
+        """Creates a new topic with the requested number of partitions."""
         cluster = self._requests.cluster
         wanted = command.partition_count
         found = cluster.tables.by_name.get(command.topics)
@@ -167,7 +167,7 @@ class TextConnection:
             refused = await cluster.create_topics([NewTopic(command.topics, wanted)])
             for error in refused.values():
                 raise error
-        count = await self._requests.have_topic(command.topics)
+        count = await self._requests.ensure_topic(command.topics)
         if wanted is not None and wanted > count:
             raise BadCommand(f"{command.topics} has {count} partitions")
 
@@ -177,7 +177,7 @@ class TextConnection:
             raise BadCommand(f"no subscription {command.subscription[:20]!r} on this connection")
         shown = await subscription.consume(command)
         lines = [replies.message(*place, record) for place, record in shown.messages]
-        await self._say(*lines, replies.end(len(lines), shown.more))
+        await self._send(*lines, replies.end(len(lines), shown.more))
 
     async def _list_topics(self, pattern: str) -> None:
         tables = self._requests.cluster.tables
@@ -186,10 +186,10 @@ class TextConnection:
             for name, topic in sorted(tables.by_name.items())
             if matches(pattern, name)
         ]
-        await self._say(*found, replies.end(len(found)))
+        await self._send(*found, replies.end(len(found)))
 
-    async def _say(self, *lines: str) -> None:
-        """Waits for a client that does not read."""
+    async def _send(self, *lines: str) -> None:
+        """Waits until the client has read enough."""
         self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
         async with asyncio.timeout(IDLE_SECONDS):
             await self._writer.drain()

@@ -1,7 +1,6 @@
-"""A text client's membership in a consumer group: joins, keeps alive, follows rebalances.
+"""A text client's membership in a consumer group: joins, sends heartbeats, follows rebalances.
 
-The group is Kafka's own: its members may be text clients and Kafka clients at once, and each
-partition is read by one of them.
+It is an ordinary Kafka consumer group: text clients and Kafka clients may share it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kafkaesque.broker.groups.consumer_protocol import (
     encode_subscription,
     subscribed_topics,
 )
-from kafkaesque.broker.text.requests import Asked, Requests
+from kafkaesque.broker.text.requests import RequestFailed, Requests
 from kafkaesque.broker.text.rules.commands import Subscribe, matches
 from kafkaesque.model.errors import ErrorCode, ProtocolError
 from kafkaesque.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -63,13 +62,13 @@ LEAVE_SECONDS: Final = 1.0
 JOIN_VERSION, SYNC_VERSION, HEARTBEAT_VERSION, LEAVE_VERSION = 7, 5, 4, 4
 COMMIT_VERSION, OFFSETS_VERSION = 8, 7
 
-_FORGOTTEN = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID))
+_LOST_MEMBERSHIP = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID))
 
 Positions = Mapping[tuple[str, int], int]
 
 
 class Membership:
-    """`start`, then `joined` whenever the assignment is needed; `leave` at the end."""
+    """`start`, then `joined` whenever the assignment is needed; finally `leave`."""
 
     def __init__(self, requests: Requests, wanted: Subscribe) -> None:
         self._requests = requests
@@ -77,12 +76,12 @@ class Membership:
         self._member_id = ""
         self._generation = -1
         self._topics: frozenset[str] = frozenset()
-        """Those of the last join."""
+        """The topics of the last join."""
         self._assignment: Assignment | None = None
-        self._settled = asyncio.Event()
-        self._nudged = asyncio.Event()
-        """What there is to read may have changed: look now."""
-        self._failure: Asked | None = None
+        self._joined = asyncio.Event()
+        self._topics_changed = asyncio.Event()
+        """The matching topics may have changed: check now."""
+        self._failure: RequestFailed | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -90,15 +89,15 @@ class Membership:
 
     @property
     def generation(self) -> int:
-        """Another one means that partitions may have changed hands."""
+        """Changes when partitions may have been reassigned."""
         return self._generation
 
     async def joined(self) -> Assignment:
-        """What this member has to read now. Raises Asked if it cannot be a member."""
-        if self._settled.is_set() and self._failure is None and self._matching() != self._topics:
-            self._settled.clear()
-            self._nudged.set()
-        await self._settled.wait()
+        """The current assignment. Raises RequestFailed if it cannot join."""
+        if self._joined.is_set() and self._failure is None and self._matching() != self._topics:
+            self._joined.clear()
+            self._topics_changed.set()
+        await self._joined.wait()
         if self._failure is not None:
             raise self._failure
         return self._assignment or {}
@@ -111,38 +110,38 @@ class Membership:
             request = LeaveGroupRequest(
                 group_id=self.wanted.group, members=[MemberIdentity(member_id=self._member_id)]
             )
-            # If it cannot be told in time, the group finds out by itself.
-            with suppress(Asked, TimeoutError):
+            # If this fails, the session timeout removes the member.
+            with suppress(RequestFailed, TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     node = await self._requests.coordinator(self.wanted.group)
-                    await self._requests.ask(node, request, LeaveGroupResponse, LEAVE_VERSION)
+                    await self._requests.send(node, request, LeaveGroupResponse, LEAVE_VERSION)
 
-    # -- being a member ------------------------------------------------------------------------
+    # -- membership ----------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while True:
             try:
                 await self._join()
-                self._settled.set()
+                self._joined.set()
                 await self._keep_alive()
-            except Asked as error:
-                if error.code in _FORGOTTEN:
+            except RequestFailed as error:
+                if error.code in _LOST_MEMBERSHIP:
                     self._member_id = ""
                 elif not _means_rejoin(error):
                     self._failure = error
-                    self._settled.set()
+                    self._joined.set()
                     return
                 await asyncio.sleep(RETRY_SECONDS)
-            self._settled.clear()
+            self._joined.clear()
 
     async def _join(self) -> None:
         self._topics = self._matching()
-        response = await self._ask_to_join()
+        response = await self._send_join()
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
-            response = await self._ask_to_join()
+            response = await self._send_join()
         if response.error_code:
-            raise Asked(response.error_code)
+            raise RequestFailed(response.error_code)
         self._member_id = response.member_id
         self._generation = response.generation_id
         assignments: list[SyncGroupRequestAssignment] = []
@@ -158,15 +157,15 @@ class Membership:
             assignments=assignments,
         )
         node = await self._requests.coordinator(self.wanted.group)
-        synced = await self._requests.ask(node, request, SyncGroupResponse, SYNC_VERSION)
+        synced = await self._requests.send(node, request, SyncGroupResponse, SYNC_VERSION)
         if synced.error_code:
-            raise Asked(synced.error_code)
+            raise RequestFailed(synced.error_code)
         try:
             self._assignment = self._limited(decode_assignment(bytes(synced.assignment)))
         except ProtocolError as error:
-            raise Asked(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+            raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
 
-    async def _ask_to_join(self) -> JoinGroupResponse:
+    async def _send_join(self) -> JoinGroupResponse:
         metadata = encode_subscription(self._topics)
         request = JoinGroupRequest(
             group_id=self.wanted.group,
@@ -177,10 +176,10 @@ class Membership:
             protocols=[JoinGroupRequestProtocol(name=ASSIGNOR, metadata=metadata)],
         )
         node = await self._requests.coordinator(self.wanted.group)
-        return await self._requests.ask(node, request, JoinGroupResponse, JOIN_VERSION)
+        return await self._requests.send(node, request, JoinGroupResponse, JOIN_VERSION)
 
     def _assign(self, members: Mapping[str, frozenset[str]]) -> list[SyncGroupRequestAssignment]:
-        """This member was chosen to decide who reads what."""
+        """As the leader of the group: assigns partitions to members."""
         tables = self._requests.cluster.tables
         wanted = frozenset[str]().union(*members.values())
         counts = {
@@ -194,7 +193,7 @@ class Membership:
         ]
 
     def _limited(self, assignment: Assignment) -> Assignment:
-        """To the first partitions only, where so many were asked for."""
+        """Only the first partitions, if the client limited their number."""
         count = self.wanted.partition_count
         if count is None:
             return assignment
@@ -205,7 +204,7 @@ class Membership:
         }
 
     async def _keep_alive(self) -> None:
-        """Until the group, or what there is to read, changes."""
+        """Sends heartbeats until the group or the matching topics change."""
         request = HeartbeatRequest(
             group_id=self.wanted.group,
             generation_id=self._generation,
@@ -213,18 +212,18 @@ class Membership:
         )
         while self._matching() == self._topics:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._nudged.wait(), HEARTBEAT_SECONDS)
-            self._nudged.clear()
+                await asyncio.wait_for(self._topics_changed.wait(), HEARTBEAT_SECONDS)
+            self._topics_changed.clear()
             node = await self._requests.coordinator(self.wanted.group)
-            answer = await self._requests.ask(node, request, HeartbeatResponse, HEARTBEAT_VERSION)
+            answer = await self._requests.send(node, request, HeartbeatResponse, HEARTBEAT_VERSION)
             if answer.error_code:
-                raise Asked(answer.error_code)
+                raise RequestFailed(answer.error_code)
 
     def _matching(self) -> frozenset[str]:
         tables = self._requests.cluster.tables
         return frozenset(name for name in tables.by_name if matches(self.wanted.topics, name))
 
-    # -- where the group is --------------------------------------------------------------------
+    # -- offsets -------------------------------------------------------------------------------
 
     async def committed(self, assignment: Assignment) -> dict[tuple[str, int], int]:
         """The group's offsets; partitions without one are missing."""
@@ -236,23 +235,23 @@ class Membership:
             ],
         )
 
-        async def look() -> OffsetFetchResponse:
+        async def query() -> OffsetFetchResponse:
             node = await self._requests.coordinator(self.wanted.group)
-            answer = await self._requests.ask(node, request, OffsetFetchResponse, OFFSETS_VERSION)
+            answer = await self._requests.send(node, request, OffsetFetchResponse, OFFSETS_VERSION)
             if answer.error_code:
-                raise Asked(answer.error_code)
+                raise RequestFailed(answer.error_code)
             return answer
 
-        answer = await self._requests.persist(look)
+        answer = await self._requests.retry(query)
         return {
-            (topic.name, told.partition_index): told.committed_offset
+            (topic.name, result.partition_index): result.committed_offset
             for topic in answer.topics
-            for told in topic.partitions
-            if told.committed_offset >= 0
+            for result in topic.partitions
+            if result.committed_offset >= 0
         }
 
     async def commit(self, positions: Positions, generation: int) -> None:
-        """Say that everything before `positions` was read, as a member of that generation."""
+        """Commits `positions`, as a member of `generation`."""
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, partition), offset in positions.items():
             topics.setdefault(topic, []).append(
@@ -270,15 +269,15 @@ class Membership:
             ],
         )
         node = await self._requests.coordinator(self.wanted.group)
-        answer = await self._requests.ask(node, request, OffsetCommitResponse, COMMIT_VERSION)
+        answer = await self._requests.send(node, request, OffsetCommitResponse, COMMIT_VERSION)
         for answered in answer.topics:
-            for told in answered.partitions:
-                if told.error_code:
-                    raise Asked(told.error_code)
+            for result in answered.partitions:
+                if result.error_code:
+                    raise RequestFailed(result.error_code)
 
 
-def _means_rejoin(error: Asked) -> bool:
-    return error.is_passing or error.code in (
+def _means_rejoin(error: RequestFailed) -> bool:
+    return error.is_retriable or error.code in (
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.REQUEST_TIMED_OUT,

@@ -1,7 +1,7 @@
-"""Kafka requests from inside the broker: to whichever broker can answer, over the links.
+"""Kafka requests from inside the broker, to the broker that can answer.
 
-No socket and no client library: this broker's own requests go straight to its handlers, others as
-calls between brokers. What is asked is in `wire`, so it is checked and counted like any client's.
+No socket and no client library: requests to this broker go straight to its handlers, others as calls
+over the links. They are encoded with `wire`, so they are checked and counted like any client's.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from kafkaesque.wire.table import Request, Response
 
 CLIENT_ID: Final = "kafkaesque-text"
 SERVE: Final = 24
-"""Kind of call: answer a Kafka request as if a client had sent it to you."""
+"""Kind of call: serve a Kafka request as if a client had sent it."""
 CALL_SECONDS: Final = 30.0
-"""Above what a JoinGroup waits for others."""
-PATIENCE_SECONDS: Final = 10.0
+"""Longer than a JoinGroup waits for other members."""
+RETRY_FOR_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 0.1
 PRODUCE_TIMEOUT_MS: Final = 10_000
 EARLIEST: Final = -2
@@ -66,7 +66,7 @@ _VERSIONS: dict[type[Request], int] = {
     MetadataRequest: 9,
     FindCoordinatorRequest: 3,
 }
-_PASSING = frozenset(
+_RETRIABLE = frozenset(
     (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -78,13 +78,13 @@ _PASSING = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
     )
 )
-"""Errors that a while may heal; UNKNOWN_TOPIC_OR_PARTITION while a topic is new."""
+"""Transient errors; UNKNOWN_TOPIC_OR_PARTITION while a topic is new."""
 
 A = TypeVar("A", bound=Response)
 T = TypeVar("T")
 
 
-class Asked(Exception):
+class RequestFailed(Exception):
     """The cluster answered with an error."""
 
     def __init__(self, code: int, text: str = "") -> None:
@@ -92,19 +92,19 @@ class Asked(Exception):
         self.code = ErrorCode(code)
 
     @property
-    def is_passing(self) -> bool:
-        return self.code in _PASSING
+    def is_retriable(self) -> bool:
+        return self.code in _RETRIABLE
 
 
 class Read(NamedTuple):
-    """Records of one partition, and how far it goes."""
+    """Records of one partition, and its high watermark."""
 
     records: list[Record]
     high_watermark: int
 
 
 class Requests:
-    """`serve` answers a request frame, without its length, on this broker."""
+    """`serve` answers a request frame (without its length) on this broker."""
 
     __slots__ = ("_cluster", "_serve")
 
@@ -116,8 +116,8 @@ class Requests:
     def cluster(self) -> Cluster:
         return self._cluster
 
-    async def ask(self, node: NodeId, request: Request, answer: type[A], version: int = -1) -> A:
-        """Asked(REQUEST_TIMED_OUT) if the broker does not answer."""
+    async def send(self, node: NodeId, request: Request, answer: type[A], version: int = -1) -> A:
+        """Raises RequestFailed(REQUEST_TIMED_OUT) if the broker does not answer."""
         version = _VERSIONS[type(request)] if version < 0 else version
         frame = b"".join(encode_request_frame(request, version, 1, CLIENT_ID))[_LENGTH_BYTES:]
         try:
@@ -126,28 +126,30 @@ class Requests:
             else:
                 reply = await self._cluster.links.call(node, SERVE, frame, CALL_SECONDS)
         except (PeerError, CloseConnection) as error:
-            raise Asked(ErrorCode.REQUEST_TIMED_OUT, f"broker {node}: {error}") from error
+            raise RequestFailed(ErrorCode.REQUEST_TIMED_OUT, f"broker {node}: {error}") from error
         except KafkaError as error:
-            raise Asked(error.code, str(error)) from error
+            raise RequestFailed(error.code, str(error)) from error
         try:
             return decode_response(answer, memoryview(reply)[_LENGTH_BYTES:], version)
         except ProtocolError as error:
-            raise Asked(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node}: {error}") from error
+            raise RequestFailed(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node}: {error}"
+            ) from error
 
-    async def persist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Try again while what is wrong may pass, for a while."""
+    async def retry(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Retries on transient errors, for RETRY_FOR_SECONDS."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_SECONDS
+        deadline = loop.time() + RETRY_FOR_SECONDS
         while True:
             try:
                 return await work()
-            except Asked as error:
-                if not error.is_passing or loop.time() > deadline:
+            except RequestFailed as error:
+                if not error.is_retriable or loop.time() > deadline:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def have_topic(self, topic: str) -> int:
-        """How many partitions it has; made if there is none and the broker makes topics."""
+    async def ensure_topic(self, topic: str) -> int:
+        """The number of partitions of `topic`, which is created if the broker auto-creates topics."""
         found = self._cluster.tables.by_name.get(topic)
         if found is not None:
             return found.partition_count
@@ -156,23 +158,23 @@ class Requests:
             allow_auto_topic_creation=self._cluster.config.auto_create_topics_enable,
         )
 
-        async def look() -> int:
-            answer = await self.ask(self._cluster.node_id, request, MetadataResponse)
-            (told,) = answer.topics
-            _check(told.error_code)
-            return len(told.partitions)
+        async def query() -> int:
+            answer = await self.send(self._cluster.node_id, request, MetadataResponse)
+            (result,) = answer.topics
+            _check(result.error_code)
+            return len(result.partitions)
 
-        return await self.persist(look)
+        return await self.retry(query)
 
     def leader(self, topic: str, partition: int) -> NodeId:
         found = self._cluster.leader_of(topic, partition)
         if found is None:
-            raise Asked(ErrorCode.LEADER_NOT_AVAILABLE)
+            raise RequestFailed(ErrorCode.LEADER_NOT_AVAILABLE)
         return found.node_id
 
     async def produce(self, topic: str, partition: int, message: Message, now_ms: int) -> int:
-        """The offset at which the message is, on all in-sync replicas. Like any producer without
-        idempotence it may write twice if leadership moves in the middle, and never loses."""
+        """Returns the offset of the message once all in-sync replicas have it. Like any producer
+        without idempotence it may write twice if leadership moves meanwhile; it never loses."""
         key, body, headers = message
         record = Record(Offset(0), TimestampMs(now_ms), key, body, headers)
         data = PartitionProduceData(index=partition, records=memoryview(encode_batch([record])))
@@ -183,12 +185,12 @@ class Requests:
         )
 
         async def write() -> int:
-            answer = await self.ask(self.leader(topic, partition), request, ProduceResponse)
-            told = answer.responses[0].partition_responses[0]
-            _check(told.error_code, told.error_message)
-            return told.base_offset
+            answer = await self.send(self.leader(topic, partition), request, ProduceResponse)
+            result = answer.responses[0].partition_responses[0]
+            _check(result.error_code, result.error_message)
+            return result.base_offset
 
-        return await self.persist(write)
+        return await self.retry(write)
 
     async def fetch(
         self, topic: str, partition: int, offset: int, size_bytes_max: int, wait_ms: int
@@ -205,14 +207,14 @@ class Requests:
         )
 
         async def read() -> Read:
-            answer = await self.ask(self.leader(topic, partition), request, FetchResponse)
+            answer = await self.send(self.leader(topic, partition), request, FetchResponse)
             _check(answer.error_code)
-            told = answer.responses[0].partitions[0]
-            _check(told.error_code)
-            records = [r for r in _records(told.records) if r.offset >= offset]
-            return Read(records, told.high_watermark)
+            result = answer.responses[0].partitions[0]
+            _check(result.error_code)
+            records = [r for r in _records(result.records) if r.offset >= offset]
+            return Read(records, result.high_watermark)
 
-        return await self.persist(read)
+        return await self.retry(read)
 
     async def earliest(self, topic: str, partition: int) -> int:
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=EARLIEST)
@@ -220,23 +222,23 @@ class Requests:
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
         )
 
-        async def look() -> int:
-            answer = await self.ask(self.leader(topic, partition), request, ListOffsetsResponse)
-            told = answer.topics[0].partitions[0]
-            _check(told.error_code)
-            return told.offset
+        async def query() -> int:
+            answer = await self.send(self.leader(topic, partition), request, ListOffsetsResponse)
+            result = answer.topics[0].partitions[0]
+            _check(result.error_code)
+            return result.offset
 
-        return await self.persist(look)
+        return await self.retry(query)
 
     async def coordinator(self, group: str) -> NodeId:
         request = FindCoordinatorRequest(key=group)
-        answer = await self.ask(self._cluster.node_id, request, FindCoordinatorResponse)
+        answer = await self.send(self._cluster.node_id, request, FindCoordinatorResponse)
         _check(answer.error_code, answer.error_message)
         return NodeId(answer.node_id)
 
 
 def _records(data: memoryview | bytes | None) -> Sequence[Record]:
-    """Of whole batches; control batches tell nothing, and the last batch may be cut short."""
+    """The records of complete batches, without control batches; the last batch may be truncated."""
     records: list[Record] = []
     view, position = memoryview(data or b""), 0
     while position < len(view):
@@ -251,4 +253,4 @@ def _records(data: memoryview | bytes | None) -> Sequence[Record]:
 
 def _check(code: int, text: str | None = None) -> None:
     if code:
-        raise Asked(code, text or "")
+        raise RequestFailed(code, text or "")

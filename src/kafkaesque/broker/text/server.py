@@ -11,7 +11,7 @@ from kafkaesque.broker.cluster.cluster import Cluster
 from kafkaesque.broker.text.connection import Sleep, TextConnection
 from kafkaesque.broker.text.requests import SERVE, Requests
 from kafkaesque.broker.text.rules.commands import LINE_BYTES_MAX
-from kafkaesque.broker.text.rules.partitioning import Turns
+from kafkaesque.broker.text.rules.partitioning import RoundRobin
 from kafkaesque.broker.text.rules.replies import error
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ProtocolError, check
@@ -30,7 +30,7 @@ class TextServer:
     `serve` answers a Kafka request on this broker.
     """
 
-    __slots__ = ("_clock", "_requests", "_serve", "_server", "_sleep", "_tasks", "_turns")
+    __slots__ = ("_clock", "_requests", "_round_robin", "_serve", "_server", "_sleep", "_tasks")
 
     def __init__(
         self, cluster: Cluster, serve: Serve, clock: Clock, sleep: Sleep = asyncio.sleep
@@ -41,7 +41,7 @@ class TextServer:
         self._requests = Requests(cluster, serve)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = Turns()
+        self._round_robin = RoundRobin()
 
     async def start(self, host: str, port: int) -> None:
         self._server = await asyncio.start_server(self._accept, host, port, limit=LINE_BYTES_MAX)
@@ -62,7 +62,7 @@ class TextServer:
             writer.close()
             return
         connection = TextConnection(
-            reader, writer, self._requests, self._turns, self._clock, self._sleep
+            reader, writer, self._requests, self._round_robin, self._clock, self._sleep
         )
         task = asyncio.get_running_loop().create_task(connection.run())
         self._tasks.add(task)

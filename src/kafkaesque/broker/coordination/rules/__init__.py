@@ -1,5 +1,5 @@
-"""ZooKeeper's tree, sessions, watches and wire format as plain values. No I/O, no clock, no chance.
+"""ZooKeeper's tree, sessions, watches and wire format. No I/O, no clock, no randomness.
 
-The driver, with its sockets and its journal, is `broker/coordination`. Start at `machine.py`: what
-a replicated command does; `queries.py` is what a read sees.
+Start at `machine.py`, which applies replicated commands; `queries.py` answers reads. Sockets and Raft
+are in `broker/coordination`.
 """

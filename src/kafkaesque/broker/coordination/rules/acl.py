@@ -1,7 +1,7 @@
 """Access control lists: the schemes world, auth, digest and ip.
 
-Rules of PrepRequestProcessor.fixupACL and ZooKeeperServer.checkACL (3.9). Permissions are those of
-one node and are not inherited.
+The rules of PrepRequestProcessor.fixupACL and ZooKeeperServer.checkACL (3.9). Permissions apply to one
+node and are not inherited.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from kafkaesque.broker.coordination.rules.vocabulary import Code, CoordinationEr
 
 
 class Identity(NamedTuple):
-    """Who somebody is, as a scheme sees it: ("ip", "127.0.0.1"), ("digest", "user:hash")."""
+    """An identity under a scheme: ("ip", "127.0.0.1"), ("digest", "user:hash")."""
 
     scheme: str
     id: str
 
 
 class Acl(NamedTuple):
-    """What `scheme:id` may do with a node."""
+    """The permissions of `scheme:id` on a node."""
 
     permissions: int
     scheme: str
@@ -70,7 +70,8 @@ def _is_in_network(address: str, network: str) -> bool:
 
 
 def settle(acl: Sequence[Acl], identities: Sequence[Identity]) -> tuple[Acl, ...]:
-    """The list as it is stored: duplicates gone, `auth` replaced by who asked. INVALID_ACL."""
+    """The list as stored: without duplicates, `auth` replaced by the caller's identities. Raises
+    INVALID_ACL."""
     settled: list[Acl] = []
     for entry in dict.fromkeys(acl):
         if entry.scheme == "auth":
@@ -85,7 +86,7 @@ def settle(acl: Sequence[Acl], identities: Sequence[Identity]) -> tuple[Acl, ...
     if not settled:
         raise CoordinationError(Code.INVALID_ACL, "an empty list")
     result = tuple(settled)
-    # Nearly every node has this one: share it.
+    # Nearly every node has this list: share it.
     return OPEN if result == OPEN else result
 
 
@@ -101,7 +102,7 @@ def _is_valid(entry: Acl) -> bool:
 
 
 def _is_network(text: str) -> bool:
-    """An IPv4 address, with the number of its leading bits that count or without."""
+    """Whether it is an IPv4 address, with or without a prefix length."""
     address, slash, bits = text.partition("/")
     try:
         ipaddress.IPv4Address(address)
@@ -111,19 +112,19 @@ def _is_network(text: str) -> bool:
 
 
 def prove(scheme: str, secret: bytes, address: str) -> Identity:
-    """The identity that an auth request proves; AUTH_FAILED for a scheme that we do not have."""
+    """The identity that an auth request proves. Raises AUTH_FAILED for an unknown scheme."""
     if scheme == "ip":
         return Identity("ip", address)
     if scheme != "digest":
         raise CoordinationError(Code.AUTH_FAILED, f"scheme {scheme!r}")
     user = secret.split(b":", 1)[0].decode(errors="replace")
-    # SHA-1 is what the scheme is: both sides must compute the same identity.
+    # The scheme requires SHA-1: both sides must compute the same identity.
     digest = hashlib.sha1(secret, usedforsecurity=False).digest()
     return Identity("digest", f"{user}:{base64.b64encode(digest).decode()}")
 
 
 def redact(acl: Sequence[Acl]) -> tuple[Acl, ...]:
-    """For a reader who may not administer the node: users without their password hashes."""
+    """Removes the password hashes, for a reader without ADMIN permission."""
     return tuple(
         Acl(entry.permissions, "digest", entry.id.split(":", 1)[0] + ":x")
         if entry.scheme == "digest"

@@ -1,8 +1,8 @@
-"""What may be written to the replicated log, and its bytes.
+"""The commands in the replicated log, and their encoding.
 
-MessagePack arrays with a number for a tag, as compact as a log of small writes wants. A field is
-never removed or given another meaning; a new one is appended with a default. Whatever chance or a
-clock decides was decided by the proposer: applying a command is the same everywhere.
+MessagePack arrays with a number as tag, compact for small writes. A field is never removed or
+reused; a new one is appended with a default. The proposer has already drawn every random number and
+read the clock: applying a command is deterministic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Create(msgspec.Struct, frozen=True, array_like=True, tag=1):
     acl: tuple[Acl, ...]
     mode: int
     opcode: int = OpCode.CREATE
-    """Which of the four create requests it was: they differ in their answers."""
+    """Which of the four create requests it was: their answers differ."""
     ttl_ms: int = 0
 
 
@@ -64,10 +64,10 @@ class Write(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
     session_id: int
     owner: int
-    """The connection that the session was on when the request came; see `AttachSession`."""
+    """The connection of the session when the request arrived; see `AttachSession`."""
     sequence: int
-    """Counts the writes of that connection from 0: they apply in order and without a gap, or not
-    at all, whatever happens to a proposal on its way to the log."""
+    """Number of the write on that connection, from 0. Writes are applied in order and without gaps,
+    or not at all, whatever happens to a proposal before it is in the log."""
     now_ms: int
     identities: tuple[Identity, ...]
     operation: Operation
@@ -81,10 +81,11 @@ class OpenSession(msgspec.Struct, frozen=True, array_like=True, tag=11):
 
 
 class AttachSession(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """A client came back with its session on another connection, here or elsewhere.
+    """A client resumes its session on another connection, here or on another server.
 
-    In the log, so that it is ordered with the session's writes and its expiry: from here on the old
-    connection's writes are refused, and whoever applied it has seen all that the old server showed.
+    It is in the log so that it is ordered with the session's writes and expiry: from here on writes
+    of the old connection are rejected, and a server that applied it has seen all that the old server
+    showed.
     """
 
     session_id: int
@@ -94,16 +95,17 @@ class AttachSession(msgspec.Struct, frozen=True, array_like=True, tag=12):
 
 
 class CloseSession(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """The end of a session: by its client, or because it was silent for too long."""
+    """The end of a session: closed by its client, or expired."""
 
     session_id: int
     owner: int
-    """The connection that asked, or the last that the leader heard: one attached since keeps it."""
+    """The connection that closes it, or the last that the leader heard; one attached since keeps
+    the session."""
     is_expired: bool = False
 
 
 class Reap(msgspec.Struct, frozen=True, array_like=True, tag=14):
-    """An empty container or a node past its TTL goes, unless it was changed since it was found."""
+    """Removes an empty container or a node past its TTL, unless it has changed since it was found."""
 
     path: str
     czxid: int

@@ -1,7 +1,7 @@
 """Jute, ZooKeeper's serialisation: big-endian numbers, counted strings, buffers and vectors.
 
-A reader never looks behind its bytes: a length or count is checked against what remains before
-anything is made of it. It raises ProtocolError and nothing else.
+A reader never reads beyond its bytes: a length or count is checked against the remaining bytes before
+it is used. It raises ProtocolError and nothing else.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
 VECTOR_ELEMENTS_MAX = 100_000
-"""Elements of one vector: bounds the time that a hostile frame of empty strings can cost."""
+"""The most elements of a vector: bounds the cost of a hostile frame of empty strings."""
 
 
 class JuteReader:
-    """Reads values one after the other from `data`."""
+    """Reads consecutive values from `data`."""
 
     __slots__ = ("_data", "_position")
 
@@ -35,12 +35,12 @@ class JuteReader:
         return len(self._data) - self._position
 
     def _take(self, size_bytes: int) -> int:
-        """The position of the next `size_bytes`, which are then behind us."""
+        """Consumes `size_bytes` and returns their position."""
         position = self._position
         end = position + size_bytes
         if end > len(self._data):
             raise ProtocolError(
-                f"{size_bytes} bytes wanted at {position}, {self.remaining_bytes} are left"
+                f"{size_bytes} bytes expected at {position}, {self.remaining_bytes} remain"
             )
         self._position = end
         return position
@@ -67,18 +67,18 @@ class JuteReader:
         return self._data[position : position + size_bytes]
 
     def optional_string(self) -> str | None:
-        """Bytes that are not UTF-8 become U+FFFD as in Java; no path may have that."""
+        """Bytes that are not UTF-8 become U+FFFD as in Java, which is invalid in a path."""
         data = self.buffer()
         return None if data is None else data.decode(errors="replace")
 
     def string(self) -> str:
         value = self.optional_string()
         if value is None:
-            raise ProtocolError("null where a string is due")
+            raise ProtocolError("null instead of a string")
         return value
 
     def vector(self, element: Callable[[], T], element_bytes_min: int) -> list[T]:
-        """Counted elements, none smaller than `element_bytes_min`; null reads as empty."""
+        """Counted elements, none smaller than `element_bytes_min`; null is read as empty."""
         count = self.int32()
         if count == -1:
             return []
@@ -91,7 +91,7 @@ class JuteReader:
 
 
 class JuteWriter:
-    """Collects values into one run of bytes."""
+    """Collects values into one byte string."""
 
     __slots__ = ("_parts",)
 

@@ -1,4 +1,10 @@
-"""X"""
+"""The replicated state machine: applies committed commands to the tree and the sessions.
+
+Every replica applies the same commands in the same order and reaches the same state and outcomes.
+The zxid of a change is the index of its command in the log. Watches are not here: each server keeps
+those of its own clients (`watches.py`) and triggers them with an outcome's events. `find_reapable`
+is for the leader, which proposes to remove nodes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +33,7 @@ from kafkaesque.model.errors import check
 
 
 class Result(NamedTuple):
-    """What the answer to one operation shows."""
+    """The content of the answer to one operation."""
 
     opcode: OpCode
     code: Code
@@ -36,16 +42,16 @@ class Result(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What applying a command did, the same on every replica.
+    """The effect of a command, the same on every replica.
 
-    The driver acts on it in this order: events to their watchers, then connections of the sessions
-    named, then the answer to whoever proposed it.
+    The driver acts in this order: events to watchers, then the connections of the sessions, then the
+    answer to the proposer.
     """
 
     zxid: int
     code: Code = Code.OK
     results: tuple[Result, ...] = ()
-    """One, or those of the parts of a multi."""
+    """One, or one for each part of a multi."""
     events: tuple[NodeEvent, ...] = ()
     session_started: Session | None = None
     """Opened or attached: an older connection of the session has lost it."""
@@ -64,8 +70,8 @@ class Machine:
         *,
         has_registries: bool = False,
     ) -> None:
-        """`has_registries`: the names of registries are not for clients. All of it must be the same
-        on every replica."""
+        """`has_registries`: clients cannot write below the names of registries. All arguments must be
+        the same on every replica."""
         self._tree_limits = tree_limits or TreeLimits()
         self._has_registries = has_registries
         self._sessions_max = sessions_max
@@ -74,7 +80,7 @@ class Machine:
         self.sessions: dict[int, Session] = {}
 
     def apply(self, index: int, command: bytes) -> Outcome:
-        """Do what `command` says. Indexes may leave gaps and never go back."""
+        """Applies `command`. Indexes may have gaps and never decrease."""
         check(index > self.zxid, f"command {index} comes after {self.zxid}")
         self.zxid = index
         decoded = decode_command(command)
@@ -101,7 +107,7 @@ class Machine:
     def _write(self, command: Write) -> Outcome:
         session = self._session(command.session_id, command.owner)
         if command.sequence != session.next_sequence:
-            # An earlier write of this connection was lost on its way: this one must not overtake it.
+            # An earlier write of this connection was lost: this one must not overtake it.
             raise CoordinationError(Code.SESSION_MOVED, "a write out of order")
         session.next_sequence += 1
         author = Author(command.session_id, command.identities, self.zxid, command.now_ms)
@@ -160,7 +166,7 @@ class Machine:
 
     def _attach(self, command: AttachSession) -> Outcome:
         session = self.sessions.get(command.session_id)
-        # The log is not the place where an attacker could measure the comparison.
+        # No constant-time comparison: an attacker cannot measure the time of an apply.
         if session is None or session.password != command.password:
             raise CoordinationError(Code.SESSION_EXPIRED)
         session.timeout_ms = command.timeout_ms
@@ -180,11 +186,11 @@ class Machine:
     # -- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        """Everything, as of `zxid`."""
+        """The whole state as of `zxid`."""
         return encode_image(Image(self.zxid, self.tree, self.sessions))
 
     def restore(self, snapshot: bytes) -> None:
-        """Become what `snapshot` was taken of."""
+        """Replaces the state with a snapshot."""
         self.zxid, self.tree, self.sessions = decode_image(snapshot, self._tree_limits)
 
 
@@ -193,7 +199,7 @@ def _result(change: Change) -> Result:
 
 
 def _failed_parts(count: int, failed: int, code: Code) -> tuple[Result, ...]:
-    """What a client sees of a multi that failed: OK before the culprit, inconsistent behind it."""
+    """The results of a failed multi: OK before the failed part, RUNTIME_INCONSISTENCY after it."""
     return (
         *(Result(OpCode.ERROR, Code.OK) for _ in range(failed)),
         Result(OpCode.ERROR, code),
@@ -202,10 +208,15 @@ def _failed_parts(count: int, failed: int, code: Code) -> tuple[Result, ...]:
 
 
 REAPED_AT_ONCE_MAX = 1000
-"""Found in one look, so that a great cleaning does not crowd out the clients' writes."""
+"""The most nodes reaped at once, so that reaping does not crowd out the clients' writes."""
 
 
 def find_reapable(tree: Tree, now_ms: int) -> list[Reap]:
+    """Containers that were used and are empty, and nodes whose TTL has expired.
+
+    The rules of ContainerManager (3.9). `Machine` checks again when it applies the command, since a
+    node may have changed meanwhile.
+    """
     found: list[Reap] = []
     for path, node in tree.reapable():
         if node.children:

@@ -1,7 +1,7 @@
-"""The rules of the requests that change the tree, in the order in which ZooKeeper checks them.
+"""The requests that change the tree, with checks in ZooKeeper's order.
 
-Source: PrepRequestProcessor (3.9). Each operation either changes the tree, says what happened and
-how to take it back, or raises CoordinationError and leaves the tree alone.
+Source: PrepRequestProcessor (3.9). Each operation either changes the tree and returns what happened
+and how to undo it, or raises CoordinationError and leaves the tree unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ANY_VERSION = -1
 
 
 class NodeEvent(NamedTuple):
-    """Something that happened to a node, for whoever watches it and may read it."""
+    """A change of a node, for watchers that may read it."""
 
     type: EventType
     path: str
@@ -51,7 +51,7 @@ class NodeEvent(NamedTuple):
 
 
 class Author(NamedTuple):
-    """Who changes the tree, and when."""
+    """The session that changes the tree, and the time."""
 
     session_id: int
     identities: tuple[Identity, ...]
@@ -60,7 +60,7 @@ class Author(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What an operation did. `path` and `stat` are what its answer shows."""
+    """The effect of an operation. `path` and `stat` are for its answer."""
 
     opcode: OpCode
     path: str = ""
@@ -121,7 +121,7 @@ def _mode_of(request: Create) -> CreateMode:
     if mode.has_ttl and not 0 < request.ttl_ms <= TTL_MS_MAX:
         raise CoordinationError(Code.BAD_ARGUMENTS, f"a TTL of {request.ttl_ms} ms")
     if request.opcode == OpCode.CREATE_TTL and not mode.has_ttl:
-        raise CoordinationError(Code.BAD_ARGUMENTS, "a TTL on a node that takes none")
+        raise CoordinationError(Code.BAD_ARGUMENTS, "a TTL for a create mode without one")
     return mode
 
 
@@ -129,7 +129,7 @@ def delete(tree: Tree, request: Delete, author: Author) -> Change:
     path = request.path
     parent_path = check_parent_of(path)
     if path in SYSTEM_PATHS:
-        raise CoordinationError(Code.BAD_ARGUMENTS, f"{path} stays")
+        raise CoordinationError(Code.BAD_ARGUMENTS, f"{path} cannot be deleted")
     parent = tree.require(parent_path)
     node = tree.require(path)
     acl.require(parent.acl, Permission.DELETE, author.identities)
@@ -140,7 +140,7 @@ def delete(tree: Tree, request: Delete, author: Author) -> Change:
 
 
 def remove(tree: Tree, path: str, node: Node, zxid: int) -> Change:
-    """Delete without asking: whoever calls knows that it may go."""
+    """Deletes a node without checks."""
     undo = tree.delete(path, zxid)
     parent_path = parent_of(path)
     parent = tree.require(parent_path)

@@ -1,4 +1,4 @@
-"""What a read answers, and the watch that it leaves: on this server's state, at once.
+"""Answers reads from this server's state, and sets their watches.
 
 Source: FinalRequestProcessor and DataTree (3.9). As there, the empty path reads the root.
 """
@@ -42,13 +42,13 @@ from kafkaesque.broker.coordination.rules.vocabulary import (
 from kafkaesque.broker.coordination.rules.watches import WatchTable
 
 WATCHES_PER_CLIENT_MAX = 500_000
-"""Room for a TreeCache of the largest tree that one client could want; beyond it QUOTA_EXCEEDED."""
+"""Enough for a TreeCache of the largest tree; beyond it QUOTA_EXCEEDED."""
 
 W = TypeVar("W", bound=Hashable)
 
 
 class Reader(NamedTuple, Generic[W]):
-    """Who reads, and from what."""
+    """The reading client and the state that it reads."""
 
     machine: Machine
     watches: WatchTable[W]
@@ -63,7 +63,7 @@ class Reader(NamedTuple, Generic[W]):
         return self.machine.tree.get(path or ROOT)
 
     def children(self, path: str, node: Node) -> list[str]:
-        """The root has the registries too."""
+        """The root contains the registries too."""
         children = list(node.children)
         if self.registry is not None and path in ("", ROOT):
             children += self.registry.tree.require(ROOT).children
@@ -85,14 +85,14 @@ class Reader(NamedTuple, Generic[W]):
 
 
 class Answer(NamedTuple):
-    """A reply's body, and events of the past that the reader must see before it."""
+    """A reply's body, and missed events that the client must see before it."""
 
     body: bytes
     missed: tuple[NodeEvent, ...] = ()
 
 
 def answer(reader: Reader[W], query: Query) -> Answer:
-    """CoordinationError where ZooKeeper answers with one; then no watch is left."""
+    """Raises CoordinationError where ZooKeeper returns an error; then no watch is set."""
     match query:
         case Exists():
             return Answer(_exists(reader, query))
@@ -135,7 +135,7 @@ def _enum(kind: type[E], value: int) -> E:
     try:
         return kind(value)
     except ValueError:
-        # ZooKeeper fails inside while it decodes such a number.
+        # ZooKeeper fails while it decodes such a number.
         raise CoordinationError(Code.MARSHALLING_ERROR, f"{kind.__name__} {value}") from None
 
 
@@ -160,7 +160,7 @@ def _exists(reader: Reader[W], query: Exists) -> bytes:
         acl.require(node.acl, Permission.READ, reader.identities)
     if query.watch:
         _check_room(reader)
-        # Also where there is no node: that is how a client waits for one.
+        # Also if there is no node: that is how a client waits for one.
         reader.watches.watch_data(query.path, reader.watcher)
     if node is None:
         raise CoordinationError(Code.NO_NODE, query.path)
@@ -208,34 +208,34 @@ def _multi_read(reader: Reader[W], query: MultiRead) -> bytes:
 
 
 def _set_watches(reader: Reader[W], query: SetWatches) -> tuple[NodeEvent, ...]:
-    """Set again what a broken connection had; what happened in between is told at once."""
+    """Restores the watches of a broken connection; events missed meanwhile are returned."""
     _check_room(reader, sum(map(len, query[1:])))
     watches, watcher, since = reader.watches, reader.watcher, query.relative_zxid
     missed: list[NodeEvent] = []
 
-    def tell(event: EventType, path: str, node: Node | None) -> None:
+    def add_missed(event: EventType, path: str, node: Node | None) -> None:
         missed.append(NodeEvent(event, path, reader.machine.zxid, node.acl if node else ()))
 
     for path in query.data:
         node = reader.find(path)
         if node is None:
-            tell(EventType.NODE_DELETED, path, None)
+            add_missed(EventType.NODE_DELETED, path, None)
         elif node.mzxid > since or _is_of_unknown_age(reader, path):
-            tell(EventType.NODE_DATA_CHANGED, path, node)
+            add_missed(EventType.NODE_DATA_CHANGED, path, node)
         else:
             watches.watch_data(path, watcher)
     for path in query.exist:
         node = reader.find(path)
         if node is not None:
-            tell(EventType.NODE_CREATED, path, node)
+            add_missed(EventType.NODE_CREATED, path, node)
         else:
             watches.watch_data(path, watcher)
     for path in query.child:
         node = reader.find(path)
         if node is None:
-            tell(EventType.NODE_DELETED, path, None)
+            add_missed(EventType.NODE_DELETED, path, None)
         elif node.pzxid > since or _is_of_unknown_age(reader, path):
-            tell(EventType.NODE_CHILDREN_CHANGED, path, node)
+            add_missed(EventType.NODE_CHILDREN_CHANGED, path, node)
         else:
             watches.watch_children(path, watcher)
     for path in query.persistent:
@@ -246,13 +246,13 @@ def _set_watches(reader: Reader[W], query: SetWatches) -> tuple[NodeEvent, ...]:
 
 
 def _is_of_unknown_age(reader: Reader[W], path: str) -> bool:
-    """Each server gives the nodes of registries zxids of its own: whether one changed since the
-    client was on another server cannot be told, and an event too many does no harm."""
+    """Each server assigns its own zxids to registry nodes: whether one has changed since the client
+    was on another server is unknown, and an extra event does no harm."""
     return reader.registry is not None and is_registry(path)
 
 
 def paths_of(query: Query) -> tuple[str, ...]:
-    """What a query asks about."""
+    """The paths that a query reads."""
     match query:
         case Exists(path) | GetData(path) | GetAcl(path) | GetAllChildrenNumber(path):
             return (path,)

@@ -1,7 +1,7 @@
-"""Nodes that show something that lives elsewhere: read-only, and made to match it change by change.
+"""Read-only nodes that show external state, such as the cluster's brokers and topics.
 
-They stand beside the tree under names of their own. Nothing of them is in the log: each server has
-them from what it knows, and tells its own clients of changes.
+They are beside the tree, under names of their own, and not in the log: each server computes them
+and notifies its own clients of changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkaesque.broker.coordination.rules.vocabulary import EventType
 REGISTRY_NAMES: Final = frozenset(
     ("brokers", "cluster", "consumers", "controller", "controller_epoch")
 )
-"""Of the children of the root that are registries; Kafka's own names."""
+"""The children of the root that are registries; Kafka's names."""
 
 _NO_LIMITS = TreeLimits(nodes_max=1 << 62, size_bytes_max=1 << 62)
 
@@ -26,7 +26,7 @@ _NO_LIMITS = TreeLimits(nodes_max=1 << 62, size_bytes_max=1 << 62)
 class Leaf(NamedTuple):
     data: bytes
     owner: int = 0
-    """Of an ephemeral node: a number that tells whose it is."""
+    """Of an ephemeral node: a number that identifies its owner."""
 
 
 def is_registry(path: str) -> bool:
@@ -35,7 +35,7 @@ def is_registry(path: str) -> bool:
 
 
 class Registry:
-    """`tree` has a root of its own, and below it what was last `show`n."""
+    """`tree` has its own root, and below it what was last shown."""
 
     __slots__ = ("tree",)
 
@@ -46,7 +46,7 @@ class Registry:
     def show(
         self, name: str, leaves: Mapping[str, Leaf], zxid: int, now_ms: int
     ) -> list[NodeEvent]:
-        """Have exactly `leaves` and what leads to them below /`name`. What happened by it."""
+        """Makes `leaves` and their parents the content of /`name`. Returns the events."""
         top = f"/{name}"
         wanted = dict(leaves)
         for path in leaves:
@@ -86,5 +86,5 @@ def _children_changed(path: str, zxid: int) -> NodeEvent:
 
 
 def touches_registry(paths: Iterable[str]) -> bool:
-    """Whether an answer about any of `paths` needs the registries; the root lists them."""
+    """Whether an answer about any of `paths` depends on the registries; the root lists them."""
     return any(path in ("", ROOT) or is_registry(path) for path in paths)

@@ -1,4 +1,4 @@
-"""What a server sends, as bytes: whole frames, and the bodies that go into them."""
+"""The encoding of a server's messages: frames and their bodies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def frame(body: bytes) -> bytes:
 
 
 def reply(xid: int, zxid: int, code: int, body: bytes = b"") -> bytes:
-    """A whole frame; `body` only where `code` is OK."""
+    """A complete frame; `body` only if `code` is OK."""
     return _REPLY.pack(_REPLY_HEADER_BYTES + len(body), xid, zxid, code) + body
 
 
@@ -50,7 +50,7 @@ def connected(timeout_ms: int, session_id: int, password: bytes, has_read_only: 
 
 
 def session_expired(has_read_only: bool) -> bytes:
-    """The answer to a client that comes with a session which is no more."""
+    """The answer to a client whose session has ended."""
     return connected(0, 0, bytes(_PASSWORD_BYTES), has_read_only)
 
 
@@ -142,7 +142,7 @@ Part: TypeAlias = tuple[OpCode, bytes] | CoordinationError
 
 
 def parts_body(parts: Sequence[Part]) -> bytes:
-    """The answer to a multi: each part's operation and body, or what went wrong with it."""
+    """The answer to a multi: each part's operation and body, or its error."""
     writer = JuteWriter()
     for part in parts:
         if isinstance(part, CoordinationError):

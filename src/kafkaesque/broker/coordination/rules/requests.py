@@ -1,7 +1,7 @@
-"""What a client may send, and how it is read: connect, then requests by their operation.
+"""The requests of clients and their decoding: connect, then requests by operation.
 
-Writes are read straight into the operations that the log holds (`commands.py`). Reading raises
-ProtocolError for bytes that are no such request and nothing else.
+Writes are decoded directly into the operations of the log (`commands.py`). Decoding raises
+ProtocolError for malformed bytes and nothing else.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kafkaesque.broker.coordination.rules.vocabulary import OpCode
 from kafkaesque.model.errors import ProtocolError
 
 MULTI_PARTS_MAX = 10_000
-"""Operations in one multi: bounds how long applying it holds up everybody else."""
+"""The most operations of a multi: bounds how long applying it delays others."""
 
 _ACL_BYTES_MIN = 12
 _STRING_BYTES_MIN = 4
 
 
 class ConnectRequest(NamedTuple):
-    """The first frame of a connection. Session id 0 asks for a new session."""
+    """The first frame of a connection. Session id 0 requests a new session."""
 
     protocol_version: int
     last_zxid_seen: int
@@ -40,7 +40,7 @@ class ConnectRequest(NamedTuple):
     session_id: int
     password: bytes
     has_read_only: bool
-    """Clients since 3.4 send a flag behind the rest, and expect one behind the answer."""
+    """Clients since 3.4 append a flag, and expect one at the end of the answer."""
 
 
 class Exists(NamedTuple):
@@ -76,7 +76,7 @@ class MultiRead(NamedTuple):
 
 
 class SetWatches(NamedTuple):
-    """Watches that a client had when its connection broke, and the last zxid it has seen."""
+    """The watches of a client when its connection broke, and the last zxid it has seen."""
 
     relative_zxid: int
     data: list[str]
@@ -152,7 +152,7 @@ def read_connect(frame: bytes) -> ConnectRequest:
 
 
 def read_request(opcode: OpCode, reader: JuteReader) -> Request | None:
-    """The body behind a request's header; None for an operation that no client may send."""
+    """Decodes the body after a request's header; None for an operation that clients may not send."""
     read = _READERS.get(opcode)
     return None if read is None else read(reader)
 
@@ -220,7 +220,7 @@ def _multi_read(reader: JuteReader) -> MultiRead:
 
 
 def _part_opcode(reader: JuteReader, count: int) -> int | None:
-    """A MultiHeader: the operation that follows it, None at the end."""
+    """A MultiHeader: the operation that follows; None at the end."""
     opcode, is_done, _ = reader.int32(), reader.boolean(), reader.int32()
     if is_done:
         return None

@@ -1,7 +1,7 @@
-"""Sessions as the replicated log knows them, and the leader's own clock of who is still heard.
+"""Sessions in the replicated state, and the leader's clock that expires them.
 
-The table changes only by commands. The clock is not replicated: a new leader gives every session
-its whole timeout anew, so that a change of leader never ends a session early.
+Only commands change the sessions. The clock is not replicated: a new leader gives every session its
+full timeout again, so a change of leader never expires a session early.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 SESSIONS_MAX = 100_000
-"""Most sessions at once: clients that open sessions and never close them cannot fill the memory."""
+"""The most sessions: bounds the memory of clients that open sessions and never close them."""
 
 PASSWORD_BYTES = 16
 
 
 class Session:
-    """One client's session. `next_sequence` is that of the next write of the connection `owner`."""
+    """One client's session. `next_sequence` is the number of the next write of connection `owner`."""
 
     __slots__ = ("next_sequence", "owner", "password", "session_id", "timeout_ms")
 
@@ -30,26 +30,26 @@ class Session:
 
 
 class _Heard(NamedTuple):
-    """When a session was last heard, its timeout, and when the heap looks at it next."""
+    """When a session was last heard, its timeout, and when the heap checks it next."""
 
     at_s: float
     timeout_s: float
-    look_at_s: float
+    check_at_s: float
 
 
 class ExpiryClock:
-    """Which sessions were silent for longer than their timeout. Times are monotonic seconds.
+    """Finds the sessions that were silent for longer than their timeout. Monotonic seconds.
 
-    The heap's entry of a session may be early: `expired` then sees when it was last heard and
-    enters it again. A ping so costs a dictionary entry. An entry with another time than the
-    session's `look_at_s` was replaced and is dropped.
+    The heap's entry of a session may be early: `expired` then requeues it by the time it was last
+    heard, so a ping costs one dictionary entry. An entry whose time differs from the session's
+    `check_at_s` was replaced and is dropped.
     """
 
     __slots__ = ("_heap", "_heard", "_slack_s")
 
     def __init__(self, slack_s: float = 0.0) -> None:
         self._slack_s = slack_s
-        """For what is heard elsewhere and still on its way here."""
+        """Allows for the delay of reports from other servers."""
         self._heard: dict[int, _Heard] = {}
         self._heap: list[tuple[float, int]] = []
 
@@ -57,22 +57,22 @@ class ExpiryClock:
         return len(self._heard)
 
     def start(self, session_id: int, timeout_ms: int, now_s: float) -> None:
-        """Count from now: a session that is new, or attached again with another timeout."""
+        """Starts the timeout of a session that is new or was attached again."""
         timeout_s = timeout_ms / 1000
         due_s = now_s + timeout_s + self._slack_s
         known = self._heard.get(session_id)
-        if known is not None and known.look_at_s <= due_s:
-            self._heard[session_id] = _Heard(now_s, timeout_s, known.look_at_s)
+        if known is not None and known.check_at_s <= due_s:
+            self._heard[session_id] = _Heard(now_s, timeout_s, known.check_at_s)
         else:
             self._heard[session_id] = _Heard(now_s, timeout_s, due_s)
             heapq.heappush(self._heap, (due_s, session_id))
 
     def touch(self, session_ids: Iterable[int], now_s: float) -> None:
-        """These were heard; ids that are not counted here are none of ours."""
+        """These sessions were heard; unknown ids are ignored."""
         for session_id in session_ids:
             known = self._heard.get(session_id)
             if known is not None:
-                self._heard[session_id] = _Heard(now_s, known.timeout_s, known.look_at_s)
+                self._heard[session_id] = _Heard(now_s, known.timeout_s, known.check_at_s)
 
     def forget(self, session_id: int) -> None:
         self._heard.pop(session_id, None)
@@ -82,17 +82,17 @@ class ExpiryClock:
         self._heap.clear()
 
     def expired(self, now_s: float) -> list[int]:
-        """Sessions whose time is over. Each is told again a timeout later, should its end fail."""
+        """The expired sessions. Each is returned again a timeout later, in case its close failed."""
         ended: list[int] = []
         while self._heap and self._heap[0][0] <= now_s:
-            look_at_s, session_id = heapq.heappop(self._heap)
+            check_at_s, session_id = heapq.heappop(self._heap)
             known = self._heard.get(session_id)
-            if known is None or known.look_at_s != look_at_s:
+            if known is None or known.check_at_s != check_at_s:
                 continue
             due_s = known.at_s + known.timeout_s + self._slack_s
             if due_s <= now_s:
                 ended.append(session_id)
                 due_s = now_s + known.timeout_s
-            self._heard[session_id] = known._replace(look_at_s=due_s)
+            self._heard[session_id] = known._replace(check_at_s=due_s)
             heapq.heappush(self._heap, (due_s, session_id))
         return ended

@@ -1,7 +1,7 @@
-"""A snapshot's bytes: every node and session of the machine at one zxid.
+"""The encoding of a snapshot: every node and session of the machine at one zxid.
 
-MessagePack arrays, nodes parents first and in the order in which children are listed, so that what
-is restored lists them alike. The first field is the format's version.
+MessagePack arrays; nodes with parents first and in the order in which children are listed, so that a
+restored tree lists them in the same order. The first field is the version of the format.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _NodeRecord(NamedTuple):
     path: str
     data: bytes | None
     acl: tuple[Acl, ...]
-    """Empty for the open one, which nearly every node has."""
+    """Empty for OPEN, which nearly every node has."""
     owner: int
     czxid: int
     mzxid: int
@@ -76,7 +76,7 @@ def encode_image(image: Image) -> bytes:
 
 
 def decode_image(data: bytes, limits: TreeLimits) -> Image:
-    """The state that `encode_image` wrote; raises msgspec.DecodeError for anything else."""
+    """Decodes what `encode_image` wrote; raises msgspec.DecodeError for anything else."""
     snapshot = _decoder.decode(data)
     check(snapshot.format == FORMAT, f"a snapshot of format {snapshot.format}")
     tree = Tree(limits, is_empty=True)

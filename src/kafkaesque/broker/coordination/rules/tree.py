@@ -1,6 +1,6 @@
-"""The znodes: what is stored, how a change is made, and how it is taken back.
+"""The tree of znodes, with changes that can be undone.
 
-Nothing here asks who may do it; `operations.py` has the rules of requests. Times and zxids are
+There are no permission checks here: `operations.py` has the rules of requests. Times and zxids are
 arguments. A node's path is its key, and a parent lists its children's names.
 """
 
@@ -20,24 +20,24 @@ CONTAINER_OWNER = -(2**63)
 
 _TTL_MARK = 0xFF << 56
 TTL_MS_MAX = (1 << 40) - 1
-"""The TTL lives in 40 bits of the owner (EphemeralType.TTL)."""
+"""The TTL is in 40 bits of the owner (EphemeralType.TTL)."""
 
 _ACL_ENTRY_BYTES = 8
 """Permissions and lengths."""
 
 SYSTEM_PATHS = frozenset((ROOT, "/zookeeper", "/zookeeper/quota", "/zookeeper/config"))
-"""There from the start and never deleted."""
+"""They exist from the start and cannot be deleted."""
 
 
 class TreeLimits(NamedTuple):
-    """Bounds of the whole tree. Replicas must agree on them, or they would disagree on a create."""
+    """Bounds of the whole tree. They must be equal on all replicas, which would otherwise diverge."""
 
     nodes_max: int = 1_000_000
     size_bytes_max: int = 256 * 1024 * 1024
 
 
 class Stat(NamedTuple):
-    """A node's metadata as clients see it, in the order of the wire."""
+    """A node's metadata as clients see it, in wire order."""
 
     czxid: int
     mzxid: int
@@ -58,13 +58,13 @@ def ttl_owner(ttl_ms: int) -> int:
 
 
 def ttl_of(owner: int) -> int | None:
-    """The TTL in milliseconds that `owner` says, None if it says none."""
+    """The TTL in milliseconds in `owner`; None if it has none."""
     unsigned = owner & (2**64 - 1)
     return unsigned & TTL_MS_MAX if unsigned >> 56 == 0xFF else None
 
 
 def _wrap(value: int, bits: int) -> int:
-    """Java's arithmetic: wraps into the signed range."""
+    """Wraps into the signed range, as Java does."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half
 
@@ -98,9 +98,9 @@ class Node:
         self.version = 0
         self.aversion = 0
         self.child_creates = 0
-        """How many children were ever created: the next sequence number."""
+        """The number of children ever created: the next sequence number."""
         self.children: dict[str, None] = {}
-        """Names in order of creation; a set that replicas iterate alike."""
+        """Names in order of creation: a set that all replicas iterate in the same order."""
 
     @property
     def is_ephemeral(self) -> bool:
@@ -122,8 +122,8 @@ class Node:
             self.ctime_ms,
             self.mtime_ms,
             self.version,
-            # Creates and deletes together, as every ZooKeeper since 3.0 shows it
-            # (DataNode.copyStat): what was created and is gone was counted twice.
+            # Creates plus deletes, as in ZooKeeper since 3.0 (DataNode.copyStat): a child that was
+            # created and deleted counts twice.
             _wrap(self.child_creates * 2 - children, 32),
             self.aversion,
             # Marks of containers and TTLs are not shown (DataNode.copyStat).
@@ -138,19 +138,19 @@ Undo = Callable[[], None]
 
 
 class Tree:
-    """All nodes by path. Each change returns how to take it back, for the multi that fails later."""
+    """All nodes by path. Each change returns its undo, for a multi that fails later."""
 
     __slots__ = ("_ephemerals", "_limits", "_reapable", "nodes", "size_bytes")
 
     def __init__(self, limits: TreeLimits, *, is_empty: bool = False) -> None:
-        """With the system's own nodes, unless it `is_empty` and a snapshot brings them."""
+        """Contains the system nodes, unless it `is_empty` because a snapshot contains them."""
         self._limits = limits
         self.nodes: dict[str, Node] = {}
         self._ephemerals: dict[int, dict[str, None]] = {}
         self._reapable: dict[str, None] = {}
-        """Containers and nodes with a TTL: those that may go without anybody's request."""
+        """Containers and nodes with a TTL, which may be removed without a request."""
         self.size_bytes = 0
-        """Paths, data and access lists together."""
+        """The total of paths, data and access lists."""
         for path in () if is_empty else sorted(SYSTEM_PATHS):
             access = acl.READ_ONLY if path == "/zookeeper/config" else acl.OPEN
             self.put(path, Node(b"", access, 0, 0, 0))
@@ -190,7 +190,7 @@ class Tree:
     # -- changes --------------------------------------------------------------------------------
 
     def create(self, path: str, node: Node) -> Undo:
-        """Add `node`, whose parent is there. QUOTA_EXCEEDED if the tree is full."""
+        """Adds `node`, whose parent exists. Raises QUOTA_EXCEEDED if the tree is full."""
         parent = self.nodes[parent_of(path)]
         self._check_room(_size_bytes(path, node), nodes=1)
         before = parent.child_creates, parent.pzxid
@@ -205,9 +205,9 @@ class Tree:
         return undo
 
     def delete(self, path: str, zxid: int) -> Undo:
-        """Remove a node that has no children."""
+        """Removes a node without children."""
         node = self._take(path)
-        check(not node.children, f"{path} goes with children")
+        check(not node.children, f"{path} is deleted with children")
         parent = self.nodes[parent_of(path)]
         before = parent.pzxid
         parent.pzxid = zxid
@@ -219,7 +219,7 @@ class Tree:
         return undo
 
     def set_data(self, node: Node, data: bytes | None, zxid: int, now_ms: int) -> Undo:
-        """Replace the data. QUOTA_EXCEEDED if the tree would be too large."""
+        """Replaces the data. Raises QUOTA_EXCEEDED if the tree would be too large."""
         growth = (0 if data is None else len(data)) - node.data_length
         if growth > 0:
             self._check_room(growth, nodes=0)
@@ -235,7 +235,7 @@ class Tree:
         return undo
 
     def set_acl(self, node: Node, acl: tuple[Acl, ...]) -> None:
-        """QUOTA_EXCEEDED if the tree would be too large."""
+        """Raises QUOTA_EXCEEDED if the tree would be too large."""
         growth = _acl_bytes(acl) - _acl_bytes(node.acl)
         if growth > 0:
             self._check_room(growth, nodes=0)
@@ -251,7 +251,7 @@ class Tree:
             raise CoordinationError(Code.QUOTA_EXCEEDED, "the tree is full")
 
     def put(self, path: str, node: Node) -> None:
-        """Enter `node` with all that points at it; counters of its parent stay."""
+        """Adds `node` to all indexes; leaves the counters of its parent unchanged."""
         self.nodes[path] = node
         self.size_bytes += _size_bytes(path, node)
         if path != ROOT:
@@ -280,7 +280,7 @@ def _size_bytes(path: str, node: Node) -> int:
 
 
 def _acl_bytes(access: tuple[Acl, ...]) -> int:
-    """The open one, which nearly every node has, costs nothing."""
+    """OPEN, which nearly every node has, costs nothing."""
     if access is acl.OPEN:
         return 0
     return sum(_ACL_ENTRY_BYTES + len(entry.scheme) + len(entry.id.encode()) for entry in access)

@@ -9,7 +9,7 @@ from enum import IntEnum, IntFlag
 
 
 class OpCode(IntEnum):
-    """What a request asks for (ZooDefs.OpCode)."""
+    """The operation of a request (ZooDefs.OpCode)."""
 
     NOTIFICATION = 0
     CREATE = 1
@@ -46,7 +46,7 @@ class OpCode(IntEnum):
 
 
 class Code(IntEnum):
-    """What went wrong (KeeperException.Code)."""
+    """Error codes (KeeperException.Code)."""
 
     OK = 0
     SYSTEM_ERROR = -1
@@ -124,12 +124,12 @@ class EventType(IntEnum):
 
 
 class WatcherType(IntEnum):
-    """Which watches removeWatches and checkWatches mean (Watcher.WatcherType)."""
+    """The watches that removeWatches and checkWatches select (Watcher.WatcherType)."""
 
     CHILDREN = 1
-    """One-shot, of children."""
+    """One-shot watches of children."""
     DATA = 2
-    """One-shot, of data."""
+    """One-shot watches of data."""
     ANY = 3
     PERSISTENT = 4
     PERSISTENT_RECURSIVE = 5
@@ -141,7 +141,7 @@ class AddWatchMode(IntEnum):
 
 
 STATE_SYNC_CONNECTED = 3
-"""The only session state that a server puts into an event (Watcher.Event.KeeperState)."""
+"""The only session state in a server's events (Watcher.Event.KeeperState)."""
 
 XID_NOTIFICATION = -1
 XID_PING = -2
@@ -150,7 +150,7 @@ XID_SET_WATCHES = -8
 
 
 class CoordinationError(Exception):
-    """An expected failure that the client learns by `code`."""
+    """An expected failure, reported to the client as `code`."""
 
     def __init__(self, code: Code, text: str = "") -> None:
         super().__init__(text or code.name)

@@ -1,4 +1,4 @@
-"""The watches of one server's clients: set by reads, fed with events, gone with the connection.
+"""The watches of one server's clients: set by reads, triggered by events, removed with the connection.
 
 A watch is one-shot, persistent or persistent and recursive; one client may have several kinds on
 one path, and then gets one event (WatchManager and WatchStats, 3.9).
@@ -32,7 +32,7 @@ class WatchCounts(NamedTuple):
 
 
 class _Watches(Generic[W]):
-    """Who watches one aspect of the nodes: their data, or their children."""
+    """The watches of one aspect of the nodes: their data, or their children."""
 
     __slots__ = ("by_path", "by_watcher", "recursive_count")
 
@@ -50,11 +50,11 @@ class _Watches(Generic[W]):
             self.recursive_count += 1
 
     def has(self, path: str, watcher: W, mode: WatchMode) -> bool:
-        """True if there is one of any of these modes."""
+        """Whether there is a watch with any of these modes."""
         return bool(self.by_path.get(path, {}).get(watcher, WatchMode(0)) & mode)
 
     def remove(self, path: str, watcher: W, mode: WatchMode = ANY_MODE) -> bool:
-        """True if there was one of any of these modes."""
+        """True if there was a watch with any of these modes."""
         watchers = self.by_path.get(path, {})
         before = watchers.get(watcher, WatchMode(0))
         if not before & mode:
@@ -78,10 +78,10 @@ class _Watches(Generic[W]):
             self.remove(path, watcher)
 
     def trigger(self, path: str) -> list[W]:
-        """Who is to be told of an event at `path`; what was one-shot is then gone."""
-        told: dict[W, None] = {}
+        """Returns the watchers of an event at `path`, and removes their one-shot watches."""
+        found: dict[W, None] = {}
         for watcher, mode in tuple(self.by_path.get(path, {}).items()):
-            told[watcher] = None
+            found[watcher] = None
             if mode & WatchMode.ONE_SHOT:
                 self.remove(path, watcher, WatchMode.ONE_SHOT)
         at = path
@@ -89,12 +89,12 @@ class _Watches(Generic[W]):
             at = parent_of(at)
             for watcher, mode in self.by_path.get(at, {}).items():
                 if mode & WatchMode.RECURSIVE:
-                    told[watcher] = None
-        return list(told)
+                    found[watcher] = None
+        return list(found)
 
 
 class WatchTable(Generic[W]):
-    """All watches of one server. `W` is whatever the server knows a connection by."""
+    """All watches of one server. `W` identifies a connection."""
 
     __slots__ = ("_child", "_data")
 
@@ -107,11 +107,11 @@ class WatchTable(Generic[W]):
         self._data.add(path, watcher, WatchMode.ONE_SHOT)
 
     def watch_children(self, path: str, watcher: W) -> None:
-        """One-shot: a child comes or goes, or the node goes."""
+        """One-shot: a child is created or deleted, or the node is deleted."""
         self._child.add(path, watcher, WatchMode.ONE_SHOT)
 
     def add(self, path: str, watcher: W, mode: AddWatchMode) -> None:
-        """A persistent watch. A recursive one is told of nodes and never of lists of children."""
+        """Adds a persistent watch. A recursive one gets events of nodes, none of lists of children."""
         if mode is AddWatchMode.PERSISTENT_RECURSIVE:
             self._data.add(path, watcher, WatchMode.RECURSIVE)
         else:
@@ -122,7 +122,7 @@ class WatchTable(Generic[W]):
         return any(watches.has(path, watcher, mode) for watches, mode in self._of(kind))
 
     def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
-        """True if there was one; all kinds go at once for ANY."""
+        """True if there was one; ANY removes all kinds."""
         removed = [watches.remove(path, watcher, mode) for watches, mode in self._of(kind)]
         return any(removed)
 
@@ -131,13 +131,13 @@ class WatchTable(Generic[W]):
         self._child.remove_all(watcher)
 
     def count_of(self, watcher: W) -> int:
-        """How many paths this one watches, children and data counted apart."""
+        """The number of watched paths of one client, children and data counted separately."""
         return len(self._data.by_watcher.get(watcher, ())) + len(
             self._child.by_watcher.get(watcher, ())
         )
 
     def paths(self) -> set[str]:
-        """All that somebody watches."""
+        """All watched paths."""
         return self._data.by_path.keys() | self._child.by_path.keys()
 
     def counts(self) -> WatchCounts:
@@ -146,8 +146,8 @@ class WatchTable(Generic[W]):
         return WatchCounts(watches, len(self._data.by_path.keys() | self._child.by_path.keys()))
 
     def trigger(self, events: Iterable[NodeEvent]) -> list[tuple[W, NodeEvent]]:
-        """Whom to tell what, in the order in which it happened."""
-        told: list[tuple[W, NodeEvent]] = []
+        """Returns each event with its watchers, in the order of the events."""
+        notified: list[tuple[W, NodeEvent]] = []
         for event in events:
             watchers: Sequence[W]
             if event.type is EventType.NODE_CHILDREN_CHANGED:
@@ -155,10 +155,10 @@ class WatchTable(Generic[W]):
             else:
                 watchers = self._data.trigger(event.path)
                 if event.type is EventType.NODE_DELETED:
-                    # Who watches both aspects hears of the end once.
+                    # A client that watches both aspects gets one event.
                     watchers = list(dict.fromkeys((*watchers, *self._child.trigger(event.path))))
-            told += [(watcher, event) for watcher in watchers]
-        return told
+            notified += [(watcher, event) for watcher in watchers]
+        return notified
 
     def _of(self, kind: WatcherType) -> tuple[tuple[_Watches[W], WatchMode], ...]:
         match kind:

@@ -1,1 +1,1 @@
-"""The text protocol of document 001 (PUBS, SUBS, CONS) as rules: lines in, values out. No I/O."""
+"""The text protocol (PUBS, SUBS, CONS) as rules: lines in, values out. No I/O."""

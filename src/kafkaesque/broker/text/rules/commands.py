@@ -1,4 +1,4 @@
-"""What a client may type, one command a line, and how it is understood."""
+"""The commands of the text protocol, one per line, and their parser."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
 LINE_BYTES_MAX = 1 << 20
-"""Room for a message of the largest default size."""
+"""Fits a message of the largest default size."""
 NAME_LENGTH_MAX = 249
-"""Of a topic (Kafka's Topic.MAX_NAME_LENGTH); groups get the same."""
+"""Limit for topics (Kafka's Topic.MAX_NAME_LENGTH) and groups."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?-]+")
@@ -17,11 +17,11 @@ _FOREIGN = frozenset(("GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "HOST:"
 
 
 class BadCommand(Exception):
-    """A line that cannot be carried out; the text tells its author why."""
+    """A line that cannot be carried out; the text says why."""
 
 
 class ForeignProtocol(Exception):
-    """A line of HTTP: a browser was tricked into talking to us, or someone has the wrong port."""
+    """A line of HTTP: from a browser that was tricked into connecting, or to the wrong port."""
 
 
 class Publish(NamedTuple):
@@ -40,9 +40,9 @@ class Consume(NamedTuple):
     topics: str
     subscription: str
     offset: int | None
-    """Replay from here on; None goes on where the group is."""
+    """Replay from here; None continues at the group's offset."""
     partition: int | None = None
-    """Replay this one only."""
+    """Replay this partition only."""
 
 
 class Topics(NamedTuple):
@@ -70,7 +70,7 @@ HELP = (
 
 
 def parse(line: str) -> Command | None:
-    """None for an empty line. BadCommand, or ForeignProtocol where nobody typed this."""
+    """None for an empty line. Raises BadCommand, or ForeignProtocol for HTTP."""
     words = line.split(None, 1)
     if not words:
         return None
@@ -90,11 +90,11 @@ def parse(line: str) -> Command | None:
             return Quit()
     if verb in _FOREIGN:
         raise ForeignProtocol(verb)
-    raise BadCommand(f"there is no command {verb[:20]!r}; HELP names them")
+    raise BadCommand(f"unknown command {verb[:20]!r}; HELP lists the commands")
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a topic is meant. Internal ones are never meant by a pattern."""
+    """Whether `pattern` selects `topic`. A pattern never selects internal topics."""
     if pattern == topic:
         return True
     return not topic.startswith("__") and fnmatchcase(topic, pattern)

@@ -1,7 +1,7 @@
-"""A message as it is typed and shown, and the record that it becomes.
+"""The text form of a message, and its conversion to and from a record.
 
-Document 001: {"Header": "header", "Key": "124", "Body": "Hello World!"}, with Header and Key
-optional. Text that is not such an object is a body as it stands.
+{"Header": "header", "Key": "124", "Body": "Hello World!"}, with Header and Key optional. Any other
+text is the body itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafkaesque.broker.text.rules.commands import BadCommand
 
 HEADER_NAME = "Header"
-"""Under which a header that is one text is kept in the record."""
+"""The name in the record of a header that is a single text."""
 _FIELDS = frozenset((HEADER_NAME, "Key", "Body"))
 
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
@@ -27,7 +27,7 @@ class Message(NamedTuple):
 
 
 def read_message(text: str) -> Message:
-    """BadCommand for an object of ours with something in it that cannot be."""
+    """Raises BadCommand for an object of this form with an invalid field."""
     found = _our_object(text)
     if found is None:
         return Message(None, text.encode(), ())
@@ -62,7 +62,7 @@ def _headers(header: object) -> RecordHeaders:
 
 
 def _as_bytes(value: object) -> bytes:
-    """A text as it is, anything else as JSON."""
+    """A text unchanged, anything else as JSON."""
     if isinstance(value, str):
         return value.encode(errors="replace")
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
@@ -71,7 +71,7 @@ def _as_bytes(value: object) -> bytes:
 def show_message(
     key: bytes | None, body: bytes | None, headers: Sequence[tuple[str, bytes | None]]
 ) -> str:
-    """One line of JSON, whatever the bytes are: what is not UTF-8 comes as base64."""
+    """One line of JSON, whatever the bytes are; bytes that are not UTF-8 appear as base64."""
     shown: dict[str, object] = {}
     if len(headers) == 1 and headers[0][0] == HEADER_NAME:
         _put(shown, HEADER_NAME, headers[0][1])
@@ -83,7 +83,7 @@ def show_message(
     if key is not None:
         _put(shown, "Key", key)
     _put(shown, "Body", body)
-    # Escaped, so that no control character reaches a terminal and a line stays a line.
+    # Escaped, so that no control character reaches a terminal and the line is not broken.
     return json.dumps(shown, ensure_ascii=True)
 
 

@@ -1,4 +1,4 @@
-"""Which partition a message goes to: by its key as Kafka's own clients do, else in turns."""
+"""The partition of a message: by its key as in Kafka's clients, else round robin."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """As the Java client's default partitioner: equal keys meet, whoever wrote them."""
+    """As the Java client's default partitioner, so that equal keys share a partition."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 def murmur2(data: bytes) -> int:
-    """Austin Appleby's MurmurHash2, 32 bits, as org.apache.kafka.common.utils.Utils has it."""
+    """Austin Appleby's MurmurHash2, 32 bits, as in org.apache.kafka.common.utils.Utils."""
     value = (_SEED ^ len(data)) & _MASK
     whole = len(data) & ~3
     for position in range(0, whole, 4):
@@ -27,7 +27,7 @@ def murmur2(data: bytes) -> int:
     return value ^ value >> 15
 
 
-class Turns:
+class RoundRobin:
     """Round robin over the partitions of each topic."""
 
     __slots__ = ("_next",)
@@ -35,7 +35,7 @@ class Turns:
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
-    def take(self, topic: str, partition_count: int) -> int:
+    def next(self, topic: str, partition_count: int) -> int:
         turn = self._next.get(topic, 0) % partition_count
         self._next[topic] = turn + 1
         return turn

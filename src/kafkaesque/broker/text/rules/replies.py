@@ -1,4 +1,4 @@
-"""What a client is told, line by line: OK, ERR, or lines that END closes."""
+"""The replies of the text protocol: OK, ERR, or lines that end with END."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkaesque.broker.groups.consumer_protocol import Assignment
 from kafkaesque.broker.text.rules.messages import show_message
 from kafkaesque.records.codec import Record
 
-GREETING = "OK kafkaesque text protocol; HELP names the commands"
+GREETING = "OK kafkaesque text protocol; HELP lists the commands"
 BYE = "OK bye"
 
 
@@ -31,7 +31,7 @@ def topic_line(name: str, partition_count: int) -> str:
 
 
 def end(count: int, positions: Mapping[tuple[str, int], int] | None = None) -> str:
-    """`positions`: where each partition goes on that has more."""
+    """`positions`: the next offset of each partition that has more."""
     more = ",".join(f"{topic}-{p}:{at}" for (topic, p), at in sorted((positions or {}).items()))
     return f"END count={count}" + (f" more={more}" if more else "")
 

@@ -1,9 +1,9 @@
-"""How fast a client may go on: a bucket of allowances that time refills."""
+"""A token bucket that limits the rate of commands."""
 
 from __future__ import annotations
 
 
-class Pace:
+class TokenBucket:
     """`per_second` commands in the long run, `burst` at once. Times are monotonic seconds."""
 
     __slots__ = ("_burst", "_left", "_per_second", "_seen_s")
@@ -15,7 +15,7 @@ class Pace:
         self._seen_s = now_s
 
     def wait_s(self, now_s: float) -> float:
-        """Take one allowance: how long to wait before going on, 0 if there was one."""
+        """Takes one token. Returns how long to wait for it; 0 if there was one."""
         self._left = min(self._burst, self._left + (now_s - self._seen_s) * self._per_second)
         self._seen_s = now_s
         self._left -= 1

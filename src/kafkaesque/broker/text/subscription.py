@@ -1,7 +1,7 @@
-"""One subscription of a text client: what it has been shown, and what it has acknowledged.
+"""One subscription of a text client: its positions and its unacknowledged messages.
 
-The next CONS, or QUIT, acknowledges what the last one showed; a connection that just ends does not,
-and whoever takes its partitions is shown that again: at least once.
+The next CONS, or QUIT, acknowledges what the last CONS showed. A connection that just ends does not,
+and the next reader of its partitions gets those messages again: at-least-once delivery.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final, NamedTuple
 
 from kafkaesque.broker.groups.consumer_protocol import Assignment
 from kafkaesque.broker.text.membership import Membership
-from kafkaesque.broker.text.requests import Asked, Requests
+from kafkaesque.broker.text.requests import RequestFailed, Requests
 from kafkaesque.broker.text.rules.commands import Consume, matches
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.records.codec import Record
 
 MESSAGES_MAX: Final = 100
-"""That one CONS shows."""
+"""The most messages of one CONS."""
 FETCH_BYTES: Final = 256 * 1024
 FETCHES_AT_ONCE: Final = 16
-"""Partitions asked together, so that what is held for one client stays bounded."""
+"""Partitions fetched at once: bounds the memory of one client."""
 WAIT_MS: Final = 500
-"""How long a CONS waits when there is nothing."""
+"""How long a CONS waits if there are no messages."""
 
 Place = tuple[str, int]
 
@@ -32,22 +32,22 @@ Place = tuple[str, int]
 class Shown(NamedTuple):
     messages: list[tuple[Place, Record]]
     more: dict[Place, int]
-    """Where to go on, of partitions that have more."""
+    """The next offset of partitions that have more."""
 
 
 class Subscription:
-    """Made for a membership that has been started."""
+    """Reads for a membership that has been started."""
 
     def __init__(self, requests: Requests, membership: Membership) -> None:
         self._requests = requests
         self.membership = membership
         self._positions: dict[Place, int] = {}
-        """Where the next CONS begins, in this generation."""
+        """Where the next CONS starts, in this generation."""
         self._unacknowledged: dict[Place, int] = {}
         self._generation = -1
 
     async def consume(self, command: Consume) -> Shown:
-        """What there is from the group's offsets on, or from `command.offset` on."""
+        """Messages from the group's offsets on, or from `command.offset` on."""
         if command.offset is not None:
             return await self._replay(command, command.offset)
         await self.acknowledge()
@@ -56,23 +56,23 @@ class Subscription:
         places = [place for place in self._positions if matches(command.topics, place[0])]
         shown = await self._read({place: self._positions[place] for place in places})
         for place, record in shown.messages:
-            # Behind those that were not shown now: the next CONS begins with them.
+            # Moved to the end: the next CONS starts with partitions that were not shown now.
             self._positions.pop(place)
             self._positions[place] = self._unacknowledged[place] = record.offset + 1
         return shown
 
     async def acknowledge(self) -> None:
-        """Commit what the last CONS showed, unless its partitions have changed hands since."""
+        """Commits what the last CONS showed, unless its partitions were reassigned since."""
         shown, self._unacknowledged = self._unacknowledged, {}
         if shown:
-            with suppress(Asked):
+            with suppress(RequestFailed):
                 await self.membership.commit(shown, self._generation)
 
     async def leave(self) -> None:
         await self.membership.leave()
 
     async def _begin(self, assignment: Assignment) -> None:
-        """At the group's offsets, whenever the partitions were given out anew."""
+        """Starts at the group's offsets after every rebalance."""
         if self._generation == self.membership.generation:
             return
         self._generation = self.membership.generation
@@ -90,11 +90,14 @@ class Subscription:
             if matches(command.topics, place[0]) and command.partition in (None, place[1])
         ]
         if not places:
-            raise Asked(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "none of its partitions is read here")
+            raise RequestFailed(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "no such partition is assigned to this subscription",
+            )
         return await self._read(dict.fromkeys(places, offset))
 
     async def _read(self, positions: dict[Place, int]) -> Shown:
-        """At once if there is something, else after a short wait."""
+        """Returns at once if there are messages, else after a short wait."""
         items = list(positions.items())
         shown = Shown([], {})
         for start in range(0, len(items), FETCHES_AT_ONCE):
@@ -106,7 +109,7 @@ class Subscription:
         return shown
 
     async def _fetch(self, positions: dict[Place, int], wait_ms: int, shown: Shown) -> None:
-        """Add what there is to `shown`, as far as there is room."""
+        """Adds messages to `shown`, up to MESSAGES_MAX."""
         reads = await asyncio.gather(
             *(
                 self._requests.fetch(*place, offset, FETCH_BYTES, wait_ms)
@@ -116,7 +119,7 @@ class Subscription:
         )
         messages, more = shown
         for (place, offset), read in zip(positions.items(), reads, strict=True):
-            if isinstance(read, Asked) and read.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if isinstance(read, RequestFailed) and read.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 await self._reset(place, offset)
                 continue
             if isinstance(read, BaseException):
@@ -128,7 +131,7 @@ class Subscription:
                 more[place] = next_offset
 
     async def _reset(self, place: Place, offset: int) -> None:
-        """The log begins later, or is shorter: as any consumer, go on at its beginning."""
+        """The offset is out of range: continues at the start of the log, as any consumer."""
         earliest = await self._requests.earliest(*place)
         if self._positions.get(place) == offset and earliest > offset:
             self._positions[place] = earliest
