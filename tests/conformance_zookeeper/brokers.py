@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.conformance_zookeeper.raw import RawClient
-from tests.conformance_zookeeper.waiting import eventually
+from tests.waiting import eventually
 
 from kafkaesque.lab.faults.cluster_target import ClusterTarget
 from kafkaesque.testing.reserved_ports import HOST, ReservedPorts

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
 from tests.conformance_zookeeper.conftest import NewClient
-from tests.conformance_zookeeper.waiting import eventually
+from tests.waiting import eventually
 
 from kafkaesque.cli import coord_sessions
 from kafkaesque.cli.coord import coord

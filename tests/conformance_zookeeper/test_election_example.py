@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from tests.conformance_zookeeper.brokers import Brokers
 from tests.conformance_zookeeper.conftest import IS_BROKER
 from tests.conformance_zookeeper.opened import opened
-from tests.conformance_zookeeper.waiting import eventually
+from tests.waiting import eventually
 
 WITHIN_S = 60.0
 NODE = "/clusterx/master"

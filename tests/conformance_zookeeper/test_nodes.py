@@ -15,7 +15,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 from tests.conformance_zookeeper.conftest import NewClient
-from tests.conformance_zookeeper.waiting import eventually
+from tests.waiting import eventually
 
 
 def test_created_node_is_read_back_with_its_stat(client: KazooClient, path: str) -> None:

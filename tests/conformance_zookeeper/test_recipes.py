@@ -12,8 +12,9 @@ from kazoo.exceptions import ConnectionClosedError, SessionExpiredError
 from kazoo.protocol.states import EventType
 from kazoo.recipe.cache import TreeCache, TreeEvent
 from kazoo.recipe.partitioner import PartitionState
+from tests.conformance_zookeeper.collected import Collected
 from tests.conformance_zookeeper.conftest import NewClient
-from tests.conformance_zookeeper.waiting import Collected, eventually
+from tests.waiting import eventually
 
 
 def in_thread(target: object, *arguments: object) -> threading.Thread:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from tests.conformance_zookeeper.conftest import IS_BROKER
 from tests.conformance_zookeeper.raw import Closed, RawClient, body, create_body
-from tests.conformance_zookeeper.waiting import eventually
+from tests.waiting import eventually
 
 NewRaw = Callable[[], RawClient]
 
 CREATE, EXISTS, GET, SET, GET_ACL, SET_ACL, CHILDREN, PING = 1, 3, 4, 5, 6, 7, 8, 11
 AUTH, CLOSE, DELETE, ADD_WATCH, SYNC = 100, -11, 2, 106, 9
-NO_NODE, NO_AUTH, AUTH_FAILED = -101, -102, -115
+NO_NODE, NO_AUTH, BAD_VERSION, AUTH_FAILED = -101, -102, -103, -115
 
 
 def test_timeout_is_brought_within_the_bounds(raw: NewRaw) -> None:
@@ -211,4 +211,4 @@ def test_changed_acl_counts_its_version(raw: NewRaw, path: str) -> None:
     reply = connection.ask(SET_ACL, body(path, ((31, "world", "anyone"),), 0))
     assert reply.code == 0
     assert int.from_bytes(reply.body[40:44], "big") == 1
-    assert connection.ask(SET_ACL, body(path, ((31, "world", "anyone"),), 0)).code == -103
+    assert connection.ask(SET_ACL, body(path, ((31, "world", "anyone"),), 0)).code == BAD_VERSION

@@ -13,9 +13,10 @@ from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 from tests.conformance_zookeeper.brokers import Brokers
+from tests.conformance_zookeeper.collected import Collected
 from tests.conformance_zookeeper.conftest import IS_BROKER
 from tests.conformance_zookeeper.raw import Closed, RawClient, body, create_body
-from tests.conformance_zookeeper.waiting import Collected, eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(
     not IS_BROKER, reason="about brokers of ours; run without ZOOKEEPER"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, WatchedEvent
+from tests.conformance_zookeeper.collected import Collected
 from tests.conformance_zookeeper.conftest import NewClient
-from tests.conformance_zookeeper.waiting import Collected
 
 
 def types(collected: Collected[WatchedEvent]) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from tests.conformance_zookeeper.raw import (
     create_body,
     multi_body,
 )
-from tests.conformance_zookeeper.waiting import eventually
+from tests.waiting import eventually
 
 from kafkaesque.broker.coordination.rules.jute import JuteReader
 

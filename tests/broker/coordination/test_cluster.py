@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 from tests.broker.coordination.cluster import CONFIG, Cluster
 from tests.conformance_zookeeper.raw import Closed, RawClient, body, create_body
-from tests.conformance_zookeeper.waiting import eventually
+from tests.waiting import eventually
 
 from kafkaesque.testing.clock import ManualClock
 

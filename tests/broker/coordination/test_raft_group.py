@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.broker.storage.failing import FailingCalls
+from tests.waiting import until
 
 from kafkaesque.broker.cluster.replicated_machine import StateFile
 from kafkaesque.broker.coordination import raft_group
@@ -195,11 +196,6 @@ class Ensemble:
             for server in tuple(self.net.servers.values()):
                 server.replicas.tick()
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
-            while not condition():
-                await asyncio.sleep(TICK_S)
-
     async def leader(self) -> Server:
         def leaders() -> list[Server]:
             return [
@@ -208,13 +204,13 @@ class Ensemble:
                 if server.group.leads and server.number not in self.net.cut_off
             ]
 
-        await self.until(lambda: len(leaders()) == 1)
+        await until(lambda: len(leaders()) == 1)
         return leaders()[0]
 
     async def follower(self) -> Server:
         leader = await self.leader()
         found = next(s for s in self.net.servers.values() if s is not leader)
-        await self.until(lambda: found.group.has_leader)
+        await until(lambda: found.group.has_leader)
         return found
 
 
@@ -312,7 +308,7 @@ def test_deposed_leader_gives_up_what_it_could_not_commit(tmp_path: Path) -> Non
         ensemble.net.cut_off.clear()
         with pytest.raises(NotCommitted):
             await stranded
-        await ensemble.until(lambda: old.machine.commands == [b"first", b"second"])
+        await until(lambda: old.machine.commands == [b"first", b"second"])
         assert new.machine.commands == [b"first", b"second"]
 
     run(story, tmp_path)
@@ -333,8 +329,8 @@ def test_nobody_is_available_without_a_majority(
         # At once, long before Raft itself gives up.
         assert not leader.group.has_leader
         assert not follower.group.has_leader
-        await ensemble.until(lambda: not leader.group.is_available)
-        await ensemble.until(lambda: not follower.group.is_available)
+        await until(lambda: not leader.group.is_available)
+        await until(lambda: not follower.group.is_available)
         with pytest.raises(NotCommitted):
             await follower.group.propose(b"in vain")
         with pytest.raises(NotCommitted):
@@ -349,7 +345,7 @@ def test_sessions_heard_by_a_follower_are_told_to_the_leader(tmp_path: Path) -> 
         leader = await ensemble.leader()
         follower.group.touch_sessions([1, 2])
         leader.group.touch_sessions([3])
-        await ensemble.until(lambda: leader.machine.touched_ids == [1, 2, 3])
+        await until(lambda: leader.machine.touched_ids == [1, 2, 3])
         assert follower.machine.touched_ids == []
 
     run(story, tmp_path)
@@ -371,14 +367,14 @@ def test_server_that_was_away_gets_a_snapshot_and_a_restart_begins_with_one(
             await server.group.save_if_grown()
             assert server.group.replica.entries.first_index > 1
         back = ensemble.start(follower.number)
-        await ensemble.until(lambda: back.machine.commands == wanted)
+        await until(lambda: back.machine.commands == wanted)
         assert back.machine.restored == 1
         await back.group.propose(b"on")
         await ensemble.kill(back.number)
         again = ensemble.start(back.number)
         assert again.machine.restored == 1
         assert again.machine.commands[:60] == wanted
-        await ensemble.until(lambda: again.machine.commands == [*wanted, b"on"])
+        await until(lambda: again.machine.commands == [*wanted, b"on"])
 
     run(story, tmp_path)
 
@@ -394,8 +390,8 @@ def test_server_without_room_is_not_available_and_keeps_nothing_of_clients_that_
         await follower.group.propose(b"before")
         follower.calls.failing.add("pwrite")
         asked = [asyncio.ensure_future(follower.group.propose(b"%d" % n)) for n in range(20)]
-        await ensemble.until(lambda: len(leader.machine.commands) == 21)
-        await ensemble.until(lambda: not follower.group.is_available)
+        await until(lambda: len(leader.machine.commands) == 21)
+        await until(lambda: not follower.group.is_available)
         with pytest.raises(NotCommitted, match="lags too far"):
             await follower.group.read_barrier()
         for one in asked:
@@ -404,7 +400,7 @@ def test_server_without_room_is_not_available_and_keeps_nothing_of_clients_that_
         assert follower.group._proposals == {}
         assert follower.failures == []
         follower.calls.failing.clear()
-        await ensemble.until(lambda: follower.group.is_available)
-        await ensemble.until(lambda: follower.machine.commands == leader.machine.commands)
+        await until(lambda: follower.group.is_available)
+        await until(lambda: follower.machine.commands == leader.machine.commands)
 
     run(story, tmp_path)

@@ -12,6 +12,7 @@ from tests.conformance_zookeeper.raw import Long, body, create_body
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.rules.requests import read_connect
 from kafkaesque.broker.coordination.rules.tree import Node
+from kafkaesque.broker.coordination.rules.vocabulary import Code
 from kafkaesque.broker.coordination.server import CoordinationServer
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.testing.clock import ManualClock
@@ -101,10 +102,10 @@ def test_session_expires_by_the_monotonic_clock_at_its_timeout() -> None:
         for _ in range(4):
             clock.advance(0.99)
             await server.tick()
-        assert await other.ask(EXISTS, body("/e", False)) == 0
+        assert await other.ask(EXISTS, body("/e", False)) == Code.OK
         clock.advance(0.1 + EXPIRY_SLACK_S)
         await server.tick()
-        assert await other.ask(EXISTS, body("/e", False)) == -101
+        assert await other.ask(EXISTS, body("/e", False)) == Code.NO_NODE
         assert await silent.is_closed()
 
     run(story)
@@ -119,7 +120,7 @@ def test_server_that_was_paused_expires_no_session_for_it() -> None:
         await server.tick()
         clock.advance(2)
         await server.tick()
-        assert await client.ask(PING, xid=-2) == 0
+        assert await client.ask(PING, xid=-2) == Code.OK
 
     run(story)
 
@@ -136,8 +137,8 @@ def test_sessions_and_their_nodes_outlive_a_restart() -> None:
         client = await Peer.open(server)
         session_id, password = kept[0]
         assert await client.connect(session_id=session_id, password=password) == kept[0]
-        assert await client.ask(EXISTS, body("/e", False)) == 0
-        assert await client.ask(CLOSE) == 0
+        assert await client.ask(EXISTS, body("/e", False)) == Code.OK
+        assert await client.ask(CLOSE) == Code.OK
         assert server.coordinator.machine.tree.get("/e") is None
 
     run(after, log=run(before))
@@ -152,7 +153,7 @@ def test_connection_without_a_session_is_closed_after_a_while() -> None:
         clock.advance(2)
         await server.tick()
         assert await idle.is_closed()
-        assert await client.ask(PING, xid=-2) == 0
+        assert await client.ask(PING, xid=-2) == Code.OK
 
     run(story)
 
@@ -200,10 +201,10 @@ def test_reaping_waits_for_its_interval() -> None:
         client = await Peer.open(server)
         await client.connect(timeout_ms=40_000)
         ttl = body("/short", b"", ((31, "world", "anyone"),), 5, Long(1000))
-        assert await client.ask(21, ttl) == 0
+        assert await client.ask(21, ttl) == Code.OK
         for _ in range(30):
             clock.advance(1.9)
-            assert await client.ask(PING, xid=-2) == 0
+            assert await client.ask(PING, xid=-2) == Code.OK
             await server.tick()
         assert isinstance(server.coordinator.machine.tree.get("/short"), Node)
         clock.advance(2.9)

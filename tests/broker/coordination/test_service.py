@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conformance_zookeeper.opened import opened
 from tests.conformance_zookeeper.raw import RawClient, create_body
-from tests.conformance_zookeeper.waiting import eventually
+from tests.waiting import eventually
 
 from kafkaesque.broker.server.addresses import guarded_address
 from kafkaesque.cli.side_ports import side_ports
@@ -93,7 +93,7 @@ def test_sessions_end_also_when_the_leader_has_no_listener(tmp_path: Path) -> No
             # A follower, or an observer as long as the cluster has not given it a vote.
             assert "Mode: leader" not in client.command(b"srvr")
             assert client.exists("/brief") is not None
-            eventually(lambda: client.exists("/brief") is None, timeout_s=20)
+            eventually(lambda: client.exists("/brief") is None, within_s=20)
     finally:
         target.close()
         ports.close()

@@ -1,23 +1,15 @@
-"""Waiting for what other threads and servers do, with a deadline and without a fixed sleep."""
+"""Collects the calls of a callback from other threads."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Generic, TypeVar
-
-from tests import waiting
 
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], timeout_s: float = 15.0) -> T:
-    """The first true result of `condition`, within what a session may take to end."""
-    return waiting.eventually(condition, within_s=timeout_s)
-
-
 class Collected(Generic[T]):
-    """Calls with one argument, kept in order; may be waited for."""
+    """Calls with one argument, in order; a test can wait for them."""
 
     def __init__(self) -> None:
         self.items: list[T] = []
