@@ -194,15 +194,15 @@ def test_operations_see_all_that_was_committed_before_them(tmp_path: Path) -> No
     asyncio.run(story())
 
 
-def test_every_change_is_told_in_order(tmp_path: Path) -> None:
+def test_changes_are_queued_in_order(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_journal(tmp_path) as journal:
             commands = [SetBrokerConfigs(None, {"num.partitions": str(n)}) for n in (3, 4)]
             for command in commands:
                 await journal.submit(lambda command=command: Outcome((command,), None))
-            told = [journal.changes.get_nowait() for _ in range(journal.changes.qsize())]
-            assert [c for change in told for c in change.commands or ()] == commands
-            indexes = [change.index for change in told]
+            changes = [journal.changes.get_nowait() for _ in range(journal.changes.qsize())]
+            assert [c for change in changes for c in change.commands or ()] == commands
+            indexes = [change.index for change in changes]
             assert indexes == sorted(indexes)
 
     asyncio.run(story())
@@ -341,7 +341,7 @@ def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
             )
             while not journal.replica.is_without_room:
                 await asyncio.sleep(0)
-            behind = asyncio.create_task(
+            waiting = asyncio.create_task(
                 journal.submit(lambda: Outcome((ReserveProducerIds(8),), None))
             )
             index, term = journal.replica.last_index, journal.replica.standing.term
@@ -349,7 +349,7 @@ def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
             follow(journal, (noop,), (index, term))
             assert await asked == (None, index)
             with pytest.raises(ControllerMoved):
-                await behind
+                await waiting
             assert journal.tables.next_producer_id == 0
             make_room(journal, calls)
             await journal.applied_to(index)

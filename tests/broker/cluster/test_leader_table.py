@@ -19,7 +19,9 @@ GROUP = GroupId(16)
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
 
-def told(epoch: int, revision: int = 0, node: NodeId = ONE, group: GroupId = GROUP) -> Announcement:
+def announcement(
+    epoch: int, revision: int = 0, node: NodeId = ONE, group: GroupId = GROUP
+) -> Announcement:
     return Announcement(group, LeaderEpoch(epoch), revision, node, (node,))
 
 
@@ -28,7 +30,9 @@ def table(*deleted: GroupId) -> LeaderTable:
 
 
 # One leader an epoch, and one state a revision of it: what Raft and `lead` see to.
-HISTORY = [told(epoch, revision, NodeId(epoch % 3)) for epoch in range(4) for revision in range(3)]
+HISTORY = [
+    announcement(epoch, revision, NodeId(epoch % 3)) for epoch in range(4) for revision in range(3)
+]
 
 
 @settings(deadline=None)
@@ -42,8 +46,10 @@ def test_newest_announcement_holds_whatever_the_order(received: list[Announcemen
 
 def test_only_news_comes_out_of_a_batch() -> None:
     leaders = table()
-    assert leaders.merge([told(5), told(5), told(4, 9)]) == [told(5)]
-    assert leaders.merge([told(5), told(5, 1)]) == [told(5, 1)]
+    assert leaders.merge([announcement(5), announcement(5), announcement(4, 9)]) == [
+        announcement(5)
+    ]
+    assert leaders.merge([announcement(5), announcement(5, 1)]) == [announcement(5, 1)]
 
 
 def test_leader_announces_changes_of_its_epoch_with_growing_revisions() -> None:
@@ -61,33 +67,33 @@ def test_leader_announces_changes_of_its_epoch_with_growing_revisions() -> None:
 
 def test_leader_of_a_past_epoch_has_nothing_to_announce() -> None:
     leaders = table()
-    leaders.merge([told(7, 0, TWO)])
+    leaders.merge([announcement(7, 0, TWO)])
     assert leaders.lead(GROUP, LeaderEpoch(6), ONE, [ONE]) is None
-    assert leaders.get(GROUP) == told(7, 0, TWO)
+    assert leaders.get(GROUP) == announcement(7, 0, TWO)
 
 
 def test_node_tells_a_newcomer_all_that_it_leads_and_nothing_else() -> None:
     leaders = table()
-    other = told(1, 0, TWO, GroupId(17))
-    leaders.merge([told(1), other, told(1, 0, ONE, GroupId(18))])
-    assert leaders.announce_all(ONE) == [told(1), told(1, 0, ONE, GroupId(18))]
+    other = announcement(1, 0, TWO, GroupId(17))
+    leaders.merge([announcement(1), other, announcement(1, 0, ONE, GroupId(18))])
+    assert leaders.announce_all(ONE) == [announcement(1), announcement(1, 0, ONE, GroupId(18))]
     assert leaders.announce_all(THREE) == []
 
 
 def test_forgotten_group_comes_back_unless_it_was_deleted() -> None:
     deleted: set[GroupId] = set()
     leaders = LeaderTable(deleted.__contains__)
-    leaders.merge([told(1)])
+    leaders.merge([announcement(1)])
     leaders.forget([GROUP, GroupId(99)])
     assert (leaders.get(GROUP), len(leaders)) == (None, 0)
     deleted.add(GROUP)
-    assert leaders.merge([told(2)]) == []
+    assert leaders.merge([announcement(2)]) == []
     assert leaders.lead(GROUP, LeaderEpoch(3), ONE, [ONE]) is None
     assert len(leaders) == 0
 
 
 def test_batch_survives_its_bytes() -> None:
-    batch = [told(1), told(2, 300, THREE, GroupId(70_000))]
+    batch = [announcement(1), announcement(2, 300, THREE, GroupId(70_000))]
     assert decode_announcements(encode_announcements(batch)) == batch
     assert decode_announcements(memoryview(encode_announcements([]))) == []
 

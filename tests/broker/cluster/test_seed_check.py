@@ -1,4 +1,4 @@
-"""A broker that comes back is told by its seeds whether it is theirs."""
+"""A broker that restarts checks that its seeds belong to its cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_seed_of_another_cluster_refuses_a_broker_that_has_data(tmp_path: Path) 
             Broker(data=tmp_path, settings=settings).start()
 
 
-def test_seed_that_is_down_or_silent_holds_nobody_up(tmp_path: Path) -> None:
+def test_seed_that_is_down_or_silent_delays_no_start(tmp_path: Path) -> None:
     with Broker(data=tmp_path, settings={"node.id": 1}):
         pass
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -33,7 +33,7 @@ def test_created_topic_is_found_by_each_of_its_handles() -> None:
     assert not topic.is_internal
 
 
-def test_deleted_topic_leaves_nothing_behind() -> None:
+def test_deleted_topic_leaves_nothing() -> None:
     tables = replay(commands.CreateTopic("a", ID, ((1,),)), commands.DeleteTopic(ID))
     assert [tables.by_name, tables.by_id, tables.by_folded_name] == [{}, {}, {}]
     assert tables.partition_count == 0

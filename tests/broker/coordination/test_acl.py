@@ -50,7 +50,7 @@ def test_refusal_is_no_auth() -> None:
     assert caught.value.code is Code.NO_AUTH
 
 
-def test_auth_becomes_whoever_asked() -> None:
+def test_auth_becomes_the_identity_of_the_caller() -> None:
     settled = settle([Acl(31, "auth", "ignored")], (HERE, JOE, Identity("digest", "ann:x")))
     assert settled == (Acl(31, "digest", "joe:hash"), Acl(31, "digest", "ann:x"))
 

@@ -46,7 +46,7 @@ def test_follower_serves_writes_reads_and_watches(cluster: Cluster) -> None:
         assert (event.xid, event.body[12:]) == (-1, b"/a")
 
 
-def test_client_that_moves_to_a_server_behind_is_refused_until_it_caught_up(
+def test_client_that_moves_to_a_lagging_server_is_refused_until_it_caught_up(
     cluster: Cluster,
 ) -> None:
     with RawClient(cluster.address(0)) as ahead:
@@ -64,7 +64,7 @@ def test_client_that_moves_to_a_server_behind_is_refused_until_it_caught_up(
         assert moved.ask(GET, body("/a", False)).reader.buffer() == b"new"
 
 
-def test_session_that_moved_is_fenced_on_its_old_server_even_if_that_is_behind(
+def test_session_that_moved_is_fenced_on_its_old_server_even_if_that_lags(
     cluster: Cluster,
 ) -> None:
     with RawClient(cluster.address(2)) as old, RawClient(cluster.address(1)) as new:
@@ -79,7 +79,7 @@ def test_session_that_moved_is_fenced_on_its_old_server_even_if_that_is_behind(
         assert new.ask(GET, body("/a", False)).reader.buffer() == b"new"
 
 
-def test_sync_on_a_server_behind_waits_for_what_was_committed(cluster: Cluster) -> None:
+def test_sync_on_a_lagging_server_waits_for_what_was_committed(cluster: Cluster) -> None:
     with opened(cluster, 0) as writer, opened(cluster, 1) as reader:
         cluster.hold(1, True)
         writer.ask(CREATE, create_body("/a"))
@@ -109,7 +109,7 @@ def test_pings_on_a_follower_keep_the_session_alive_on_the_leader(timeless: Clus
 
 
 def test_client_whose_socket_is_not_read_is_not_taken_for_silent() -> None:
-    """Its pings wait in the socket behind requests that this server cannot finish."""
+    """Its pings wait in the socket after requests that this server cannot finish."""
     config = replace(CONFIG, max_outstanding_requests=4)
     with Cluster(2, config, ManualClock()) as cluster, RawClient(cluster.address(1)) as busy:
         busy.connect(timeout_ms=400)
@@ -162,9 +162,9 @@ def test_server_that_jumped_by_a_snapshot_lets_its_clients_go(cluster: Cluster) 
         writer.ask(SET, body("/a", b"2", -1))
 
         def jump() -> None:
-            leader, behind = cluster.replicas[0], cluster.replicas[2]
-            behind.coordinator.restore(leader.coordinator.snapshot())
-            behind.applied = leader.applied
+            leader, lagging = cluster.replicas[0], cluster.replicas[2]
+            lagging.coordinator.restore(leader.coordinator.snapshot())
+            lagging.applied = leader.applied
 
         cluster.run(jump)
         cluster.hold(2, False)

@@ -48,7 +48,7 @@ def test_answer_of_a_broker_holds_until_it_gives_another_or_leaves() -> None:
     answers.update(2, [group("c")])
     assert set(answers.groups({1, 2})) == {"a", "c"}
     assert set(answers.groups({1})) == {"a"}
-    # Back, and not heard yet: what it knew before is not told again.
+    # Back without an answer yet: its groups of before are not shown again.
     assert set(answers.groups({1, 2})) == {"a"}
 
 

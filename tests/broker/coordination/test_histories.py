@@ -1,4 +1,4 @@
-"""Clients that read, write and move while servers fall behind: what they saw, judged afterwards.
+"""Clients that read, write and move while servers lag; what they saw is checked afterwards.
 
 One node is a register. Judged: writes are linear (versions and zxids agree, each version once),
 reads show what was written at that version, no client's reads go back however it moves, and a watch
@@ -75,7 +75,7 @@ class Client:
             wire = RawClient(self._cluster.address(number))
             try:
                 found = wire.connect(20_000, *self._session, self._last_zxid)
-            except (Closed, OSError):  # that server is behind what we saw
+            except (Closed, OSError):  # that server lags
                 wire.close()
                 continue
             self._session = (found.session_id, found.password)
@@ -127,13 +127,13 @@ class Client:
 
 
 def disturb(cluster: Cluster, seed: int, ended: threading.Event) -> None:
-    """Followers fall behind for moments, and leadership wanders."""
+    """Followers lag for moments, and leadership moves."""
     chance = random.Random(seed)
     while not ended.wait(chance.random() * 0.03):
-        behind = chance.randrange(3)
-        cluster.hold(behind, True)
+        lagging = chance.randrange(3)
+        cluster.hold(lagging, True)
         ended.wait(chance.random() * 0.05)
-        cluster.hold(behind, False)
+        cluster.hold(lagging, False)
         if chance.random() < 0.2:
             cluster.elect(chance.randrange(3))
 

@@ -50,7 +50,7 @@ def test_index_that_goes_back_stops_the_node() -> None:
 def test_events_name_what_happened_to_the_node_and_its_parent() -> None:
     rig = Rig()
     rig.write(create("/a"))
-    told = [
+    events = [
         [(event.type, event.path) for event in outcome.events]
         for outcome in (
             rig.write(create("/a/b")),
@@ -58,7 +58,7 @@ def test_events_name_what_happened_to_the_node_and_its_parent() -> None:
             rig.write(Delete("/a/b", -1)),
         )
     ]
-    assert told == [
+    assert events == [
         [(CREATED, "/a/b"), (CHILDREN, "/a")],
         [(CHANGED, "/a/b")],
         [(DELETED, "/a/b"), (CHILDREN, "/a")],
@@ -103,7 +103,7 @@ def test_attachment_with_a_wrong_password_changes_nothing() -> None:
     assert rig.write(create("/a")).code is Code.OK
 
 
-def test_write_behind_a_lost_one_is_refused() -> None:
+def test_write_after_a_lost_one_is_rejected() -> None:
     """Its client's order would be broken: the first never happened, the second must not."""
     rig = Rig()
     assert rig.apply(Write(ALICE, ALICE, 1, 1, (), create("/second"))).code is Code.SESSION_MOVED

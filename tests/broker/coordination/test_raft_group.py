@@ -70,7 +70,7 @@ class Net:
 
 
 class NodeLinks:
-    """Of one server; stands for `Links`, and is the outbox of its replicas."""
+    """One server's replacement for `Links`; also the outbox of its replicas."""
 
     def __init__(self, net: Net, me: int) -> None:
         self._net = net

@@ -35,14 +35,14 @@ CREATED, DELETED, CHANGED, CHILDREN = (
 )
 
 
-def told(events: list[NodeEvent]) -> list[tuple[EventType, str]]:
+def types_and_paths(events: list[NodeEvent]) -> list[tuple[EventType, str]]:
     return [(event.type, event.path) for event in events]
 
 
 def test_changes_are_told_as_those_of_nodes() -> None:
     registry = Registry()
     events = registry.show("brokers", {"/brokers/ids/0": Leaf(b"a", 1)}, 5, 100)
-    assert told(events) == [
+    assert types_and_paths(events) == [
         (CREATED, "/brokers"),
         (CHILDREN, "/"),
         (CREATED, "/brokers/ids"),
@@ -53,13 +53,13 @@ def test_changes_are_told_as_those_of_nodes() -> None:
     node = registry.tree.require("/brokers/ids/0")
     assert (node.data, node.acl, node.czxid, node.stat().ephemeral_owner) == (b"a", READ_ONLY, 5, 1)
     changed = {"/brokers/ids/0": Leaf(b"b", 1), "/brokers/ids/1": Leaf(b"c", 2)}
-    assert told(registry.show("brokers", changed, 6, 101)) == [
+    assert types_and_paths(registry.show("brokers", changed, 6, 101)) == [
         (CHANGED, "/brokers/ids/0"),
         (CREATED, "/brokers/ids/1"),
         (CHILDREN, "/brokers/ids"),
     ]
     assert registry.show("brokers", changed, 7, 102) == []
-    assert told(registry.show("brokers", {"/brokers/ids": Leaf(b"")}, 8, 103)) == [
+    assert types_and_paths(registry.show("brokers", {"/brokers/ids": Leaf(b"")}, 8, 103)) == [
         (DELETED, "/brokers/ids/0"),
         (CHILDREN, "/brokers/ids"),
         (DELETED, "/brokers/ids/1"),

@@ -32,9 +32,9 @@ def metrics(broker: BrokerProcess) -> dict[str, float]:
 
 def test_listeners_are_told_and_counted_and_the_tree_survives(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, BOTH) as broker:
-        told = json.loads((broker.data / "broker.json").read_text())
-        assert told["coordination"] == broker.facts["coordination"]
-        assert told["text"] == broker.facts["text"]
+        facts = json.loads((broker.data / "broker.json").read_text())
+        assert facts["coordination"] == broker.facts["coordination"]
+        assert facts["text"] == broker.facts["text"]
         with opened(broker.facts["coordination"]) as client:
             client.create("/kept", b"x")
             client.create("/mine", b"", ephemeral=True)

@@ -16,7 +16,7 @@ def happened(kind: EventType, path: str) -> NodeEvent:
     return NodeEvent(kind, path, 1, OPEN)
 
 
-def told(
+def triggered(
     table: WatchTable[str], *events: tuple[EventType, str]
 ) -> list[tuple[str, EventType, str]]:
     return [
@@ -28,8 +28,8 @@ def told(
 def test_one_shot_watch_of_data_fires_once_for_data_only() -> None:
     table: WatchTable[str] = WatchTable()
     table.watch_data("/a", "w")
-    assert told(table, (CHILDREN, "/a"), (CHANGED, "/b")) == []
-    assert told(table, (CHANGED, "/a"), (CHANGED, "/a")) == [("w", CHANGED, "/a")]
+    assert triggered(table, (CHILDREN, "/a"), (CHANGED, "/b")) == []
+    assert triggered(table, (CHANGED, "/a"), (CHANGED, "/a")) == [("w", CHANGED, "/a")]
     assert table.counts() == (0, 0)
 
 
@@ -38,7 +38,7 @@ def test_watcher_of_both_aspects_hears_of_a_deletion_once() -> None:
     table.watch_data("/a", "w")
     table.watch_children("/a", "w")
     table.watch_children("/a", "v")
-    assert told(table, (DELETED, "/a")) == [("w", DELETED, "/a"), ("v", DELETED, "/a")]
+    assert triggered(table, (DELETED, "/a")) == [("w", DELETED, "/a"), ("v", DELETED, "/a")]
     assert table.counts() == (0, 0)
 
 
@@ -46,7 +46,7 @@ def test_persistent_watch_stays_and_is_not_recursive() -> None:
     table: WatchTable[str] = WatchTable()
     table.add("/a", "w", AddWatchMode.PERSISTENT)
     for _ in range(2):
-        assert told(table, (CHANGED, "/a"), (CHILDREN, "/a"), (CHANGED, "/a/b")) == [
+        assert triggered(table, (CHANGED, "/a"), (CHILDREN, "/a"), (CHANGED, "/a/b")) == [
             ("w", CHANGED, "/a"),
             ("w", CHILDREN, "/a"),
         ]
@@ -55,7 +55,7 @@ def test_persistent_watch_stays_and_is_not_recursive() -> None:
 def test_recursive_watch_hears_of_all_below_and_never_of_lists() -> None:
     table: WatchTable[str] = WatchTable()
     table.add("/", "w", AddWatchMode.PERSISTENT_RECURSIVE)
-    assert told(table, (CREATED, "/a/b"), (CHILDREN, "/a"), (CHANGED, "/")) == [
+    assert triggered(table, (CREATED, "/a/b"), (CHILDREN, "/a"), (CHANGED, "/")) == [
         ("w", CREATED, "/a/b"),
         ("w", CHANGED, "/"),
     ]
@@ -66,10 +66,10 @@ def test_one_shot_beside_a_persistent_one_gives_one_event_and_leaves_the_other()
     table.add("/a", "w", AddWatchMode.PERSISTENT)
     table.add("/a", "w", AddWatchMode.PERSISTENT_RECURSIVE)
     table.watch_data("/a", "w")
-    assert told(table, (CHANGED, "/a")) == [("w", CHANGED, "/a")]
+    assert triggered(table, (CHANGED, "/a")) == [("w", CHANGED, "/a")]
     assert not table.has("/a", "w", WatcherType.DATA)
     assert table.has("/a", "w", WatcherType.PERSISTENT)
-    assert told(table, (CHANGED, "/a")) == [("w", CHANGED, "/a")]
+    assert triggered(table, (CHANGED, "/a")) == [("w", CHANGED, "/a")]
 
 
 def test_removal_is_by_kind_and_says_whether_there_was_one() -> None:
@@ -117,5 +117,5 @@ def test_table_forgets_all_that_its_watchers_leave(steps: list[tuple[str, str, s
     table.remove_all("v")
     table.remove_all("w")
     assert table.counts() == (0, 0)
-    assert told(table, (CREATED, "/a/b")) == []
+    assert triggered(table, (CREATED, "/a/b")) == []
     assert table._data.recursive_count == 0

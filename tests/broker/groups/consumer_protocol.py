@@ -1,4 +1,4 @@
-"""What consumers tell their leader, as Kafka's ConsumerProtocolSubscription version 1 has it.
+"""The subscriptions that consumers send to their leader: ConsumerProtocolSubscription version 1.
 
 The tests' own writer and reader, so that the broker's idea of it has someone to disagree with.
 """

@@ -168,7 +168,7 @@ class Interpreter:
         )
 
     def _leave(self, command: Command) -> Iterator[str]:
-        """Members by id, and static ones with `instance=NAME` alone or behind one id."""
+        """Members by id, and static ones with `instance=NAME`, alone or after an id."""
         command.expect_options("instance")
         group_id, *member_ids = command.arguments
         instance_id = command.options.get("instance")

@@ -131,7 +131,7 @@ def test_static_member_replaced_before_its_sync_is_not_dropped_for_missing_it() 
             assert driver.heartbeat(member_id, 1) == HeartbeatAnswer()
 
 
-def test_replaced_static_member_leaves_no_timer_behind() -> None:
+def test_replaced_static_member_leaves_no_timer() -> None:
     driver = Driver()
     driver.stable_group("a", group_instance_id="i")
     driver.join(group_instance_id="i")

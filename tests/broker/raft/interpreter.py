@@ -220,7 +220,7 @@ class Interpreter:
         yield from self._drive(node_id)
 
     def _lead(self, command: Command) -> Iterator[str]:
-        """lead NODE: an election that is not the story, told in one line"""
+        """lead NODE: holds an election that is not the subject, in one line"""
         trace = [*self._campaign(command), *self._settle(command)]
         node_id, node = self._node(command)
         if node.raft.standing.role is not Role.LEADER:

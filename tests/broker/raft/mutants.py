@@ -170,7 +170,7 @@ def membership_changes_pile_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def removed_node_never_stands(patch: pytest.MonkeyPatch) -> None:
-    """Found by this simulation: whoever removed itself and lost its leadership then may hold the
+    """Found by this simulation: a node that removed itself and then lost its leadership may have the
     longest log, and without it nobody can be elected (thesis 4.2.2)."""
     patch.setattr(
         MembershipHistory, "may_campaign", lambda self, node, commit: node in self.current.voters

@@ -62,7 +62,7 @@ class Faults:
     proposals: int = 40
     """That a leader is asked to append, in a tick."""
     spite: int = 0
-    """That the leader is cut off from one node, or from all as soon as another stands."""
+    """The leader is partitioned from one node, or from all as soon as another campaigns."""
     lease_reads: bool = False
     quiesce: bool = False
     """Also: clients are silent for long stretches."""
@@ -201,7 +201,7 @@ class Simulation:
                 self._restart(node)
 
     def _watch_leader(self, node: Node) -> None:
-        """A driver sees its links: it tells when the leader's node cannot be reached."""
+        """A driver sees its links: it reports when the leader's node is unreachable."""
         leader = node.raft.standing.leader_id
         if leader is not None and (
             not self.nodes[leader].is_up or (leader, node.node_id) in self.cuts
@@ -306,19 +306,21 @@ class Simulation:
                 self.cuts |= {(one, node) for node in ids} | {(node, one) for node in ids}
 
     def _spite(self) -> None:
-        """The worst moment: when another stands, cut off the leader and upset the third."""
+        """The worst moment: when another node campaigns, partitions the leader and disturbs the third."""
         leaders = [node for node in self._up() if node.raft.standing.role is Role.LEADER]
         if not leaders:
             return
         victim = min(leaders, key=lambda node: node.raft.standing.term)
         others = [node for node in self._all() if node is not victim]
         standing = (Role.PRE_CANDIDATE, Role.CANDIDATE)
-        stands = [node for node in others if node.raft.standing.role in standing and node.is_up]
-        chosen = others if stands or len(leaders) > 1 else others[:1]
+        campaigning = [
+            node for node in others if node.raft.standing.role in standing and node.is_up
+        ]
+        chosen = others if campaigning or len(leaders) > 1 else others[:1]
         for node in chosen:
             self.cuts |= {(victim.node_id, node.node_id), (node.node_id, victim.node_id)}
         for node in others:
-            if stands and node.is_up and node not in stands and self.random.randrange(2):
+            if campaigning and node.is_up and node not in campaigning and self.random.randrange(2):
                 self._crash(node)
                 self._restart(node)
 

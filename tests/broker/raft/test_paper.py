@@ -90,7 +90,7 @@ def leader(**state: object) -> Lone:
 
 
 @pytest.mark.parametrize("make", [Lone, candidate, leader], ids=["follower", "candidate", "leader"])
-def test_whoever_sees_a_later_term_follows_in_it(make: object) -> None:
+def test_node_that_sees_a_later_term_becomes_a_follower_in_it(make: object) -> None:
     """Raft 5.1: a server that discovers its term is out of date immediately becomes follower."""
     node: Lone = make(term=2)  # type: ignore[operator]
     node.step(append(7, (0, 0), sender=OTHER))
@@ -102,8 +102,8 @@ def test_stale_leader_is_told_of_the_term() -> None:
     """Raft 5.1: requests with a stale term number are rejected."""
     node = Lone(term=5)
     node.step(append(3, (0, 0), log_of(3)))
-    (told,) = node.sent(HeartbeatResponse)
-    assert (told.term, told.match_index) == (5, 0)
+    (answer,) = node.sent(HeartbeatResponse)
+    assert (answer.term, answer.match_index) == (5, 0)
     assert node.raft.status().last_index == 0
 
 

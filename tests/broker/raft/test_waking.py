@@ -19,7 +19,7 @@ def test_follower_woken_by_its_driver_hears_the_leader_before_it_may_vote() -> N
     follower.raft.wake()
     group.settle()
 
-    assert not leader.raft.is_quiesced, "it was told, and beats again"
+    assert not leader.raft.is_quiesced, "it was woken and sends heartbeats again"
     for _ in range(5):
         follower.tick()
         leader.tick()

@@ -125,13 +125,13 @@ def test_published_by_text_is_read_by_kafka(
     cluster: ClusterProcesses, client: NewClient, topic: str
 ) -> None:
     # Whichever broker is asked, the leader of the partition gets it.
-    told = [
+    answers = [
         client(broker).ask(
             f'PUBS {topic} {{"Header": "h", "Key": "k{broker}", "Body": "b{broker}"}}'
         )[0]
         for broker in range(3)
     ]
-    assert all(re.fullmatch(r"OK partition=\d offset=\d", line) for line in told)
+    assert all(re.fullmatch(r"OK partition=\d offset=\d", line) for line in answers)
     reader = consumer(cluster, "kafka-readers", topic)
     seen = {}
     while len(seen) < 3:
@@ -141,7 +141,8 @@ def test_published_by_text_is_read_by_kafka(
         seen[message.key()] = (place, message.value(), message.headers())
     reader.close()
     assert seen == {
-        b"k%d" % broker: (told[broker], b"b%d" % broker, [("Header", b"h")]) for broker in range(3)
+        b"k%d" % broker: (answers[broker], b"b%d" % broker, [("Header", b"h")])
+        for broker in range(3)
     }
 
 

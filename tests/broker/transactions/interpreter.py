@@ -1,4 +1,4 @@
-"""Commands of the transaction scripts. Every effect is carried out at once, and told.
+"""Commands of the transaction scripts. Every effect is carried out at once, and printed.
 
 init ID [timeout=60s] [as=PID:EPOCH]        InitProducerId
 add ID PID:EPOCH t/0 ...                     AddPartitionsToTxn
@@ -167,7 +167,7 @@ class Interpreter:
             yield found.error.name
         else:
             names = " ".join(map(shown, found.partitions))
-            yield f"{found.state} {told(found.producer)} [{names}]"
+            yield f"{found.state} {producer_text(found.producer)} [{names}]"
 
     # -- effects ------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Interpreter:
             end = "commit" if markers.is_commit else "abort"
             names = " ".join(map(shown, markers.partitions))
             flow = "new" if markers.flow == NEW_FLOW else "old"
-            yield f"markers {markers.transactional_id} {end} {told(markers.producer)} {flow} [{names}]"
+            yield f"markers {markers.transactional_id} {end} {producer_text(markers.producer)} {flow} [{names}]"
 
 
 def identity(text: str) -> ProducerIdentity:
@@ -194,7 +194,7 @@ def identity(text: str) -> ProducerIdentity:
     return ProducerIdentity(ProducerId(int(producer_id)), ProducerEpoch(int(epoch)))
 
 
-def told(producer: ProducerIdentity) -> str:
+def producer_text(producer: ProducerIdentity) -> str:
     return f"{producer.producer_id}:{producer.epoch}"
 
 
@@ -233,11 +233,11 @@ def shown_record(key: bytes, value: bytes | None) -> str:
 def shown_answer(answer: AnswerValue) -> str:
     match answer:
         case InitAnswer():
-            return f"init {answer.error.name if answer.error else told(answer.producer)}"
+            return f"init {answer.error.name if answer.error else producer_text(answer.producer)}"
         case AddAnswer():
             return f"add {answer.error.name}"
         case VerifyAnswer():
             rows = sorted(f"{shown(name)}:{code.name}" for name, code in answer.errors.items())
             return f"verify {' '.join(rows)}"
         case EndAnswer():
-            return f"end {answer.error.name if answer.error else told(answer.producer)}"
+            return f"end {answer.error.name if answer.error else producer_text(answer.producer)}"

@@ -138,7 +138,7 @@ def test_leader_of_a_partition_dies_and_its_successor_knows_what_is_open_and_abo
 def test_coordinator_dies_right_after_it_decided_and_its_successor_writes_the_markers(
     cluster: Cluster, topic: str
 ) -> None:
-    """The answer leaves before the markers do: what was promised is carried out by whoever follows."""
+    """The answer is sent before the markers: the next coordinator completes the decision."""
     name = f"tx-{uuid.uuid4().hex}"
     producer = new_producer(cluster, name)
     for number in range(3):

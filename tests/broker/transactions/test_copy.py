@@ -1,7 +1,7 @@
 """Kafka's own copy test, small: consume, produce, note how far one is, all in transactions, while
 brokers die. Every message arrives once and in order.
 
-How far the copy is stands in a topic of its own: what Kafka Streams calls a changelog. The same with
+The progress of the copy is in a topic of its own, which Kafka Streams calls a changelog. The same with
 offsets of a group, with copiers that die too, is `kafkaesque fault run transactions-copy`.
 """
 

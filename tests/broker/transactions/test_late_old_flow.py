@@ -1,4 +1,4 @@
-"""The old flow, where the epoch tells nothing: requests are held back, repeated, and coordinators move.
+"""The old flow, where the epoch identifies no transaction: requests are delayed and repeated, coordinators move.
 
 A client runs one transaction after the other, over one connection to each broker. Now and then it
 gives up waiting, hangs up, connects anew and asks again until it is answered; what it had asked stays
