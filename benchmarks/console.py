@@ -30,7 +30,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from kafkaesque.console.cluster.link import KafkaLink, Security
+from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.asyncio_connection import AsyncConnection
 from kafkaesque.console.web.pages import PAGES
 from kafkaesque.events.tasks import dead_topic
 from kafkaesque.wire.messages.create_topics import (
@@ -80,8 +81,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], dict[str, str]]:
 
 async def fill(address: str, topics: int, partitions: int, groups: int) -> None:
     """Create topics, and groups with committed offsets in one topic each."""
-    host, _, port = address.rpartition(":")
-    link = await KafkaLink.open(host, int(port), Security())
+    link = await AsyncConnection.open(parse_address(address))
     wanted = [*(f"topic-{n:04}" for n in range(topics)), dead_topic(NAMES["/tasks/{name}"])]
     for first in range(0, len(wanted), TOPICS_AT_ONCE):
         request = CreateTopicsRequest(

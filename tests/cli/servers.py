@@ -8,17 +8,28 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from kafkaesque.cli.raw_kafka import API_VERSIONS, METADATA, Node
+from kafkaesque.admin.cluster import Broker
+from kafkaesque.model.errors import ErrorCode
+from kafkaesque.wire.codec import encode_response_frame
+from kafkaesque.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from kafkaesque.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from kafkaesque.wire.table import Response
 
 
 class ScriptedKafka:
     """Answers ApiVersions and Metadata, or sends `raw_answer` to whatever comes."""
 
-    def __init__(
-        self, brokers: list[Node], *, old: bool = False, raw_answer: bytes | None = None
-    ) -> None:
+    def __init__(self, brokers: list[Broker], *, raw_answer: bytes | None = None) -> None:
         self.brokers = brokers
-        self._old = old
         self._raw_answer = raw_answer
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
@@ -60,26 +71,25 @@ class ScriptedKafka:
                 return
             frame = connection.recv(int.from_bytes(head, "big"))
             api, version, correlation = struct.unpack_from(">hhi", frame)
-            body = struct.pack(">i", correlation) + self._answer(api, version)
-            connection.sendall(struct.pack(">i", len(body)) + body)
+            buffers, _ = encode_response_frame(self._answer(api), version, correlation)
+            connection.sendall(b"".join(buffers))
 
-    def _answer(self, api: int, version: int) -> bytes:
-        if api == METADATA:
-            body = struct.pack(">i", len(self.brokers))
-            for node in self.brokers:
-                host = node.host.encode()
-                body += struct.pack(">ih", node.id, len(host)) + host
-                body += struct.pack(">ih", node.port, -1)
-            return body + struct.pack(">ii", 0, 0)
-        if api != API_VERSIONS:
+    def _answer(self, api: int) -> Response:
+        if api == MetadataRequest.API_KEY:
+            brokers = [
+                MetadataResponseBroker(node_id=one.id, host=one.host, port=one.port)
+                for one in self.brokers
+            ]
+            return MetadataResponse(brokers=brokers, topics=[])
+        if api != ApiVersionsRequest.API_KEY:
             raise OSError("not in the script")
-        apis = [(3, 0, 13), (18, 0, 4)]
-        if self._old:
-            error = 35 if version > 0 else 0
-            rows = b"".join(struct.pack(">hhh", *row) for row in apis)
-            return struct.pack(">hi", error, len(apis)) + rows
-        rows = b"".join(struct.pack(">hhh", *row) + b"\0" for row in apis)
-        name = b"metadata.version"
-        features = bytes([2, len(name) + 1]) + name + struct.pack(">hh", 7, 30) + b"\0"
-        tags = bytes([1, 0, len(features)]) + features
-        return struct.pack(">h", 0) + bytes([len(apis) + 1]) + rows + struct.pack(">i", 0) + tags
+        return ApiVersionsResponse(
+            error_code=ErrorCode.NONE,
+            api_keys=[
+                ApiVersion(api_key=3, min_version=0, max_version=13),
+                ApiVersion(api_key=18, min_version=0, max_version=4),
+            ],
+            supported_features=[
+                SupportedFeatureKey(name="metadata.version", min_version=7, max_version=30)
+            ],
+        )

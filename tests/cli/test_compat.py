@@ -10,9 +10,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from tests.cli.conftest import Run
 
+from kafkaesque.admin.compat.rules.apache_kafka import APACHE_APIS, APACHE_TOPIC_SETTINGS
 from kafkaesque.cli.admin_types import NewTopic
-from kafkaesque.cli.compat_apis import APACHE_APIS, APACHE_TOPIC_SETTINGS
-from kafkaesque.cli.raw_kafka import RawKafka
+from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.testing import Broker, Cluster
 from kafkaesque.testing.apache_kafka import ApacheKafka
 from kafkaesque.testing.maven import JavaUnavailable
@@ -157,9 +158,8 @@ def test_target_that_is_not_there_is_named(run: Run, ours: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_known_ranges_are_those_of_a_real_apache_kafka(apache: str, run: Run) -> None:
-    host, _, port = apache.partition(":")
-    with RawKafka(host, int(port), 30) as kafka:
-        offered = kafka.api_versions().apis
+    with BlockingConnection(parse_address(apache), timeout_s=30) as connection:
+        offered = connection.protocol.api_versions.apis
     assert {key: tuple(offered[key]) for key in APACHE_APIS} == {
         key: tuple(known) for key, known in APACHE_APIS.items()
     }

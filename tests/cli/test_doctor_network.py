@@ -4,6 +4,7 @@ import socket
 
 from tests.cli.servers import ScriptedKafka
 
+from kafkaesque.admin.cluster import Broker
 from kafkaesque.cli.doctor_network import (
     OUR_SETTING,
     examine_address,
@@ -11,8 +12,9 @@ from kafkaesque.cli.doctor_network import (
     examine_default_ports,
     guess_software,
 )
-from kafkaesque.cli.raw_kafka import ApiVersions, Node, VersionRange
+from kafkaesque.client.wire.protocol import ApiVersions
 from kafkaesque.model.settings import BROKER_SETTINGS
+from kafkaesque.wire.table import Versions
 
 
 def free_port() -> int:
@@ -21,7 +23,7 @@ def free_port() -> int:
 
 
 def test_a_kafka_is_recognised_with_its_versions() -> None:
-    with ScriptedKafka([Node(0, "127.0.0.1", 1)]) as server:
+    with ScriptedKafka([Broker(0, "127.0.0.1", 1)]) as server:
         finding, answer = examine_address("127.0.0.1", server.port, 5)
     assert finding.status == "ok"
     assert "Apache Kafka 4.x" in finding.text
@@ -50,9 +52,9 @@ def test_a_name_that_does_not_resolve_fails() -> None:
 def test_advertised_addresses_are_tried_and_the_fix_is_named() -> None:
     with ScriptedKafka([]) as server:
         nodes = [
-            Node(0, "127.0.0.1", server.port),
-            Node(1, "no-such-host.invalid", 9092),
-            Node(2, "127.0.0.1", free_port()),
+            Broker(0, "127.0.0.1", server.port),
+            Broker(1, "no-such-host.invalid", 9092),
+            Broker(2, "127.0.0.1", free_port()),
         ]
         findings = list(examine_advertised("127.0.0.1:9092", nodes, 5))
     assert [f.status for f in findings] == ["ok", "fail", "fail"]
@@ -67,9 +69,9 @@ def test_a_taken_default_port_is_a_warning() -> None:
 
 
 def test_software_is_guessed_from_what_it_speaks() -> None:
-    feature = {"metadata.version": VersionRange(7, 21)}
-    newer = ApiVersions({0: VersionRange(0, 13)}, feature)
-    older = ApiVersions({4: VersionRange(0, 7)}, feature)
+    feature = {"metadata.version": Versions(7, 21)}
+    newer = ApiVersions({0: Versions(0, 13)}, feature)
+    older = ApiVersions({4: Versions(0, 7)}, feature)
     assert "4.x" in guess_software(newer, has_our_setting=False)
     assert "3.x" in guess_software(older, has_our_setting=False)
     assert guess_software(ApiVersions({}), has_our_setting=True) == "Kafkaesque"

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.cli.conftest import Run, background, read_line
 
+from kafkaesque.cli.group import parse_target
+
 
 @pytest.fixture
 def group(run: Run, topic: str, name: str) -> str:
@@ -102,3 +104,19 @@ def test_a_group_outlives_its_topic(run: Run, group: str, topic: str) -> None:
     run("topic", "delete", topic, "--yes")
     outcome = run("group", "describe", group)
     assert outcome.code in (0, 4), outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("orders", ("orders", [])), ("orders:0", ("orders", [0])), ("a.b:1,2", ("a.b", [1, 2]))],
+)
+def test_a_target_names_a_topic_and_perhaps_partitions(
+    text: str, expected: tuple[str, list[int]]
+) -> None:
+    assert parse_target(text) == expected
+
+
+@pytest.mark.parametrize("text", ["orders:", "orders:x", ":1", "orders:1,"])
+def test_a_bad_target_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not TOPIC"):
+        parse_target(text)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.samples import UNHURRIED
 
-from kafkaesque.cli.offset_spec import Bounds, OffsetSpec, parse_offset_spec, parse_time_ms, resolve
+from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec, resolve
+from kafkaesque.cli.offset_spec import parse_offset_spec, parse_time_ms
 
 
 @pytest.mark.parametrize(
@@ -36,27 +37,6 @@ def test_other_words_are_refused_with_the_forms_there_are(text: str) -> None:
 def test_a_year_month_day_is_a_time_and_not_an_offset() -> None:
     assert parse_offset_spec("2026-01-01").kind == "time"
     assert parse_time_ms("@5") == 5
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        (OffsetSpec("beginning"), 10),
-        (OffsetSpec("end"), 20),
-        (OffsetSpec("offset", 15), 15),
-        (OffsetSpec("offset", 3), 10),
-        (OffsetSpec("offset", 99), 20),
-        (OffsetSpec("last", 4), 16),
-        (OffsetSpec("last", 99), 10),
-        (OffsetSpec("time", 1), 12),
-    ],
-)
-def test_a_place_resolves_inside_the_bounds(spec: OffsetSpec, expected: int) -> None:
-    assert resolve(spec, Bounds(10, 20, at_time=12)) == expected
-
-
-def test_a_time_after_every_record_is_the_end() -> None:
-    assert resolve(OffsetSpec("time", 1), Bounds(10, 20, at_time=None)) == 20
 
 
 @UNHURRIED

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkaesque.cli.offset_spec import Bounds, OffsetSpec
+from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec
 from kafkaesque.cli.reading import Range, make_ranges
 
 BOUNDS = {("t", 0): Bounds(0, 10), ("t", 1): Bounds(4, 4)}

@@ -1,4 +1,4 @@
-"""What both logs promise: the driver over librdkafka against a real broker, and its twin in memory."""
+"""The contract of the port, for both logs: over librdkafka with a real broker, and in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MakeLog = Callable[[], Log]
 
 
 async def new_topic(log: Log, partitions: int = 1) -> str:
-    spec = TopicSpec(f"t-{uuid.uuid4().hex}", partitions, key="any", doc="of a test")
+    spec = TopicSpec(f"t-{uuid.uuid4().hex}", partitions, key="any", doc="for a test")
     assert await log.admin.ensure_topics([spec]) == [spec.name]
     return spec.name
 
@@ -50,7 +50,7 @@ def place(topic: str, partition: int = 0) -> TopicPartition:
     return TopicPartition(topic, PartitionIndex(partition))
 
 
-def test_ensure_topics_leaves_those_that_exist_alone(make_log: MakeLog) -> None:
+def test_ensure_topics_does_not_change_existing_topics(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         name = await new_topic(log, 3)
@@ -114,7 +114,7 @@ def test_several_tasks_may_send_at_once(make_log: MakeLog) -> None:
     asyncio.run(story())
 
 
-def test_record_for_a_partition_that_is_not_there_fails(make_log: MakeLog) -> None:
+def test_record_for_a_missing_partition_fails(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log)
@@ -127,7 +127,7 @@ def test_record_for_a_partition_that_is_not_there_fails(make_log: MakeLog) -> No
     asyncio.run(story())
 
 
-def test_group_goes_on_after_its_commit(make_log: MakeLog) -> None:
+def test_group_continues_after_its_commit(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log)
@@ -147,7 +147,7 @@ def test_group_goes_on_after_its_commit(make_log: MakeLog) -> None:
     asyncio.run(story())
 
 
-def test_group_that_starts_at_the_end_sees_only_what_comes_then(make_log: MakeLog) -> None:
+def test_group_that_starts_at_the_end_sees_only_later_records(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log)
@@ -157,7 +157,7 @@ def test_group_that_starts_at_the_end_sees_only_what_comes_then(make_log: MakeLo
         found: list[Received] = []
         async with asyncio.timeout(20):
             while not found:
-                # Sent again and again: joining a group takes a real broker a moment.
+                # Sent repeatedly: joining a group on a real broker takes a moment.
                 await writer.send([Record(topic, b"k", b"after")])
                 found += await reader.read(wait_s=0.2)
         assert {record.value for record in found} == {b"after"}
@@ -200,7 +200,7 @@ def test_writer_without_transactional_id_has_no_transactions(make_log: MakeLog) 
     asyncio.run(story())
 
 
-def test_stretch_is_read_to_its_end_and_no_further_than_what_is_there(make_log: MakeLog) -> None:
+def test_range_is_read_to_its_end(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log, 3)
@@ -215,7 +215,7 @@ def test_stretch_is_read_to_its_end_and_no_further_than_what_is_there(make_log: 
     asyncio.run(story())
 
 
-def test_stretch_of_an_empty_topic_is_empty(make_log: MakeLog) -> None:
+def test_range_of_an_empty_topic_is_empty(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log)
@@ -238,34 +238,34 @@ def test_last_records_of_one_partition_are_exactly_those(make_log: MakeLog) -> N
     asyncio.run(story())
 
 
-# -- what readers can be told ---------------------------------------------------------------------
+# -- rebalance listeners and changes of what is read -----------------------------------------------
 
 
-class Told:
-    """A listener that keeps what it heard, and does what it was asked to."""
+class RecordingListener:
+    """Records the events it gets; seeks and commits if it is asked to."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.events: list[tuple[str, frozenset[TopicPartition]]] = []
         self.reader: LogReader | None = None
         self.begin_at: Offset | None = None
         self.commit_at: CommitPoint | None = None
 
     async def assigned(self, places: frozenset[TopicPartition]) -> None:
-        self.heard.append(("assigned", places))
+        self.events.append(("assigned", places))
         if self.begin_at is not None and self.reader is not None:
             for each in places:
                 await self.reader.seek(each, self.begin_at)
 
     async def revoked(self, places: frozenset[TopicPartition]) -> None:
-        self.heard.append(("revoked", places))
+        self.events.append(("revoked", places))
         if self.commit_at is not None and self.reader is not None:
             await self.reader.commit(dict.fromkeys(places, self.commit_at))
 
     async def lost(self, places: frozenset[TopicPartition]) -> None:
-        self.heard.append(("lost", places))
+        self.events.append(("lost", places))
 
-    def words(self) -> list[str]:
-        return [word for word, _ in self.heard]
+    def names(self) -> list[str]:
+        return [name for name, _ in self.events]
 
 
 async def numbers(log: Log, topic: str, count: int, partition: int = 0) -> None:
@@ -276,34 +276,34 @@ async def numbers(log: Log, topic: str, count: int, partition: int = 0) -> None:
     await writer.close()
 
 
-def test_listener_hears_of_places_before_their_first_record_and_when_they_go(
+def test_listener_is_called_before_the_first_record_and_at_revocation(
     make_log: MakeLog,
 ) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log, 2)
         await numbers(log, topic, 3)
-        told = Told()
-        reader = await log.open_reader(Subscription([topic], f"g-{topic}", listener=told))
+        listener = RecordingListener()
+        reader = await log.open_reader(Subscription([topic], f"g-{topic}", listener=listener))
         assert len(await read_count(reader, 3)) == 3
         both = frozenset({place(topic, 0), place(topic, 1)})
-        assert told.heard == [("assigned", both)]
+        assert listener.events == [("assigned", both)]
         assert reader.assignment() == both
         await reader.close()
-        assert told.heard == [("assigned", both), ("revoked", both)]
+        assert listener.events == [("assigned", both), ("revoked", both)]
 
     asyncio.run(story())
 
 
-def test_listener_that_seeks_says_where_its_places_begin(make_log: MakeLog) -> None:
+def test_listener_may_seek_assigned_partitions(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log)
         await numbers(log, topic, 10)
-        told = Told()
-        told.begin_at = Offset(7)
-        told.reader = reader = await log.open_reader(
-            Subscription([topic], f"g-{topic}", listener=told)
+        listener = RecordingListener()
+        listener.begin_at = Offset(7)
+        listener.reader = reader = await log.open_reader(
+            Subscription([topic], f"g-{topic}", listener=listener)
         )
         assert [record.value for record in await read_count(reader, 3)] == [b"7", b"8", b"9"]
         await reader.close()
@@ -311,53 +311,52 @@ def test_listener_that_seeks_says_where_its_places_begin(make_log: MakeLog) -> N
     asyncio.run(story())
 
 
-def test_commit_while_places_are_revoked_counts_and_keeps_its_metadata(make_log: MakeLog) -> None:
+def test_commit_during_revocation_counts_and_keeps_its_metadata(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log)
         await numbers(log, topic, 10)
-        told = Told()
-        told.commit_at = CommitPoint(Offset(4), "so far")
-        what = Subscription([topic], f"g-{topic}", listener=told)
-        told.reader = reader = await log.open_reader(what)
+        listener = RecordingListener()
+        listener.commit_at = point = CommitPoint(Offset(4), "so far")
+        what = Subscription([topic], f"g-{topic}", listener=listener)
+        listener.reader = reader = await log.open_reader(what)
         await read_count(reader, 10)
         assert await reader.committed([place(topic)]) == {}
         await reader.close()
-        told.commit_at = None
+        listener.commit_at = None
         after = await log.open_reader(what)
         assert [record.offset for record in await read_count(after, 6)] == [4, 5, 6, 7, 8, 9]
-        assert await after.committed([place(topic)]) == {place(topic): told_point()}
+        assert await after.committed([place(topic)]) == {place(topic): point}
         await after.close()
-
-    def told_point() -> CommitPoint:
-        return CommitPoint(Offset(4), "so far")
 
     asyncio.run(story())
 
 
-def test_places_move_to_a_new_member_only_when_the_old_has_let_go(make_log: MakeLog) -> None:
+def test_partitions_move_to_a_new_member_only_after_revocation(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log, 2)
-        told = [Told(), Told()]
+        listeners = [RecordingListener(), RecordingListener()]
         group = f"g-{topic}"
-        readers = [await log.open_reader(Subscription([topic], group, listener=told[0]))]
+        readers = [await log.open_reader(Subscription([topic], group, listener=listeners[0]))]
         async with asyncio.timeout(30):
-            while not told[0].heard:
+            while not listeners[0].events:
                 await readers[0].read(wait_s=0.1)
-            readers.append(await log.open_reader(Subscription([topic], group, listener=told[1])))
+            readers.append(
+                await log.open_reader(Subscription([topic], group, listener=listeners[1]))
+            )
             while not (len(readers[0].assignment()) == 1 == len(readers[1].assignment())):
                 for reader in readers:
                     await reader.read(wait_s=0.1)
         assert readers[0].assignment().isdisjoint(readers[1].assignment())
-        assert told[0].words()[:2] == ["assigned", "revoked"]
+        assert listeners[0].names()[:2] == ["assigned", "revoked"]
         for reader in readers:
             await reader.close()
 
     asyncio.run(story())
 
 
-def test_paused_places_hand_out_nothing_until_resumed(make_log: MakeLog) -> None:
+def test_paused_partitions_return_nothing_until_resumed(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log, 2)
@@ -389,7 +388,7 @@ def test_seek_reads_again(make_log: MakeLog) -> None:
     asyncio.run(story())
 
 
-def test_added_places_are_read_and_dropped_ones_are_not(make_log: MakeLog) -> None:
+def test_added_partitions_are_read_and_dropped_ones_are_not(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log, 3)
@@ -428,7 +427,7 @@ def test_cancelled_read_loses_no_record(make_log: MakeLog) -> None:
     asyncio.run(story())
 
 
-def test_topic_ids_and_partition_counts_are_told(make_log: MakeLog) -> None:
+def test_topic_ids_and_partition_counts(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         first, second = await new_topic(log, 2), await new_topic(log, 5)
@@ -470,7 +469,7 @@ async def fail_in_transaction(writer: LogWriter, work: Awaitable[object]) -> Non
         raise ZeroDivisionError
 
 
-def test_records_of_a_transaction_have_their_offsets_before_it_ends(make_log: MakeLog) -> None:
+def test_records_have_offsets_before_their_transaction_ends(make_log: MakeLog) -> None:
     async def story() -> None:
         log = make_log()
         topic = await new_topic(log)

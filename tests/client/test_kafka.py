@@ -1,4 +1,4 @@
-"""What only a driver over a network can get wrong."""
+"""Failures that only the log over librdkafka can have."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def first_records(reader: LogReader) -> Sequence[Received]:
         return found
 
 
-def test_writer_of_a_broker_without_transactions_says_so_and_leaves_nothing(
+def test_writer_for_a_broker_without_transactions_is_refused(
     broker: Broker,
 ) -> None:
     async def story() -> None:
@@ -54,7 +54,7 @@ def test_writer_of_a_broker_without_transactions_says_so_and_leaves_nothing(
             writer = await log.open_writer(WriterOptions(transactional_id=uuid.uuid4().hex))
         except TransactionsUnsupported:
             return
-        # A broker that has them: then they work.
+        # This broker has transactions, so they must work.
         spec = TopicSpec(f"t-{uuid.uuid4().hex}", 1, "k", "d")
         await log.admin.ensure_topics([spec])
         async with writer.transaction():
@@ -64,7 +64,7 @@ def test_writer_of_a_broker_without_transactions_says_so_and_leaves_nothing(
     asyncio.run(story())
 
 
-def test_records_for_a_log_that_is_away_fail_when_their_time_is_up() -> None:
+def test_records_for_an_unreachable_broker_fail_after_the_delivery_timeout() -> None:
     async def story() -> None:
         log = KafkaLog(unused_address())
         writer = await log.open_writer(WriterOptions(delivery_timeout_ms=300))
@@ -75,7 +75,7 @@ def test_records_for_a_log_that_is_away_fail_when_their_time_is_up() -> None:
     asyncio.run(story())
 
 
-def test_setting_that_librdkafka_does_not_know_is_a_log_error() -> None:
+def test_unknown_setting_of_librdkafka_is_a_log_error() -> None:
     async def story() -> None:
         log = KafkaLog("127.0.0.1:1", {"no.such.setting": "1"})
         with pytest.raises(LogError, match=r"no\.such\.setting"):
@@ -102,7 +102,7 @@ def test_cancelled_send_leaves_the_writer_usable(broker: Broker) -> None:
     asyncio.run(story())
 
 
-def test_topics_of_the_services_are_legal_on_a_real_broker(broker: Broker) -> None:
+def test_topics_of_the_services_can_be_created_on_a_real_broker(broker: Broker) -> None:
     async def story() -> None:
         log = KafkaLog(broker.bootstrap_servers)
         await log.admin.ensure_topics(SOCIAL_TOPICS)
@@ -112,7 +112,7 @@ def test_topics_of_the_services_are_legal_on_a_real_broker(broker: Broker) -> No
     asyncio.run(story())
 
 
-def test_strict_reader_below_the_log_start_is_told(broker: Broker) -> None:
+def test_strict_reader_below_the_log_start_fails(broker: Broker) -> None:
     async def story() -> None:
         log = KafkaLog(broker.bootstrap_servers)
         spec = TopicSpec(f"t-{uuid.uuid4().hex}", 1, "k", "d")
@@ -136,7 +136,7 @@ def test_strict_reader_below_the_log_start_is_told(broker: Broker) -> None:
     asyncio.run(story())
 
 
-def test_rebalance_listener_that_raises_is_heard_by_the_reader(broker: Broker) -> None:
+def test_exception_of_a_rebalance_listener_reaches_the_reader(broker: Broker) -> None:
     class Listener:
         async def assigned(self, places: frozenset[TopicPartition]) -> None:
             raise ZeroDivisionError
@@ -160,11 +160,11 @@ def test_rebalance_listener_that_raises_is_heard_by_the_reader(broker: Broker) -
 @pytest.mark.parametrize(
     "code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE]
 )
-def test_span_of_a_partition_between_two_leaders_is_asked_for_again(
+def test_span_is_retried_while_the_leader_changes(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     class Refused(Consumer):
-        """By a broker that does not lead yet: twice, and then it does."""
+        """Refused twice by a broker that does not lead yet."""
 
         refusals = 2
 

@@ -1,4 +1,4 @@
-"""What the twin can show before every broker can: transactions, fencing, groups that share."""
+"""The in-memory log: transactions, fencing, groups, injected failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def fail_in_transaction(writer: LogWriter, work: Awaitable[object]) -> Non
         raise ZeroDivisionError
 
 
-def test_transaction_is_seen_whole_when_it_is_committed() -> None:
+def test_transaction_is_visible_whole_after_its_commit() -> None:
     async def story() -> None:
         log = MemoryLog()
         await log.ensure_topics([TOPIC])
@@ -48,7 +48,7 @@ def test_transaction_is_seen_whole_when_it_is_committed() -> None:
     asyncio.run(story())
 
 
-def test_transaction_whose_block_raises_leaves_nothing() -> None:
+def test_transaction_whose_block_raises_is_aborted() -> None:
     async def story() -> None:
         log = MemoryLog()
         await log.ensure_topics([TOPIC])
@@ -62,7 +62,7 @@ def test_transaction_whose_block_raises_leaves_nothing() -> None:
     asyncio.run(story())
 
 
-def test_records_behind_an_open_transaction_wait_for_its_end() -> None:
+def test_records_after_an_open_transaction_wait_for_its_end() -> None:
     async def story() -> None:
         log = MemoryLog()
         await log.ensure_topics([TopicSpec("t", 1, "k", "d")])
@@ -79,7 +79,7 @@ def test_records_behind_an_open_transaction_wait_for_its_end() -> None:
     asyncio.run(story())
 
 
-def test_what_the_fenced_writer_had_begun_is_taken_back_at_once() -> None:
+def test_open_transaction_of_a_fenced_writer_is_aborted_at_once() -> None:
     async def story() -> None:
         log = MemoryLog()
         await log.ensure_topics([TopicSpec("t", 1, "k", "d")])
@@ -150,21 +150,21 @@ def test_members_of_a_group_share_the_partitions() -> None:
     asyncio.run(story())
 
 
-def test_member_that_the_group_went_on_without_has_lost_its_places() -> None:
+def test_member_that_the_group_removed_has_lost_its_partitions() -> None:
     async def story() -> None:
         log = MemoryLog()
         await log.ensure_topics([TOPIC])
-        heard: list[str] = []
+        events: list[str] = []
 
         class Listener:
             async def assigned(self, places: frozenset[TopicPartition]) -> None:
-                heard.append(f"assigned {len(places)}")
+                events.append(f"assigned {len(places)}")
 
             async def revoked(self, places: frozenset[TopicPartition]) -> None:
-                heard.append(f"revoked {len(places)}")
+                events.append(f"revoked {len(places)}")
 
             async def lost(self, places: frozenset[TopicPartition]) -> None:
-                heard.append(f"lost {len(places)}")
+                events.append(f"lost {len(places)}")
 
         reader = await log.open_reader(Subscription(["t"], "g", listener=Listener()))
         await reader.read(wait_s=0)
@@ -173,14 +173,14 @@ def test_member_that_the_group_went_on_without_has_lost_its_places() -> None:
         with pytest.raises(LogError):
             await reader.commit()
         await reader.read(wait_s=0)
-        assert heard == ["assigned 2", "lost 2", "assigned 2"]
+        assert events == ["assigned 2", "lost 2", "assigned 2"]
 
     asyncio.run(story())
 
 
-def test_member_whose_listener_fails_at_the_end_leaves_its_group_all_the_same() -> None:
+def test_member_whose_listener_raises_at_close_leaves_its_group() -> None:
     async def story() -> None:
-        class Sullen:
+        class FailingListener:
             async def assigned(self, places: frozenset[TopicPartition]) -> None: ...
 
             async def revoked(self, places: frozenset[TopicPartition]) -> None:
@@ -190,7 +190,7 @@ def test_member_whose_listener_fails_at_the_end_leaves_its_group_all_the_same() 
 
         log = MemoryLog()
         await log.ensure_topics([TOPIC])
-        first = await log.open_reader(Subscription([TOPIC.name], "g", listener=Sullen()))
+        first = await log.open_reader(Subscription([TOPIC.name], "g", listener=FailingListener()))
         await first.read(wait_s=0)
         with pytest.raises(LogError, match="not now"):
             await first.close()
@@ -201,7 +201,7 @@ def test_member_whose_listener_fails_at_the_end_leaves_its_group_all_the_same() 
     asyncio.run(story())
 
 
-def test_strict_reader_below_the_log_start_is_told_and_another_goes_on_from_there() -> None:
+def test_strict_reader_below_the_log_start_fails_and_another_continues_from_there() -> None:
     async def story() -> None:
         log = MemoryLog()
         await log.ensure_topics([TOPIC])
@@ -219,7 +219,7 @@ def test_strict_reader_below_the_log_start_is_told_and_another_goes_on_from_ther
     asyncio.run(story())
 
 
-def test_log_made_without_transactions_says_so() -> None:
+def test_log_without_transactions_refuses_transactional_writers() -> None:
     async def story() -> None:
         with pytest.raises(TransactionsUnsupported):
             await MemoryLog(transactions=False).open_writer(TRANSACTIONAL)
@@ -227,7 +227,7 @@ def test_log_made_without_transactions_says_so() -> None:
     asyncio.run(story())
 
 
-def test_log_told_to_fail_fails_every_send() -> None:
+def test_injected_failure_fails_every_send() -> None:
     async def story() -> None:
         log = MemoryLog()
         await log.ensure_topics([TOPIC])

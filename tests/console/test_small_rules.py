@@ -6,14 +6,9 @@ import math
 
 import pytest
 
+from kafkaesque.admin.rules.offset_reset import OffsetSpec, Shift
 from kafkaesque.console.cluster.queries import read_assignment
-from kafkaesque.console.cluster.sasl import (
-    Credentials,
-    InvalidSecurity,
-    Scram,
-    read_credentials,
-    read_tls,
-)
+from kafkaesque.console.documents.groups import read_target
 from kafkaesque.console.messages.query import (
     InvalidQuery,
     StartPosition,
@@ -23,7 +18,6 @@ from kafkaesque.console.messages.query import (
 from kafkaesque.console.messages.ranges import windows_back
 from kafkaesque.console.rules import formatting
 from kafkaesque.console.rules.exposition import quantile, read_exposition
-from kafkaesque.console.rules.moves import Bounds, InvalidTarget, Target, plan_moves, read_target
 from kafkaesque.console.rules.paging import PageRequest, paginate, read_page_request
 from kafkaesque.console.web.openapi import MEANINGS, OPERATIONS, openapi_document
 from kafkaesque.console.web.security import (
@@ -33,7 +27,6 @@ from kafkaesque.console.web.security import (
     allowed_hosts_test,
     is_csrf_token,
 )
-from kafkaesque.model.errors import ProtocolError
 
 
 def test_a_list_is_searched_sorted_and_paginated() -> None:
@@ -57,26 +50,17 @@ def test_page_requests_are_bounded() -> None:
     assert read_page_request({"page": "9" * 30, "size": "x"}) == PageRequest()
 
 
-def test_moves_stay_inside_the_partition_and_a_shift_needs_a_commit() -> None:
-    bounds = {("a", 0): Bounds(10, 100, 55), ("a", 1): Bounds(0, 5)}
-    committed = {("a", 0): 50}
-
-    def new(target: Target) -> dict[int, int]:
-        return {move.partition: move.new for move in plan_moves(committed, bounds, target)}
-
-    assert new(Target("oldest")) == {0: 10, 1: 0}
-    assert new(Target("newest")) == {0: 100, 1: 5}
-    assert new(Target("offset", 3)) == {0: 10, 1: 3}
-    assert new(Target("time", 1)) == {0: 55, 1: 5}
-    assert new(Target("shift", -1000)) == {0: 10}
-    (move,) = plan_moves(committed, bounds, Target("shift", 5))
-    assert move.document()["change"] == 5
-    assert move.document()["lag"] == 45
+def test_a_target_is_read() -> None:
+    assert read_target("oldest") == OffsetSpec("beginning")
+    assert read_target("newest") == OffsetSpec("end")
+    assert read_target("offset:42") == OffsetSpec("offset", 42)
+    assert read_target("time:5") == OffsetSpec("time", 5)
+    assert read_target("shift:-10") == Shift(-10)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "offset:", "offset:-1", "shift:x", "oldest:3"])
 def test_what_is_no_target_is_refused(text: str) -> None:
-    with pytest.raises(InvalidTarget):
+    with pytest.raises(InvalidQuery):
         read_target(text)
 
 
@@ -135,28 +119,6 @@ def test_assignments_are_parsed_and_malformed_ones_ignored() -> None:
     assert read_assignment(data) == [("a", 3), ("a", 4)]
     assert read_assignment(b"") == []
     assert read_assignment(b"\0\1\0\0\0\1\0\1a\x7f\xff\xff\xff") == []
-
-
-def test_scram_answers_as_rfc_7677_says() -> None:
-    scram = Scram(Credentials("SCRAM-SHA-256", "user", "pencil"), "rOprNGfwEbeRWgbNEkqO")
-    assert scram.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
-    proof = scram.proof(
-        b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
-    )
-    assert proof.endswith(b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
-    scram.check(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
-    with pytest.raises(ProtocolError):
-        scram.check(b"v=wrong")
-
-
-def test_security_that_the_console_has_not_is_refused() -> None:
-    assert read_credentials({}) is None
-    assert read_tls({"security.protocol": "SASL_PLAINTEXT"}) is None
-    with pytest.raises(InvalidSecurity, match="GSSAPI"):
-        read_credentials({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"})
-    with pytest.raises(InvalidSecurity, match=r"sasl\.password"):
-        read_credentials({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"})
-    assert "secret" not in repr(Credentials("PLAIN", "me", "secret"))
 
 
 def test_a_session_needs_the_password_and_expires() -> None:

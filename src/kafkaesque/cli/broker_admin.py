@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from kafkaesque.admin.errors import refusal
 from kafkaesque.cli.broker_view import (
     BROKER_COLUMNS,
     QUORUM_COLUMNS,
@@ -15,11 +16,11 @@ from kafkaesque.cli.broker_view import (
     reassignment_rows,
 )
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.cluster_requests import ask_controller, error_name, refusal
-from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.failures import Failure, failure_of, usage
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
 from kafkaesque.cli.render import Screen
 from kafkaesque.cli.topic import confirm
+from kafkaesque.client.wire.errors import error_name
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -106,7 +107,7 @@ def elect(
         timeout_ms=_timeout_ms(connection),
     )
     doing = "elect leaders"
-    answer = ask_controller(connection, request, ElectLeadersResponse, doing)
+    answer = connection.cluster.call_controller(request, ElectLeadersResponse, doing)
     if answer.error_code and not answer.replica_election_results:
         raise refusal(answer.error_code, None, doing)
     outcomes = [
@@ -171,7 +172,7 @@ def reassign(
         topics=[ReassignableTopic(name=name, partitions=rows) for name, rows in topics.items()],
     )
     doing = "reassign partitions"
-    answer = ask_controller(connection, request, AlterPartitionReassignmentsResponse, doing)
+    answer = connection.cluster.call_controller(request, AlterPartitionReassignmentsResponse, doing)
     if answer.error_code:
         raise refusal(answer.error_code, answer.error_message, doing)
     outcomes = [
@@ -220,7 +221,7 @@ def unregister(broker_id: int, yes: bool, connection: Connection, screen: Screen
     confirm(yes, f"Forget broker {broker_id}? Replicas that it holds are lost to the cluster.")
     doing = f"unregister broker {broker_id}"
     request = UnregisterBrokerRequest(broker_id=broker_id)
-    answer = ask_controller(connection, request, UnregisterBrokerResponse, doing)
+    answer = connection.cluster.call_controller(request, UnregisterBrokerResponse, doing)
     if answer.error_code:
         raise refusal(answer.error_code, answer.error_message, doing)
     screen.document(
@@ -239,7 +240,7 @@ def _report(screen: Screen, outcomes: list[Outcome], done: str, doing: str) -> N
             row["result"] = "as it should be"
         elif code:
             row |= {"result": "failed", "error": message or error_name(code)}
-            failures.append(refusal(code, message, f"{doing}: {topic}:{index}"))
+            failures.append(failure_of(refusal(code, message, f"{doing}: {topic}:{index}")))
         rows.append(row)
 
     def show() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from kafkaesque.admin.errors import refusal
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.cluster_requests import ask_controller, refusal
 from kafkaesque.cli.render import Column
 from kafkaesque.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -80,7 +80,7 @@ def quorum_document(connection: Connection) -> dict[str, Any]:
     doing = "describe the quorum"
     asked = TopicData(topic_name=CONTROLLER_LOG, partitions=[PartitionData(partition_index=0)])
     request = DescribeQuorumRequest(topics=[asked])
-    answer = ask_controller(connection, request, DescribeQuorumResponse, doing)
+    answer = connection.cluster.call_controller(request, DescribeQuorumResponse, doing)
     if answer.error_code:
         raise refusal(answer.error_code, answer.error_message, doing)
     (topic,) = answer.topics
@@ -112,7 +112,7 @@ def _member(replica: ReplicaState, leader: int, role: str, end: int) -> dict[str
 def reassignment_rows(connection: Connection) -> list[dict[str, Any]]:
     doing = "list reassignments"
     request = ListPartitionReassignmentsRequest(timeout_ms=int(connection.timeout_s * 1000))
-    answer = ask_controller(connection, request, ListPartitionReassignmentsResponse, doing)
+    answer = connection.cluster.call_controller(request, ListPartitionReassignmentsResponse, doing)
     if answer.error_code:
         raise refusal(answer.error_code, answer.error_message, doing)
     return [

@@ -11,7 +11,7 @@ import concurrent.futures
 import socket
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
@@ -19,8 +19,15 @@ from confluent_kafka.admin import AdminClient
 from kafkaesque.cli.admin_types import TopicDescription
 from kafkaesque.cli.failures import CannotConnect, Failure, NotFound, usage
 
+if TYPE_CHECKING:
+    from kafkaesque.admin.cluster import ClusterAdmin
+    from kafkaesque.client.wire.address import Address
+    from kafkaesque.client.wire.pool import ConnectionPool
+    from kafkaesque.client.wire.security import Security
+
 T = TypeVar("T")
 
+CLIENT_ID = "kafkaesque-cli"
 DEFAULT_PORT = 9092
 PROBE_TIMEOUT_S_MAX = 3.0
 """A TCP handshake that takes longer than this is a dropped packet, not a slow broker."""
@@ -94,6 +101,38 @@ class Connection:
         # nothing polls it; `_explain` tries once more by a metadata request for the reason.
         return self._construct(AdminClient, {})
 
+    @cached_property
+    def cluster(self) -> ClusterAdmin:
+        """For requests that librdkafka lacks."""
+        from kafkaesque.admin.cluster import ClusterAdmin
+
+        self.reach()
+        return ClusterAdmin(self._addresses(), self._security(), timeout_s=self.timeout_s)
+
+    def pool(self) -> ConnectionPool:
+        """For requests that librdkafka lacks, to many brokers at once. The caller closes it."""
+        from kafkaesque.client.wire.pool import ConnectionPool
+        from kafkaesque.client.wire.security import InvalidSecurity
+
+        self.reach()
+        try:
+            return ConnectionPool(self._addresses(), self._security(), client_id=CLIENT_ID)
+        except InvalidSecurity as error:
+            raise Failure(str(error)) from None
+
+    def _addresses(self) -> list[Address]:
+        from kafkaesque.client.wire.address import Address
+
+        return [Address(*split_address(text)) for text in self.bootstrap.split(",")]
+
+    def _security(self) -> Security:
+        from kafkaesque.client.wire.security import InvalidSecurity, read_security
+
+        try:
+            return read_security(self.properties)
+        except InvalidSecurity as error:
+            raise Failure(str(error)) from None
+
     def producer(self, **properties: Any) -> Producer:
         self.reach()
         return self._construct(Producer, _dotted(properties))
@@ -105,7 +144,7 @@ class Connection:
     def _construct(self, client: type[T], extra: Mapping[str, Any]) -> T:
         """Settings that the user gave win over those of a command, and those over our defaults."""
         config: dict[str, Any] = {
-            "client.id": "kafkaesque-cli",
+            "client.id": CLIENT_ID,
             "log_level": 0,
             "socket.connection.setup.timeout.ms": 5000,
             "error_cb": self._remember,

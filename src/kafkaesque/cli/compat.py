@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from kafkaesque.admin.compat.rules.verdicts import Offer, Usage, Verdict, judge, known_apache_kafka
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.compat_apis import APACHE_APIS, APACHE_NAME, APACHE_TOPIC_SETTINGS
-from kafkaesque.cli.compat_rules import Offer, Usage, Verdict, judge
-from kafkaesque.cli.failures import CannotConnect, ExitCode, Failure
+from kafkaesque.cli.failures import CannotConnect, ExitCode
 from kafkaesque.cli.options import client_options, examples, read_properties
 from kafkaesque.cli.render import Screen
-from kafkaesque.model.settings import BROKER_SETTINGS
-
-if TYPE_CHECKING:
-    from kafkaesque.console.cluster.links import KafkaLinks
 
 MARKS = {"ok": ("ok", "green"), "lacking": ("LACK", "red"), "unknown": ("?", "yellow")}
 
@@ -65,54 +60,27 @@ def compat(
 
 
 async def _ask(connection: Connection, target: Connection | None) -> tuple[Usage, Offer]:
-    from kafkaesque.cli.compat_survey import ask_offer, look_at
-    from kafkaesque.console.cluster.link import Unreachable
+    from kafkaesque.admin.compat.survey import survey_offer, survey_usage
+    from kafkaesque.client.wire.errors import ConnectionLost
 
-    source_links = _links(connection)
-    target_links = _links(target) if target else None
+    source_pool = connection.pool()
+    target_pool = target.pool() if target else None
     asked = connection
     try:
-        usage = await look_at(source_links)
-        if target is None or target_links is None:
+        usage = await survey_usage(source_pool)
+        if target is None or target_pool is None:
             return usage, known_apache_kafka(usage)
         asked = target
-        return usage, await ask_offer(target_links, target.bootstrap, usage)
-    except Unreachable as error:
+        return usage, await survey_offer(target_pool, target.bootstrap, usage)
+    except ConnectionLost as error:
         raise CannotConnect(
             f"no answer from {asked.bootstrap}: {error}",
             f"`kafkaesque doctor -b {asked.bootstrap}` finds out why",
         ) from None
     finally:
-        source_links.close()
-        if target_links is not None:
-            target_links.close()
-
-
-def _links(connection: Connection) -> KafkaLinks:
-    from kafkaesque.console.cluster.link import Security
-    from kafkaesque.console.cluster.links import KafkaLinks, read_addresses
-    from kafkaesque.console.cluster.sasl import InvalidSecurity, read_credentials, read_tls
-
-    properties = connection.properties
-    try:
-        security = Security(read_tls(properties), read_credentials(properties), properties)
-    except InvalidSecurity as error:
-        raise Failure(str(error)) from None
-    connection.reach()
-    return KafkaLinks(read_addresses(connection.bootstrap), security)
-
-
-def known_apache_kafka(usage: Usage) -> Offer:
-    """What any Apache Kafka 4.x has; of a setting's value nobody can be asked."""
-    refused = {
-        (name, value): "Apache Kafka has no such setting"
-        for topic in usage.topics
-        for name, value in topic.settings.items()
-        if name not in APACHE_TOPIC_SETTINGS
-    }
-    ours = {name for name, setting in BROKER_SETTINGS.items() if setting.ours}
-    known = frozenset({*usage.cluster_settings, *BROKER_SETTINGS} - ours)
-    return Offer(APACHE_NAME, APACHE_APIS, None, refused, known)
+        source_pool.close()
+        if target_pool is not None:
+            target_pool.close()
 
 
 def _show(screen: Screen, document: dict[str, Any], verdicts: list[Verdict]) -> None:

@@ -168,7 +168,7 @@ def password_path(data: Path) -> Path:
 
 
 def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool) -> None:
-    from kafkaesque.console.cluster.sasl import InvalidSecurity
+    from kafkaesque.client.wire.security import InvalidSecurity
     from kafkaesque.console.web.app import run_console
 
     async def main() -> None:

@@ -10,9 +10,10 @@ from typing import IO, Any
 
 import click
 
+from kafkaesque.admin.rules.offset_reset import OffsetSpec
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import Failure, usage
-from kafkaesque.cli.offset_spec import FORMS, OffsetSpec, parse_offset_spec
+from kafkaesque.cli.offset_spec import FORMS, parse_offset_spec
 from kafkaesque.cli.offsets import fetch_bounds, partitions_of
 from kafkaesque.cli.options import client_options, complete_topics, examples
 from kafkaesque.cli.progress import Meter

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from kafkaesque.admin.cluster import Broker, has_broker_setting, list_brokers
+from kafkaesque.cli.client import CLIENT_ID
 from kafkaesque.cli.finding import Finding
 from kafkaesque.cli.listening import process_listening_on
-from kafkaesque.cli.raw_kafka import DESCRIBE_CONFIGS, ApiVersions, Node, RawKafka
-from kafkaesque.model.errors import ProtocolError
+from kafkaesque.client.wire.address import Address
+from kafkaesque.client.wire.blocking import BlockingConnection
+from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
+from kafkaesque.client.wire.protocol import ApiVersions
+from kafkaesque.wire.messages.describe_configs import DescribeConfigsRequest
 
 LEADER_AND_ISR = 4
 """An API that Apache Kafka gave up with 4.0."""
@@ -34,7 +39,7 @@ class Answer:
     """What a Kafka at some address said of itself."""
 
     versions: ApiVersions
-    brokers: list[Node]
+    brokers: list[Broker]
 
 
 def guess_software(versions: ApiVersions, *, has_our_setting: bool) -> str:
@@ -53,22 +58,24 @@ def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, An
     address = f"{host}:{port}"
     area = "bootstrap"
     try:
-        with RawKafka(host, port, timeout_s) as kafka:
-            versions = kafka.api_versions()
-            answer = Answer(versions, kafka.brokers())
+        with _connect(host, port, timeout_s) as kafka:
+            versions = kafka.protocol.api_versions
+            answer = Answer(versions, list_brokers(kafka))
             # A broker describes only itself, and an address does not tell which of them it is.
-            ours = DESCRIBE_CONFIGS in versions.apis and any(
-                kafka.has_setting(node.id, OUR_SETTING) for node in answer.brokers[:NODES_ASKED_MAX]
+            ours = DescribeConfigsRequest.API_KEY in versions.apis and any(
+                has_broker_setting(kafka, broker.id, OUR_SETTING)
+                for broker in answer.brokers[:NODES_ASKED_MAX]
             )
-    except socket.gaierror:
-        text = f"{address}: the name {host} does not resolve"
-        return Finding(area, "fail", text, "correct the name, or add it to DNS or /etc/hosts"), None
-    except ConnectionRefusedError:
-        text = f"{address}: nothing listens there"
-        fix = f"start a broker: kafkaesque broker --data DIR --listen {address}"
-        return Finding(area, "fail", text, fix), None
-    except (OSError, ProtocolError) as error:
-        return _not_kafka(host, port, error, timeout_s), None
+    except (ConnectionLost, ApiUnsupported) as error:
+        if isinstance(error.__cause__, socket.gaierror):
+            text = f"{address}: the name {host} does not resolve"
+            fix = "correct the name, or add it to DNS or /etc/hosts"
+            return Finding(area, "fail", text, fix), None
+        if isinstance(error.__cause__, ConnectionRefusedError):
+            text = f"{address}: nothing listens there"
+            fix = f"start a broker: kafkaesque broker --data DIR --listen {address}"
+            return Finding(area, "fail", text, fix), None
+        return _not_kafka(host, port, error.__cause__ or error, timeout_s), None
     facts = {
         "address": address,
         "software": guess_software(versions, has_our_setting=ours),
@@ -80,7 +87,11 @@ def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, An
     return Finding(area, "ok", text, facts=facts), answer
 
 
-def _not_kafka(host: str, port: int, error: Exception, timeout_s: float) -> Finding:
+def _connect(host: str, port: int, timeout_s: float) -> BlockingConnection:
+    return BlockingConnection(Address(host, port), timeout_s=timeout_s, client_id=CLIENT_ID)
+
+
+def _not_kafka(host: str, port: int, error: BaseException, timeout_s: float) -> Finding:
     address, area = f"{host}:{port}", "bootstrap"
     match speaks(host, port, timeout_s):
         case "tls":
@@ -142,22 +153,26 @@ def speaks(host: str, port: int, timeout_s: float) -> Literal["tls", "http", "si
         return "silent"
 
 
-def examine_advertised(bootstrap: str, brokers: list[Node], timeout_s: float) -> Iterator[Finding]:
+def examine_advertised(
+    bootstrap: str, brokers: list[Broker], timeout_s: float
+) -> Iterator[Finding]:
     """Clients leave the bootstrap address at once for those that brokers advertise: try these too."""
     for node in brokers:
         address = f"{node.host}:{node.port}"
         problem, fix = None, ""
         try:
-            with RawKafka(node.host, node.port, timeout_s) as kafka:
-                kafka.api_versions()
-        except socket.gaierror:
-            problem = f"the name {node.host} does not resolve here"
-            fix = f"make it resolve (DNS, /etc/hosts), or {_readvertise(bootstrap)}"
-        except OSError as error:
-            problem = (error.strerror or str(error)).lower()
-            fix = f"open the way to {address}, or {_readvertise(bootstrap)}"
-        except ProtocolError as error:
-            problem, fix = str(error), _readvertise(bootstrap)
+            with _connect(node.host, node.port, timeout_s):
+                pass
+        except ConnectionLost as error:
+            match error.__cause__:
+                case socket.gaierror():
+                    problem = f"the name {node.host} does not resolve here"
+                    fix = f"make it resolve (DNS, /etc/hosts), or {_readvertise(bootstrap)}"
+                case OSError() as cause:
+                    problem = (cause.strerror or str(cause)).lower()
+                    fix = f"open the way to {address}, or {_readvertise(bootstrap)}"
+                case cause:
+                    problem, fix = str(cause), _readvertise(bootstrap)
         if problem is None:
             yield Finding("listeners", "ok", f"broker {node.id} advertises {address}: reachable")
         else:

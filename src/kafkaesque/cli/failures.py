@@ -8,6 +8,8 @@ from typing import IO, Any
 
 import click
 
+from kafkaesque.admin import errors
+
 
 class ExitCode(IntEnum):
     """What scripts may rely on; `kafkaesque --help` prints this list."""
@@ -48,6 +50,15 @@ class NotFound(Failure):
     """The topic, group or broker that was named does not exist."""
 
     exit_code = int(ExitCode.NOT_FOUND)
+
+
+def failure_of(error: errors.AdminError) -> Failure:
+    """The `Failure` that fits an error of `kafkaesque.admin`."""
+    if isinstance(error, errors.BrokerUnavailable):
+        return CannotConnect(str(error))
+    if isinstance(error, errors.NotFound):
+        return NotFound(str(error))
+    return Failure(str(error))
 
 
 def usage(message: str) -> click.UsageError:

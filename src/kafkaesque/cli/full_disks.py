@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kafkaesque.admin.cluster import Broker, ClusterAdmin
+from kafkaesque.admin.errors import AdminError
 from kafkaesque.cli.client import PROBE_TIMEOUT_S_MAX, Connection
-from kafkaesque.cli.cluster_requests import Broker, ask_broker, error_name
 from kafkaesque.cli.failures import Failure
 from kafkaesque.cli.render import human_bytes
+from kafkaesque.client.wire.errors import error_name
 from kafkaesque.model.limits import MIB
 from kafkaesque.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -30,24 +32,25 @@ def full_disks(connection: Connection) -> list[str]:
         connection.bootstrap, connection.properties, min(connection.timeout_s, PROBE_TIMEOUT_S_MAX)
     )
     try:
-        nodes = list(quick.metadata().brokers.values())
-    except Failure:
+        cluster = quick.cluster
+        brokers = cluster.brokers()
+    except (Failure, AdminError):
         return []
     return [
         told
-        for node in nodes
-        for directory in _directories(quick, node)
-        if (told := describe_room(node.id, directory)) is not None
+        for broker in brokers
+        for directory in _directories(cluster, broker)
+        if (told := describe_room(broker.id, directory)) is not None
     ]
 
 
-def _directories(connection: Connection, node: Broker) -> Iterator[DescribeLogDirsResult]:
+def _directories(cluster: ClusterAdmin, broker: Broker) -> Iterator[DescribeLogDirsResult]:
     request = DescribeLogDirsRequest(topics=[])
     try:
-        yield from ask_broker(
-            connection, node, request, DescribeLogDirsResponse, "look at disks"
+        yield from cluster.call_broker(
+            broker, request, DescribeLogDirsResponse, "look at disks"
         ).results
-    except Failure:
+    except AdminError:
         return
 
 

@@ -12,9 +12,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from kafkaesque.admin.cluster import Broker
+from kafkaesque.admin.rules.offset_reset import OffsetChange, OffsetSpec, Shift, plan_reset
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import CannotConnect, Failure, NotFound, usage
-from kafkaesque.cli.group_reset import Move, parse_target, plan_moves
+from kafkaesque.cli.failures import Failure, NotFound, usage
 from kafkaesque.cli.group_view import (
     committed_offsets,
     describe_groups,
@@ -23,15 +24,13 @@ from kafkaesque.cli.group_view import (
     list_rows,
     show_groups,
 )
-from kafkaesque.cli.offset_spec import OffsetSpec, parse_offset_spec
+from kafkaesque.cli.offset_spec import parse_offset_spec
 from kafkaesque.cli.offsets import Partition, fetch_bounds, partitions_of
 from kafkaesque.cli.options import client_options, complete_topics, examples
-from kafkaesque.cli.raw_kafka import RawKafka
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.cli.topic import confirm
-from kafkaesque.model.errors import ProtocolError
 
-_MOVE_COLUMNS = [
+_CHANGE_COLUMNS = [
     Column("topic", "Topic", style="bold"),
     Column("partition", "Partition", "count"),
     Column("current", "Current", "count"),
@@ -122,15 +121,15 @@ def reset(
     partitions = list(committed) if all_topics else _targets(connection, targets)
     spec = target if isinstance(target, OffsetSpec) else None
     bounds = fetch_bounds(connection, partitions, spec)
-    moves = plan_moves(partitions, committed, bounds, target)
-    if not moves:
+    changes = plan_reset(committed, bounds, target)
+    if not changes:
         raise NotFound(f"group '{name}' has committed nothing there, so there is nothing to move")
     if execute:
-        _apply(connection, name, moves)
-    rows = [move.row() for move in moves]
+        _apply(connection, name, changes)
+    rows = [change.document() for change in changes]
     screen.document(
         {"group": name, "executed": execute, "changes": rows},
-        lambda: screen.table(_MOVE_COLUMNS, rows),
+        lambda: screen.table(_CHANGE_COLUMNS, rows),
     )
     if execute:
         screen.note(f"group '{name}' was moved")
@@ -138,11 +137,11 @@ def reset(
         screen.note("this is the plan, nothing was changed: add --execute to do it")
 
 
-def _reset_target(place: str | None, shift: int | None) -> OffsetSpec | int:
+def _reset_target(place: str | None, shift: int | None) -> OffsetSpec | Shift:
     if (place is None) == (shift is None):
         raise usage("Give either --to WHERE, or --shift N.")
     if shift is not None:
-        return shift
+        return Shift(shift)
     try:
         return parse_offset_spec(place or "")
     except ValueError as error:
@@ -158,6 +157,17 @@ def _targets(connection: Connection, targets: tuple[str, ...]) -> list[Partition
             raise usage(f"--topic: {error}.") from None
         partitions.update(dict.fromkeys(partitions_of(connection, [topic], numbers)))
     return list(partitions)
+
+
+def parse_target(text: str) -> tuple[str, list[int]]:
+    """`orders` or `orders:0,2` to a topic and its partitions (none: all). Raises ValueError."""
+    topic, colon, numbers = text.rpartition(":")
+    if not colon:
+        return text, []
+    parts = numbers.split(",")
+    if not topic or not all(part.isdecimal() for part in parts):
+        raise ValueError(f"'{text}' is not TOPIC or TOPIC:PARTITION,...")
+    return topic, [int(part) for part in parts]
 
 
 def _committed_when_idle(connection: Connection, name: str) -> dict[Partition, int]:
@@ -176,8 +186,8 @@ def _committed_when_idle(connection: Connection, name: str) -> dict[Partition, i
     return committed_offsets(connection, name)
 
 
-def _apply(connection: Connection, name: str, moves: list[Move]) -> None:
-    wanted = [TopicPartition(move.topic, move.partition, move.new) for move in moves]
+def _apply(connection: Connection, name: str, changes: list[OffsetChange]) -> None:
+    wanted = [TopicPartition(item.topic, item.partition, item.new) for item in changes]
     futures = connection.admin.alter_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(name, wanted)], request_timeout=connection.timeout_s
     )
@@ -225,21 +235,14 @@ def delete_offsets(
 ) -> None:
     """Forget the committed offsets of some partitions.
 
-    Refused for topics that a member of the group reads now. Plaintext listeners only.
+    Refused for topics that a member of the group reads now.
     """
-    if connection.properties.get("security.protocol", "plaintext").lower() != "plaintext":
-        raise Failure("delete-offsets can use plaintext listeners only")
-    coordinator = existing_group(connection, name).coordinator
+    node = existing_group(connection, name).coordinator
+    coordinator = Broker(node.id, node.host, node.port)
     topics: dict[str, list[int]] = {}
     for topic, index in _targets(connection, targets):
         topics.setdefault(topic, []).append(index)
-    try:
-        with RawKafka(coordinator.host, coordinator.port, connection.timeout_s) as raw:
-            error, errors = raw.delete_offsets(name, topics)
-    except (OSError, ProtocolError) as problem:
-        raise CannotConnect(
-            f"the coordinator of group '{name}' did not answer: {problem}"
-        ) from None
+    error, errors = connection.cluster.delete_offsets(coordinator, name, topics)
     for code in [error, *errors.values()]:
         if code:
             connection.fail(KafkaError(code), f"forget offsets of group '{name}'")

@@ -7,10 +7,10 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
 
+from kafkaesque.admin.rules.offset_reset import Bounds
 from kafkaesque.cli.admin_types import ConsumerGroupDescription
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import NotFound
-from kafkaesque.cli.offset_spec import Bounds
 from kafkaesque.cli.offsets import Partition, fetch_bounds
 from kafkaesque.cli.render import Column, Screen
 

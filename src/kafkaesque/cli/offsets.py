@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 
+from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec
 from kafkaesque.cli.admin_types import OffsetSpec as AdminOffsetSpec
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import Failure
-from kafkaesque.cli.offset_spec import Bounds, OffsetSpec
 
 Partition = tuple[str, int]
 

@@ -13,7 +13,8 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from kafkaesque.cli.failures import usage
+from kafkaesque.admin.errors import AdminError
+from kafkaesque.cli.failures import failure_of, usage
 from kafkaesque.cli.render import Screen
 
 if TYPE_CHECKING:
@@ -134,7 +135,10 @@ def client_options(timeout_s: float = 10.0) -> Callable[[F], F]:
         @functools.wraps(function)
         def wrapper(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
             with _orderly_end():
-                return function(*args, connection=make_connection(ctx, options), **options)
+                try:
+                    return function(*args, connection=make_connection(ctx, options), **options)
+                except AdminError as error:
+                    raise failure_of(error) from None
 
         return json_option(wrapper)  # type: ignore[return-value]
 

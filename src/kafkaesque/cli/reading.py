@@ -13,9 +13,9 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec, resolve
 from kafkaesque.cli.client import Connection, kafka_error
 from kafkaesque.cli.failures import CannotConnect
-from kafkaesque.cli.offset_spec import Bounds, OffsetSpec, resolve
 from kafkaesque.cli.offsets import Partition, fetch_bounds
 
 BATCH_RECORDS_MAX = 1000

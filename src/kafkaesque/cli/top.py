@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.failures import CannotConnect
 from kafkaesque.cli.options import client_options, examples
 
 if TYPE_CHECKING:
@@ -70,17 +70,9 @@ async def _watch(
     from rich.console import Console
     from rich.live import Live
 
-    from kafkaesque.console.cluster.link import Security
-    from kafkaesque.console.cluster.links import KafkaLinks, read_addresses
     from kafkaesque.console.cluster.sampler import Sampler
-    from kafkaesque.console.cluster.sasl import InvalidSecurity, read_credentials, read_tls
 
-    properties = connection.properties
-    try:
-        security = Security(read_tls(properties), read_credentials(properties), properties)
-    except InvalidSecurity as error:
-        raise Failure(str(error)) from None
-    links = KafkaLinks(read_addresses(connection.bootstrap), security)
+    links = connection.pool()
     sampler = Sampler(links, every)
     try:
         await sampler.sample()

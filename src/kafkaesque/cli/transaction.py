@@ -6,12 +6,7 @@ from typing import Any
 
 import click
 
-from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import usage
-from kafkaesque.cli.options import client_options, complete_topics, examples
-from kafkaesque.cli.render import Column, Screen, iso_time
-from kafkaesque.cli.topic import confirm
-from kafkaesque.cli.transaction_requests import (
+from kafkaesque.admin.transactions import (
     abort_hanging,
     describe,
     fence,
@@ -19,6 +14,11 @@ from kafkaesque.cli.transaction_requests import (
     list_transactions,
     open_transactions,
 )
+from kafkaesque.cli.client import Connection
+from kafkaesque.cli.failures import usage
+from kafkaesque.cli.options import client_options, complete_topics, examples
+from kafkaesque.cli.render import Column, Screen, iso_time
+from kafkaesque.cli.topic import confirm
 
 STATES = (
     "Empty",
@@ -85,13 +85,13 @@ def ls(
     if topic is not None and not hanging:
         raise usage("--topic goes with --hanging.")
     if hanging:
-        found = [_readable(row) for row in find_hanging(connection, topic)]
+        found = [_readable(row) for row in find_hanging(connection.cluster, topic)]
         screen.document(
             {"hanging": found}, lambda: screen.table(HANGING_COLUMNS, found, "nothing hangs")
         )
         return
     duration_ms = -1 if longer_than is None else int(longer_than * 1000)
-    rows = list_transactions(connection, states, duration_ms)
+    rows = list_transactions(connection.cluster, states, duration_ms)
     screen.document(
         {"transactions": rows}, lambda: screen.table(LIST_COLUMNS, rows, "no transactional ids")
     )
@@ -117,9 +117,11 @@ def show(
     """Show one transactional id, or all that is open in a partition."""
     _check_target(transactional_id, topic, partition)
     if transactional_id is not None:
-        _show_one(describe(connection, transactional_id), screen)
+        _show_one(describe(connection.cluster, transactional_id), screen)
         return
-    rows = [_readable(row) for row in open_transactions(connection, topic or "", partition or 0)]
+    rows = [
+        _readable(row) for row in open_transactions(connection.cluster, topic or "", partition or 0)
+    ]
     document = {"topic": topic, "partition": partition, "open": rows}
     screen.document(document, lambda: screen.table(OPEN_COLUMNS, rows, "nothing is open"))
 
@@ -153,13 +155,13 @@ def abort(
     _check_target(transactional_id, topic, partition)
     if transactional_id is not None:
         confirm(yes, f"Fence the producer of {transactional_id} and abort its transaction?")
-        found = fence(connection, transactional_id)
+        found = fence(connection.cluster, transactional_id)
         done: dict[str, Any] = {"transactional_id": transactional_id, **found}
         screen.document(done, lambda: screen.note(f"{transactional_id} is fenced and aborted"))
         return
     where = f"{topic}-{partition}"
     confirm(yes, f"Abort the transaction that is open in {where}?")
-    ended = abort_hanging(connection, topic or "", partition or 0, producer_id)
+    ended = abort_hanging(connection.cluster, topic or "", partition or 0, producer_id)
     screen.document(
         {"topic": topic, "partition": partition, "aborted": _readable(ended)},
         lambda: screen.note(f"the transaction of producer {ended['producer_id']} in {where} ended"),

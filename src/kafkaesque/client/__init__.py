@@ -1,6 +1,7 @@
-"""The log as services see it: ports, a driver over librdkafka, and a twin in memory.
+"""Two Kafka clients.
 
-`ports` says what a log can do; `kafka` is any Kafka (ours or Apache's, told apart by
-bootstrap.servers only); `memory` is the same for tests and for trying things. A service takes a
-`Log` and never learns which one it has.
+For services: `ports` defines a `Log`; `kafka` implements it over librdkafka for any Kafka (ours or
+Apache's), `memory` in memory, for tests. A service takes a `Log` and works with either.
+
+For requests that librdkafka lacks: `wire` has connections to single brokers.
 """

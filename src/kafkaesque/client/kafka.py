@@ -1,4 +1,4 @@
-"""Any Kafka as a Log: where it is, how to talk to it, and its topics."""
+"""`KafkaLog`: a Log over librdkafka, and its admin client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.ids import Offset, PartitionIndex, TopicId, TopicPartition
 
 REQUEST_SECONDS_MAX = 15.0
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 DEFAULT_REPLICATION = -1
 """The broker's own default (`default.replication.factor`)."""
 
@@ -39,15 +39,15 @@ logger = logging.getLogger(__name__)
 
 
 class _LibraryLog:
-    """Where librdkafka logs to. What it calls fatal may be a question that we put to the broker and
-    that was answered with no: errors reach the caller as LogError, the rest is for debugging."""
+    """Where librdkafka logs to: our debug level. It logs refusals that callers expect as fatal; errors
+    reach the caller as LogError anyway."""
 
     def log(self, _level: int, text: str, *arguments: object, **_: object) -> None:
         logger.debug(text, *arguments)
 
 
 def _note(error: KafkaError) -> None:
-    """Background errors. With this callback `poll` never raises; `send` reports what matters."""
+    """Logs background errors. With this callback `poll` never raises; `send` reports failures."""
     logger.debug("%s", error)
 
 
@@ -83,7 +83,7 @@ class KafkaLog:
         return await KafkaReader.start(self._config, what)
 
     async def close(self) -> None:
-        """Nothing of its own stays open: writers and readers are closed by whoever opened them."""
+        """Does not close writers and readers: their callers do."""
         self._admin = None
 
 
@@ -114,11 +114,12 @@ class KafkaAdmin:
                 error = error_of(exception)
                 if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise translate(error, f"create topic {name}") from None
-        await self._until_known(created)
+        await self._wait_until_known(created)
         return created
 
-    async def _until_known(self, created: Sequence[str]) -> None:
-        """Brokers of Apache Kafka hear of a topic after their controller has made it."""
+    async def _wait_until_known(self, created: Sequence[str]) -> None:
+        """Waits until the brokers know the topics. In Apache Kafka they learn of them after the
+        controller has answered."""
         deadline_s = time.monotonic() + REQUEST_SECONDS_MAX
         while created:
             try:
@@ -127,7 +128,7 @@ class KafkaAdmin:
             except TopicUnknown:
                 if time.monotonic() > deadline_s:
                     raise
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def spans(self, topic: str) -> Mapping[TopicPartition, Span]:
         return await asyncio.to_thread(self._spans, topic)
@@ -148,8 +149,8 @@ class KafkaAdmin:
             raise translate(error_of(exception), "describe topics") from None
 
     def _spans(self, topic: str) -> Mapping[TopicPartition, Span]:
-        """By a consumer and not by ListOffsets of the admin: its end is the last stable offset, which
-        is as far as a reader of committed records gets."""
+        """Uses a consumer rather than the admin client's ListOffsets: its end offset is the last stable
+        offset, where a reader of committed records stops."""
         consumer = Consumer(
             {
                 **self._config,
@@ -176,8 +177,8 @@ class KafkaAdmin:
 
 
 def _watermarks(consumer: Consumer, place: KafkaTopicPartition) -> tuple[int, int]:
-    """Start and end of a partition. One whose leader changes, or has not heard of it yet, is asked
-    again: the library does not do that here. Blocking; raises KafkaException."""
+    """Start and end of a partition. Retries while its leader changes or does not know it yet, which
+    librdkafka does not do here. Blocking; raises KafkaException."""
     deadline_s = time.monotonic() + REQUEST_SECONDS_MAX
     while True:
         try:
@@ -185,11 +186,11 @@ def _watermarks(consumer: Consumer, place: KafkaTopicPartition) -> tuple[int, in
         except KafkaException as exception:
             if error_of(exception).code() not in LEADERLESS or time.monotonic() > deadline_s:
                 raise
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 def _topic_id(found: Any) -> TopicId:
-    """librdkafka's Uuid, whose halves its type stub does not know."""
+    """From librdkafka's Uuid, whose type stub lacks the two halves."""
     mask = 2**64 - 1
     high, low = found.get_most_significant_bits(), found.get_least_significant_bits()
     return TopicId(UUID(int=(high & mask) << 64 | low & mask))

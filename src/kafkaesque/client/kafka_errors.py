@@ -1,4 +1,4 @@
-"""librdkafka's errors to those of the port; the one place where the two meet."""
+"""Translates librdkafka's errors to those of the port."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MISSING = frozenset(
     }
 )
 LEADERLESS = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-"""For a moment: between two leaders, or before the first one knows of it."""
+"""Transient: between two leaders, or before the first leader knows the partition."""
 _FENCED = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )
 _NO_TRANSACTIONS = frozenset(
     {
-        # A broker without transactions, one that does not know the API, one that forbids it.
+        # A broker without transactions, one without the API, one that forbids it.
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         KafkaError.UNSUPPORTED_VERSION,
         KafkaError._UNSUPPORTED_FEATURE,
@@ -47,7 +47,7 @@ _NO_TRANSACTIONS = frozenset(
 
 
 def error_of(exception: KafkaException) -> KafkaError:
-    """The error inside; the library raises a bare string in a few places."""
+    """The error inside. librdkafka raises a bare string in a few places."""
     inner = exception.args[0] if exception.args else None
     return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(inner))
 
@@ -68,12 +68,14 @@ def translate(error: KafkaError, doing: str) -> LogError:
 
 
 def translate_delivery(error: KafkaError, topic: str) -> LogError:
+    """The LogError for a record that was not delivered."""
     if error.code() in _FENCED:
         return translate(error, f"write to {topic}")
     return DeliveryFailed(f"a record for {topic} failed: {error.str()} ({error.name()})")
 
 
 def translate_transaction_start(error: KafkaError) -> LogError:
+    """The LogError for a transactional producer that could not be initialized."""
     if error.code() in _NO_TRANSACTIONS:
         return TransactionsUnsupported(f"no transactions here: {error.str()} ({error.name()})")
     return translate(error, "start transactions")

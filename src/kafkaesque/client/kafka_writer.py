@@ -1,7 +1,7 @@
-"""LogWriter over librdkafka: idempotent, bounded, delivery awaited, transactions where there are.
+"""LogWriter over librdkafka: idempotent, with a bounded buffer, awaited delivery and transactions.
 
 librdkafka calls back from `poll`, so one thread polls for the life of the writer. It wakes the
-event loop once per `send`, not once per record: a wake-up costs more than a record.
+event loop once per chunk of a `send`, not once per record: a wake-up costs more than a record.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
 CHUNK_RECORDS = 1000
-"""Records of one `send` that are waited for together: its places in the buffer come free together."""
+"""Records of one `send` that are awaited together and leave the buffer together."""
 TRANSACTION_SECONDS_MAX = 30.0
 
 
-class _Sending:
-    """One `send` under way. `acknowledge` runs in the polling thread; the rest on the loop."""
+class _ChunkDelivery:
+    """One chunk in flight. `acknowledge` runs in the polling thread, the rest on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -53,16 +53,16 @@ class _Sending:
         self.failure: LogError | None = None
         self._lock = threading.Lock()
         self._outstanding = 1
-        """Records not yet acknowledged, and one for the sender until it has handed over all."""
+        """Records not yet acknowledged, plus one until the sender has handed over all of them."""
 
     def begin(self, index: int) -> None:
-        check(index == len(self.offsets), "records are handed over in order")
+        check(index == len(self.offsets), "records are handed to librdkafka in order")
         with self._lock:
             self._outstanding += 1
             self.offsets.append(-1)
 
     def withdraw(self) -> None:
-        """The record begun last was not taken."""
+        """The record of the last `begin` was refused."""
         with self._lock:
             self._outstanding -= 1
             self.offsets.pop()
@@ -79,7 +79,7 @@ class _Sending:
             self._outstanding -= 1
             last = self._outstanding == 0
         if last:
-            # The loop is closed when a program ends without closing its writer; nobody waits then.
+            # The loop is closed if a program ends without closing its writer. Nothing waits then.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._finish)
 
@@ -101,11 +101,11 @@ class KafkaWriter:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="log-writer", daemon=True)
         self._chunk_size = min(CHUNK_RECORDS, options.buffered_records_max)
-        self._hand_over_turn = asyncio.Lock()
+        self._produce_lock = asyncio.Lock()
         self._room = asyncio.Condition()
         self._buffered = 0
         self._in_transaction = False
-        self._transaction_turn = asyncio.Lock()
+        self._transaction_lock = asyncio.Lock()
 
     @classmethod
     async def start(cls, config: Mapping[str, Any], options: WriterOptions) -> Self:
@@ -127,8 +127,8 @@ class KafkaWriter:
             try:
                 self._producer.poll(POLL_SECONDS)
             except KafkaException:
-                # A fatal error is raised here too; whoever sends next is told. Deliveries of what is
-                # under way still have to be called.
+                # A fatal error is raised here too. The next `send` gets it as well, and the deliveries
+                # of records in flight must still be polled for.
                 self._stopping.wait(POLL_SECONDS)
 
     @property
@@ -137,35 +137,35 @@ class KafkaWriter:
 
     async def send(self, records: Iterable[Record]) -> Sequence[Offset]:
         if self.transactional and not self._in_transaction:
-            raise LogError("a transactional writer writes inside `async with transaction()` only")
-        sendings: list[asyncio.Task[_Sending]] = []
+            raise LogError("a transactional writer can send only inside `async with transaction()`")
+        tasks: list[asyncio.Task[_ChunkDelivery]] = []
         waiting = iter(records)
         try:
             while chunk := list(itertools.islice(waiting, self._chunk_size)):
                 await self._make_room(len(chunk))
-                sendings.append(self._loop.create_task(self._send_chunk(chunk)))
-                # It runs up to its first wait now, so that chunks leave in their order.
+                tasks.append(self._loop.create_task(self._send_chunk(chunk)))
+                # The task runs up to its first wait now, so that chunks are sent in order.
                 await asyncio.sleep(0)
         finally:
-            # Those handed over are under way whatever happened to the next.
-            sent = await asyncio.shield(asyncio.gather(*sendings))
-        for sending in sent:
-            if sending.failure is not None:
-                raise sending.failure
-        return [Offset(offset) for sending in sent for offset in sending.offsets]
+            # Chunks that were handed over are in flight, whatever happened to the next one.
+            sent = await asyncio.shield(asyncio.gather(*tasks))
+        for delivery in sent:
+            if delivery.failure is not None:
+                raise delivery.failure
+        return [Offset(offset) for delivery in sent for offset in delivery.offsets]
 
-    async def _send_chunk(self, chunk: Sequence[Record]) -> _Sending:
-        sending = _Sending(self._loop)
-        async with self._hand_over_turn:
+    async def _send_chunk(self, chunk: Sequence[Record]) -> _ChunkDelivery:
+        delivery = _ChunkDelivery(self._loop)
+        async with self._produce_lock:
             for index, record in enumerate(chunk):
-                if not await self._hand_over(sending, index, record):
+                if not await self._produce(delivery, index, record):
                     break
-        sending.release()
-        await sending.done
+        delivery.release()
+        await delivery.done
         async with self._room:
             self._buffered -= len(chunk)
             self._room.notify_all()
-        return sending
+        return delivery
 
     async def _make_room(self, count: int) -> None:
         async with self._room:
@@ -174,19 +174,19 @@ class KafkaWriter:
             )
             self._buffered += count
 
-    async def _hand_over(self, sending: _Sending, index: int, record: Record) -> bool:
+    async def _produce(self, delivery: _ChunkDelivery, index: int, record: Record) -> bool:
         while True:
-            sending.begin(index)
+            delivery.begin(index)
             try:
-                self._producer.produce(**_arguments(record, sending, index))
+                self._producer.produce(**_arguments(record, delivery, index))
                 return True
             except BufferError:
-                # librdkafka's buffer is full in bytes: its own thread drains it.
-                sending.withdraw()
+                # librdkafka's buffer is full in bytes; its own thread drains it.
+                delivery.withdraw()
                 await asyncio.sleep(POLL_SECONDS / 10)
             except KafkaException as exception:
-                sending.withdraw()
-                sending.failure = translate_delivery(error_of(exception), record.topic)
+                delivery.withdraw()
+                delivery.failure = translate_delivery(error_of(exception), record.topic)
                 return False
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
@@ -196,14 +196,14 @@ class KafkaWriter:
 
     @contextlib.asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
-        async with self._transaction_turn:
+        async with self._transaction_lock:
             self._call(self._producer.begin_transaction, "begin a transaction")
             self._in_transaction = True
             try:
                 yield
                 await self._call_in_thread(self._producer.commit_transaction, "commit")
             except BaseException:
-                # Whatever ended the block, cancellation too, ends the transaction, and then goes on.
+                # Any exception in the block, cancellation too, aborts the transaction and propagates.
                 with contextlib.suppress(LogError):
                     await self._call_in_thread(self._producer.abort_transaction, "abort")
                 raise
@@ -214,7 +214,7 @@ class KafkaWriter:
         self, reader: LogReader, points: Mapping[TopicPartition, CommitPoint] | None = None
     ) -> None:
         check(self._in_transaction, "offsets are sent inside a transaction")
-        check(isinstance(reader, KafkaReader), "a Kafka writer commits offsets of a Kafka reader")
+        check(isinstance(reader, KafkaReader), "a Kafka writer needs a Kafka reader")
         if isinstance(reader, KafkaReader):
             offsets, group = await reader.group_positions(points)
             await self._call_in_thread(
@@ -242,7 +242,7 @@ class KafkaWriter:
         timeout_s = self._options.delivery_timeout_ms / 1000
         left = await asyncio.to_thread(self._producer.flush, timeout_s)
         if left:
-            logger.warning("%d records were not acknowledged before the writer closed", left)
+            logger.warning("writer closed with unacknowledged records: count=%d", left)
         await self._stop_polling()
 
     async def _stop_polling(self) -> None:
@@ -256,7 +256,7 @@ def _producer_config(config: Mapping[str, Any], options: WriterOptions) -> dict[
         "acks": "all",
         "linger.ms": options.linger_ms,
         "delivery.timeout.ms": options.delivery_timeout_ms,
-        # Ours is the bound on records; librdkafka's lies above it so that it never refuses first.
+        # We bound the number of records. librdkafka's limit is higher, so that it never refuses first.
         "queue.buffering.max.messages": options.buffered_records_max + 1000,
     }
     if options.transactional_id is not None:
@@ -265,12 +265,12 @@ def _producer_config(config: Mapping[str, Any], options: WriterOptions) -> dict[
     return {**ours, **config}
 
 
-def _arguments(record: Record, sending: _Sending, index: int) -> dict[str, Any]:
+def _arguments(record: Record, delivery: _ChunkDelivery, index: int) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "topic": record.topic,
         "key": record.key,
         "value": record.value,
-        "on_delivery": lambda error, message: sending.acknowledge(index, error, message),
+        "on_delivery": lambda error, message: delivery.acknowledge(index, error, message),
     }
     if record.headers:
         arguments["headers"] = list(record.headers)

@@ -1,8 +1,9 @@
-"""The log in memory: the twin of `kafka` with the same ports, for tests and for trying things.
+"""`MemoryLog`: the in-memory twin of `KafkaLog`, for tests and experiments.
 
-One event loop, one process, nothing kept. It holds to what services rely on: order per partition,
-transactions that are seen whole or not at all and whose markers take an offset, a new transactional
-writer fences the old one, groups whose members share partitions and whose commits outlive a reader.
+One event loop, one process, nothing persistent. It has the properties that services rely on: order per
+partition; transactions that are visible whole or not at all and whose markers take an offset; a new
+transactional writer fences the old one; groups whose members share partitions and whose commits outlive
+a reader.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kafkaesque.model.ids import Offset, TopicPartition
 
 
 class MemoryLog(MemoryStore):
-    """See Log. `transactions=False` is a broker without them."""
+    """See Log. `transactions=False` imitates a broker without transactions."""
 
     def __init__(self, *, transactions: bool = True) -> None:
         super().__init__()
@@ -50,7 +51,7 @@ class MemoryLog(MemoryStore):
         return MemoryReader(self, what)
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing to close."""
 
 
 class MemoryWriter:
@@ -61,9 +62,9 @@ class MemoryWriter:
         self._id = transactional_id
         self._epoch = 0 if transactional_id is None else store.next_epoch(transactional_id)
         self._turn = 0
-        self._transaction_now: MemoryTransaction | None = None
+        self._open_transaction: MemoryTransaction | None = None
         self._commits: list[tuple[MemoryReader, Mapping[TopicPartition, CommitPoint]]] = []
-        self._transaction_turn = asyncio.Lock()
+        self._transaction_lock = asyncio.Lock()
 
     @property
     def transactional(self) -> bool:
@@ -75,9 +76,9 @@ class MemoryWriter:
         for record in records:
             placed.append((self._store.place(record, self._turn), record))
             self._turn += 1
-        if self.transactional and self._transaction_now is None:
-            raise LogError("a transactional writer writes inside `async with transaction()` only")
-        return await self._store.append(placed, self._transaction_now)
+        if self.transactional and self._open_transaction is None:
+            raise LogError("a transactional writer can send only inside `async with transaction()`")
+        return await self._store.append(placed, self._open_transaction)
 
     def _check_epoch(self) -> None:
         if self._id is not None and self._store.current_epoch(self._id) != self._epoch:
@@ -90,10 +91,10 @@ class MemoryWriter:
 
     @contextlib.asynccontextmanager
     async def _transaction(self, transactional_id: str) -> AsyncIterator[None]:
-        async with self._transaction_turn:
+        async with self._transaction_lock:
             self._check_epoch()
             transaction = self._store.begin(transactional_id)
-            self._transaction_now = transaction
+            self._open_transaction = transaction
             self._commits = []
             try:
                 yield
@@ -103,17 +104,17 @@ class MemoryWriter:
                     reader.commit_points(points)
                 await self._store.commit(transaction)
             finally:
-                self._transaction_now = None
-                # No harm to what was committed.
+                self._open_transaction = None
+                # No effect after a commit.
                 await self._store.abort(transaction)
 
     async def send_offsets(
         self, reader: LogReader, points: Mapping[TopicPartition, CommitPoint] | None = None
     ) -> None:
-        check(self._transaction_now is not None, "offsets are sent inside a transaction")
-        check(isinstance(reader, MemoryReader), "a memory writer commits for a memory reader")
+        check(self._open_transaction is not None, "offsets are sent inside a transaction")
+        check(isinstance(reader, MemoryReader), "a memory writer needs a memory reader")
         if isinstance(reader, MemoryReader):
             self._commits.append((reader, reader.points() if points is None else points))
 
     async def close(self) -> None:
-        """Nothing is under way: `send` waits for its records."""
+        """Nothing is in flight: `send` waits for its records."""

@@ -1,4 +1,4 @@
-"""LogReader of the log in memory."""
+"""LogReader of the in-memory log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkaesque.model.ids import Offset, TopicPartition
 
 
 class MemoryReader:
-    """See LogReader. A rebalance happens in `read`, as with librdkafka, and place by place."""
+    """See LogReader. A rebalance happens in `read`, as with librdkafka, partition by partition."""
 
     def __init__(self, store: MemoryStore, what: Subscription | Assignment) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class MemoryReader:
     @property
     def _subscription(self) -> Subscription:
         if not isinstance(self._what, Subscription):
-            raise LogError("only the reader of a subscription belongs to a group")
+            raise LogError("only a reader with a subscription belongs to a consumer group")
         return self._what
 
     @property
@@ -66,8 +66,8 @@ class MemoryReader:
         return taken
 
     def _move(self, place: TopicPartition, records: Sequence[Received], *, all_read: bool) -> None:
-        """Past the markers at the end too, but only without a group: with librdkafka, only such a
-        reader is told of the end of a partition."""
+        """Moves past transaction markers at the end too, but only without a group: with librdkafka, only
+        such a reader learns of the end of a partition."""
         if records:
             self._next[place] = Offset(records[-1].offset + 1)
         if all_read and isinstance(self._what, Assignment):
@@ -89,7 +89,7 @@ class MemoryReader:
             if what.listener is not None and lost:
                 await what.listener.lost(lost)
         wanted = group.share(self, self._store.places(what.topics))
-        await self._let_go(frozenset(self._next) - wanted)
+        await self._revoke(frozenset(self._next) - wanted)
         free = frozenset(place for place in wanted if place not in group.owners)
         for place in free:
             group.owners[place] = self
@@ -104,7 +104,7 @@ class MemoryReader:
         span = self._store.span(place)
         return span.start if what.start is Start.BEGINNING else span.end
 
-    async def _let_go(self, places: frozenset[TopicPartition]) -> None:
+    async def _revoke(self, places: frozenset[TopicPartition]) -> None:
         listener = self._subscription.listener
         if listener is not None and places:
             await listener.revoked(places)
@@ -118,7 +118,7 @@ class MemoryReader:
         return places
 
     def expel(self) -> None:
-        """For tests: the group goes on without this member, which learns it when it reads next."""
+        """For tests: removes this member from its group. It finds out at its next `read`."""
         self._group.leave(self)
         self._expelled = True
 
@@ -137,7 +137,7 @@ class MemoryReader:
     def commit_points(self, points: Mapping[TopicPartition, CommitPoint]) -> None:
         group = self._group
         if self._expelled:
-            raise LogError("the group has gone on without this member")
+            raise LogError("this member was removed from its group")
         group.committed.update(points)
 
     async def committed(
@@ -146,10 +146,10 @@ class MemoryReader:
         committed = self._group.committed
         return {place: committed[place] for place in places if place in committed}
 
-    # -- what is read, changed ---------------------------------------------------------------------
+    # -- changing what is read ---------------------------------------------------------------------
 
     async def seek(self, place: TopicPartition, offset: Offset) -> None:
-        check(place in self._next, f"{place} is sought by a reader that has it")
+        check(place in self._next, f"seek of {place}, which is not assigned to this reader")
         self._next[place] = offset
 
     async def pause(self, places: Iterable[TopicPartition]) -> None:
@@ -160,7 +160,7 @@ class MemoryReader:
 
     async def add(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         self._check_assignment()
-        check(self._next.keys().isdisjoint(offsets), "only places that are not read yet are added")
+        check(self._next.keys().isdisjoint(offsets), "added partitions must not be assigned yet")
         self._next |= offsets
 
     async def drop(self, places: Iterable[TopicPartition]) -> None:
@@ -169,14 +169,14 @@ class MemoryReader:
 
     def _check_assignment(self) -> None:
         if not isinstance(self._what, Assignment):
-            raise LogError("the group says what the reader of a subscription reads")
+            raise LogError("the consumer group decides what a reader with a subscription reads")
 
     async def close(self) -> None:
         if not self._closed and isinstance(self._what, Subscription):
             try:
                 if not self._expelled:
-                    await self._let_go(frozenset(self._next))
+                    await self._revoke(frozenset(self._next))
             finally:
-                # Whatever the listener thinks of it: nobody would poll for this member any more.
+                # Also if the listener raises: this member will not poll again.
                 self._group.leave(self)
         self._closed = True

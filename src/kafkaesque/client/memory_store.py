@@ -1,6 +1,6 @@
-"""What the log in memory holds: topics with their records, groups with their members and commits.
+"""State of the in-memory log: topics with records, groups with members and commits.
 
-`memory` and `memory_reader` are the ports over it. Nothing here waits, but for growth.
+`memory` and `memory_reader` implement the ports over it. Only `wait_for_growth` waits.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from kafkaesque.model.ids import (
 @dataclass(slots=True)
 class _Partition:
     slots: list[Received | None] = field(default_factory=list)
-    """By offset. None holds nothing for a reader: a transaction's marker, or a record it took back."""
+    """By offset. None is not readable: a transaction's marker, or an aborted record."""
     start: Offset = field(default=Offset(0))
     begun: dict[int, Offset] = field(default_factory=dict)
-    """The transactions under way here (by their number) and the first offset of each."""
+    """First offset of each open transaction, by the transaction's number."""
 
     @property
     def stable(self) -> Offset:
-        """As far as readers of committed records get: Kafka's last stable offset."""
+        """Kafka's last stable offset: where readers of committed records stop."""
         return min(self.begun.values(), default=Offset(len(self.slots)))
 
     def readable(self, start: Offset) -> list[Received]:
@@ -53,18 +53,18 @@ class _Partition:
 
 
 class MemoryTransaction:
-    """Records of one transaction: in the log at once, readable or gone when it ends."""
+    """One transaction. Its records are in the log at once; its end makes them readable or removes them."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._taken: list[tuple[_Partition, Offset]] = []
 
-    def took(self, partition: _Partition, offset: Offset) -> None:
+    def add(self, partition: _Partition, offset: Offset) -> None:
         partition.begun.setdefault(self._number, offset)
         self._taken.append((partition, offset))
 
     def end(self, *, committed: bool) -> None:
-        """Every partition it wrote to gets a marker, which takes an offset. Ending twice is no harm."""
+        """Writes a marker to every partition that it wrote to; a marker takes an offset. Idempotent."""
         for partition, offset in self._taken:
             if not committed:
                 partition.slots[offset] = None
@@ -82,7 +82,7 @@ class _Topic:
 
 @dataclass(slots=True)
 class MemoryGroup:
-    """A place has one owner: who is dealt it later waits until the owner has let it go."""
+    """A consumer group. A partition has one owner; the next one waits until it is revoked."""
 
     committed: dict[TopicPartition, CommitPoint] = field(default_factory=dict)
     members: list[object] = field(default_factory=list)
@@ -94,12 +94,12 @@ class MemoryGroup:
         self.owners = {place: owner for place, owner in self.owners.items() if owner is not member}
 
     def share(self, member: object, places: Sequence[TopicPartition]) -> frozenset[TopicPartition]:
-        """Members get every n-th partition; who joins or leaves has them dealt anew."""
+        """The partitions of a member: every n-th. Recomputed when members join or leave."""
         return frozenset(places[self.members.index(member) :: len(self.members)])
 
 
 class MemoryStore:
-    """Topics, groups and writers' epochs of one log. Also its LogAdmin."""
+    """Topics, groups and writer epochs of one log. Also its LogAdmin."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
@@ -109,7 +109,7 @@ class MemoryStore:
         self._transaction_numbers = itertools.count()
         self._grown = asyncio.Condition()
         self.failure: LogError | None = None
-        """Set it, and every send fails with it, until it is None again."""
+        """If set, every send raises it."""
 
     async def ensure_topics(self, topics: Iterable[TopicSpec]) -> Sequence[str]:
         created = []
@@ -142,18 +142,18 @@ class MemoryStore:
     # -- for tests ---------------------------------------------------------------------------------
 
     def records(self, topic: str) -> list[Received]:
-        """All that a reader would get, partition by partition."""
+        """Every readable record, partition by partition."""
         partitions = self._topic(topic).partitions
         return [record for part in partitions for record in part.readable(part.start)]
 
     def trim(self, place: TopicPartition, start: Offset) -> None:
-        """Retention: what stands before `start` can no longer be read."""
+        """Imitates retention: records before `start` can no longer be read."""
         self._topic(place.topic).partitions[place.partition].start = start
 
     def delete_topic(self, name: str) -> None:
         del self._topics[name]
 
-    # -- what writers and readers do ---------------------------------------------------------------
+    # -- for writers and readers -------------------------------------------------------------------
 
     def _topic(self, name: str) -> _Topic:
         topic = self._topics.get(name)
@@ -162,7 +162,7 @@ class MemoryStore:
         return topic
 
     def place(self, record: Record, turn: int) -> TopicPartition:
-        """Where `record` goes, by librdkafka's rule; keyless records take turns."""
+        """The partition of `record`, by librdkafka's rule; records without key go round robin."""
         count = len(self._topic(record.topic).partitions)
         if record.partition is not None:
             if not 0 <= record.partition < count:
@@ -184,17 +184,17 @@ class MemoryStore:
             offset = Offset(len(partition.slots))
             partition.slots.append(_received(place, offset, record, now_ms))
             if transaction is not None:
-                transaction.took(partition, offset)
+                transaction.add(partition, offset)
             offsets.append(offset)
         if transaction is None:
-            await self._tell_of_growth()
+            await self._notify_readers()
         return offsets
 
     def check_working(self) -> None:
         if self.failure is not None:
             raise self.failure
 
-    async def _tell_of_growth(self) -> None:
+    async def _notify_readers(self) -> None:
         async with self._grown:
             self._grown.notify_all()
 
@@ -205,15 +205,15 @@ class MemoryStore:
 
     async def commit(self, transaction: MemoryTransaction) -> None:
         transaction.end(committed=True)
-        await self._tell_of_growth()
+        await self._notify_readers()
 
     async def abort(self, transaction: MemoryTransaction) -> None:
         transaction.end(committed=False)
-        # Others' records that stood behind its first can be read now.
-        await self._tell_of_growth()
+        # Records of others after its first one are readable now.
+        await self._notify_readers()
 
     def next_epoch(self, transactional_id: str) -> int:
-        """For a new writer of that id; what the one before it had begun is taken back."""
+        """The epoch of a new writer of that id. Aborts the open transaction of the old one."""
         before = self._transactions.pop(transactional_id, None)
         if before is not None:
             before.end(committed=False)

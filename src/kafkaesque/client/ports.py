@@ -1,8 +1,8 @@
-"""What a service may ask of a log: write, read, create topics. Protocols and values only.
+"""The port between services and a log: write, read, create topics. Protocols and values only.
 
 Every failure of a log is a LogError. Delivery is awaited: when `send` returns, the records are in
-the log as durably as its topic promises, once each and in order per partition (the writer is
-idempotent), or LogError says that this is not known.
+the log as durably as the topic's settings say, once each and in order per partition (the writer is
+idempotent). If that is not certain, it raises LogError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class LogError(Exception):
-    """The log did not do what was asked, or it is not known whether it did."""
+    """The operation failed, or it is not known whether it succeeded."""
 
 
 class LogUnavailable(LogError):
@@ -39,11 +39,11 @@ class DeliveryFailed(LogError):
 
 
 class TopicUnknown(LogError):
-    """There is no such topic or partition."""
+    """The topic or partition does not exist."""
 
 
 class TransactionsUnsupported(LogError):
-    """This log has no transactions, or this client may not use them."""
+    """The log has no transactions, or this client may not use them."""
 
 
 class WriterFenced(LogError):
@@ -51,12 +51,12 @@ class WriterFenced(LogError):
 
 
 class OffsetGone(LogError):
-    """The log no longer holds the offset to read from, and the reader was told not to skip."""
+    """The log no longer holds the offset to read from, and the reader is strict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record to be written. Without `partition`, its key chooses; without key, chance."""
+    """A record to write. Without `partition` its key decides; without key any partition is used."""
 
     topic: str
     key: bytes | None
@@ -69,7 +69,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A record as it stands in the log."""
+    """A record that was read from the log."""
 
     topic: str
     partition: PartitionIndex
@@ -81,36 +81,36 @@ class Received:
 
 
 class Start(Enum):
-    """Where a reader begins on a partition for which it is told nothing else."""
+    """Where a group starts to read a partition without a committed offset."""
 
     BEGINNING = "earliest"
     END = "latest"
 
 
 class Rebalance(Protocol):
-    """Hears which partitions of a group are this reader's.
+    """Listener for changes of the partitions that a group assigns to this reader.
 
-    All three run inside `read` (or `close`), which waits for them. They may use the reader: its
-    `commit`, `committed`, `seek` and `pause`, but not its `read`. What they raise, `read` raises.
+    All methods run inside `read` (or `close`), which waits for them. They may use the reader's
+    `commit`, `committed`, `seek` and `pause`, but not its `read`. `read` raises what they raise.
     """
 
     async def assigned(self, places: frozenset[TopicPartition]) -> None:
-        """They are ours now, and none of their records has been handed out. A `seek` in here says
-        where they begin; otherwise it is where the group committed."""
+        """The partitions were assigned; none of their records has been returned yet. They start at the
+        committed offset unless this method seeks."""
         ...
 
     async def revoked(self, places: frozenset[TopicPartition]) -> None:
-        """They go to another member when this returns: a commit in here is still ours."""
+        """The partitions go to another member when this returns. A commit in here still counts."""
         ...
 
     async def lost(self, places: frozenset[TopicPartition]) -> None:
-        """The group went on without us; they may long be another's. A commit would be refused."""
+        """The group removed this member; others may own the partitions. A commit would be refused."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Read topics as a member of a consumer group, which shares out the partitions."""
+    """Read topics as a member of a consumer group, which assigns the partitions."""
 
     topics: Sequence[str]
     group: str
@@ -120,38 +120,38 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Read just these partitions from just these offsets, outside of any group."""
+    """Read these partitions from these offsets, outside of any group."""
 
     offsets: Mapping[TopicPartition, Offset]
     strict: bool = False
-    """True: `read` raises OffsetGone where the log begins later; False: it reads on from there."""
+    """If the log starts after the offset: True raises OffsetGone, False reads from the log start."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitPoint:
-    """How far a group has come in a partition: `offset` is the next to read."""
+    """A committed position: `offset` is the next to read."""
 
     offset: Offset
     metadata: str = ""
-    """A few bytes of the member's own, kept beside the offset."""
+    """Text that the member stores with the offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions:
-    """How a writer writes."""
+    """Options of a writer."""
 
     transactional_id: str | None = None
-    """Names this writer across restarts: a new one fences the old. None: no transactions."""
+    """Identifies the writer across restarts: a new one fences the old. None: no transactions."""
     buffered_records_max: int = 10_000
-    """Records sent and not yet acknowledged; a `send` beyond that waits."""
+    """Records in flight; a `send` beyond that waits."""
     linger_ms: int = 5
     delivery_timeout_ms: int = 30_000
-    """After this long without an acknowledgement a record counts as failed."""
+    """A record without acknowledgement fails after this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets of a partition that can be read: `start` <= offset < `end`."""
+    """Readable offsets of a partition: `start` <= offset < `end`."""
 
     start: Offset
     end: Offset
@@ -161,11 +161,11 @@ class LogReader(Protocol):
     """One consumer. Not to be used by two tasks at once."""
 
     async def read(self, count_max: int = 500, wait_s: float = 1.0) -> Sequence[Received]:
-        """What is there now, or what comes within `wait_s`; nothing if nothing comes."""
+        """Records that are there now, or the first that arrive within `wait_s`; else none."""
         ...
 
     async def positions(self) -> Mapping[TopicPartition, Offset]:
-        """For each partition that has been read: the offset after the last record handed out."""
+        """The offset after the last record returned, for each partition that was read."""
         ...
 
     async def commit(self, points: Mapping[TopicPartition, CommitPoint] | None = None) -> None:
@@ -175,31 +175,31 @@ class LogReader(Protocol):
     async def committed(
         self, places: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, CommitPoint]:
-        """What the group has committed; places without a commit are absent. Only for a
+        """The group's committed positions, without partitions that have none. Only for a
         Subscription."""
         ...
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are this reader's now."""
+        """The partitions that are assigned to this reader now."""
         ...
 
     async def seek(self, place: TopicPartition, offset: Offset) -> None:
-        """Read `place`, which must be assigned, on from `offset`."""
+        """Continues at `offset` of `place`, which must be assigned."""
         ...
 
     async def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these until `resume`; the group membership goes on."""
+        """Returns no records of these until `resume`. The group membership stays."""
         ...
 
     async def resume(self, places: Iterable[TopicPartition]) -> None: ...
 
     async def add(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Read these too, from these offsets; the others are not disturbed. Only for an
-        Assignment, and only places that are not assigned yet."""
+        """Reads these too, from these offsets; the others are unaffected. Only for an Assignment, and
+        only partitions that are not assigned yet."""
         ...
 
     async def drop(self, places: Iterable[TopicPartition]) -> None:
-        """Read these no longer. Only for an Assignment."""
+        """Stops reading these. Only for an Assignment."""
         ...
 
     async def close(self) -> None: ...
@@ -214,64 +214,64 @@ class LogWriter(Protocol):
         ...
 
     async def send(self, records: Iterable[Record]) -> Sequence[Offset]:
-        """Write and wait until all are acknowledged; their offsets, in order.
+        """Writes records and waits until all are acknowledged. Returns their offsets in order.
 
-        Waits while too much is buffered. DeliveryFailed if any record failed. Inside a transaction
-        the offsets are assigned but readers see the records only after the commit.
+        Waits while the buffer is full. Raises DeliveryFailed if any record failed. Inside a
+        transaction, readers see the records only after the commit.
         """
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
-        """All that is sent inside is seen together, or, if the block raises, never.
+        """Commits everything that is sent in the block; aborts it if the block raises.
 
-        TransactionsUnsupported on a writer that is not transactional.
+        Raises TransactionsUnsupported on a writer that is not transactional.
         """
         ...
 
     async def send_offsets(
         self, reader: LogReader, points: Mapping[TopicPartition, CommitPoint] | None = None
     ) -> None:
-        """Inside a transaction: commit `points`, or the reader's positions, to its group with it."""
+        """Inside a transaction: commits `points`, or the reader's positions, to its group with it."""
         ...
 
     async def close(self) -> None:
-        """Wait for what is under way, then leave. A transaction under way is aborted."""
+        """Waits for records in flight. An open transaction is aborted."""
         ...
 
 
 class LogAdmin(Protocol):
-    """Questions about topics, and their creation."""
+    """Creates and describes topics."""
 
     async def ensure_topics(self, topics: Iterable[TopicSpec]) -> Sequence[str]:
-        """Create those that are absent; the names of the created. Those present stay as they are."""
+        """Creates topics that do not exist and returns their names. Others stay as they are."""
         ...
 
     async def spans(self, topic: str) -> Mapping[TopicPartition, Span]:
-        """The readable offsets of each partition. TopicUnknown if there is no such topic."""
+        """The readable offsets of each partition. Raises TopicUnknown."""
         ...
 
     async def topic_ids(self, names: Iterable[str]) -> Mapping[str, TopicId]:
-        """The id of each topic: a topic deleted and made anew has another. TopicUnknown if one is
-        not there."""
+        """The id of each topic; a topic that is deleted and created again has a new one. Raises
+        TopicUnknown."""
         ...
 
     async def partition_count(self, topic: str) -> int:
-        """TopicUnknown if there is no such topic."""
+        """Raises TopicUnknown."""
         ...
 
 
 class Log(Protocol):
-    """A way to a log: makes writers, readers, an admin. Close what you open."""
+    """Opens writers and readers of a log, which the caller closes."""
 
     @property
     def admin(self) -> LogAdmin: ...
 
     async def open_writer(self, options: WriterOptions = ...) -> LogWriter:
-        """TransactionsUnsupported if the options ask for what this log does not have."""
+        """Raises TransactionsUnsupported if there is a transactional id and the log has no transactions."""
         ...
 
     async def open_reader(self, what: Subscription | Assignment) -> LogReader:
-        """Readers see committed records only."""
+        """Readers see only committed records."""
         ...
 
     async def close(self) -> None: ...

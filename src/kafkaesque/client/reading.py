@@ -1,4 +1,4 @@
-"""Reading a stretch of a topic to its end, for services that rebuild what they know from the log."""
+"""Reads a range of a topic to its end, for services that rebuild their state from the log."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kafkaesque.model.ids import Offset, TopicPartition
 
 READ_RECORDS = 1000
 SILENCE_SECONDS_MAX = 30.0
-"""A log that has records and hands out none for this long has gone away."""
+"""A log that has records but returns none for this long is considered unavailable."""
 
 
 async def read_stretch(
     log: Log, stretch: Mapping[TopicPartition, Span], *, wait_s: float = 0.5
 ) -> AsyncIterator[Sequence[Received]]:
-    """The committed records of each span, in batches, and then an end.
+    """Yields the committed records of each span in batches, then ends.
 
-    Records that come after the span's end are handed out too if they are already there.
+    Records after a span's end may be included if they are already there.
     """
     ends = {place: span.end for place, span in stretch.items() if span.start < span.end}
     if not ends:
@@ -41,9 +41,9 @@ async def read_stretch(
 
 
 async def last_records_stretch(log: Log, topic: str, count: int) -> Mapping[TopicPartition, Span]:
-    """Spans that hold the last `count` records of a topic, if its keys spread evenly.
+    """Spans that contain the last `count` records of a topic if its keys are spread evenly.
 
-    Twice a partition's fair share is taken from each, since keys never spread quite evenly.
+    Takes twice the fair share of each partition, because keys are never spread quite evenly.
     """
     spans = await log.admin.spans(topic)
     share = math.ceil(2 * count / len(spans)) if len(spans) > 1 else count

@@ -13,10 +13,10 @@ pytest.importorskip(
     "pyarrow", reason="pyarrow is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
+from kafkaesque.client.wire.errors import ConnectionLost
 from kafkaesque.pipeline.errors import DataLoss, KafkaUnreachable
 from kafkaesque.pipeline.kafka import cluster
 from kafkaesque.pipeline.kafka.cluster import Cluster
-from kafkaesque.pipeline.kafka.connection import ConnectionLost
 from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, read_range
 from kafkaesque.pipeline.source.options import read_cluster
 from kafkaesque.testing import Broker

@@ -64,8 +64,8 @@ def committed(broker, group: str, topic: str) -> dict[int, int]:
 
 def test_progress_is_seen_by_kafkas_own_tools_and_in_the_status(bench, produce, broker) -> None:
     """Trap 3: from the progress of a batch, and not from `commit`, which is a batch late."""
+    from kafkaesque.client.wire.address import Address
     from kafkaesque.pipeline.kafka.cluster import ClusterSettings
-    from kafkaesque.pipeline.kafka.connection import Address
     from kafkaesque.pipeline.operate.control import statuses, with_lag
 
     produce(bench.topic, [post(i) for i in range(10)])

@@ -12,8 +12,8 @@ pytest.importorskip(
     "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
+from kafkaesque.client.wire.address import Address
 from kafkaesque.pipeline.kafka.cluster import ClusterSettings
-from kafkaesque.pipeline.kafka.connection import Address
 from kafkaesque.pipeline.operate import progress
 from kafkaesque.pipeline.operate.control import read_status, statuses
 from kafkaesque.pipeline.operate.progress import Metrics, ProgressBook, summarize

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafkaesque import pipeline
+from kafkaesque.client.wire.address import Address
 from kafkaesque.pipeline.errors import InvalidOption
-from kafkaesque.pipeline.kafka.connection import Address
 from kafkaesque.pipeline.source.options import read_options
 
 KAFKA = {"kafka.bootstrap.servers": "a:1,[::1]:2"}
@@ -55,6 +55,33 @@ REFUSED = [
     ),
     ({"kafka.bootstrap.servers": "nowhere", "subscribe": "x"}, "no address"),
     ({**KAFKA, "subscribe": "x", "kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism"),
+    (
+        {
+            **KAFKA,
+            "subscribe": "x",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "GSSAPI",
+        },
+        "engine=jvm",
+    ),
+    (
+        {
+            **KAFKA,
+            "subscribe": "x",
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.location": "a.jks",
+        },
+        "not PEM",
+    ),
+    (
+        {
+            **KAFKA,
+            "subscribe": "x",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+        },
+        "a user and a password",
+    ),
 ]
 
 

@@ -1,1 +1,1 @@
-"""The Kafka side of the console: connections, queries, admin requests, and the sampler."""
+"""The Kafka side of the console: queries, admin requests, and the sampler."""

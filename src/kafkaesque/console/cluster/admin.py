@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from kafkaesque.console.cluster.link import KafkaLink, NotOffered, Unreachable
-from kafkaesque.console.cluster.links import KafkaLinks
-from kafkaesque.console.cluster.queries import TOPIC_RESOURCE
-from kafkaesque.console.rules.moves import Move
+from kafkaesque.admin.requests import TOPIC_RESOURCE
+from kafkaesque.admin.rules.offset_reset import OffsetChange
+from kafkaesque.client.wire.asyncio_connection import AsyncConnection
+from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
+from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.create_topics import (
     CreatableTopic,
@@ -57,7 +58,7 @@ class AdminRequestFailed(Exception):
 class ClusterAdmin:
     """Sends requests to the controller or a group's coordinator. `controller` returns the current id."""
 
-    def __init__(self, links: KafkaLinks, controller: Callable[[], int]) -> None:
+    def __init__(self, links: ConnectionPool, controller: Callable[[], int]) -> None:
         self._links = links
         self._controller = controller
 
@@ -98,14 +99,16 @@ class ClusterAdmin:
         for result in answer.responses:
             _check(result.error_code, result.error_message, doing)
 
-    async def reset_offsets(self, coordinator: int, group: str, moves: Sequence[Move]) -> None:
+    async def reset_offsets(
+        self, coordinator: int, group: str, changes: Sequence[OffsetChange]
+    ) -> None:
         """Commit the planned offsets without a member id, which Kafka allows only for an empty group."""
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for move in moves:
-            by_topic[move.topic].append(
+        for change in changes:
+            by_topic[change.topic].append(
                 OffsetCommitRequestPartition(
-                    partition_index=move.partition,
-                    committed_offset=move.new,
+                    partition_index=change.partition,
+                    committed_offset=change.new,
                     committed_metadata="",
                 )
             )
@@ -132,10 +135,10 @@ class ClusterAdmin:
         for result in answer.results:
             _check(result.error_code, None, doing)
 
-    async def _node(self, number: int, doing: str) -> KafkaLink:
+    async def _node(self, number: int, doing: str) -> AsyncConnection:
         try:
             return await self._links.node(number)
-        except Unreachable as error:
+        except ConnectionLost as error:
             raise AdminRequestFailed(f"cannot {doing}: {error}") from None
 
     async def _call_controller(
@@ -144,20 +147,25 @@ class ClusterAdmin:
         """Prefer the controller; if it is unreachable, any broker forwards the request."""
         try:
             link = await self._links.node(self._controller())
-        except Unreachable:
+        except ConnectionLost:
             link = await self._links.any()
         return await self._call(link, request, answer, doing, version_max)
 
     async def _call(
-        self, link: KafkaLink, request: Request, answer: type[R], doing: str, version_max: int = 99
+        self,
+        link: AsyncConnection,
+        request: Request,
+        answer: type[R],
+        doing: str,
+        version_max: int = 99,
     ) -> R:
         try:
-            return await link.call(request, answer, version_max)
-        except Unreachable as error:
+            return await link.call(request, answer, version_max=version_max)
+        except ConnectionLost as error:
             raise AdminRequestFailed(
                 f"cannot {doing}: {error}; the request may have been carried out"
             ) from None
-        except NotOffered:
+        except ApiUnsupported:
             raise AdminRequestFailed(
                 f"cannot {doing}: this Kafka does not support the request"
             ) from None

@@ -1,31 +1,37 @@
 """Read-only requests to the brokers. Each function returns plain values.
 
 A broker that does not answer is left out of the result instead of failing the whole query. Functions
-that need only one broker raise Unreachable if none answers.
+that need only one broker raise ConnectionLost if none answers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import struct
-from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from kafkaesque.console.cluster.consumer_group_describe import (
+from kafkaesque.admin.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedConsumerGroup,
 )
-from kafkaesque.console.cluster.link import KafkaLink, NotOffered, Unreachable
-from kafkaesque.console.cluster.links import KafkaLinks
+from kafkaesque.admin.requests import (
+    GROUPS_AT_ONCE,
+    TOPIC_RESOURCE,
+    TOPICS_AT_ONCE,
+    chunks,
+    gather_available,
+)
+from kafkaesque.client.wire.asyncio_connection import AsyncConnection
+from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
+from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.console.rules.phantom_lag import (
     AbortedTransaction,
     UnreadRange,
     next_readable_offset,
 )
 from kafkaesque.console.rules.view import Document, PartitionKey, QuorumMember, QuorumView
-from kafkaesque.console.rules.view_builder import GroupListing, LogDirs
+from kafkaesque.console.rules.view_builder import LogDirs
 from kafkaesque.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -53,28 +59,14 @@ from kafkaesque.wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
-from kafkaesque.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kafkaesque.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from kafkaesque.wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafkaesque.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-GROUPS_AT_ONCE: Final = 100
-TOPIC_RESOURCE: Final = 2
 TOPIC_CONFIG_SOURCE: Final = 1
 """DYNAMIC_TOPIC_CONFIG: set on the topic itself, not inherited."""
-TOPICS_AT_ONCE: Final = 200
 CONTROLLER_LOG: Final = "__cluster_metadata"
 CONSUMER_PROTOCOL_GROUP: Final = "consumer"
 """The group type of KIP-848's groups in ListGroups."""
@@ -85,103 +77,15 @@ FETCH_VERSION_MAX: Final = 12
 FETCH_BYTES_MAX: Final = 64 * 1024
 """Room for every transaction marker (78 bytes each) of the longest range that is checked."""
 
-T = TypeVar("T")
-
-
-async def gather_available(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """Await all; leave out those whose broker is unreachable or lacks the request."""
-    found = await asyncio.gather(*awaitables, return_exceptions=True)
-    kept: list[T] = []
-    for item in found:
-        if isinstance(item, BaseException):
-            if not isinstance(item, Unreachable | NotOffered):
-                raise item
-        else:
-            kept.append(item)
-    return kept
-
-
-async def fetch_metadata(links: KafkaLinks) -> MetadataResponse:
-    link = await links.any()
-    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    return await link.call(request, MetadataResponse, version_max=12)
-
-
-async def list_offsets(
-    links: KafkaLinks, leaders: Mapping[PartitionKey, int], timestamp: int = LATEST
-) -> dict[PartitionKey, int]:
-    """The offset at `timestamp` (LATEST, EARLIEST or milliseconds) of each partition with a leader.
-
-    A partition whose records are all older than a time in milliseconds is not in the result.
-    """
-    return {key: item.offset for key, item in await _list_offsets(links, leaders, timestamp)}
-
-
-async def oldest_timestamps(
-    links: KafkaLinks, leaders: Mapping[PartitionKey, int]
-) -> dict[PartitionKey, int]:
-    """The timestamp of the first record of each partition that has one, in milliseconds."""
-    return {key: item.timestamp for key, item in await _list_offsets(links, leaders, 0)}
-
-
-async def _list_offsets(
-    links: KafkaLinks, leaders: Mapping[PartitionKey, int], timestamp: int
-) -> list[tuple[PartitionKey, ListOffsetsPartitionResponse]]:
-    by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for (topic, index), leader in leaders.items():
-        if leader >= 0:
-            by_leader[leader][topic].append(index)
-
-    async def ask(leader: int, topics: Mapping[str, list[int]]) -> ListOffsetsResponse:
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            topics=[
-                ListOffsetsTopic(
-                    name=name,
-                    partitions=[
-                        ListOffsetsPartition(partition_index=index, timestamp=timestamp)
-                        for index in indexes
-                    ],
-                )
-                for name, indexes in topics.items()
-            ],
-        )
-        link = await links.node(leader)
-        return await link.call(request, ListOffsetsResponse, version_max=7)
-
-    answers = await gather_available(ask(leader, topics) for leader, topics in by_leader.items())
-    return [
-        ((topic.name, item.partition_index), item)
-        for answer in answers
-        for topic in answer.topics
-        for item in topic.partitions
-        if not item.error_code and item.offset >= 0
-    ]
-
-
-async def list_groups(links: KafkaLinks, brokers: Iterable[int]) -> list[GroupListing]:
-    """All groups: every broker lists those that it coordinates."""
-
-    async def ask(broker: int) -> list[GroupListing]:
-        link = await links.node(broker)
-        answer = await link.call(ListGroupsRequest(), ListGroupsResponse)
-        return [GroupListing(group, broker) for group in answer.groups]
-
-    return [item for part in await gather_available(map(ask, brokers)) for item in part]
-
-
-def chunks(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (names[start : start + size] for start in range(0, len(names), size))
-
 
 async def committed_offsets(
-    links: KafkaLinks, by_coordinator: Mapping[int, Sequence[str]]
+    links: ConnectionPool, by_coordinator: Mapping[int, Sequence[str]]
 ) -> dict[str, dict[PartitionKey, int]]:
     """Committed offsets by group, for up to `GROUPS_AT_ONCE` groups per request (KIP-709)."""
 
     async def ask(coordinator: int, names: Sequence[str]) -> dict[str, dict[PartitionKey, int]]:
         link = await links.node(coordinator)
-        if link.version_of(OffsetFetchRequest, 9) >= 8:
+        if link.protocol.choose_version(OffsetFetchRequest, 9) >= 8:
             return await _committed_of_many(link, names)
         return dict(await gather_available(_committed_of_one(link, name) for name in names))
 
@@ -194,7 +98,7 @@ async def committed_offsets(
 
 
 async def _committed_of_many(
-    link: KafkaLink, names: Sequence[str]
+    link: AsyncConnection, names: Sequence[str]
 ) -> dict[str, dict[PartitionKey, int]]:
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
@@ -212,7 +116,9 @@ async def _committed_of_many(
     }
 
 
-async def _committed_of_one(link: KafkaLink, name: str) -> tuple[str, dict[PartitionKey, int]]:
+async def _committed_of_one(
+    link: AsyncConnection, name: str
+) -> tuple[str, dict[PartitionKey, int]]:
     request = OffsetFetchRequest(group_id=name, topics=None)
     answer = await link.call(request, OffsetFetchResponse, version_max=7)
     return name, {
@@ -223,7 +129,7 @@ async def _committed_of_one(link: KafkaLink, name: str) -> tuple[str, dict[Parti
     }
 
 
-async def describe_log_dirs(links: KafkaLinks, brokers: Iterable[int]) -> dict[int, LogDirs]:
+async def describe_log_dirs(links: ConnectionPool, brokers: Iterable[int]) -> dict[int, LogDirs]:
     async def ask(broker: int) -> tuple[int, LogDirs]:
         link = await links.node(broker)
         answer = await link.call(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
@@ -247,7 +153,7 @@ async def describe_log_dirs(links: KafkaLinks, brokers: Iterable[int]) -> dict[i
 
 
 async def topic_settings(
-    links: KafkaLinks, topics: Sequence[str], names: Sequence[str]
+    links: ConnectionPool, topics: Sequence[str], names: Sequence[str]
 ) -> dict[str, dict[str, str | None]]:
     """The settings in `names` of each topic."""
 
@@ -274,7 +180,7 @@ async def topic_settings(
     }
 
 
-async def describe_topic_settings(links: KafkaLinks, topic: str) -> list[Document]:
+async def describe_topic_settings(links: ConnectionPool, topic: str) -> list[Document]:
     """Every setting of one topic, with its documentation if the broker sends it."""
     link = await links.any()
     resource = DescribeConfigsResource(
@@ -295,13 +201,13 @@ async def describe_topic_settings(links: KafkaLinks, topic: str) -> list[Documen
     ]
 
 
-async def describe_quorum(links: KafkaLinks, controller: int) -> QuorumView | None:
+async def describe_quorum(links: ConnectionPool, controller: int) -> QuorumView | None:
     """The controller's Raft group; None if this Kafka does not describe it."""
     asked = TopicData(topic_name=CONTROLLER_LOG, partitions=[PartitionData(partition_index=0)])
     try:
         link = await (links.node(controller) if controller >= 0 else links.any())
         answer = await link.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
-    except (Unreachable, NotOffered):
+    except (ConnectionLost, ApiUnsupported):
         return None
     partitions = [item for topic in answer.topics for item in topic.partitions]
     if answer.error_code or not partitions or partitions[0].error_code:
@@ -331,7 +237,7 @@ async def describe_quorum(links: KafkaLinks, controller: int) -> QuorumView | No
 
 
 async def _describe_classic_groups(
-    links: KafkaLinks, coordinator: int, names: Sequence[str]
+    links: ConnectionPool, coordinator: int, names: Sequence[str]
 ) -> list[DescribedGroup]:
     link = await links.node(coordinator)
     request = DescribeGroupsRequest(groups=list(names))
@@ -339,7 +245,7 @@ async def _describe_classic_groups(
 
 
 async def _describe_consumer_groups(
-    links: KafkaLinks, coordinator: int, names: Sequence[str]
+    links: ConnectionPool, coordinator: int, names: Sequence[str]
 ) -> list[DescribedConsumerGroup]:
     link = await links.node(coordinator)
     request = ConsumerGroupDescribeRequest(group_ids=list(names))
@@ -347,7 +253,7 @@ async def _describe_consumer_groups(
 
 
 async def count_members(
-    links: KafkaLinks, by_coordinator: Mapping[tuple[int, str], Sequence[str]]
+    links: ConnectionPool, by_coordinator: Mapping[tuple[int, str], Sequence[str]]
 ) -> dict[str, int]:
     """Members of each group; groups are given by coordinator and group type (classic or KIP-848's)."""
     classic = await gather_available(
@@ -373,8 +279,10 @@ async def count_members(
     }
 
 
-async def describe_members(links: KafkaLinks, coordinator: int, name: str, kind: str) -> Document:
-    """Members of one group and their assigned partitions. Raises Unreachable or NotOffered."""
+async def describe_members(
+    links: ConnectionPool, coordinator: int, name: str, kind: str
+) -> Document:
+    """Members of one group and their assigned partitions. Raises ConnectionLost or ApiUnsupported."""
     if kind == CONSUMER_PROTOCOL_GROUP:
         (group,) = await _describe_consumer_groups(links, coordinator, [name])
         rows = [
@@ -427,13 +335,14 @@ def read_assignment(data: bytes) -> list[PartitionKey]:
 
 
 async def next_readable_offsets(
-    links: KafkaLinks, leaders: Mapping[PartitionKey, int], ranges: Iterable[UnreadRange]
+    links: ConnectionPool, leaders: Mapping[PartitionKey, int], ranges: Iterable[UnreadRange]
 ) -> dict[UnreadRange, int]:
     """`next_readable_offset` of each range whose leader answers: one small Fetch per range."""
 
     async def ask(unread: UnreadRange) -> tuple[UnreadRange, int]:
         link = await links.node(leaders[unread.partition])
-        answer = await link.call(_fetch_request(unread), FetchResponse, FETCH_VERSION_MAX)
+        request = _fetch_request(unread)
+        answer = await link.call(request, FetchResponse, version_max=FETCH_VERSION_MAX)
         offset = unread.committed
         for part in (item for one in answer.responses for item in one.partitions):
             if not part.error_code and part.records is not None:

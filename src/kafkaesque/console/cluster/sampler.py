@@ -13,9 +13,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
+from kafkaesque.admin import requests
+from kafkaesque.client.wire.address import Address
+from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
+from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.console.cluster import queries
-from kafkaesque.console.cluster.link import NotOffered, Unreachable
-from kafkaesque.console.cluster.links import KafkaLinks
 from kafkaesque.console.rules import view_builder
 from kafkaesque.console.rules.event_log import EventLog, changes_between
 from kafkaesque.console.rules.history import MetricHistory
@@ -53,7 +55,7 @@ class RefreshSchedule:
 class Sampler:
     """Readers use `view`, `history` and `events` directly; `next_sample` waits for a newer view."""
 
-    def __init__(self, links: KafkaLinks, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, links: ConnectionPool, interval_s: float = INTERVAL_S) -> None:
         self.view = ClusterView()
         self.history = MetricHistory()
         self.events = EventLog()
@@ -98,12 +100,10 @@ class Sampler:
         before, now_s = self.view, time.time()
         try:
             after = await self._read_cluster(before, now_s)
-        except Unreachable as error:
+        except ConnectionLost as error:
             after = dataclasses.replace(before, error=str(error))
-        except NotOffered as error:
-            after = ClusterView(
-                error=f"this Kafka does not support {error}", sampled_s=before.sampled_s
-            )
+        except ApiUnsupported as error:
+            after = ClusterView(error=str(error), sampled_s=before.sampled_s)
         self.events.add(now_s, changes_between(before, after))
         if after.error is None and before.sampled_s:
             self.history.add(now_s, {"elections": view_builder.count_elections(before, after)})
@@ -113,14 +113,15 @@ class Sampler:
             self._sampled.notify_all()
 
     async def _read_cluster(self, before: ClusterView, now_s: float) -> ClusterView:
-        metadata = await queries.fetch_metadata(self._links)
-        self._links.learn({item.node_id: (item.host, item.port) for item in metadata.brokers})
+        metadata = await requests.fetch_metadata(self._links)
+        up = {item.node_id: Address(item.host, item.port) for item in metadata.brokers}
+        self._links.set_brokers(up)
         view = ClusterView(metadata.cluster_id, metadata.controller_id, sampled_s=now_s)
         view.brokers = view_builder.build_brokers(metadata, before)
         view.topics = view_builder.build_topics(metadata, before)
         leaders = view_builder.leaders_of(view.topics.values())
         ends, view.quorum = await asyncio.gather(
-            queries.list_offsets(self._links, leaders),
+            requests.list_offsets(self._links, leaders),
             queries.describe_quorum(self._links, metadata.controller_id),
         )
         elapsed_s = now_s - before.sampled_s if before.sampled_s and not before.error else 0.0
@@ -148,7 +149,7 @@ class Sampler:
         now_s: float,
     ) -> None:
         up = [broker.id for broker in view.brokers.values() if broker.is_up]
-        listed = await queries.list_groups(self._links, up)
+        listed = await requests.list_groups(self._links, up)
         by_coordinator: dict[int, list[str]] = defaultdict(list)
         by_kind: dict[tuple[int, str], list[str]] = defaultdict(list)
         for item, coordinator in listed:
@@ -178,7 +179,7 @@ class Sampler:
         if self._schedule.is_due("sizes", SIZES_EVERY_S, now_s):
             up = [broker.id for broker in view.brokers.values() if broker.is_up]
             starts, dirs = await asyncio.gather(
-                queries.list_offsets(self._links, leaders, queries.EARLIEST),
+                requests.list_offsets(self._links, leaders, requests.EARLIEST),
                 queries.describe_log_dirs(self._links, up),
             )
             view_builder.set_starts(view.topics, starts)
@@ -186,7 +187,7 @@ class Sampler:
         if self._schedule.is_due("settings", SETTINGS_EVERY_S, now_s):
             settings, oldest = await asyncio.gather(
                 queries.topic_settings(self._links, list(view.topics), view_builder.SETTINGS),
-                queries.oldest_timestamps(self._links, leaders),
+                requests.oldest_timestamps(self._links, leaders),
             )
             view_builder.set_settings(view.topics, settings)
             view_builder.set_oldest(view.topics, oldest)

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkaesque.console.cluster.link import NotOffered, Unreachable
-from kafkaesque.console.cluster.queries import EARLIEST, LATEST, describe_members, list_offsets
+from kafkaesque.admin.requests import EARLIEST, LATEST, list_offsets
+from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec, Shift, plan_reset
+from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
+from kafkaesque.console.cluster.queries import describe_members
 from kafkaesque.console.documents.cluster import page_document
 from kafkaesque.console.documents.state import ConsoleState, NotFound
 from kafkaesque.console.messages.query import InvalidQuery, read_time_ms
 from kafkaesque.console.rules.lag import SENTENCES, TimeLag
-from kafkaesque.console.rules.moves import Bounds, InvalidTarget, plan_moves, read_target
 from kafkaesque.console.rules.paging import paginate, read_page_request
 from kafkaesque.console.rules.view import Document, GroupView, PartitionKey
 
@@ -88,7 +89,7 @@ async def group(state: ConsoleState, name: str) -> Document:
     found = find_group(state, name)
     try:
         described = await describe_members(state.links, found.coordinator, name, found.kind)
-    except (Unreachable, NotOffered) as error:
+    except (ConnectionLost, ApiUnsupported) as error:
         described = {"members": [], "assignor": None, "error": f"members are unknown: {error}"}
     owners = {
         (topic, partition): member["client_id"]
@@ -134,23 +135,41 @@ async def reset(state: ConsoleState, name: str, wanted: OffsetResetRequest) -> D
     text = wanted.to
     if text.startswith("time:"):
         text = f"time:{read_time_ms(text.removeprefix('time:'))}"
-    try:
-        target = read_target(text)
-    except InvalidTarget as error:
-        raise InvalidQuery(str(error)) from None
-    bounds = await _bounds(state, _places(state, found, wanted),
-                           target.number if target.kind == "time" else None)  # fmt: skip
-    moves = plan_moves(committed, bounds, target)
+    target = read_target(text)
+    time_ms = None
+    if isinstance(target, OffsetSpec) and target.kind == "time":
+        time_ms = target.number
+    bounds = await _bounds(state, _places(state, found, wanted), time_ms)
+    changes = plan_reset(committed, bounds, target)
     if not wanted.dry_run:
-        await state.admin.reset_offsets(found.coordinator, name, moves)
+        await state.admin.reset_offsets(found.coordinator, name, changes)
         state.sampler.request_refresh()
     return {
         "group": name,
         "to": wanted.to,
         "dry_run": wanted.dry_run,
         "members": found.members,
-        "moves": [move.document() for move in moves],
+        "moves": [change.document() for change in changes],
     }
+
+
+def read_target(text: str) -> OffsetSpec | Shift:
+    """`oldest`, `newest`, `offset:42`, `shift:-10`, `time:MILLISECONDS`. Raises InvalidQuery."""
+    kind, _, rest = text.strip().partition(":")
+    digits = rest.removeprefix("-") if kind == "shift" else rest
+    has_number = digits.isdecimal() and len(digits) <= 18
+    match kind:
+        case "oldest" if not rest:
+            return OffsetSpec("beginning")
+        case "newest" if not rest:
+            return OffsetSpec("end")
+        case "offset" if has_number:
+            return OffsetSpec("offset", int(rest))
+        case "time" if has_number:
+            return OffsetSpec("time", int(rest))
+        case "shift" if has_number:
+            return Shift(int(rest))
+    raise InvalidQuery("to is oldest, newest, offset:N, shift:N or time:ISO")
 
 
 def _places(

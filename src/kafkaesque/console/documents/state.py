@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.console.cluster.admin import ClusterAdmin
-from kafkaesque.console.cluster.links import KafkaLinks
 from kafkaesque.console.cluster.sampler import Sampler
 from kafkaesque.console.messages.producer import RecordProducer
 from kafkaesque.console.messages.scan import Scanner
@@ -19,7 +19,7 @@ from kafkaesque.console.services.scraper import Scraper
 
 @dataclass(frozen=True, slots=True)
 class ConsoleState:
-    links: KafkaLinks
+    links: ConnectionPool
     sampler: Sampler
     scraper: Scraper
     scanner: Scanner

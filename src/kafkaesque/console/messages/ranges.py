@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from kafkaesque.console.cluster.links import KafkaLinks
-from kafkaesque.console.cluster.queries import EARLIEST, LATEST, list_offsets
+from kafkaesque.admin.requests import EARLIEST, LATEST, list_offsets
+from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.console.messages.query import InvalidQuery, MessageQuery
 from kafkaesque.console.rules.view import Document, PartitionKey, TopicView
 
@@ -30,7 +30,7 @@ def partition_leaders(topic: TopicView, partitions: frozenset[int]) -> dict[Part
 
 
 async def offset_ranges(
-    links: KafkaLinks, topic: TopicView, query: MessageQuery
+    links: ConnectionPool, topic: TopicView, query: MessageQuery
 ) -> dict[int, OffsetRange]:
     """The range to read in each partition whose leader answers."""
     leaders = partition_leaders(topic, query.partitions)
@@ -58,7 +58,7 @@ async def offset_ranges(
 
 
 async def histogram(
-    links: KafkaLinks, topic: TopicView, since_ms: int, until_ms: int, buckets: int = BUCKETS
+    links: ConnectionPool, topic: TopicView, since_ms: int, until_ms: int, buckets: int = BUCKETS
 ) -> list[Document]:
     """Record counts over time, from ListOffsets alone: no record is read.
 

@@ -27,13 +27,6 @@ from kafkaesque.wire.messages.list_groups import ListedGroup
 from kafkaesque.wire.messages.metadata import MetadataResponse
 
 
-class GroupListing(NamedTuple):
-    """A consumer group and the broker that coordinates it."""
-
-    group: ListedGroup
-    coordinator: int
-
-
 class LogDirs(NamedTuple):
     """One broker's replicas, their sizes and lags, and the capacity of its disks."""
 
@@ -189,9 +182,10 @@ def _number(text: str | None) -> int | None:
 
 
 def build_groups(
-    listed: Iterable[GroupListing], members: Mapping[str, int], before: ClusterView
+    listed: Iterable[tuple[ListedGroup, int]], members: Mapping[str, int], before: ClusterView
 ) -> dict[str, GroupView]:
-    """Offsets and lag windows are carried over from `before`; `evaluate_group` updates them."""
+    """`listed` has each group with its coordinator. Offsets and lag windows are carried over from
+    `before`; `evaluate_group` updates them."""
     groups: dict[str, GroupView] = {}
     for item, coordinator in listed:
         old = before.groups.get(item.group_id)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kafkaesque.console.cluster.link import NotOffered, Unreachable
-from kafkaesque.console.cluster.links import KafkaLinks
+from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
+from kafkaesque.client.wire.pool import ConnectionPool
 from kafkaesque.console.cluster.sampler import Sampler
 from kafkaesque.console.messages.query import MessageQuery, StartPosition
 from kafkaesque.console.messages.ranges import offset_ranges
@@ -90,7 +90,7 @@ def _posts(row: Document) -> int:
 class TrendFollower:
     """Follows the topic `trends` once it exists."""
 
-    def __init__(self, links: KafkaLinks, sampler: Sampler, scanner: Scanner) -> None:
+    def __init__(self, links: ConnectionPool, sampler: Sampler, scanner: Scanner) -> None:
         self.board = TrendBoard()
         self._links = links
         self._sampler = sampler
@@ -106,7 +106,7 @@ class TrendFollower:
             if self.is_present:
                 try:
                     await self._follow()
-                except (ScanFailed, Unreachable, NotOffered) as error:
+                except (ScanFailed, ConnectionLost, ApiUnsupported) as error:
                     logger.info(
                         "following the topic %s failed, retrying in %s s: %s", TOPIC, RETRY_S, error
                     )

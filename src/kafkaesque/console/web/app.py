@@ -14,11 +14,11 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 
+from kafkaesque.client.wire.address import parse_bootstrap
+from kafkaesque.client.wire.pool import ConnectionPool
+from kafkaesque.client.wire.security import read_security
 from kafkaesque.console.cluster.admin import ClusterAdmin
-from kafkaesque.console.cluster.link import Security
-from kafkaesque.console.cluster.links import KafkaLinks, read_addresses
 from kafkaesque.console.cluster.sampler import Sampler
-from kafkaesque.console.cluster.sasl import read_credentials, read_tls
 from kafkaesque.console.decoding.avro import Schemas
 from kafkaesque.console.documents.state import ConsoleState
 from kafkaesque.console.messages.producer import RecordProducer
@@ -40,17 +40,19 @@ from kafkaesque.console.web.site import Site
 
 logger = logging.getLogger(__name__)
 
+CLIENT_ID: Final = "kafkaesque-console"
 GRACE_SECONDS: Final = 2
 """Live updates never end by themselves; at shutdown they are cut after this time."""
 BACKLOG: Final = 512
 
 
 def build_state(config: ConsoleConfig) -> ConsoleState:
-    """Create all data sources. Raises InvalidSecurity if the client properties are not supported."""
+    """Create all data sources. Raises InvalidSecurity if the TLS or SASL properties cannot be used."""
     properties = {**config.properties, "bootstrap.servers": config.bootstrap,
-                  "client.id": "kafkaesque-console"}  # fmt: skip
-    security = Security(read_tls(properties), read_credentials(properties), properties)
-    links = KafkaLinks(read_addresses(config.bootstrap), security)
+                  "client.id": CLIENT_ID}  # fmt: skip
+    links = ConnectionPool(
+        parse_bootstrap(config.bootstrap), read_security(properties), client_id=CLIENT_ID
+    )
     sampler = Sampler(links, config.settings.interval_ms / 1000)
     processes = ProcessControl(config.control_file)
     scanner = Scanner(properties, Schemas(config.schemas, config.schema_registry))

@@ -8,8 +8,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kafkaesque.client.wire.errors import ApiUnsupported, AuthenticationFailed, ConnectionLost
 from kafkaesque.console.cluster.admin import AdminRequestFailed
-from kafkaesque.console.cluster.link import NotOffered, Unreachable
 from kafkaesque.console.documents.state import NotFound
 from kafkaesque.console.messages.producer import ProduceFailed
 from kafkaesque.console.messages.query import InvalidQuery
@@ -31,8 +31,9 @@ ERROR_STATUSES: Final[dict[type[Exception], int]] = {
     ControlFailed: 409,
     CoordinationReadFailed: 503,
     LettersFailed: 409,
-    Unreachable: 503,
-    NotOffered: 501,
+    ConnectionLost: 503,
+    AuthenticationFailed: 503,
+    ApiUnsupported: 501,
 }
 
 

@@ -11,6 +11,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from kafkaesque.client.wire.address import Address
+from kafkaesque.client.wire.blocking import BlockingConnection, receive_into
+from kafkaesque.client.wire.protocol import LENGTH_BYTES
 from kafkaesque.lab.bench.lanes import LoadFailed
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
@@ -49,17 +52,26 @@ R = TypeVar("R", bound=Response)
 
 
 def connect(host: str, port: int) -> socket.socket:
-    """A connection that has said hello: brokers limit the first frame of a stranger."""
-    sock = socket.create_connection((host, port), timeout=TIMEOUT_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    call(sock, ApiVersionsRequest(), API_VERSIONS_VERSION, ApiVersionsResponse)
-    return sock
+    """A socket for load, after ApiVersions: brokers limit the size of a connection's first frame.
+
+    The lanes that make load have loops of their own, which send frames that were encoded before and
+    count responses without decoding them: a client's work would be measured with the broker's.
+    """
+    return _open(host, port).detach()
 
 
-def call(sock: socket.socket, request: Request, version: int, answer: type[R]) -> R:
-    """One request and its answer on a blocking connection."""
-    sock.sendall(request_frame(request, version))
-    return decode_response(answer, memoryview(read_frame(sock)), version)
+def call(host: str, port: int, request: Request, version: int, answer: type[R]) -> R:
+    """One request over a connection of its own."""
+    with _open(host, port) as connection:
+        return connection.call(request, answer, version=version)
+
+
+def _open(host: str, port: int) -> BlockingConnection:
+    connection = BlockingConnection(
+        Address(host, port), timeout_s=TIMEOUT_S, client_id=CLIENT_ID, negotiates=False
+    )
+    connection.call(ApiVersionsRequest(), ApiVersionsResponse, version=API_VERSIONS_VERSION)
+    return connection
 
 
 def request_frame(request: Request, version: int) -> bytes:
@@ -67,18 +79,12 @@ def request_frame(request: Request, version: int) -> bytes:
 
 
 def read_frame(sock: socket.socket) -> bytes:
-    size_bytes = int.from_bytes(_read(sock, 4))
-    return _read(sock, size_bytes)
-
-
-def _read(sock: socket.socket, size_bytes: int) -> bytes:
-    data = bytearray()
-    while len(data) < size_bytes:
-        chunk = sock.recv(size_bytes - len(data))
-        if not chunk:
-            raise LoadFailed("the server closed the connection")
-        data += chunk
-    return bytes(data)
+    deadline = time.monotonic() + TIMEOUT_S
+    prefix = bytearray(LENGTH_BYTES)
+    receive_into(sock, memoryview(prefix), deadline)
+    frame = bytearray(int.from_bytes(prefix))
+    receive_into(sock, memoryview(frame), deadline)
+    return bytes(frame)
 
 
 def create_topic(
@@ -98,16 +104,14 @@ def create_topic(
         configs=[CreatableTopicConfig(name=key, value=v) for key, v in (configs or {}).items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=int(TIMEOUT_S * 1000))
-    with connect(host, port) as sock:
-        answer = call(sock, request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
+    answer = call(host, port, request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
     if answer.topics[0].error_code:
         raise LoadFailed(f"creating {name}: error {answer.topics[0].error_code}")
 
 
 def delete_topic(host: str, port: int, name: str) -> None:
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=int(TIMEOUT_S * 1000))
-    with connect(host, port) as sock:
-        answer = call(sock, request, DELETE_TOPICS_VERSION, DeleteTopicsResponse)
+    answer = call(host, port, request, DELETE_TOPICS_VERSION, DeleteTopicsResponse)
     if answer.responses[0].error_code:
         raise LoadFailed(f"deleting {name}: error {answer.responses[0].error_code}")
 

@@ -27,8 +27,7 @@ def partitions_of(address: str, topic: str) -> list[PartitionRow]:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    with requests.connect(*split(address)) as sock:
-        answer = requests.call(sock, request, METADATA_VERSION, MetadataResponse)
+    answer = requests.call(*split(address), request, METADATA_VERSION, MetadataResponse)
     brokers = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
     return [
         PartitionRow(brokers.get(row.leader_id, ""), tuple(row.replica_nodes), tuple(row.isr_nodes))

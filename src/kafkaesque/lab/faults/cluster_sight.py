@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafkaesque.lab.faults.line import Line
+from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.blocking import BrokerClient
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -76,12 +77,15 @@ class Watermark(NamedTuple):
     offset: int
 
 
-class Asker(Line):
+class Asker(BrokerClient):
     """Questions about the cluster, to one broker."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        super().__init__(parse_address(address), timeout_s=timeout_s, client_id="kafkaesque-fault")
 
     def look(self) -> ClusterSeen:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        answer = self.ask(request, 12, MetadataResponse)
+        answer = self.call(request, MetadataResponse, 12)
         return ClusterSeen(
             controller=None if answer.controller_id < 0 else answer.controller_id,
             brokers=frozenset(broker.node_id for broker in answer.brokers),
@@ -111,7 +115,7 @@ class Asker(Line):
             isolation_level=int(read_committed),
             topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
         )
-        answer = self.ask(request, 7, ListOffsetsResponse)
+        answer = self.call(request, ListOffsetsResponse, 7)
         return {
             (topic.name, row.partition_index): Watermark(row.leader_epoch, row.offset)
             for topic in answer.topics
@@ -122,7 +126,7 @@ class Asker(Line):
     def controller_voters(self) -> frozenset[int]:
         """Who votes for the controller; none if this broker is not the controller."""
         asked = TopicData(topic_name=_CONTROLLER_LOG, partitions=[PartitionData(partition_index=0)])
-        answer = self.ask(DescribeQuorumRequest(topics=[asked]), 1, DescribeQuorumResponse)
+        answer = self.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse, 1)
         return frozenset(
             voter.replica_id
             for topic in answer.topics
@@ -132,7 +136,7 @@ class Asker(Line):
 
     def coordinator(self, group_id: str) -> int | None:
         request = FindCoordinatorRequest(key_type=_GROUP_KEY, coordinator_keys=[group_id])
-        (found,) = self.ask(request, 4, FindCoordinatorResponse).coordinators
+        (found,) = self.call(request, FindCoordinatorResponse, 4).coordinators
         return found.node_id if found.error_code == ErrorCode.NONE else None
 
     def create_topic(self, name: str, replication_factor: int) -> str | None:
@@ -145,7 +149,7 @@ class Asker(Line):
             configs=[],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS)
-        (made,) = self.ask(request, 7, CreateTopicsResponse).topics
+        (made,) = self.call(request, CreateTopicsResponse, 7).topics
         return None if made.error_code == ErrorCode.NONE else ErrorCode(made.error_code).name
 
     def reassign(self, place: Place, replicas: list[int]) -> str | None:
@@ -155,14 +159,14 @@ class Asker(Line):
         request = AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(name=topic, partitions=[wanted])]
         )
-        answer = self.ask(request, 0, AlterPartitionReassignmentsResponse)
+        answer = self.call(request, AlterPartitionReassignmentsResponse, 0)
         codes = [row.error_code for one in answer.responses for row in one.partitions]
         code = next((ErrorCode(code) for code in (answer.error_code, *codes) if code), None)
         return None if code is None else code.name
 
     def reassigning(self) -> int:
         """How many partitions are on their way to other brokers."""
-        answer = self.ask(
-            ListPartitionReassignmentsRequest(), 0, ListPartitionReassignmentsResponse
+        answer = self.call(
+            ListPartitionReassignmentsRequest(), ListPartitionReassignmentsResponse, 0
         )
         return sum(len(topic.partitions) for topic in answer.topics)

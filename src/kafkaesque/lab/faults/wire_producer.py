@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from kafkaesque.broker.transactions.types import NEW_FLOW, NOBODY, ProducerIdentity
-from kafkaesque.lab.faults.line import Line
+from kafkaesque.client.wire.address import parse_address
+from kafkaesque.client.wire.blocking import BrokerClient
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
@@ -87,7 +88,7 @@ class WireProducer:
         self._is_new = flow >= NEW_FLOW
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
-        self._lines: dict[str, Line] = {}
+        self._clients: dict[str, BrokerClient] = {}
         self._where: dict[Place | None, str] = {}
         """Addresses of leaders, and of the coordinator under None; forgotten when in doubt."""
         self._me = NOBODY
@@ -142,8 +143,8 @@ class WireProducer:
             self._become(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
 
     def close(self) -> None:
-        for line in self._lines.values():
-            line.close()
+        for client in self._clients.values():
+            client.close()
 
     def _become(self, producer_id: ProducerId, epoch: ProducerEpoch) -> None:
         self._me = ProducerIdentity(producer_id, epoch)
@@ -175,7 +176,7 @@ class WireProducer:
         deadline = time.monotonic() + GIVE_UP_S
         while time.monotonic() < deadline:
             try:
-                told = self._line(place).ask(request, version, answer)
+                told = self._client(place).call(request, answer, version)
             except OSError:
                 self.asked_again += 1
                 self._where.pop(place, None)
@@ -190,22 +191,26 @@ class WireProducer:
             time.sleep(PAUSE_S)
         raise Unserved(f"{type(request).__name__} of {self.transactional_id} was never served")
 
-    def _line(self, place: Place | None) -> Line:
+    def _client(self, place: Place | None) -> BrokerClient:
         address = self._where.get(place)
         if address is None:
             address = self._coordinator() if place is None else self._leader(place)
             self._where[place] = address
         return self._to(address)
 
-    def _to(self, address: str) -> Line:
-        return self._lines.setdefault(address, Line(address, self._timeout_s))
+    def _to(self, address: str) -> BrokerClient:
+        if address not in self._clients:
+            self._clients[address] = BrokerClient(
+                parse_address(address), timeout_s=self._timeout_s, client_id="kafkaesque-fault"
+            )
+        return self._clients[address]
 
     def _coordinator(self) -> str:
         request = FindCoordinatorRequest(
             key_type=TRANSACTION_KEY, coordinator_keys=[self.transactional_id]
         )
         for address in self._bootstrap:
-            (found,) = self._to(address).ask(request, 4, FindCoordinatorResponse).coordinators
+            (found,) = self._to(address).call(request, FindCoordinatorResponse, 4).coordinators
             if found.error_code == ErrorCode.NONE:
                 return f"{found.host}:{found.port}"
         raise ConnectionError("nobody knows the coordinator")
@@ -216,7 +221,7 @@ class WireProducer:
             topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
         )
         for address in self._bootstrap:
-            answer = self._to(address).ask(request, 9, MetadataResponse)
+            answer = self._to(address).call(request, MetadataResponse, 9)
             brokers = {one.node_id: f"{one.host}:{one.port}" for one in answer.brokers}
             for row in answer.topics[0].partitions:
                 if row.partition_index == partition and row.leader_id in brokers:

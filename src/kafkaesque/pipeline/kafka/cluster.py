@@ -12,10 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from kafkaesque.client.wire.address import Address
+from kafkaesque.client.wire.blocking import BlockingConnection
+from kafkaesque.client.wire.errors import (
+    ApiUnsupported,
+    AuthenticationFailed,
+    ConnectionLost,
+    error_name,
+)
+from kafkaesque.client.wire.security import InvalidSecurity, Security
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.pipeline.errors import InvalidOption, KafkaRefused, KafkaUnreachable
-from kafkaesque.pipeline.kafka.connection import Address, Connection, ConnectionLost, error_name
-from kafkaesque.pipeline.kafka.security import Security
 from kafkaesque.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -35,6 +42,8 @@ R = TypeVar("R", bound=Response)
 Partition = tuple[str, int]
 """Topic and partition: what offsets are kept by."""
 
+CLIENT_ID = "kafkaesque-pipeline"
+RECEIVE_BUFFER_BYTES = 4 << 20
 EARLIEST = -2
 LATEST = -1
 RETRY_PAUSE_S = 0.1
@@ -104,7 +113,7 @@ class Cluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, BlockingConnection] = {}
         self._known: set[Address] = set()
         self._recent: tuple[float, Topology] | None = None
 
@@ -113,17 +122,31 @@ class Cluster:
             connection.close()
         self._connections.clear()
 
-    def connection(self, address: Address) -> Connection:
+    def connection(self, address: Address) -> BlockingConnection:
         """An idle connection to a broker; ConnectionLost if there is none to be had."""
         kept = self._connections.pop(address, None)
         if kept is not None and not kept.is_idle:
             kept.close()
             kept = None
         if kept is None:
-            settings = self.settings
-            kept = Connection(address, settings.security, settings.request_timeout_s)
+            kept = self._connect(address)
         self._connections[address] = kept
         return kept
+
+    def _connect(self, address: Address) -> BlockingConnection:
+        settings = self.settings
+        try:
+            return BlockingConnection(
+                address,
+                settings.security,
+                timeout_s=settings.request_timeout_s,
+                client_id=CLIENT_ID,
+                receive_buffer_bytes=RECEIVE_BUFFER_BYTES,
+            )
+        except InvalidSecurity as error:
+            raise InvalidOption(str(error)) from error
+        except (AuthenticationFailed, ApiUnsupported) as error:
+            raise KafkaRefused(str(error)) from error
 
     def forget(self, address: Address) -> None:
         kept = self._connections.pop(address, None)
@@ -143,6 +166,8 @@ class Cluster:
                 if time.monotonic() >= deadline:
                     raise KafkaUnreachable(f"cannot {doing}: {error}") from error
                 time.sleep(RETRY_PAUSE_S)
+            except ApiUnsupported as error:
+                raise KafkaRefused(f"cannot {doing}: {error}") from error
 
     def topology(self, topics: Iterable[str] | None) -> Topology:
         """Leaders of `topics` (of all there are, for None); never creates one."""

@@ -14,6 +14,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from kafkaesque.client.wire.blocking import BlockingConnection
+from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost, error_name
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.pipeline.errors import DataLoss, KafkaRefused, KafkaUnreachable
 from kafkaesque.pipeline.kafka.cluster import (
@@ -26,7 +28,6 @@ from kafkaesque.pipeline.kafka.cluster import (
     TopicMissing,
 )
 from kafkaesque.pipeline.kafka.columns import CREATE_TIME, LOG_APPEND_TIME, record_batch
-from kafkaesque.pipeline.kafka.connection import Connection, ConnectionLost, error_name
 from kafkaesque.pipeline.kafka.decoding import AbortedRanges, Decoder, decode, load_decoder, scan
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.wire.messages.fetch import (
@@ -39,6 +40,8 @@ from kafkaesque.wire.messages.fetch import (
 
 FETCH_SIZE_BYTES: Final = 4 << 20
 FETCH_WAIT_MS: Final = 500
+FETCH_VERSION_MAX: Final = 12
+"""The last version that names topics. Later ones have topic ids, and Spark plans by name."""
 _READS_BEFORE_FREEZE: Final = 5
 _EMPTY_ANSWERS_NEEDED: Final = 3
 
@@ -113,7 +116,7 @@ class _RangeReader:
     def batches(self) -> Iterator[pa.RecordBatch]:
         self._extend_deadline()
         while self._position < self._range.end:
-            connection: Connection | None = None
+            connection: BlockingConnection | None = None
             try:
                 connection = self._connect()
                 yield from self._stream(connection)
@@ -122,6 +125,8 @@ class _RangeReader:
                     self._cluster.forget(connection.address)
                 self._asks_leader = True
                 self._pause(error)
+            except ApiUnsupported as error:
+                raise KafkaRefused(f"cannot read {self._range}: {error}") from error
             except TopicMissing as error:
                 if not self._asks_leader:
                     self._asks_leader = True
@@ -133,14 +138,14 @@ class _RangeReader:
                     self._cluster.forget(connection.address)
                 raise
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> BlockingConnection:
         partition = (self._range.topic, self._range.partition)
         ask = self._cluster.topology if self._asks_leader else self._cluster.recent_topology
         topology = ask([self._range.topic])
         return self._cluster.connection(topology.leader_of(partition))
 
-    def _stream(self, connection: Connection) -> Iterator[pa.RecordBatch]:
-        connection.send(self._request())
+    def _stream(self, connection: BlockingConnection) -> Iterator[pa.RecordBatch]:
+        connection.send(self._request(), FetchResponse, version_max=FETCH_VERSION_MAX)
         while True:
             data = self._take(connection.receive(FetchResponse))
             chunk = memoryview(b"") if data is None or data.records is None else data.records
@@ -159,7 +164,7 @@ class _RangeReader:
             if data is not None and found.next_offset == start:
                 self._step_over_the_end(data, chunk)
             if self._position < self._range.end:
-                connection.send(self._request())
+                connection.send(self._request(), FetchResponse, version_max=FETCH_VERSION_MAX)
             yield from self._rows(chunk, found.bodies, start)
             if self._position >= self._range.end:
                 return

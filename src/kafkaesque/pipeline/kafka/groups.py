@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkaesque.client.wire.address import Address
+from kafkaesque.client.wire.errors import ConnectionLost, error_name
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.pipeline.errors import KafkaRefused
 from kafkaesque.pipeline.kafka.cluster import PASSING, Cluster, Partition, Passing
-from kafkaesque.pipeline.kafka.connection import Address, ConnectionLost, error_name
 from kafkaesque.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -23,6 +24,8 @@ from kafkaesque.wire.messages.offset_commit import (
 )
 
 NO_GENERATION = -1
+OFFSET_COMMIT_VERSION_MAX = 9
+"""The last version that names topics."""
 
 
 class GroupOffsets:
@@ -59,7 +62,9 @@ class GroupOffsets:
             ],
         )
         try:
-            answer = self._cluster.connection(address).call(request, OffsetCommitResponse)
+            answer = self._cluster.connection(address).call(
+                request, OffsetCommitResponse, version_max=OFFSET_COMMIT_VERSION_MAX
+            )
         except ConnectionLost:
             self._coordinator = None
             raise

@@ -10,11 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafkaesque.client.wire.address import Address
+from kafkaesque.client.wire.security import (
+    InvalidSecurity,
+    Security,
+    UnsupportedSecurity,
+    read_security,
+)
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.kafka.cluster import ClusterSettings, Partition
-from kafkaesque.pipeline.kafka.connection import Address
 from kafkaesque.pipeline.kafka.fetching import FETCH_SIZE_BYTES, ReadSettings
-from kafkaesque.pipeline.kafka.security import read_security
 from kafkaesque.pipeline.source.offsets import from_json
 
 PREFIX: Final = "kafka."
@@ -116,10 +121,21 @@ def read_cluster(properties: Mapping[str, str]) -> ClusterSettings:
         raise InvalidOption("kafka.bootstrap.servers is missing", "HOST:PORT[,...]")
     return ClusterSettings(
         bootstrap=tuple(_address(text) for text in servers.split(",")),
-        security=read_security(properties),
+        security=read_kafka_security(properties),
         request_timeout_s=int(properties.get("request.timeout.ms", 30_000)) / 1000,
         deadline_s=int(properties.get("default.api.timeout.ms", 60_000)) / 1000,
     )
+
+
+def read_kafka_security(properties: Mapping[str, str]) -> Security:
+    """TLS and SASL of the Python engine. Raises InvalidOption."""
+    try:
+        return read_security(properties)
+    except UnsupportedSecurity as error:
+        fix = "engine=jvm has Kerberos, OAUTHBEARER and Java's key stores"
+        raise InvalidOption(str(error), fix) from None
+    except InvalidSecurity as error:
+        raise InvalidOption(str(error)) from None
 
 
 def _address(text: str) -> Address:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkaesque.pipeline.errors import InvalidOption, JarsUnavailable
 from kafkaesque.pipeline.kafka.cluster import Partition
-from kafkaesque.pipeline.kafka.security import read_security
 from kafkaesque.pipeline.source.durable_start import durable_offsets
 from kafkaesque.pipeline.source.offsets import to_json
 from kafkaesque.pipeline.source.options import (
@@ -16,6 +15,7 @@ from kafkaesque.pipeline.source.options import (
     Bound,
     SourceOptions,
     kafka_properties,
+    read_kafka_security,
     read_options,
 )
 from kafkaesque.pipeline.source.planning import Planner
@@ -63,7 +63,7 @@ def choose_engine(
 def speaks_python(options: Mapping[str, str]) -> bool:
     """Whether our own client can log in with these options."""
     try:
-        read_security(kafka_properties(options))
+        read_kafka_security(kafka_properties(options))
     except InvalidOption:
         return False
     return True

@@ -140,8 +140,9 @@ def _alter(peer: Peer, values: dict[str, str]) -> None:
         resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=configs
     )
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-    with requests.connect(peer.host, peer.port) as sock:
-        answer = requests.call(sock, request, ALTER_VERSION, IncrementalAlterConfigsResponse)
+    answer = requests.call(
+        peer.host, peer.port, request, ALTER_VERSION, IncrementalAlterConfigsResponse
+    )
     code = answer.responses[0].error_code
     if code:
         raise LoadFailed(f"altering {TOPIC}: error {code}")

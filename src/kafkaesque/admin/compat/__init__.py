@@ -1,0 +1,1 @@
+"""Which features a cluster uses, and whether another Kafka has them."""

@@ -1,0 +1,1 @@
+"""What is lacking at the target of a move. No I/O."""

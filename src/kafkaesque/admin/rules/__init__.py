@@ -1,0 +1,1 @@
+"""Plans of administrative changes. No I/O."""
