@@ -56,6 +56,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "docs/PERFORMANCE.md",
         "HACKING.md",
         "CHANGELOG.md",
+        "docs/ORIGINS.md",
     ),
 }
 """Documents that are named nowhere here stand in a last section, so that none is lost."""

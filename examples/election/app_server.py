@@ -1,4 +1,4 @@
-"""One app server of a cluster that has one master: the election of document 004, with kazoo.
+"""One app server of a cluster that has one master: elected by an ephemeral node, with kazoo.
 
 Every app server tries to create the ephemeral node /clusterx/master with its own name in it. One
 succeeds and is master; the others watch the node. When the master's session ends the node goes, the

@@ -1,4 +1,4 @@
-"""The story of document 004 in one go: a race, a dead master, a take-over, a return.
+"""A master election from start to end: a race, a dead master, a take-over, a return.
 
     python demo.py --server 127.0.0.1:2181
 
@@ -91,7 +91,7 @@ def tell(options: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Document 004's master election, told once.")
+    parser = argparse.ArgumentParser(description="Master election by an ephemeral node: a demonstration.")
     parser.add_argument("--server", default="127.0.0.1:2181", help="ZooKeeper's HOST:PORT[,...]")
     parser.add_argument("--path", default="/clusterx/master")
     parser.add_argument("--session-timeout", default="4.0", metavar="SECONDS")

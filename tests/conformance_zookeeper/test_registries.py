@@ -1,4 +1,4 @@
-"""The registries of document 002, read with kazoo from three brokers."""
+"""The registries of brokers, topics and consumer groups, read with kazoo from three brokers."""
 
 from __future__ import annotations
 

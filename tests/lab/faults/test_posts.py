@@ -1,4 +1,4 @@
-"""What the experiment of document 003 counts."""
+"""What the fault run posts-broker-down counts."""
 
 from __future__ import annotations
 
