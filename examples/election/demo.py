@@ -91,7 +91,7 @@ def tell(options: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Master election by an ephemeral node: a demonstration.")
+    parser = argparse.ArgumentParser(description="Master election by an ephemeral node.")
     parser.add_argument("--server", default="127.0.0.1:2181", help="ZooKeeper's HOST:PORT[,...]")
     parser.add_argument("--path", default="/clusterx/master")
     parser.add_argument("--session-timeout", default="4.0", metavar="SECONDS")
