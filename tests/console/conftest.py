@@ -58,15 +58,16 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def pipeline_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A batch as Spark reports it, written to files by the pipeline's own code."""
-    from kafkaesque.pipeline.operate.progress import append_feed, summarize, write_status
-    from kafkaesque.pipeline.places import Places
+    """A batch as Spark tells of it, written down by what the pipeline writes it down with."""
+    from kafkaesque.pipeline.operate.progress import summarize
+    from kafkaesque.pipeline.operate.status import append_feed, write_status
+    from kafkaesque.pipeline.paths import DataDirectory
 
-    places = Places(tmp_path_factory.mktemp("pipeline"))
+    data = DataDirectory(tmp_path_factory.mktemp("pipeline"))
     batch = summarize("posts", SPARK_PROGRESS).as_json()
-    write_status(places.status("posts"), {"state": "running", "failure": None, **batch})
-    append_feed(places.feed("posts"), batch)
-    return places.root
+    write_status(data.status("posts"), {"state": "running", "failure": None, **batch})
+    append_feed(data.feed("posts"), batch)
+    return data.root
 
 
 @pytest.fixture(scope="session")

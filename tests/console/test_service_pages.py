@@ -17,12 +17,13 @@ from tests.console.running_platform import CHORES, USER, RunningPlatform
 from tests.console.test_pages import CHROMIUM, TIMEOUT_MS, Watched
 from tests.console.test_pages import browser as browser
 from tests.console.test_pages import shots as shots
+from tests.console.valid_events import CHORES, USER, LivingPlatform
 from tests.waiting import eventually
 
 from kafkaesque.console.web.config import ConsoleConfig
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.java import find_java
-from kafkaesque.pipeline.places import cache_directory
+from kafkaesque.pipeline.paths import cache_directory
 from kafkaesque.pipeline.session import require_packages
 
 POSTS = 200

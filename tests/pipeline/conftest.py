@@ -1,7 +1,7 @@
-"""One Spark session and one broker for all tests of the pipeline in a process.
+"""One Spark session and one broker per process for all tests of the pipeline.
 
-Tests that need them ask for `spark` or `broker`; where Java or a package is missing, those tests are
-skipped and say how to get it.
+Tests request the fixtures `spark` and `broker`. If Java or a package is missing, these tests are
+skipped with a message that says how to install it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 Produce = Callable[..., None]
 
 TIMEOUT_S = 2400
-"""A session starts in 6 s on a quiet machine and in minutes on a very busy one; a test that is cut off
-in a call to the JVM takes all others of its process with it."""
+"""A session starts in 6 s on an idle machine and in minutes on a very busy one. A test that times out in
+a call to the JVM ends all other tests of its process."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,7 +45,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
         if item.get_closest_marker("slow_spark") is not None and not wanted:
-            item.add_marker(pytest.mark.skip(reason="minutes: pytest -m slow_spark tests/pipeline"))
+            item.add_marker(
+                pytest.mark.skip(
+                    reason="takes minutes; run it with `make pipeline-slow` or `pytest -m slow_spark tests/pipeline`"
+                )
+            )
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +64,7 @@ def spark() -> Iterator[SparkSession]:
             )
         )
     except PipelineError as error:
-        pytest.skip(f"Spark cannot be started here: {error}")
+        pytest.skip(f"Spark cannot be started: {error}")
     yield session
     session.stop()
     shutil.rmtree(scratch, ignore_errors=True)
@@ -68,16 +72,18 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def connector(spark: SparkSession) -> None:
-    """Skip where Spark's own Kafka connector is not on this machine."""
+    """Skips the test if the jars of Spark's own Kafka connector are not on this machine."""
     from kafkaesque.pipeline.source.reading import has_connector
 
     if not has_connector(spark):
-        pytest.skip("Spark's Kafka connector is not here: `kafkaesque pipeline jars --fetch`")
+        pytest.skip(
+            "the jars of Spark's Kafka connector are missing: run `kafkaesque pipeline jars --fetch`"
+        )
 
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    # The thread of the broker has half a minute to start, and would import all of it in that time.
+    # Imported before: the broker's thread has half a minute to start, imports included.
     import_module("kafkaesque.broker.node")
     with Broker(settings={"auto.create.topics.enable": False}) as running:
         yield running
@@ -96,7 +102,7 @@ def produce(broker: Broker) -> Produce:
     """produce(topic, [value or dict(value=, key=, partition=, headers=, timestamp=), ...])"""
 
     def send(topic: str, rows: Sequence[bytes | dict[str, Any] | None]) -> None:
-        # A new one each time: it must not remember a topic as it was before.
+        # A new producer each time, because it would cache the metadata of a recreated topic.
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
         for row in rows:
             fields = row if isinstance(row, dict) else {"value": row}
@@ -109,7 +115,7 @@ def produce(broker: Broker) -> Produce:
 
 @pytest.fixture
 def options(broker: Broker) -> Callable[..., dict[str, str]]:
-    """Options of a read from the broker."""
+    """Returns a function that makes the options of a read from the broker."""
 
     def make(topic: str, **more: str) -> dict[str, str]:
         return {

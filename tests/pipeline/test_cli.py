@@ -1,4 +1,4 @@
-"""The commands. What they do is `operate/test_pipeline.py`'s; here, that they reach it."""
+"""The commands of `kafkaesque pipeline`. What they do is tested in operate/test_pipeline.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kafkaesque.cli.pipeline import pipeline
 from kafkaesque.pipeline import jars
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.paths import DataDirectory
 
 
 def invoke(*words: str) -> tuple[int, str]:
@@ -21,14 +21,14 @@ def invoke(*words: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_doctor_tells_what_is_here(environment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_all_findings(environment, monkeypatch: pytest.MonkeyPatch) -> None:
     code, output = invoke("doctor", "--json")
     findings = {item["what"]: item for item in json.loads(output)["findings"]}
     assert set(findings) == {"java", "packages", "connector jars", "decoder", "engines"}
     assert (code == 1) == any(item["state"] == "fail" for item in findings.values())
 
 
-def test_doctor_without_java_names_the_way_to_get_it(
+def test_doctor_without_java_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkaesque.pipeline.java.find_spec", lambda _name: None)
@@ -38,7 +38,7 @@ def test_doctor_without_java_names_the_way_to_get_it(
     assert "apt install openjdk-17-jre-headless" in output
 
 
-def test_jars_that_are_not_here_are_told_with_the_command_that_fetches_them(
+def test_missing_jars_are_reported_with_the_command_that_fetches_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip(
@@ -53,7 +53,7 @@ def test_jars_that_are_not_here_are_told_with_the_command_that_fetches_them(
 
 
 def test_status_of_a_query_that_was_killed_is_shown(tmp_path: Path) -> None:
-    path = Places(tmp_path).status("posts")
+    path = DataDirectory(tmp_path).status("posts")
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"state": "running", "pid": 2**22 + 1, "batch": 4}))
     code, output = invoke("status", "--data", str(tmp_path), "--json")
@@ -62,15 +62,15 @@ def test_status_of_a_query_that_was_killed_is_shown(tmp_path: Path) -> None:
     assert (row["query"], row["state"], row["batch"]) == ("posts", "killed", 4)
 
 
-def test_stop_tells_what_has_stopped_once_it_has(tmp_path: Path) -> None:
-    places = Places(tmp_path)
-    path = places.status("posts")
+def test_stop_waits_and_reports_what_has_stopped(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    path = data.status("posts")
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"state": "running", "pid": os.getpid()}))
     ended = threading.Event()
 
     def obey() -> None:
-        while not places.stop_request("posts").exists() and not ended.wait(0.01):
+        while not data.stop_request("posts").exists() and not ended.wait(0.01):
             pass
         path.write_text(json.dumps({"state": "stopped"}))
 
@@ -90,14 +90,14 @@ def test_stop_of_a_query_that_does_not_run_says_so(tmp_path: Path) -> None:
     assert "query 'posts' is not running" in output
 
 
-def test_time_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+def test_invalid_time_is_a_usage_error(tmp_path: Path) -> None:
     words = ("backfill", "posts", "--from", "yesterday", "--data", str(tmp_path))
     code, output = invoke(*words)
     assert code == 2
     assert "'yesterday' is no ISO time" in output
 
 
-def test_kafka_out_of_reach_is_told_before_spark_starts(tmp_path: Path) -> None:
+def test_unreachable_kafka_is_reported_before_spark_starts(tmp_path: Path) -> None:
     code, output = invoke("run", "posts", "-b", "127.0.0.1:1", "--data", str(tmp_path))
     assert code == 3
     assert "cannot reach 127.0.0.1:1" in output
@@ -114,7 +114,7 @@ def test_range_is_backfilled_beside_the_table_and_replayed_into_it(
     produce(topic, [{"value": b"x", "partition": i % 2} for i in range(8)])
     code, output = invoke("run", "archive", "--once", *common)
     assert code == 0, output
-    archive = Places(tmp_path).table("archive")
+    archive = DataDirectory(tmp_path).table("archive")
     DeltaTable(archive).delete("offset = 2")
 
     code, output = invoke(

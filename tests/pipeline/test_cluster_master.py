@@ -22,11 +22,12 @@ pyspark = pytest.importorskip(
 
 from confluent_kafka import Producer  # noqa: E402
 from confluent_kafka.admin import AdminClient, NewTopic  # noqa: E402
+from tests.waiting import eventually  # noqa: E402
 
-from kafkaesque.pipeline.driver_kill import KillSettings, finish, run_kills  # noqa: E402
+from kafkaesque.lab.faults.pipeline.driver import ARCHIVE  # noqa: E402
+from kafkaesque.lab.faults.pipeline.kills import KillSettings, finish, run_kills  # noqa: E402
 from kafkaesque.pipeline.errors import PipelineError  # noqa: E402
 from kafkaesque.pipeline.java import find_java  # noqa: E402
-from kafkaesque.pipeline.killed_driver import ARCHIVE  # noqa: E402
 from kafkaesque.testing.broker_process import BrokerProcess  # noqa: E402
 
 pytestmark = [pytest.mark.slow_spark, pytest.mark.timeout(900)]
@@ -36,12 +37,12 @@ HOME = Path(pyspark.__file__).parent
 
 @dataclass(frozen=True)
 class Daemon:
-    """A daemon of Spark, with all that it starts in a process group of its own."""
+    """A Spark daemon in a process group of its own, with all processes that it starts."""
 
     process: subprocess.Popen[bytes]
     log: Path
-    told: str
-    """What the line that says it is ready tells."""
+    announced: str
+    """What the line that announces readiness contains."""
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -49,14 +50,14 @@ class Daemon:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SparkCluster:
     address: str
     workers: list[Daemon]
 
 
 @contextlib.contextmanager
 def spark_class(log: Path, java: Path, *words: str, ready: str) -> Iterator[Daemon]:
-    """A daemon of Spark as a child, once it is ready."""
+    """Starts a Spark daemon as a child process and waits until it is ready."""
     environment = {
         **os.environ,
         "JAVA_HOME": str(java),
@@ -75,10 +76,12 @@ def spark_class(log: Path, java: Path, *words: str, ready: str) -> Iterator[Daem
             start_new_session=True,
         )
     try:
-        pause = threading.Event()
-        while (found := re.search(ready, log.read_text())) is None:
+
+        def announcement() -> re.Match[str] | None:
             assert child.poll() is None, log.read_text()
-            pause.wait(0.2)
+            return re.search(ready, log.read_text())
+
+        found = eventually(announcement, f"{words[0]} is ready")
         yield Daemon(child, log, found[1])
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -87,11 +90,11 @@ def spark_class(log: Path, java: Path, *words: str, ready: str) -> Iterator[Daem
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
     try:
         java = find_java(os.environ, tmp_path).home
     except PipelineError as error:
-        pytest.skip(f"a Spark cluster cannot be started here: {error}")
+        pytest.skip(f"a Spark cluster cannot be started: {error}")
     package = "org.apache.spark.deploy"
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(
@@ -102,7 +105,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
                 *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
                 ready=r"Starting Spark master at (spark://\S+)",
             )
-        ).told
+        ).announced
         workers = [
             stack.enter_context(
                 spark_class(
@@ -115,7 +118,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             )
             for number in range(2)
         ]
-        yield Cluster(address, workers)
+        yield SparkCluster(address, workers)
 
 
 def fill(bootstrap: str, count: int) -> None:
@@ -134,7 +137,7 @@ def has_executor(worker: Daemon) -> bool:
     return "Asked to launch executor" in worker.log.read_text()
 
 
-def test_archive_on_two_workers_is_whole(cluster: Cluster, tmp_path: Path) -> None:
+def test_archive_on_two_workers_is_complete(cluster: SparkCluster, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker") as broker:
         fill(broker.bootstrap_servers, 1000)
         settings = KillSettings(
@@ -150,7 +153,7 @@ def test_archive_on_two_workers_is_whole(cluster: Cluster, tmp_path: Path) -> No
     assert all(has_executor(worker) for worker in cluster.workers)
 
 
-def test_worker_killed_in_mid_stream_costs_no_row(cluster: Cluster, tmp_path: Path) -> None:
+def test_worker_killed_in_mid_stream_loses_no_row(cluster: SparkCluster, tmp_path: Path) -> None:
     """kill -9 of one of two workers, its executor and its Python processes, after a few batches."""
     with BrokerProcess(tmp_path / "broker") as broker:
         fill(broker.bootstrap_servers, 2000)
@@ -164,7 +167,7 @@ def test_worker_killed_in_mid_stream_costs_no_row(cluster: Cluster, tmp_path: Pa
         )
         ended = threading.Event()
         killed_after: list[int] = []
-        feed = settings.places.feed(ARCHIVE)
+        feed = settings.data.feed(ARCHIVE)
 
         def kill() -> None:
             while not ended.wait(0.05):
@@ -183,4 +186,4 @@ def test_worker_killed_in_mid_stream_costs_no_row(cluster: Cluster, tmp_path: Pa
             killer.join()
         assert [(sink.rows, sink.missing, sink.doubled) for sink in report.sinks] == [(2000, 0, 0)]
     assert killed_after
-    assert killed_after[0] < 20, "the stream was over before"
+    assert killed_after[0] < 20, "the stream ended before the kill"

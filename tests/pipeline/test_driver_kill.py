@@ -1,4 +1,4 @@
-"""kill -9 of the driver, its JVM and its workers, then a look at every sink. Real processes."""
+"""kill -9 of the driver, its JVM and its workers, then a check of every sink. Real processes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytest.importorskip(
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkaesque.pipeline.driver_kill import POINTS, RANDOM, KillSettings, run_kills
-from kafkaesque.pipeline.killed_driver import ARCHIVE, SINKS
+from kafkaesque.lab.faults.pipeline.driver import ARCHIVE, SINKS
+from kafkaesque.lab.faults.pipeline.kills import POINTS, RANDOM, KillSettings, run_kills
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -47,19 +47,19 @@ def settings(broker: BrokerProcess, data: Path, **more: object) -> KillSettings:
     return KillSettings(broker.bootstrap_servers, "t", data, **more)  # type: ignore[arg-type]
 
 
-def test_driver_killed_in_its_first_batch_leaves_the_table_whole(
+def test_driver_killed_in_its_first_batch_leaves_the_table_complete(
     broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
-    """Files are written, no commit names them, and Spark asks the source anew where it began."""
+    """Files are written but in no commit, and Spark asks the source again where it began."""
     fill(broker_process.bootstrap_servers, 600)
     wanted = settings(broker_process, tmp_path / "p", rows_max=200, sinks=(ARCHIVE,))
     report = run_kills(wanted, ["before-commit"], random.Random(1))
     assert [(sink.rows, sink.missing, sink.doubled) for sink in report.sinks] == [(600, 0, 0)]
-    assert wanted.places.checkpoint(ARCHIVE).joinpath("commits", "0").exists()
+    assert wanted.data.checkpoint(ARCHIVE).joinpath("commits", "0").exists()
 
 
 @pytest.mark.slow_spark
-def test_kill_at_each_point_around_a_commit_loses_and_doubles_nothing_in_any_sink(
+def test_kill_at_each_point_around_a_commit_neither_loses_nor_duplicates_rows(
     broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     fill(broker_process.bootstrap_servers, 6000)
@@ -71,7 +71,7 @@ def test_kill_at_each_point_around_a_commit_loses_and_doubles_nothing_in_any_sin
 
 
 @pytest.mark.slow_spark
-def test_kill_at_random_moments_loses_and_doubles_nothing(
+def test_kill_at_random_moments_neither_loses_nor_duplicates_rows(
     broker_process: BrokerProcess, tmp_path: Path
 ) -> None:
     fill(broker_process.bootstrap_servers, 20_000)

@@ -1,4 +1,4 @@
-"""The pipeline's fault runs, short ones: the whole of them is for `kafkaesque fault run`."""
+"""Short versions of the pipeline's fault runs; `kafkaesque fault run` runs them in full."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def perform(name: str, keep: Path, rounds: int) -> Report:
     return report
 
 
-def test_driver_killed_at_two_points_leaves_every_sink_whole(tmp_path: Path) -> None:
+def test_driver_killed_at_two_points_leaves_every_sink_complete(tmp_path: Path) -> None:
     report = perform("pipeline-driver-kill", tmp_path, rounds=2)
     assert report.notes["named_kills"] == 2
     assert (report.notes["rows_missing"], report.notes["rows_doubled"]) == (0, 0)
     assert (tmp_path / "pipeline-driver-kill" / "driver-planned.log").exists()
 
 
-def test_broker_shut_down_in_mid_stream_costs_no_post(tmp_path: Path) -> None:
+def test_broker_shut_down_in_mid_stream_loses_no_post(tmp_path: Path) -> None:
     report = perform("posts-broker-down", tmp_path, rounds=1)
     figures = ("posts_lost", "posts_doubled", "posts_lost_in_table", "posts_doubled_in_table")
     assert [report.notes[name] for name in figures] == [0, 0, 0, 0]

@@ -32,24 +32,26 @@ def test_jars_are_fetched_once_and_then_found(
 ) -> None:
     with pytest.raises(JarsUnavailable, match=r"one-1\.0\.jar is not on this machine"):
         jars.find("9.9", environment)
-    told: list[str] = []
-    paths = jars.fetch("9.9", environment, repository=repository.as_uri(), tell=told.append)
-    assert told == ["fetching org.example:one:1.0", "fetching org.example:two:1.0"]
+    notes: list[str] = []
+    paths = jars.fetch("9.9", environment, repository=repository.as_uri(), notify=notes.append)
+    assert notes == ["fetching org.example:one:1.0", "fetching org.example:two:1.0"]
     assert jars.find("9.9", environment) == paths
     assert jars.fetch("9.9", environment, repository="file:///gone") == paths
 
 
-def test_jar_with_other_bytes_is_refused_and_not_kept(
+def test_jar_with_a_wrong_checksum_is_rejected_and_not_kept(
     repository: Path, environment: dict[str, str]
 ) -> None:
     (repository / "org/example/two/1.0/two-1.0.jar").write_bytes(b"evil")
-    with pytest.raises(JarsUnavailable, match="SHA-512 differs"):
+    with pytest.raises(JarsUnavailable, match="SHA-512 of"):
         jars.fetch("9.9", environment, repository=repository.as_uri())
     kept = list(Path(environment["XDG_CACHE_HOME"]).rglob("*two*"))
     assert kept == []
 
 
-def test_jar_damaged_in_the_cache_is_refused(repository: Path, environment: dict[str, str]) -> None:
+def test_jar_damaged_in_the_cache_is_rejected(
+    repository: Path, environment: dict[str, str]
+) -> None:
     paths = jars.fetch("9.9", environment, repository=repository.as_uri())
     paths[0].write_bytes(b"cut")
     with pytest.raises(JarsUnavailable, match="remove the file"):
@@ -67,7 +69,7 @@ def test_named_directory_comes_before_the_cache(
     assert jars.find("9.9", {**environment, jars.JARS_VARIABLE: str(own)})[0].parent == own
 
 
-def test_repository_out_of_reach_is_one_line_with_ways_out(
+def test_unreachable_repository_is_one_line_with_alternatives(
     repository: Path, environment: dict[str, str]
 ) -> None:
     with pytest.raises(JarsUnavailable) as caught:
@@ -76,6 +78,6 @@ def test_repository_out_of_reach_is_one_line_with_ways_out(
     assert "KAFKAESQUE_MAVEN_REPO" in str(caught.value)
 
 
-def test_release_without_a_lock_names_those_that_have_one() -> None:
-    with pytest.raises(JarsUnavailable, match=r"locked are 4\.2\.0"):
+def test_version_without_a_lock_names_the_supported_ones() -> None:
+    with pytest.raises(JarsUnavailable, match=r"supported versions: 4\.2\.0"):
         jars.locked("3.5.0")

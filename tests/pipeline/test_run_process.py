@@ -1,4 +1,4 @@
-"""`kafkaesque pipeline run` as `kafkaesque up` starts it: ready, seen from outside, stopped in order."""
+"""`kafkaesque pipeline run` as `kafkaesque up` starts it: ready, observed over HTTP, stopped cleanly."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +20,7 @@ pytest.importorskip(
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.waiting import eventually
 
 from kafkaesque.testing.broker_process import BrokerProcess
 
@@ -55,18 +55,11 @@ def started(log: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], d
 
 
 def fetch(facts: dict[str, str], path: str) -> str:
-    with urllib.request.urlopen(f"http://{facts['http']}{path}") as answer:
-        return str(answer.read().decode())
+    with urllib.request.urlopen(f"http://{facts['http']}{path}") as response:
+        return str(response.read().decode())
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
-
-
-def test_archive_as_a_process_reads_what_is_there_and_ends(tmp_path: Path) -> None:
+def test_archive_with_once_reads_the_log_and_exits(tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
     data = tmp_path / "pipeline"
@@ -92,7 +85,7 @@ def test_archive_as_a_process_reads_what_is_there_and_ends(tmp_path: Path) -> No
 
 
 @pytest.mark.slow_spark
-def test_light_set_starts_on_a_fresh_broker_is_seen_and_stops_in_order(tmp_path: Path) -> None:
+def test_light_set_starts_on_a_fresh_broker_serves_status_and_stops_cleanly(tmp_path: Path) -> None:
     data = tmp_path / "pipeline"
     with BrokerProcess(tmp_path / "broker") as broker:
         bootstrap = broker.bootstrap_servers
@@ -114,12 +107,12 @@ def test_light_set_starts_on_a_fresh_broker_is_seen_and_stops_in_order(tmp_path:
                 ends = by_name["posts"].get("end_offsets", {}).get("social.posts", {})
                 return sum(ends.values())
 
-            wait_until(lambda: rows() >= 300)
+            eventually(lambda: rows() >= 300, "all posts are read", WAIT_S)
             assert "kafkaesque_pipeline_input_rows_total" in fetch(facts, "/metrics")
             assert json.loads(fetch(facts, "/progress/posts"))["batches"]
             stop = [*COMMAND, "pipeline", "stop", "chat-stages", "--data", str(data)]
             subprocess.run(stop, check=True, capture_output=True, timeout=WAIT_S)
-            # A supervisor that is gone closes the pipe: the rest stops between two batches.
+            # When its supervisor exits, the pipe closes and the other queries stop between two batches.
             assert process.stdin is not None
             process.stdin.close()
             assert process.wait(WAIT_S) == 0

@@ -27,7 +27,7 @@ def test_checkpoints_elsewhere_than_on_a_local_disk_keep_sparks_own_manager(tmp_
     assert name not in configuration(SessionSettings(tmp_path, local_checkpoints=False), [])
 
 
-def test_files_of_a_local_checkpoint_have_no_sidecars(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_a_local_checkpoint_have_no_crc_files(spark: SparkSession, tmp_path: Path) -> None:
     numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load()
     writer = numbers.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     query = writer.trigger(once=True).start()
@@ -37,12 +37,12 @@ def test_files_of_a_local_checkpoint_have_no_sidecars(spark: SparkSession, tmp_p
     assert not {name for name in names if name.startswith(".") and name.endswith(".crc")}
 
 
-def test_what_the_user_sets_wins(tmp_path: Path) -> None:
+def test_extra_settings_win(tmp_path: Path) -> None:
     settings = SessionSettings(tmp_path, extra={"spark.sql.shuffle.partitions": "77"})
     assert configuration(settings, [])["spark.sql.shuffle.partitions"] == "77"
 
 
-def test_only_a_brief_session_gives_up_on_the_slow_compiler(tmp_path: Path) -> None:
+def test_only_a_brief_session_disables_the_slow_compiler(tmp_path: Path) -> None:
     def options(**more: bool) -> str:
         chosen = configuration(SessionSettings(tmp_path, **more), [])  # type: ignore[arg-type]
         return chosen["spark.driver.extraJavaOptions"]
@@ -60,15 +60,15 @@ def test_missing_package_is_one_line_with_the_extra_that_has_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(session, "PACKAGES", ("sys", "no_such_package", "no.such.parent"))
-    with pytest.raises(SparkMissing, match=r"no_such_package, no\.such\.parent") as told:
+    with pytest.raises(SparkMissing, match=r"no_such_package, no\.such\.parent") as caught:
         require_packages()
-    assert "pip install kafkaesque-platform[spark]" in str(told.value)
+    assert "pip install kafkaesque-platform[spark]" in str(caught.value)
 
 
-def test_scratch_of_a_killed_session_is_swept(tmp_path: Path) -> None:
+def test_scratch_of_a_killed_session_is_cleaned(tmp_path: Path) -> None:
     for name in ("blockmgr-1", "spark-2", "kept"):
         (tmp_path / name / "x").mkdir(parents=True)
-    session._sweep(tmp_path)
+    session._clean(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 

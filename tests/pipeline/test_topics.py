@@ -6,14 +6,14 @@ from kafkaesque.events.topics import SOCIAL_POSTS, TopicSpec
 from kafkaesque.pipeline.topics import TRENDS, declared, ensure_topics
 
 
-def test_topics_of_services_are_known_by_their_own_declaration() -> None:
+def test_topics_of_services_use_their_own_declaration() -> None:
     names = ["social.posts", "trends", "chat.events", "nobody's", "trends"]
     found = declared(names)
     assert [spec.name for spec in found] == ["social.posts", "trends", "chat.events"]
     assert found[0] is SOCIAL_POSTS
 
 
-def test_missing_topics_are_made_once_as_declared(broker) -> None:
+def test_missing_topics_are_created_once_as_declared(broker) -> None:
     kafka = {"bootstrap.servers": broker.bootstrap_servers}
     spec = TopicSpec("made.once", 3, "k", "", {"retention.ms": "1000"})
     assert ensure_topics(kafka, [spec]) == ["made.once"]

@@ -19,11 +19,11 @@ from kafkaesque.cli.failures import ExitCode, Failure, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.pipeline.errors import PipelineError
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.paths import DataDirectory
 
 if TYPE_CHECKING:
-    from kafkaesque.pipeline.operate.backfill import SideTables, Span
-    from kafkaesque.pipeline.operate.context import Context
+    from kafkaesque.pipeline.operate.backfill import LogRange, SideTables
+    from kafkaesque.pipeline.operate.context import RunContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,20 +88,23 @@ def make_context(
     engine: Any,
     driver_memory: str,
     assignments: tuple[str, ...],
-) -> Context:
+) -> RunContext:
     """Spark started, everything else checked before."""
-    from kafkaesque.pipeline.operate.context import Context, read_knobs
+    from kafkaesque.pipeline.operate.context import RunContext, read_settings
     from kafkaesque.pipeline.session import SessionSettings, start_session
 
-    knobs = read_knobs(dict(read_pair(text) for text in assignments))
+    settings = read_settings(dict(read_pair(text) for text in assignments))
     connection.reach()
-    places = Places(data.resolve())
-    settings = SessionSettings(
-        places.scratch, master=master, driver_memory=driver_memory, app_name="kafkaesque pipeline"
+    directory = DataDirectory(data.resolve())
+    session = SessionSettings(
+        directory.scratch,
+        master=master,
+        driver_memory=driver_memory,
+        app_name="kafkaesque pipeline",
     )
-    spark = start_session(settings)
+    spark = start_session(session)
     kafka = {**connection.properties, "bootstrap.servers": connection.bootstrap}
-    return Context(spark, places, kafka, engine, knobs)
+    return RunContext(spark, directory, kafka, engine, settings)
 
 
 @click.group()
@@ -199,15 +202,15 @@ def range_options(function: F) -> F:
     return function
 
 
-def _span(options: dict[str, Any]) -> Span:
-    from kafkaesque.pipeline.operate.backfill import Span
+def _log_range(options: dict[str, Any]) -> LogRange:
+    from kafkaesque.pipeline.operate.backfill import LogRange
     from kafkaesque.pipeline.source.offsets import from_json
 
     def offsets(name: str) -> Any:
         text = options.pop(name)
         return None if text is None else from_json(text, f"--{name.replace('_', '-')}")
 
-    return Span(
+    return LogRange(
         _time_ms(options.pop("from_time")),
         _time_ms(options.pop("to_time")),
         offsets("from_offsets"),
@@ -242,13 +245,13 @@ def backfill(name: str, connection: Connection, screen: Screen, **options: Any) 
     """Compute a range of the log again, at once, into side tables; --swap puts them in place."""
     from kafkaesque.cli.pipeline_run import teller
     from kafkaesque.pipeline.operate import backfill as work
-    from kafkaesque.pipeline.operate.catalog import find
+    from kafkaesque.pipeline.operate.queries import find_query
 
     swap = options.pop("swap")
     with told():
-        span = _span(options)
+        log_range = _log_range(options)
         context = make_context(connection, **options)
-        side = work.backfill(find(name), context, span, teller(name, screen))
+        side = work.backfill(find_query(name), context, log_range, teller(name, screen))
         _finish(side, context, swap, screen)
 
 
@@ -267,17 +270,17 @@ def replay(
     """Run a range of the log through the stream again, in batches, into side tables."""
     from kafkaesque.cli.pipeline_run import teller
     from kafkaesque.pipeline.operate import backfill as work
-    from kafkaesque.pipeline.operate.catalog import find
+    from kafkaesque.pipeline.operate.queries import find_query
 
     swap = options.pop("swap")
     with told():
-        span = _span(options)
+        log_range = _log_range(options)
         context = make_context(connection, **options)
-        side = work.replay(find(name), context, span, rows_max, teller(name, screen))
+        side = work.replay(find_query(name), context, log_range, rows_max, teller(name, screen))
         _finish(side, context, swap, screen)
 
 
-def _finish(side: SideTables, context: Context, swap: bool, screen: Screen) -> None:
+def _finish(side: SideTables, context: RunContext, swap: bool, screen: Screen) -> None:
     from kafkaesque.pipeline.operate import backfill as work
 
     rows = side.rows()
@@ -309,11 +312,11 @@ def _finish(side: SideTables, context: Context, swap: bool, screen: Screen) -> N
 @client_options()
 def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> None:
     """Show every query that ever ran here: state, last batch, lag."""
-    from kafkaesque.pipeline.operate.control import statuses, with_lag
+    from kafkaesque.pipeline.operate.status import statuses, with_lag
     from kafkaesque.pipeline.source.options import read_cluster
 
     with told():
-        rows = statuses(Places(data))
+        rows = statuses(DataDirectory(data))
         if lag:
             connection.reach()
             properties = {**connection.properties, "bootstrap.servers": connection.bootstrap}
@@ -344,11 +347,11 @@ def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> Non
 @json_option
 def stop(names: tuple[str, ...], data: Path, timeout_s: float, screen: Screen) -> None:
     """Stop queries between two batches, and wait until they have stopped."""
-    from kafkaesque.pipeline.operate.control import request_stop
+    from kafkaesque.pipeline.operate.status import request_stop
 
     for name in names:
         with told():
-            request_stop(Places(data), name, timeout_s)
+            request_stop(DataDirectory(data), name, timeout_s)
         screen.line(f"{name}: stopped")
     screen.document({"stopped": names}, lambda: None)
 
@@ -371,7 +374,7 @@ def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
     with told():
         version = spark_version()
         if fetch:
-            paths = work.fetch(version, os.environ, repository=repo, tell=screen.note)
+            paths = work.fetch(version, os.environ, repository=repo, notify=screen.note)
         else:
             paths = work.find(version, os.environ)
     listed = [str(path) for path in paths]

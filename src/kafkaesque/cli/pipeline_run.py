@@ -21,12 +21,12 @@ from kafkaesque.cli.service_process import (
     host_port,
     say_ready,
 )
-from kafkaesque.pipeline.operate.catalog import SETS, catalog, expand, find
-from kafkaesque.pipeline.operate.context import KNOBS, Context
+from kafkaesque.pipeline.operate.context import SETTINGS, RunContext
 from kafkaesque.pipeline.operate.progress import Metrics
+from kafkaesque.pipeline.operate.queries import SETS, all_queries, expand, find_query
 from kafkaesque.pipeline.operate.reports import REPORTS, Report, run_report
-from kafkaesque.pipeline.operate.running import Supervisor, Trigger
 from kafkaesque.pipeline.operate.status_page import StatusPage
+from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
 from kafkaesque.pipeline.topics import declared, ensure_topics
 
 FACTS_FILE = "pipeline.json"
@@ -57,7 +57,7 @@ def listed() -> list[dict[str, Any]]:
             "tables": [table.name for table in query.tables],
             "doc": query.doc,
         }
-        for query in catalog().values()
+        for query in all_queries().values()
     ]
     rows += [
         {"name": name, "kind": "set", "reads": "", "tables": [], "doc": ", ".join(queries)}
@@ -72,7 +72,7 @@ def listed() -> list[dict[str, Any]]:
 def listed_settings() -> list[dict[str, Any]]:
     return [
         {"name": item.name, "default": item.show(item.default), "about": item.doc}
-        for item in KNOBS.values()
+        for item in SETTINGS.values()
     ]
 
 
@@ -90,14 +90,14 @@ def teller(name: str, screen: Screen) -> Callable[[str, int, int], None]:
     return tell
 
 
-def run_queries(wanted: Wanted, make_context: Callable[[], Context], screen: Screen) -> int:
+def run_queries(wanted: Wanted, make_context: Callable[[], RunContext], screen: Screen) -> int:
     """Until all have ended; the exit code."""
     host, port = host_port(wanted.http_listen)
-    queries = [find(name) for name in expand(wanted.names)]
+    queries = [find_query(name) for name in expand(wanted.names)]
     stopping = threading.Event()
     with _signals(stopping.set, wanted.end_with_stdin):
         context = make_context()
-        needed = [name for query in queries for name in query.topic_names(context.knobs)]
+        needed = [name for query in queries for name in query.topic_names(context.settings)]
         for name in ensure_topics(context.kafka, declared(needed)):
             screen.note(f"topic {name} was not there and is made")
         metrics = Metrics()
@@ -106,17 +106,17 @@ def run_queries(wanted: Wanted, make_context: Callable[[], Context], screen: Scr
         )
         supervisor = Supervisor(context, trigger, metrics, stopping)
         names = [query.name for query in queries]
-        page = StatusPage(context.places, names, metrics)
+        page = StatusPage(context.data, names, metrics)
         facts = {"queries": ",".join(names), "http": _listen(page, host, port)}
-        facts |= {"data": str(context.places.root), "pid": str(os.getpid())}
-        with facts_file(context.places.root / FACTS_FILE, facts):
-            outcomes = supervisor.run(queries, lambda: say_ready(facts))
+        facts |= {"data": str(context.data.root), "pid": str(os.getpid())}
+        with facts_file(context.data.root / FACTS_FILE, facts):
+            results = supervisor.run(queries, lambda: say_ready(facts))
         page.stop()
-    rows = [{"query": outcome.query, "failure": outcome.failure} for outcome in outcomes]
+    rows = [{"query": result.query, "failure": result.failure} for result in results]
     screen.document({"queries": rows}, lambda: None)
-    failed = [outcome for outcome in outcomes if outcome.failure]
-    for outcome in failed:
-        screen.warn(f"{outcome.query}: {outcome.failure}")
+    failed = [result for result in results if result.failure]
+    for result in failed:
+        screen.warn(f"{result.query}: {result.failure}")
     return int(ExitCode.FAILED if failed else ExitCode.OK)
 
 
@@ -150,10 +150,10 @@ def _signals(stop: Callable[[], None], end_with_stdin: bool) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def run_reports(names: list[str], context: Context, screen: Screen) -> int:
+def run_reports(names: list[str], context: RunContext, screen: Screen) -> int:
     """One after another; the exit code says whether the archive is as it must be."""
     alarmed = False
-    ensure_topics(context.kafka, declared([context.knobs.alerts_topic]))
+    ensure_topics(context.kafka, declared([context.settings.alerts_topic]))
     for name in names:
         report = run_report(name, context)
         _show_report(report, screen)

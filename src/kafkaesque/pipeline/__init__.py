@@ -1,6 +1,7 @@
-"""The data pipeline: Spark, through PySpark, over the log. Knows Kafka only as bytes on a socket.
+"""The data pipeline: Spark Structured Streaming, through PySpark, over the log.
 
-Data goes `source/` (rows of a topic, two engines) > `jobs/` (DataFrame to DataFrame) > `sinks/`
-(tables and topics, exactly once), run by `operate/`. `kafka/` is the small client of the Python
-engine. Nothing here imports the broker; nothing imports pyspark before a session is asked for.
+Records flow from `source/` (rows of a topic, two engines) through `jobs/` (DataFrame to DataFrame)
+into `sinks/` (tables and topics, exactly once); `operate/` runs the queries. `kafka/` is the small
+Kafka client of the Python engine. Nothing here imports the broker, and pyspark is imported only when
+a session is needed.
 """

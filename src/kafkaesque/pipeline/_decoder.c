@@ -1,12 +1,12 @@
-/* Records of Kafka batches straight into the buffers of an Arrow record batch.
+/* Decodes the records of Kafka batches directly into the buffers of an Arrow record batch.
  *
- * Lives here: the walk over the records of v2 batches (org.apache.kafka.common.record.DefaultRecord)
- * and nothing else: batches are found, checked, inflated and filtered by kafka/decoding.py, which
- * also has the same walk in numpy for machines without this extension. Input is never trusted: any
- * length that leaves its record, and any number that leaves its type, ends in ValueError.
+ * Decodes only the records of v2 batches (org.apache.kafka.common.record.DefaultRecord).
+ * kafka/decoding.py finds, verifies, decompresses and filters batches; kafka/plain_decoder.py is the
+ * same decoder in numpy for machines without this extension. Input is not trusted: a length that
+ * exceeds its record, or a number that exceeds its type, raises ValueError.
  *
- * Columns are allocated at their upper bound (a column's bytes never exceed the bodies'), filled in
- * one pass and cut: pages that are not touched cost nothing.
+ * Columns are allocated at their upper bound (a column is never larger than the bodies), filled in
+ * one pass and truncated: pages that are not touched cost nothing.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -70,7 +70,7 @@ static void strings_drop(Strings *strings)
     Py_XDECREF(strings->validity.bytes);
 }
 
-/* (offsets, data, validity or None); the reference to each buffer goes into the tuple. */
+/* Returns (offsets, data, validity or None); the tuple holds references to the buffers. */
 static PyObject *strings_result(Strings *strings)
 {
     PyObject *validity = Py_None;
@@ -114,7 +114,7 @@ static inline int64_t zigzag(Cursor *cursor, int bits_max)
     return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
 }
 
-/* A length and the bytes behind it; -1 is null, anything that leaves the record is bad. */
+/* A length and the bytes after it. -1 is null; a length that exceeds the record sets `bad`. */
 static inline const uint8_t *sized(Cursor *cursor, int64_t *size_bytes)
 {
     int64_t size = zigzag(cursor, 32);
@@ -164,7 +164,7 @@ static int walk_headers(Table *table, Cursor *record, int keep)
     return 0;
 }
 
-/* NULL, or what is wrong with the body. */
+/* Decodes one body. Returns NULL, or the error as text. */
 static const char *walk(Table *table, const uint8_t *body, Py_ssize_t size_bytes,
                         int64_t base_offset, int64_t base_timestamp, int64_t append_time,
                         int64_t last_delta, int64_t record_count)
@@ -192,7 +192,7 @@ static const char *walk(Table *table, const uint8_t *body, Py_ssize_t size_bytes
         if (walk_headers(table, &record, keep && table->with_headers) < 0)
             return "headers run past their record";
         if (record.at != record.end)
-            return "bytes are left behind a record";
+            return "bytes are left at the end of a record";
         if (keep) {
             int64_t time_ms = append_time;
             if (append_time < 0 && __builtin_add_overflow(base_timestamp, time_delta, &time_ms))
@@ -206,7 +206,7 @@ static const char *walk(Table *table, const uint8_t *body, Py_ssize_t size_bytes
             table->rows++;
         }
     }
-    return all.at == all.end ? NULL : "bytes are left behind the last record";
+    return all.at == all.end ? NULL : "bytes are left after the last record";
 }
 
 static int table_open(Table *table, Py_ssize_t rows, Py_ssize_t size_bytes, int with_headers)
@@ -278,7 +278,7 @@ static PyObject *table_result(Table *table)
                          table->timestamps.bytes, headers);
 }
 
-/* Sizes over all bodies, to allocate by; -1 with an exception set. */
+/* Rows and bytes of all bodies, for the allocation. Returns -1 with an exception set on error. */
 static int measure(PyObject *bodies, Py_ssize_t *rows, Py_ssize_t *size_bytes)
 {
     *rows = *size_bytes = 0;

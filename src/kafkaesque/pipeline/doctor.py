@@ -1,4 +1,4 @@
-"""What the pipeline finds on this machine: Java, packages, jars, decoder, and so which engines."""
+"""Checks what the pipeline needs on this machine: Java, packages, jars, decoder, engines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from kafkaesque.pipeline import jars
 from kafkaesque.pipeline.errors import PipelineError
 from kafkaesque.pipeline.java import find_java
-from kafkaesque.pipeline.places import cache_directory
+from kafkaesque.pipeline.paths import cache_directory
 from kafkaesque.pipeline.session import require_packages, spark_version
 
 State = Literal["ok", "warn", "fail"]
@@ -25,19 +25,19 @@ class Finding:
 
 
 def examine(environment: Mapping[str, str]) -> list[Finding]:
-    """Every finding; the pipeline runs unless one is `fail`."""
+    """All findings. The pipeline can run unless one of them is `fail`."""
     return [
-        _look("java", "fail", lambda: _java(environment)),
-        _look("packages", "fail", _packages),
-        _look("connector jars", "warn", lambda: _jars(environment)),
+        _check("java", "fail", lambda: _java(environment)),
+        _check("packages", "fail", _packages),
+        _check("connector jars", "warn", lambda: _jars(environment)),
         _decoder(),
         _engines(environment),
     ]
 
 
-def _look(what: str, state: State, look: Callable[[], str]) -> Finding:
+def _check(what: str, state: State, find: Callable[[], str]) -> Finding:
     try:
-        return Finding(what, "ok", look())
+        return Finding(what, "ok", find())
     except PipelineError as error:
         return Finding(what, state, error.message, error.fix)
 
@@ -73,7 +73,10 @@ def _decoder() -> Finding:
     if name == "compiled":
         return Finding("decoder", "ok", "compiled")
     return Finding(
-        "decoder", "warn", "plain (numpy): slower by an order", "install with a C compiler at hand"
+        "decoder",
+        "warn",
+        "plain (numpy), which is slower",
+        "reinstall with a C compiler on the PATH",
     )
 
 

@@ -1,10 +1,10 @@
-"""What a user of the pipeline can cause or mend. A broken invariant is `model.errors.check`'s."""
+"""Errors that a user of the pipeline can cause or fix. Broken invariants use `model.errors.check`."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """The operation did not happen; `fix`, where there is one, says what to do about it."""
+    """The operation failed; `fix`, if given, is what to do about it."""
 
     def __init__(self, message: str, fix: str | None = None) -> None:
         super().__init__(message if fix is None else f"{message} ({fix})")
@@ -13,7 +13,7 @@ class PipelineError(Exception):
 
 
 class JavaMissing(PipelineError):
-    """No Java that Spark can run on."""
+    """There is no Java that Spark can run on."""
 
 
 class SparkMissing(PipelineError):
@@ -21,23 +21,23 @@ class SparkMissing(PipelineError):
 
 
 class JarsUnavailable(PipelineError):
-    """Spark's Kafka connector cannot be had: not found, not downloadable, or not what it must be."""
+    """The jars of Spark's Kafka connector are missing, cannot be downloaded, or have a wrong checksum."""
 
 
 class InvalidOption(PipelineError):
-    """An option that does not exist, contradicts another, or has a value that cannot be."""
+    """An option is unknown, contradicts another, or has an invalid value."""
 
 
 class KafkaUnreachable(PipelineError):
-    """No broker answered within the time that was given."""
+    """No broker answered before the deadline."""
 
 
 class KafkaRefused(PipelineError):
-    """A broker answered with an error that trying again does not mend."""
+    """A broker answered with an error that is not retriable."""
 
 
 class DataLoss(PipelineError):
-    """Records that were to be read are gone, and `failOnDataLoss` forbids to go on without."""
+    """Records that should have been read are gone, and `failOnDataLoss` is set."""
 
 
 class CheckpointInUse(PipelineError):
@@ -45,8 +45,8 @@ class CheckpointInUse(PipelineError):
 
 
 class CheckpointLost(PipelineError):
-    """A table knows batches of a query whose checkpoint is not this one."""
+    """A table has batches of this query from another checkpoint, or the checkpoint is incomplete."""
 
 
 class TableRefused(PipelineError):
-    """A table cannot take these rows: another schema, or other partition columns."""
+    """A table cannot take these rows: its schema or its partition columns differ."""

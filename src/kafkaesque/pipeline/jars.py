@@ -1,8 +1,8 @@
-"""Spark's own Kafka connector: which jars it is, where they are, how they are fetched and checked.
+"""The jars of Spark's own Kafka connector: finds, downloads and verifies them.
 
-A lock table names each jar with its SHA-512; nothing else is ever passed to Spark. Jars go in as
-local files (`spark.jars`): `spark.jars.packages` would ask a resolver at every start, and fail
-with a message on a stream that Python does not see.
+A lock table lists each jar with its SHA-512; no other jar is ever passed to Spark. Jars are passed as
+local files (`spark.jars`): `spark.jars.packages` would call a resolver at every start, and its errors
+go to a stream that Python does not see.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkaesque.pipeline.errors import JarsUnavailable
-from kafkaesque.pipeline.places import cache_directory
+from kafkaesque.pipeline.paths import cache_directory
 
 CENTRAL = "https://repo.maven.apache.org/maven2"
 JARS_VARIABLE = "KAFKAESQUE_SPARK_JARS"
-"""A directory that holds the jars already."""
+"""Names a directory that already has the jars."""
 REPOSITORY_VARIABLE = "KAFKAESQUE_MAVEN_REPO"
 
 _DOWNLOAD_TIMEOUT_S = 60
@@ -32,7 +32,7 @@ _CHUNK_SIZE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One artefact of Maven Central and what its bytes must be."""
+    """One artifact of Maven Central and its checksum."""
 
     group: str
     artifact: str
@@ -52,8 +52,8 @@ class Jar:
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
 
-# The release of the token provider that matches Spark 4.2.0 is not on every mirror; 4.0.0 is what
-# resolves beside the connector 4.2.0 (run: write, read and stream against Apache Kafka 4.3.1).
+# The token provider that matches Spark 4.2.0 is not on every mirror. 4.0.0 works with the connector
+# 4.2.0 (tested: write, read and stream against Apache Kafka 4.3.1).
 LOCK: Mapping[str, Sequence[Jar]] = {
     "4.2.0": (
         Jar(
@@ -86,22 +86,22 @@ LOCK: Mapping[str, Sequence[Jar]] = {
         ),
     ),
 }
-"""By the exact release of pyspark. A release that is not here has the Python engine."""
+"""By the exact version of pyspark. Versions that are not listed use the Python engine."""
 
 
 def locked(spark_version: str) -> Sequence[Jar]:
-    """The jars for a release of pyspark, or `JarsUnavailable`."""
+    """The jars for a version of pyspark. Raises JarsUnavailable if none are locked."""
     jars = LOCK.get(spark_version)
     if jars is None:
         raise JarsUnavailable(
-            f"no connector is locked for Spark {spark_version}",
-            f"locked are {', '.join(LOCK)}; the Python engine needs none",
+            f"there are no locked connector jars for Spark {spark_version}",
+            f"supported versions: {', '.join(LOCK)}; the Python engine needs no jars",
         )
     return jars
 
 
 def find(spark_version: str, environment: Mapping[str, str]) -> list[Path]:
-    """The verified jars on this machine, or `JarsUnavailable` that names what is missing."""
+    """The verified jars on this machine. Raises JarsUnavailable that names the first missing one."""
     found = []
     for jar in locked(spark_version):
         path = _find_one(jar, search_path(spark_version, environment))
@@ -123,16 +123,16 @@ def fetch(
     environment: Mapping[str, str],
     *,
     repository: str | None = None,
-    tell: Callable[[str], None] = lambda _text: None,
+    notify: Callable[[str], None] = lambda _text: None,
 ) -> list[Path]:
-    """The verified jars, those that are missing downloaded: over HTTPS, else by `mvn`."""
+    """The verified jars. Missing ones are downloaded over HTTPS, or with `mvn` if that fails."""
     base = repository or environment.get(REPOSITORY_VARIABLE) or CENTRAL
     cache = _cache(spark_version, environment)
     paths = []
     for jar in locked(spark_version):
         path = _find_one(jar, search_path(spark_version, environment))
         if path is None:
-            tell(f"fetching {jar.coordinate}")
+            notify(f"fetching {jar.coordinate}")
             cache.mkdir(parents=True, exist_ok=True)
             path = _fetch_one(jar, base, cache)
         paths.append(path)
@@ -153,57 +153,57 @@ def _find_one(jar: Jar, directories: Sequence[Path]) -> Path | None:
 
 
 def verify(jar: Jar, path: Path) -> None:
-    """JarsUnavailable unless the file is exactly the jar that was locked."""
+    """Raises JarsUnavailable unless the file has the locked checksum."""
     digest = hashlib.sha512()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_SIZE_BYTES):
             digest.update(chunk)
     if digest.hexdigest() != jar.sha512:
         raise JarsUnavailable(
-            f"{path} is not the {jar.coordinate} that was locked: its SHA-512 differs",
+            f"the SHA-512 of {path} differs from the locked {jar.coordinate}",
             "remove the file and fetch it again",
         )
 
 
 def _fetch_one(jar: Jar, base: str, cache: Path) -> Path:
-    aside = cache / f".{jar.file_name}.{os.getpid()}"
+    temporary = cache / f".{jar.file_name}.{os.getpid()}"
     try:
-        reason = _download(f"{base}/{jar.path}", aside)
+        reason = _download(f"{base}/{jar.path}", temporary)
         if reason is not None:
-            maven_reason = _copy_by_maven(jar, aside)
+            maven_reason = _copy_by_maven(jar, temporary)
             if maven_reason is not None:
                 raise JarsUnavailable(
                     f"cannot fetch {jar.coordinate}: {reason}; {maven_reason}",
                     f"set {REPOSITORY_VARIABLE} to a mirror, or {JARS_VARIABLE} to a directory "
-                    "of jars; the Python engine needs none",
+                    "of jars; the Python engine needs no jars",
                 )
-        verify(jar, aside)
-        return aside.replace(cache / jar.file_name)
+        verify(jar, temporary)
+        return temporary.replace(cache / jar.file_name)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _download(url: str, target: Path) -> str | None:
-    """None when done, otherwise why not."""
+    """Returns None on success, else the error."""
     if not url.startswith(("https://", "http://", "file://")):
-        return f"{url} is not a web address"
+        return f"{url} is not a URL with https, http or file"
     try:
         with (
-            urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT_S) as answer,  # noqa: S310
+            urllib.request.urlopen(url, timeout=_DOWNLOAD_TIMEOUT_S) as response,  # noqa: S310
             target.open("wb") as file,
         ):
-            shutil.copyfileobj(answer, file, _CHUNK_SIZE_BYTES)
+            shutil.copyfileobj(response, file, _CHUNK_SIZE_BYTES)
     except (urllib.error.URLError, OSError) as error:
         return f"{url}: {error}"
     return None
 
 
 def _copy_by_maven(jar: Jar, target: Path) -> str | None:
-    """`mvn` knows mirrors and proxies that we do not. None when done, otherwise why not."""
+    """`mvn` may have mirrors and proxies configured. Returns None on success, else the error."""
     maven = shutil.which("mvn")
     if maven is None:
         return "`mvn` is not on the PATH"
-    # A directory of its own: nothing that was not verified may lie where jars are looked for.
+    # A separate directory: no unverified file may be where jars are searched.
     directory = target.with_name(f"{target.name}.mvn")
     command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={jar.coordinate}"]
     try:

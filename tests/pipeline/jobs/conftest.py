@@ -1,4 +1,4 @@
-"""Rows in, rows out: every transform is tested on a handful of rows at rest."""
+"""Every transformation is tested on a few rows in a batch."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def event(kind: str, message: str, time_ms: int, sent_ms: int | None = None, **m
 
 
 def stages_of(records, events: list[dict]):
-    return chat.stages(chat.open_chat(records([(item, item["time_ms"]) for item in events])))
+    return chat.stages(chat.parse_chat(records([(item, item["time_ms"]) for item in events])))
 
 
 def test_messages_and_people_are_counted_by_the_minute(records) -> None:
@@ -72,7 +72,7 @@ def test_silence_ends_a_session(records) -> None:
     ]
 
 
-def test_backlog_holds_what_was_neither_delivered_nor_deleted(records) -> None:
+def test_backlog_lists_messages_neither_delivered_nor_deleted(records) -> None:
     events = [
         event(chat.SENT, "1", NOON_MS),
         event(chat.SENT, "2", NOON_MS + 1000),
@@ -86,7 +86,7 @@ def test_backlog_holds_what_was_neither_delivered_nor_deleted(records) -> None:
     assert [tuple(row) for row in rows] == [("bob", 2, at(NOON_MS), 60.0)]
 
 
-def test_message_unread_for_a_day_is_told_and_a_read_one_is_not(records) -> None:
+def test_messages_unread_for_a_day_are_listed(records) -> None:
     events = [
         event(chat.SENT, "old", NOON_MS),
         event(chat.DELIVERED, "old", NOON_MS + 5, NOON_MS),

@@ -8,10 +8,10 @@ from kafkaesque.pipeline.jobs.envelopes import VALUE_SIZE_BYTES_MAX, dead_letter
 from kafkaesque.pipeline.jobs.posts import (
     clean_posts,
     deletions,
-    first_of_each,
-    not_yet_known,
-    open_posts,
+    first_occurrences,
+    parse_posts,
     without_deleted,
+    without_known,
 )
 
 
@@ -35,7 +35,7 @@ def deleted(number: int) -> bytes:
     return encode(post_envelope(event, "test"))
 
 
-def test_events_of_the_sources_become_clean_rows(records) -> None:
+def test_post_events_become_clean_rows(records) -> None:
     edited = PostEdited(
         network="bluesky",
         id="p9",
@@ -51,7 +51,7 @@ def test_events_of_the_sources_become_clean_rows(records) -> None:
         encode(post_envelope(edited, "test")),
         deleted(3),
     ]
-    rows = clean_posts(open_posts(records([(value, NOON_MS) for value in values])))
+    rows = clean_posts(parse_posts(records([(value, NOON_MS) for value in values])))
     found = [(r["id"], r["text"], r["tags"], r["language"], r["is_edit"]) for r in rows.collect()]
     assert found == [
         ("p1", "hi there", ["spark", "x"], "pt", False),
@@ -61,7 +61,7 @@ def test_events_of_the_sources_become_clean_rows(records) -> None:
     assert rows.first()["seen_at"] == at(NOON_MS)
 
 
-def test_what_cannot_be_read_becomes_a_dead_letter_with_reason_and_position(records) -> None:
+def test_invalid_records_become_dead_letters_with_reason_and_position(records) -> None:
     known = {"id": "e", "kind": "social.post", "version": 1, "time_ms": 1, "source": "s"}
     body = {"network": "n", "id": "i", "tags": []}
     values = [
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_becomes_a_dead_letter_with_reason_and_position(reco
         b" " * (VALUE_SIZE_BYTES_MAX + 1),
         {**known, "body": body},
     ]
-    letters = dead_letters(open_posts(records([(value, NOON_MS) for value in values])))
+    letters = dead_letters(parse_posts(records([(value, NOON_MS) for value in values])))
     assert [(row["offset"], row["reason"]) for row in letters.orderBy("offset").collect()] == [
         (0, "no value"),
         (1, "not UTF-8"),
@@ -92,27 +92,31 @@ def test_what_cannot_be_read_becomes_a_dead_letter_with_reason_and_position(reco
     ]
 
 
-def test_time_far_ahead_of_the_log_is_not_believed(records) -> None:
+def test_event_time_far_ahead_of_the_log_is_replaced(records) -> None:
     year_ahead = NOON_MS + 365 * 86_400_000
-    rows = open_posts(records([(post(1, seen_ms=year_ahead), NOON_MS), (post(2), NOON_MS)]))
+    rows = parse_posts(records([(post(1, seen_ms=year_ahead), NOON_MS), (post(2), NOON_MS)]))
     found = [(row["event_time"], row["clock_ahead"]) for row in rows.collect()]
     assert found == [(at(NOON_MS), True), (at(NOON_MS), False)]
 
 
 def test_repeats_count_once_within_a_batch_and_against_the_table(records) -> None:
     values = [post(1), post(2), post(1), post(3)]
-    rows = first_of_each(clean_posts(open_posts(records([(value, NOON_MS) for value in values]))))
+    rows = first_occurrences(
+        clean_posts(parse_posts(records([(value, NOON_MS) for value in values])))
+    )
     assert sorted((r["id"], r["offset"]) for r in rows.collect()) == [
         ("p1", 0),
         ("p2", 1),
         ("p3", 3),
     ]
     known = rows.where("id = 'p2'")
-    assert sorted(r["id"] for r in not_yet_known(rows, known).collect()) == ["p1", "p3"]
+    assert sorted(r["id"] for r in without_known(rows, known).collect()) == ["p1", "p3"]
 
 
-def test_deleted_posts_are_taken_out(records) -> None:
-    events = open_posts(records([(v, NOON_MS) for v in (post(1), post(2), deleted(1), deleted(1))]))
+def test_deleted_posts_are_removed(records) -> None:
+    events = parse_posts(
+        records([(v, NOON_MS) for v in (post(1), post(2), deleted(1), deleted(1))])
+    )
     gone = deletions(events)
     assert [(row["network"], row["id"]) for row in gone.collect()] == [("bluesky", "p1")]
     assert [row["id"] for row in without_deleted(clean_posts(events), gone).collect()] == ["p2"]

@@ -44,7 +44,7 @@ def test_hashtags_are_counted_in_every_window_that_holds_the_post(spark) -> None
     }  # fmt: skip
 
 
-def test_post_that_comes_twice_counts_once(spark) -> None:
+def test_repeated_post_counts_once(spark) -> None:
     rows = hashtag_windows(posts(spark, [("1", 0, ["a"]), ("1", 0, ["a"])]), SETTINGS)
     assert {row["posts"] for row in rows.collect()} == {1}
 
@@ -81,6 +81,6 @@ def test_records_of_the_topic_are_keyed_by_window_and_hashtag(spark) -> None:
     assert (value["hashtag"], value["posts"]) == ("a", 1)
 
 
-def test_window_that_is_no_multiple_of_its_slide_is_refused() -> None:
+def test_window_that_is_not_a_multiple_of_its_slide_is_rejected() -> None:
     with pytest.raises(ValueError, match="multiple"):
         TrendSettings(window_s=100, slide_s=60)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
 from kafkaesque.pipeline.kafka.decoding import (
-    AbortedRanges,
+    AbortedTransactions,
     RecordsDamaged,
     decode,
     load_decoder,
@@ -31,7 +31,7 @@ DECODERS = [
         id="compiled",
         marks=pytest.mark.skipif(
             load_decoder()[0] != "compiled",
-            reason="nothing is compiled: apt install gcc python3-dev, then make clean setup",
+            reason="the C decoder is not built: apt install gcc python3-dev, then make clean setup",
         ),
     ),
     pytest.param(False, id="plain"),
@@ -41,9 +41,9 @@ both = pytest.mark.parametrize("compiled", DECODERS)
 
 def rows_of(data: bytes, compiled: bool, start: int = 0, end: int = 2**62, **aborted) -> list[dict]:
     view = memoryview(bytearray(data))
-    found = scan(view, start, end, AbortedRanges(aborted.get("aborted", [])))
-    walk = load_decoder(compiled=compiled)[1]
-    columns = decode(walk, view, found.bodies, (start, end), True)
+    found = scan(view, start, end, AbortedTransactions(aborted.get("aborted", [])))
+    decoder = load_decoder(compiled=compiled)[1]
+    columns = decode(decoder, view, found.bodies, (start, end), True)
     batch = record_batch(columns, "t", 3, 0)
     batch.validate(full=True)
     return batch.to_pylist()
@@ -80,7 +80,7 @@ records_strategy = st.lists(
 @both
 @settings(deadline=None, max_examples=60)
 @given(st.lists(records_strategy, min_size=1, max_size=3), st.sampled_from(list(Codec)), st.data())
-def test_any_batches_come_out_as_they_went_in(compiled, groups, codec, data) -> None:
+def test_decoded_records_equal_the_encoded_ones(compiled, groups, codec, data) -> None:
     offset, encoded, expected = 0, b"", []
     for group in groups:
         records, base = [], offset
@@ -109,11 +109,11 @@ def test_batch_cut_by_the_fetch_limit_is_left_for_the_next_fetch(compiled: bool)
     whole = batch([record(0), record(1)])
     data = whole + batch([record(2)], 2)[:-1]
     assert [row["offset"] for row in rows_of(data, compiled)] == [0, 1]
-    assert scan(memoryview(data), 0, 100, AbortedRanges([])).next_offset == 2
+    assert scan(memoryview(data), 0, 100, AbortedTransactions([])).next_offset == 2
 
 
 @both
-def test_batch_with_a_wrong_checksum_is_refused(compiled: bool) -> None:
+def test_batch_with_a_wrong_checksum_is_rejected(compiled: bool) -> None:
     data = bytearray(batch([record(0)]))
     data[-1] ^= 1
     with pytest.raises(RecordsDamaged, match="checksum"):
@@ -123,7 +123,7 @@ def test_batch_with_a_wrong_checksum_is_refused(compiled: bool) -> None:
 @both
 @settings(deadline=None, max_examples=150)
 @given(position=st.integers(61, 140), byte=st.integers(0, 255))
-def test_malformed_records_behind_a_good_checksum_are_refused_or_read(
+def test_malformed_records_with_a_valid_checksum_are_rejected_or_read(
     compiled, position, byte
 ) -> None:
     data = bytearray(batch([record(0, b"x" * 20, b"key", [("h", b"1")]), record(1, None)]))
@@ -134,7 +134,7 @@ def test_malformed_records_behind_a_good_checksum_are_refused_or_read(
 
 
 @both
-def test_append_time_stands_for_every_record(compiled: bool) -> None:
+def test_append_time_applies_to_every_record(compiled: bool) -> None:
     data = bytearray(batch([record(0, time_ms=5), record(1, time_ms=9)]))
     stamp_append_time(data, 0, TimestampMs(7_000))
     assert {row["timestamp"].timestamp() for row in rows_of(bytes(data), compiled)} == {7.0}
@@ -178,17 +178,17 @@ def test_aborted_transactions_and_markers_are_not_seen(compiled: bool) -> None:
     assert [row["offset"] for row in rows] == [1, 4, 6]
 
 
-def test_chunk_that_ends_in_a_marker_moves_the_position_behind_it() -> None:
+def test_chunk_that_ends_in_a_marker_moves_the_position_past_it() -> None:
     data = transactional(0, 1) + marker(1, 1, commit=False)
-    found = scan(memoryview(data), 0, 2, AbortedRanges([(1, 0)]))
+    found = scan(memoryview(data), 0, 2, AbortedTransactions([(1, 0)]))
     assert (found.bodies, found.next_offset) == ([], 2)
 
 
-def test_columns_of_one_value_are_as_long_as_their_batch_and_no_longer_on_the_wire() -> None:
+def test_constant_columns_are_as_long_as_their_batch_when_serialized() -> None:
     sizes = []
     for count, topic, partition in ((1, "t", 0), (100, "t", 0), (65, "u", 7), (100, "t", 0)):
         view = memoryview(bytearray(batch([record(number) for number in range(count)])))
-        found = scan(view, 0, 2**62, AbortedRanges([]))
+        found = scan(view, 0, 2**62, AbortedTransactions([]))
         columns = decode(load_decoder()[1], view, found.bodies, (0, 2**62), False)
         rows = record_batch(columns, topic, partition, 1)
         rows.validate(full=True)

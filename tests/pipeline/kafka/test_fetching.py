@@ -16,7 +16,7 @@ pytest.importorskip(
 from kafkaesque.client.wire.errors import ConnectionLost
 from kafkaesque.pipeline.errors import DataLoss, KafkaUnreachable
 from kafkaesque.pipeline.kafka import cluster
-from kafkaesque.pipeline.kafka.cluster import Cluster
+from kafkaesque.pipeline.kafka.cluster import ClusterClient
 from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, read_range
 from kafkaesque.pipeline.source.options import read_cluster
 from kafkaesque.testing import Broker
@@ -48,7 +48,7 @@ def test_rows_outlive_the_answer_that_they_came_in(broker, topic, produce, compi
     assert [value[:1] + value[-1:] for value in values] == [b"00", b"11", b"22", b"33"]
 
 
-def test_worker_that_knew_the_topic_reads_a_partition_that_is_new(broker, topic, produce) -> None:
+def test_worker_with_cached_metadata_reads_a_new_partition(broker, topic, produce) -> None:
     produce(topic, [{"value": b"x", "partition": 0}])
     assert offsets(read_range(Range(topic, 0, 0, 1), settings(broker))) == [0]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
@@ -57,18 +57,18 @@ def test_worker_that_knew_the_topic_reads_a_partition_that_is_new(broker, topic,
     assert offsets(read_range(Range(topic, 2, 0, 1), settings(broker))) == [0]
 
 
-def test_leaders_are_asked_for_once_in_a_while(tmp_path: Path, monkeypatch) -> None:
+def test_leaders_are_cached_for_a_while(tmp_path: Path, monkeypatch) -> None:
     with Broker(data=tmp_path) as broker:
         broker.create_topic("t", 1)
-        knows = Cluster(settings(broker).cluster)
-        first = knows.topology(["t"])
-    knows.close()
-    assert knows.recent_topology(["t"]) is first
+        client = ClusterClient(settings(broker).cluster)
+        first = client.topology(["t"])
+    client.close()
+    assert client.recent_topology(["t"]) is first
     with pytest.raises(ConnectionLost):
-        knows.recent_topology(["t", "another"])
+        client.recent_topology(["t", "another"])
     monkeypatch.setattr(cluster, "TOPOLOGY_AGE_S_MAX", 0.0)
     with pytest.raises(ConnectionLost):
-        knows.recent_topology(["t"])
+        client.recent_topology(["t"])
 
 
 def test_abandoned_reader_leaves_the_next_one_a_clean_connection(broker, topic, produce) -> None:
@@ -82,7 +82,7 @@ def test_abandoned_reader_leaves_the_next_one_a_clean_connection(broker, topic, 
     assert offsets(read_range(Range(topic, 0, 0, 100), small)) == list(range(100))
 
 
-def test_broker_that_comes_back_is_read_on(tmp_path: Path) -> None:
+def test_reading_continues_after_a_broker_restart(tmp_path: Path) -> None:
     from confluent_kafka import Producer
 
     with Broker(data=tmp_path, settings={"num.partitions": 1}) as broker:
@@ -102,7 +102,7 @@ def test_broker_that_comes_back_is_read_on(tmp_path: Path) -> None:
         assert first + found == list(range(30))
 
 
-def test_range_behind_the_end_waits_no_longer_than_the_deadline(broker, topic, produce) -> None:
+def test_range_beyond_the_end_waits_until_the_deadline(broker, topic, produce) -> None:
     produce(topic, [{"value": b"x", "partition": 0}])
     properties = {"bootstrap.servers": broker.bootstrap_servers, "default.api.timeout.ms": "100"}
     with pytest.raises(KafkaUnreachable, match="no record"):

@@ -3,13 +3,13 @@ from __future__ import annotations
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from kafkaesque.pipeline.kafka.cluster import Cluster
+from kafkaesque.pipeline.kafka.cluster import ClusterClient
 from kafkaesque.pipeline.kafka.groups import GroupOffsets
 from kafkaesque.pipeline.source.options import read_cluster
 
 
 def test_offsets_are_committed_without_being_a_member(broker, topic) -> None:
-    cluster = Cluster(read_cluster({"bootstrap.servers": broker.bootstrap_servers}))
+    cluster = ClusterClient(read_cluster({"bootstrap.servers": broker.bootstrap_servers}))
     group = GroupOffsets(cluster, "pipeline.test")
     group.commit({(topic, 0): 5, (topic, 1): 7}, "batch 3")
     group.commit({(topic, 0): 6}, "batch 4")

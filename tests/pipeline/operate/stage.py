@@ -1,4 +1,4 @@
-"""Posts as records of a topic, and what the tables hold of them."""
+"""Posts as records of a topic, and the content of the tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ids(frame: Any) -> list[str]:
 
 
 def transactions(bootstrap: str, topic: str, *, commits: str) -> None:
-    """A transaction of three records in partition 0 for each letter: c is committed, a aborted."""
+    """One transaction of three records in partition 0 per letter: c commits, a aborts."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "log_level": 0})
     try:
         producer.init_transactions(60)

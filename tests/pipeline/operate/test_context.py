@@ -7,13 +7,19 @@ pytest.importorskip(
 )
 
 from kafkaesque.pipeline.errors import InvalidOption
-from kafkaesque.pipeline.operate.context import KNOBS, Knobs, read_knobs
+from kafkaesque.pipeline.operate.context import SETTINGS, PipelineSettings, read_settings
 
 
 def test_settings_are_read_by_their_names() -> None:
-    knobs = read_knobs({"trends.window.s": "120", "trends.slide.s": "30", "archive.keep.days": "7"})
-    assert (knobs.trends.window_s, knobs.trends.slide_s, knobs.archive_keep_days) == (120, 30, 7)
-    assert read_knobs({}) == Knobs()
+    settings = read_settings(
+        {"trends.window.s": "120", "trends.slide.s": "30", "archive.keep.days": "7"}
+    )
+    assert (settings.trends.window_s, settings.trends.slide_s, settings.archive_keep_days) == (
+        120,
+        30,
+        7,
+    )
+    assert read_settings({}) == PipelineSettings()
 
 
 @pytest.mark.parametrize(
@@ -25,10 +31,10 @@ def test_settings_are_read_by_their_names() -> None:
         ({"trends.window.s": "100"}, "multiple"),
     ],
 )
-def test_wrong_settings_are_refused_with_their_name(values: dict[str, str], text: str) -> None:
+def test_invalid_settings_are_rejected_by_name(values: dict[str, str], text: str) -> None:
     with pytest.raises(InvalidOption, match=text):
-        read_knobs(values)
+        read_settings(values)
 
 
 def test_every_setting_has_a_description() -> None:
-    assert all(item.doc.endswith(".") and item.ours for item in KNOBS.values())
+    assert all(item.doc.endswith(".") and item.ours for item in SETTINGS.values())

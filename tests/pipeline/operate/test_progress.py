@@ -14,10 +14,10 @@ pytest.importorskip(
 
 from kafkaesque.client.wire.address import Address
 from kafkaesque.pipeline.kafka.cluster import ClusterSettings
-from kafkaesque.pipeline.operate import progress
-from kafkaesque.pipeline.operate.control import read_status, statuses
-from kafkaesque.pipeline.operate.progress import Metrics, ProgressBook, summarize
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.operate import progress, status
+from kafkaesque.pipeline.operate.progress import Metrics, ProgressListener, summarize
+from kafkaesque.pipeline.operate.status import read_status, statuses
+from kafkaesque.pipeline.paths import DataDirectory
 from kafkaesque.testing import Broker
 
 
@@ -40,7 +40,7 @@ def document(batch: int = 3, **more) -> dict:
     }
 
 
-def test_progress_of_spark_becomes_figures() -> None:
+def test_sparks_progress_document_is_summarized() -> None:
     found = summarize("q", document())
     assert (found.batch, found.input_rows, found.duration_ms) == (3, 10, 1800)
     assert (found.lag_records, found.late_rows, found.state_rows) == (4, 2, 7)
@@ -52,67 +52,67 @@ def test_progress_without_sources_has_no_lag() -> None:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> ProgressBook:
-    """Of a Kafka that nobody can reach: what the book tells must not depend on it."""
+def listener(tmp_path: Path) -> ProgressListener:
+    """A listener for an unreachable Kafka: status and feed must not depend on it."""
     cluster = ClusterSettings((Address("127.0.0.1", 1),), request_timeout_s=0.1)
-    return ProgressBook(Places(tmp_path), cluster, Metrics())
+    return ProgressListener(DataDirectory(tmp_path), cluster, Metrics())
 
 
-def test_batch_is_told_once_although_spark_and_the_end_tell_it(
-    book: ProgressBook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_batch_that_spark_and_the_end_report_is_recorded_once(
+    listener: ProgressListener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "_COMMIT_DEADLINE_S", 0.0)
-    places = Places(tmp_path)
-    book.announce("q")
-    assert statuses(places)[0]["state"] == "running"
-    book.record(summarize("q", document()))
-    book.end("q", json.dumps(document()), "the disk is full")
-    assert len(places.feed("q").read_text().splitlines()) == 1
-    status = read_status(places.status("q"))
-    assert (status["state"], status["failure"], status["batch"]) == (
+    data = DataDirectory(tmp_path)
+    listener.announce("q")
+    assert statuses(data)[0]["state"] == "running"
+    listener.record(summarize("q", document()))
+    listener.end("q", json.dumps(document()), "the disk is full")
+    assert len(data.feed("q").read_text().splitlines()) == 1
+    last = read_status(data.status("q"))
+    assert (last["state"], last["failure"], last["batch"]) == (
         "failed",
         "the disk is full",
         3,
     )
 
 
-def test_place_is_committed_until_the_book_is_closed_and_no_connection_is_left(
+def test_offsets_are_committed_until_the_listener_is_closed_and_no_connection_leaks(
     tmp_path: Path,
 ) -> None:
     with Broker() as broker:
         host, _, port = broker.bootstrap_servers.partition(":")
         cluster = ClusterSettings((Address(host, int(port)),))
-        book = ProgressBook(Places(tmp_path), cluster, Metrics())
+        listener = ProgressListener(DataDirectory(tmp_path), cluster, Metrics())
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         broker.create_topic("t", partitions=2)
         for name in ("one", "two"):
-            book.announce(name)
-            book.record(summarize(name, document()))
-        book.close()
-        book.record(summarize("one", document(4)))
-        del book
-        gc.collect()  # A socket that nobody closed is told of here.
-        [asked] = admin.list_consumer_group_offsets(
+            listener.announce(name)
+            listener.record(summarize(name, document()))
+        listener.close()
+        listener.record(summarize("one", document(4)))
+        del listener
+        gc.collect()  # Warns about sockets that were not closed.
+        [future] = admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions("pipeline.one")]
         ).values()
-        places = asked.result().topic_partitions
-        assert {(place.partition, place.offset) for place in places} == {(0, 5), (1, 6)}
-        assert {place.metadata for place in places} == {"batch 3"}
+        committed = future.result().topic_partitions
+        assert {(item.partition, item.offset) for item in committed} == {(0, 5), (1, 6)}
+        assert {item.metadata for item in committed} == {"batch 3"}
 
 
 def test_query_whose_process_is_gone_is_shown_as_killed(tmp_path: Path) -> None:
-    places = Places(tmp_path)
-    path = places.status("q")
+    data = DataDirectory(tmp_path)
+    path = data.status("q")
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"query": "q", "state": "running", "pid": 2**22 + 1}))
-    assert statuses(places)[0]["state"] == "killed"
+    assert statuses(data)[0]["state"] == "killed"
 
 
-def test_feed_that_has_grown_large_is_begun_anew(
+def test_feed_beyond_its_size_limit_is_rotated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "FEED_SIZE_BYTES_MAX", 10)
+    monkeypatch.setattr(status, "FEED_SIZE_BYTES_MAX", 10)
     feed = tmp_path / "progress.jsonl"
     for number in range(3):
-        progress.append_feed(feed, {"number": number})
+        status.append_feed(feed, {"number": number})
     assert [json.loads(line) for line in feed.read_text().splitlines()] == [{"number": 2}]

@@ -1,4 +1,4 @@
-"""The archive against the log."""
+"""The report `quality`: the archive compared with the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.pipeline.operate.stage import NOON_MS, post, table, transactions
 NOW = datetime.fromtimestamp(NOON_MS / 1000, tz=UTC)
 
 
-def test_quality_finds_the_archive_whole_and_then_a_row_missing(bench, produce, broker) -> None:
+def test_quality_passes_a_complete_archive_and_finds_a_missing_row(bench, produce, broker) -> None:
     from kafkaesque.pipeline.operate.reports import quality
 
     produce(bench.topic, [post(i) for i in range(6)])
@@ -67,7 +67,7 @@ def read_all(bench: Any, broker: Any) -> list[Any]:
     return found
 
 
-def test_quality_takes_no_marker_and_no_aborted_record_for_a_lost_one(bench, broker) -> None:
+def test_quality_does_not_count_markers_and_aborted_records_as_lost(bench, broker) -> None:
     from kafkaesque.pipeline.operate.reports import quality
 
     transactions(broker.bootstrap_servers, bench.topic, commits="caac")
@@ -75,7 +75,7 @@ def test_quality_takes_no_marker_and_no_aborted_record_for_a_lost_one(bench, bro
     report = quality(bench.context, NOW)
     assert report.alerts == []
     found = [(row["rows"], row["gaps"], row["lost"], row["behind"]) for row in report.rows]
-    # c0 c0 c0 marker, twice (three aborted, marker), then c3: the last marker is no record either.
+    # c0 c0 c0 marker, twice (three aborted, marker), then c3: the last marker is not a record either.
     assert found == [(6, 9, 0, 0), (0, 0, 0, 0)]
     DeltaTable(bench.context.table("archive")).delete("offset IN (1, 14)")
     (alert,) = quality(bench.context, NOW).alerts
@@ -92,7 +92,7 @@ def test_quality_finds_rows_missing_at_both_ends(bench, produce) -> None:
     assert [(row["lost"], row["behind"]) for row in report.alerts] == [(2, 0), (2, 0)]
 
 
-def test_quality_alerts_for_a_topic_that_the_archive_never_took_in(bench, produce, broker) -> None:
+def test_quality_alerts_for_a_topic_that_was_never_archived(bench, produce, broker) -> None:
     from kafkaesque.pipeline.operate.reports import quality
 
     produce(bench.topic, [post(0), post(1)])
@@ -100,8 +100,8 @@ def test_quality_alerts_for_a_topic_that_the_archive_never_took_in(bench, produc
     unseen = f"{bench.topic}-unseen"
     broker.create_topic(unseen, 1, retention_ms=-1)
     produce(unseen, [{**post(0), "partition": 0} for _ in range(3)])
-    knobs = replace(bench.context.knobs, archive_pattern=f"{bench.topic}.*")
-    context = replace(bench.context, knobs=knobs)
+    settings = replace(bench.context.settings, archive_pattern=f"{bench.topic}.*")
+    context = replace(bench.context, settings=settings)
     fresh = quality(context, NOW + timedelta(minutes=59))
     assert fresh.alerts == []
     assert {row["topic"]: row["behind"] for row in fresh.rows} == {bench.topic: 0, unseen: 3}
@@ -109,13 +109,13 @@ def test_quality_alerts_for_a_topic_that_the_archive_never_took_in(bench, produc
     assert (alert["topic"], alert["verdict"]) == (unseen, "the table is behind")
 
 
-def test_quality_knows_what_the_archive_does_not_keep(bench, produce) -> None:
+def test_quality_ignores_rows_that_the_archive_has_expired(bench, produce) -> None:
     from kafkaesque.pipeline.operate.reports import quality, upkeep
 
     day_ms = 24 * 3_600_000
     produce(bench.topic, [{**post(i), "timestamp": NOON_MS + i * day_ms} for i in range(4)])
     bench.run("archive")
-    context = replace(bench.context, knobs=replace(bench.context.knobs, archive_keep_days=1))
+    context = replace(bench.context, settings=replace(bench.context.settings, archive_keep_days=1))
     now = NOW + timedelta(days=3)
     (row,) = [row for row in upkeep(context, now).rows if row["table"] == "archive"]
     assert row["rows_expired"] == 2

@@ -4,17 +4,17 @@ import pytest
 
 from kafkaesque.pipeline.operate.restarting import Restarts
 
-PASSING = "Python worker failed to connect back."
+TRANSIENT = "Python worker failed to connect back."
 
 
-def test_waits_grow_and_end_with_the_last_restart() -> None:
+def test_waits_double_until_the_last_restart() -> None:
     restarts = Restarts(3)
-    assert [restarts.wait_s(PASSING, None) for _ in range(4)] == [2.0, 4.0, 8.0, None]
+    assert [restarts.wait_s(TRANSIENT, None) for _ in range(4)] == [2.0, 4.0, 8.0, None]
 
 
-def test_finished_batch_begins_the_row_anew() -> None:
+def test_finished_batch_resets_the_count() -> None:
     restarts = Restarts(2)
-    assert [restarts.wait_s(PASSING, batch) for batch in (4, 4, 5, 5, 5)] == [
+    assert [restarts.wait_s(TRANSIENT, batch) for batch in (4, 4, 5, 5, 5)] == [
         2.0,
         4.0,
         2.0,
@@ -23,15 +23,15 @@ def test_finished_batch_begins_the_row_anew() -> None:
     ]
 
 
-def test_waits_have_a_bound() -> None:
+def test_waits_are_bounded() -> None:
     restarts = Restarts(20)
-    assert max(restarts.wait_s(PASSING, None) or 0 for _ in range(20)) == 60.0
+    assert max(restarts.wait_s(TRANSIENT, None) or 0 for _ in range(20)) == 60.0
 
 
 @pytest.mark.parametrize("failure", ["DataLoss: t-0 is gone", "CheckpointLost: x", "TableRefused"])
-def test_failure_that_stays_is_not_tried_again(failure: str) -> None:
+def test_permanent_failure_is_not_retried(failure: str) -> None:
     assert Restarts(5).wait_s(failure, None) is None
 
 
-def test_nobody_restarts_who_was_not_asked_to() -> None:
-    assert Restarts(0).wait_s(PASSING, None) is None
+def test_zero_restarts_means_none() -> None:
+    assert Restarts(0).wait_s(TRANSIENT, None) is None

@@ -14,23 +14,24 @@ pytest.importorskip(
     "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
-from kafkaesque.pipeline.operate.progress import Metrics, Summary, append_feed, write_status
+from kafkaesque.pipeline.operate.progress import BatchSummary, Metrics
+from kafkaesque.pipeline.operate.status import append_feed, write_status
 from kafkaesque.pipeline.operate.status_page import StatusPage
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.paths import DataDirectory
 
-SUMMARY = Summary("posts", 3, "now", 10, 5.0, 200, 7, 2, 0, None, {"t": {"0": 4}})
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(tmp_path)
+SUMMARY = BatchSummary("posts", 3, "now", 10, 5.0, 200, 7, 2, 0, None, {"t": {"0": 4}})
 
 
 @pytest.fixture
-def base(places: Places) -> Iterator[str]:
+def data(tmp_path: Path) -> DataDirectory:
+    return DataDirectory(tmp_path)
+
+
+@pytest.fixture
+def base(data: DataDirectory) -> Iterator[str]:
     metrics = Metrics()
     metrics.observe(SUMMARY)
-    page = StatusPage(places, ["posts", "trends"], metrics)
+    page = StatusPage(data, ["posts", "trends"], metrics)
     address = page.start("127.0.0.1", 0)
     yield f"http://{address}"
     page.stop()
@@ -45,10 +46,10 @@ def get(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_status_and_batches_are_told_as_the_files_have_them(base: str, places: Places) -> None:
+def test_status_and_batches_are_told_as_the_files_have_them(base: str, data: DataDirectory) -> None:
     for number in range(3):
-        append_feed(places.feed("posts"), {**SUMMARY.as_json(), "batch": number})
-    write_status(places.status("posts"), {"state": "running", **SUMMARY.as_json()})
+        append_feed(data.feed("posts"), {**SUMMARY.as_json(), "batch": number})
+    write_status(data.status("posts"), {"state": "running", **SUMMARY.as_json()})
     queries = json.loads(get(f"{base}/status")[1])["queries"]
     assert [(item["query"], item["state"]) for item in queries] == [
         ("posts", "running"),
@@ -60,13 +61,13 @@ def test_status_and_batches_are_told_as_the_files_have_them(base: str, places: P
     assert json.loads(get(f"{base}/progress/trends")[1])["batches"] == []
 
 
-def test_ready_means_that_every_query_runs(base: str, places: Places) -> None:
+def test_ready_means_that_every_query_runs(base: str, data: DataDirectory) -> None:
     assert get(f"{base}/healthz") == (200, "ok\n")
     assert get(f"{base}/readyz") == (503, "not running: posts, trends\n")
     for name in ("posts", "trends"):
-        write_status(places.status(name), {"state": "running"})
+        write_status(data.status(name), {"state": "running"})
     assert get(f"{base}/readyz") == (200, "ready\n")
-    write_status(places.status("trends"), {"state": "failed"})
+    write_status(data.status("trends"), {"state": "failed"})
     assert get(f"{base}/readyz") == (503, "not running: trends\n")
 
 

@@ -22,7 +22,7 @@ from kafkaesque.pipeline.sinks.delta_table import (  # noqa: E402
     commit,
     ensure_table,
     is_committed,
-    keep_in_shape,
+    maintain,
     refuse_other_checkpoint,
 )
 
@@ -80,7 +80,7 @@ def test_files_that_no_commit_names_are_not_read_and_are_vacuumed(tmp_path: Path
     append(tmp_path, range(3), batch(0))
     FileWriter(tmp_path, ("day",)).write(iter([rows(range(3, 6))]))
     assert offsets_in(tmp_path) == [0, 1, 2]
-    done = keep_in_shape(tmp_path, keep_hours=0)
+    done = maintain(tmp_path, keep_hours=0)
     assert done.files_removed_from_disk >= 3
     assert offsets_in(tmp_path) == [0, 1, 2]
 
@@ -88,7 +88,7 @@ def test_files_that_no_commit_names_are_not_read_and_are_vacuumed(tmp_path: Path
 def test_small_files_are_merged_and_old_rows_deleted(tmp_path: Path) -> None:
     for number in range(4):
         append(tmp_path, range(number * 3, number * 3 + 3), batch(number))
-    done = keep_in_shape(tmp_path, expired="day < DATE '2026-11-02'")
+    done = maintain(tmp_path, expired="day < DATE '2026-11-02'")
     assert (done.files_before, done.files_after, done.rows_expired) == (8, 2, 4)
     assert offsets_in(tmp_path) == [offset for offset in range(12) if offset % 3]
     assert is_committed(tmp_path, batch(3))

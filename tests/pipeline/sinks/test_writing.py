@@ -8,7 +8,7 @@ import pytest
 
 from kafkaesque.pipeline.sinks.delta_table import BatchIdentity, read_table
 from kafkaesque.pipeline.sinks.writing import to_table, to_topic
-from kafkaesque.pipeline.source.durable_start import identity
+from kafkaesque.pipeline.source.checkpoint import checkpoint_id
 from kafkaesque.pipeline.source.reading import read_batch, read_stream
 
 
@@ -21,7 +21,7 @@ def test_stream_goes_into_a_delta_table_once_whatever_the_engine(
         frame = read_stream(spark, options(topic), checkpoint=checkpoint, engine=engine)
 
         def write(rows, number: int) -> None:
-            own = BatchIdentity("q", identity(checkpoint), number)
+            own = BatchIdentity("q", checkpoint_id(checkpoint), number)
             to_table(rows, table, own, ("partition",))
 
         writer = frame.drop("key").writeStream.foreachBatch(write)
@@ -78,5 +78,5 @@ def test_rows_of_a_topic_say_which_batch_they_belong_to(
 def test_topic_that_does_not_exist_fails_the_batch(spark, broker) -> None:
     rows = spark.createDataFrame([(b"v",)], "value binary")
     kafka = {"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": "1500"}
-    with pytest.raises(Exception, match="a record was refused"):
+    with pytest.raises(Exception, match="a record was not delivered"):
         to_topic(rows, "nowhere", kafka, BatchIdentity("q", "c", 0))

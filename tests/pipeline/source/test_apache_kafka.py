@@ -1,4 +1,4 @@
-"""The same reads and the same job on Apache Kafka: transactions, compaction, both engines."""
+"""Reads and the archive query against Apache Kafka: transactions, compaction, both engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kafka() -> Iterator[ApacheKafka]:
     try:
         server.start()
     except JavaUnavailable as error:
-        pytest.skip(f"no Apache Kafka to compare with: {error}")
+        pytest.skip(f"Apache Kafka cannot be started: {error}")
     yield server
     server.stop()
 
@@ -52,7 +52,7 @@ def options(kafka: ApacheKafka, topic: str, **more: str) -> dict[str, str]:
     }
 
 
-def test_transactions_are_seen_alike_by_both_engines(spark, kafka, connector) -> None:
+def test_both_engines_see_the_same_transactions(spark, kafka, connector) -> None:
     from kafkaesque.pipeline.source.reading import read_batch
 
     create(kafka, "tx")
@@ -79,7 +79,7 @@ def test_transactions_are_seen_alike_by_both_engines(spark, kafka, connector) ->
     first.abort_transaction(30)
 
 
-def test_gaps_of_compaction_are_read_over(spark, kafka, tmp_path: Path) -> None:
+def test_reads_continue_over_gaps_of_compaction(spark, kafka, tmp_path: Path) -> None:
     from kafkaesque.pipeline.source.reading import read_batch
 
     create(
@@ -102,12 +102,12 @@ def test_gaps_of_compaction_are_read_over(spark, kafka, tmp_path: Path) -> None:
     assert max(found) == 5 * (turn + 1) - 1
 
 
-def test_archive_of_apache_kafka_is_whole(spark, kafka, tmp_path: Path) -> None:
-    from kafkaesque.pipeline.operate.catalog import find
-    from kafkaesque.pipeline.operate.context import Context, Knobs
+def test_archive_of_apache_kafka_is_complete(spark, kafka, tmp_path: Path) -> None:
+    from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
     from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
-    from kafkaesque.pipeline.places import Places
+    from kafkaesque.pipeline.operate.queries import find_query
+    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
+    from kafkaesque.pipeline.paths import DataDirectory
     from kafkaesque.pipeline.sinks.delta_table import read_table
 
     create(kafka, "plain")
@@ -115,15 +115,15 @@ def test_archive_of_apache_kafka_is_whole(spark, kafka, tmp_path: Path) -> None:
     for number in range(500):
         producer.produce("plain", b"%d" % number)
     assert producer.flush(30) == 0
-    context = Context(
+    context = RunContext(
         spark,
-        Places(tmp_path),
+        DataDirectory(tmp_path),
         {"bootstrap.servers": kafka.bootstrap_servers},
         "python",
-        Knobs(archive_pattern="plain"),
+        PipelineSettings(archive_pattern="plain"),
     )
     trigger = Trigger(once=True, rows_max=200, restarts_max=5)
-    outcomes = Supervisor(context, trigger, Metrics()).run([find("archive")])
-    assert [outcome.failure for outcome in outcomes] == [None]
+    results = Supervisor(context, trigger, Metrics()).run([find_query("archive")])
+    assert [result.failure for result in results] == [None]
     rows = read_table(spark, context.table("archive")).select("offset").collect()
     assert sorted(row["offset"] for row in rows) == list(range(500))

@@ -16,14 +16,14 @@ from kafkaesque.pipeline.source.offsets import (
 )
 
 
-def test_offsets_have_the_shape_of_sparks_own_connector() -> None:
+def test_offsets_have_the_format_of_sparks_own_connector() -> None:
     offsets = {("b", 1): 2, ("a", 10): 7, ("a", 2): 5}
     assert to_spark(offsets) == {"a": {"2": 5, "10": 7}, "b": {"1": 2}}
     assert to_json(offsets) == '{"a":{"2":5,"10":7},"b":{"1":2}}'
     assert from_spark(to_spark(offsets)) == offsets
 
 
-def test_offsets_that_are_no_json_are_refused_with_an_example() -> None:
+def test_invalid_offset_json_is_rejected_with_an_example() -> None:
     with pytest.raises(InvalidOption, match="not JSON like"):
         from_json("[1, 2]", "startingOffsets")
 
@@ -74,7 +74,7 @@ def test_split_ranges_cover_the_same_offsets_once(sizes, tasks_min) -> None:
     assert len(covered) == len(set(covered))
 
 
-def test_large_range_is_cut_for_more_tasks() -> None:
+def test_large_range_is_split_for_more_tasks() -> None:
     cut = split([Range("t", 0, 0, 90), Range("t", 1, 0, 10)], 10)
     assert len(cut) == 10
     assert sum(item.partition == 0 for item in cut) == 9

@@ -1,4 +1,4 @@
-"""Both engines against the in-process broker: rows, offsets, checkpoints and what can go wrong."""
+"""Both engines against the in-process broker: rows, offsets, checkpoints and failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 def drain(frame, checkpoint: Path, table: Path) -> list[int]:
-    """Run a stream until it has read what is there; returns the rows of each batch."""
+    """Runs a stream to the end of the log; returns the rows of each batch."""
     query = (
         frame.writeStream.format("parquet")
         .option("path", str(table))
@@ -34,7 +34,7 @@ def drain(frame, checkpoint: Path, table: Path) -> list[int]:
     return [progress["numInputRows"] for progress in query.recentProgress]
 
 
-def places(spark, table: Path) -> list[tuple[int, int]]:
+def positions(spark, table: Path) -> list[tuple[int, int]]:
     rows = spark.read.parquet(str(table)).select("partition", "offset").collect()
     return sorted((row["partition"], row["offset"]) for row in rows)
 
@@ -93,13 +93,13 @@ def test_plain_decoder_reads_what_the_compiled_one_reads(spark, topic, produce, 
 def test_checkpoint_of_one_engine_is_resumed_by_the_other(
     spark, topic, produce, options, tmp_path
 ) -> None:
-    """Trap of research/spark.md 3.5: the offsets have one shape."""
+    """Both engines write offsets in the same format."""
     checkpoint, table = tmp_path / "checkpoint", tmp_path / "table"
     for turn, engine in enumerate(("python", "jvm", "python")):
         produce(topic, [{"value": b"x", "partition": i % 2} for i in range(30)])
         frame = read_stream(spark, options(topic), checkpoint=checkpoint, engine=engine)
         drain(frame, checkpoint, table)
-        assert places(spark, table) == [(p, o) for p in range(2) for o in range(15 * (turn + 1))]
+        assert positions(spark, table) == [(p, o) for p in range(2) for o in range(15 * (turn + 1))]
 
 
 @engines
@@ -114,14 +114,14 @@ def test_batches_are_limited_and_available_now_ends_there(
         engine=engine,
     )
     assert drain(frame, tmp_path / "c", tmp_path / "t") == [30, 30, 30, 10]
-    assert len(places(spark, tmp_path / "t")) == 100
+    assert len(positions(spark, tmp_path / "t")) == 100
 
 
 @engines
 def test_crash_before_the_first_commit_with_latest_loses_nothing(
     spark, topic, produce, options, tmp_path, engine
 ) -> None:
-    """Trap 1: `initialOffset` is not kept by Spark, and latest moves on."""
+    """Spark does not keep `initialOffset`, and latest moves on."""
     checkpoint = tmp_path / "c"
     produce(topic, [{"value": b"before", "partition": 0}])
     wanted = options(topic, startingOffsets="latest")
@@ -143,7 +143,7 @@ def test_crash_before_the_first_commit_with_latest_loses_nothing(
     produce(topic, [{"value": b"later", "partition": 0}])
     frame = read_stream(spark, wanted, checkpoint=checkpoint, engine=engine)
     drain(frame, checkpoint, tmp_path / "t")
-    assert places(spark, tmp_path / "t") == [(0, offset) for offset in range(1, 7)]
+    assert positions(spark, tmp_path / "t") == [(0, offset) for offset in range(1, 7)]
 
 
 @engines
@@ -158,7 +158,7 @@ def test_partitions_added_between_runs_are_read_from_their_beginning(
     produce(topic, [{"value": b"y", "partition": 2} for _ in range(3)])
     frame = read_stream(spark, options(topic), checkpoint=tmp_path / "c", engine=engine)
     drain(frame, tmp_path / "c", tmp_path / "t")
-    assert places(spark, tmp_path / "t") == [(0, 0), (2, 0), (2, 1), (2, 2)]
+    assert positions(spark, tmp_path / "t") == [(0, 0), (2, 0), (2, 1), (2, 2)]
 
 
 @engines
@@ -190,7 +190,7 @@ def test_partitions_added_while_a_query_runs_are_read_from_their_beginning(
 
 
 def await_rows(query, seen: set, count: int) -> None:
-    """The test's own time limit ends it; a query that has failed says why."""
+    """Waits for rows; raises the error of a failed query. The test's own timeout ends it."""
     while len(seen) < count:
         # Returns at once, or raises, where the query has ended.
         assert not query.awaitTermination(1), "the query has ended"
@@ -201,7 +201,7 @@ def recreate(broker, topic: str) -> None:
     broker.create_topic(topic, 2)
 
 
-def test_topic_made_anew_fails_the_query_unless_loss_is_accepted(
+def test_recreated_topic_fails_the_query_unless_loss_is_accepted(
     spark, topic, produce, options, tmp_path, broker
 ) -> None:
     produce(topic, [{"value": b"old", "partition": 0} for _ in range(10)])
@@ -210,7 +210,7 @@ def test_topic_made_anew_fails_the_query_unless_loss_is_accepted(
     recreate(broker, topic)
     produce(topic, [{"value": b"new", "partition": 0} for _ in range(4)])
     frame = read_stream(spark, options(topic), checkpoint=tmp_path / "c")
-    with pytest.raises(Exception, match="was made anew"):
+    with pytest.raises(Exception, match="was recreated"):
         drain(frame, tmp_path / "c", tmp_path / "t")
     frame = read_stream(spark, options(topic, failOnDataLoss="false"), checkpoint=tmp_path / "c")
     drain(frame, tmp_path / "c", tmp_path / "t")
@@ -236,7 +236,7 @@ def test_records_deleted_before_they_were_read_fail_the_query_unless_loss_is_acc
     assert sorted(row["offset"] for row in rows) == [6, 7, 8, 9]
 
 
-def test_pattern_takes_in_matching_topics_and_no_others(
+def test_pattern_reads_matching_topics_and_no_others(
     spark, topic, produce, options, broker
 ) -> None:
     broker.create_topic(f"{topic}.a", 1)
@@ -261,7 +261,7 @@ def test_range_of_time_is_read(spark, topic, produce, options, engine) -> None:
     assert sorted(row["offset"] for row in found) == [2, 3, 4, 5]
 
 
-def test_range_is_cut_for_more_tasks_than_partitions(spark, topic, produce, options) -> None:
+def test_range_is_split_into_more_tasks_than_partitions(spark, topic, produce, options) -> None:
     produce(topic, [{"value": b"x", "partition": 0} for _ in range(100)])
     frame = read_batch(spark, options(topic, minPartitions="4"))
     assert frame.rdd.getNumPartitions() == 4
@@ -306,18 +306,18 @@ def test_unreachable_broker_is_named_within_its_deadline(spark, tmp_path) -> Non
 
 
 def test_compacted_gaps_do_not_stop_a_reader_early(spark, topic, options) -> None:
-    """Trap 5, rules only: the end of a range is a position and not a count of rows."""
+    """The end of a range is a position, not a count of rows."""
     from kafkaesque.model.ids import Offset, TimestampMs
-    from kafkaesque.pipeline.kafka.decoding import AbortedRanges, scan
+    from kafkaesque.pipeline.kafka.decoding import AbortedTransactions, scan
     from kafkaesque.records.codec import Record, encode_batch
 
     records = [Record(Offset(o), TimestampMs(1), b"k", b"v") for o in (0, 50, 99)]
     chunk = memoryview(encode_batch(records, keep_offsets=True))
-    assert scan(chunk, 0, 100, AbortedRanges([])).next_offset == 100
+    assert scan(chunk, 0, 100, AbortedTransactions([])).next_offset == 100
 
 
 @engines
-def test_available_now_ends_although_producers_go_on(
+def test_available_now_ends_while_producers_continue(
     spark, topic, produce, options, tmp_path, engine
 ) -> None:
     produce(topic, [{"value": b"x", "partition": 0} for _ in range(10)])
@@ -340,10 +340,10 @@ def test_available_now_ends_although_producers_go_on(
 
 
 @pytest.mark.usefixtures("connector")
-def test_transactions_of_our_broker_are_seen_alike_by_both_engines(
+def test_both_engines_see_the_same_transactions_of_our_broker(
     spark, topic, broker, options
 ) -> None:
-    """Trap 5: markers and aborted records leave gaps; a reader must come over them to the end."""
+    """Markers and aborted records leave gaps; a reader must pass them to reach the end."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -367,10 +367,10 @@ def test_transactions_of_our_broker_are_seen_alike_by_both_engines(
         assert ours == read_batch(spark, wanted, engine="jvm").orderBy("offset").collect()
 
 
-def test_worker_killed_in_the_first_batch_costs_nothing(
+def test_worker_killed_in_the_first_batch_loses_nothing(
     spark, topic, produce, options, tmp_path
 ) -> None:
-    """kill -9 of the Python process that reads; the query fails, and goes on where it was."""
+    """kill -9 of the Python process that reads: the query fails and resumes where it was."""
     import os
     import signal
 

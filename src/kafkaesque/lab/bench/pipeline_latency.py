@@ -21,7 +21,7 @@ from kafkaesque.lab.bench.lanes import LoadFailed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkaesque.pipeline.operate.catalog import Query
+    from kafkaesque.pipeline.operate.queries import Query
 
 RECORDS_PER_S: Final = 50
 FIRST_S_MAX: Final = 240.0
@@ -36,10 +36,10 @@ def event_to_table(spark: SparkSession, bootstrap: str, directory: Path) -> dict
     """From a record's time to the commit that makes it part of the archive's Delta table."""
     from pyspark.sql import functions as F
 
-    from kafkaesque.pipeline.operate.catalog import find
+    from kafkaesque.pipeline.operate.queries import find_query
 
     seen: list[tuple[float, list[int]]] = []
-    archive = find("archive")
+    archive = find_query("archive")
 
     def write(rows: DataFrame, identity: Any, context: Any) -> None:
         rows.persist()
@@ -64,13 +64,13 @@ def event_to_trend(spark: SparkSession, bootstrap: str, directory: Path) -> dict
 
     A post has a hashtag of its own, so that its trend can be told from all others.
     """
-    from kafkaesque.pipeline.operate.catalog import find
+    from kafkaesque.pipeline.operate.queries import find_query
 
     topic = f"trend-{directory.name}"
     out = f"{topic}-out"
     _create(bootstrap, out, 1)
     arrivals = _Arrivals(bootstrap, out)
-    query = replace(find("trends-live"), topics=topic)
+    query = replace(find_query("trends-live"), topics=topic)
     with _running(spark, bootstrap, directory, topic, query, trends_topic=out):
         begun_ms = _trickle(bootstrap, topic, _post, lambda: arrivals.count > 0)
     arrived = arrivals.end()
@@ -147,23 +147,23 @@ def _running(
     directory: Path,
     topic: str,
     query: Query,
-    **knobs: str,
+    **settings: str,
 ) -> Iterator[None]:
     """`query` as `pipeline run` has it, in a directory of its own."""
-    from kafkaesque.pipeline.operate.context import Context, Knobs
-    from kafkaesque.pipeline.operate.running import Trigger, start_query
-    from kafkaesque.pipeline.places import Places
+    from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
+    from kafkaesque.pipeline.operate.streaming import Trigger, start_query
+    from kafkaesque.pipeline.paths import DataDirectory
 
     _create(bootstrap, topic, _PARTITIONS)
     kafka = {"bootstrap.servers": bootstrap}
-    chosen = Knobs(archive_pattern=topic, **knobs)  # type: ignore[arg-type]
-    context = Context(spark, Places(directory), kafka, "python", chosen)
+    chosen = PipelineSettings(archive_pattern=topic, **settings)  # type: ignore[arg-type]
+    context = RunContext(spark, DataDirectory(directory), kafka, "python", chosen)
     running = start_query(query, context, Trigger())
     try:
         yield
     finally:
         running.streaming.stop()
-        failure = running.settle()
+        failure = running.close()
     if failure is not None:
         raise LoadFailed(failure)
 

@@ -1,4 +1,4 @@
-"""What is computed: functions DataFrame to DataFrame, the same for stream and batch.
+"""The transformations: functions from DataFrame to DataFrame, the same for streams and batches.
 
-No session, no source, no sink and no clock in here; built-in functions of Spark only, no UDF.
+They use no session, source, sink or clock, and only Spark's built-in functions: no Python UDF.
 """

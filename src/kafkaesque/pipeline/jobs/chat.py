@@ -1,15 +1,15 @@
-"""What happened to chat messages: rates, people, latencies, what waits. Facts only, no content.
+"""Chat analytics: message rates, active users, latencies, undelivered and unread messages.
 
-Events (topic `chat.events`, envelope of `kafkaesque.events.envelope`), one a message and stage:
+Events (topic `chat.events`, envelope of `kafkaesque.events.envelope`), one per message and stage:
 
     chat.message.sent       body: message_id, conversation_id, sender, recipient, sent_ms
-    chat.message.queued     the same: it was sent while the recipient was not connected
+    chat.message.queued     the same body: sent while the recipient was not connected
     chat.message.delivered  body: message_id, conversation_id, sender, recipient, sent_ms, delivered_ms
     chat.message.read       body: message_id, conversation_id, sender, recipient, sent_ms, read_ms
     chat.message.deleted    body: message_id, conversation_id, sender, recipient, sent_ms, deleted_ms
 
-Every stage carries `sent_ms`, so that no latency needs a join; `time_ms` of the envelope is the
-stage's own time. The text of a message is not part of any of them.
+Every stage carries `sent_ms`, so that latencies need no join; the envelope's `time_ms` is the time of
+the stage. No event contains the text of a message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from kafkaesque.pipeline.jobs.envelopes import living, open_envelopes
+from kafkaesque.pipeline.jobs.envelopes import parse_envelopes, valid_events
 
 TOPIC = "chat.events"
 SENT = "chat.message.sent"
@@ -49,14 +49,14 @@ BODY = StructType(
 REQUIRED = ("message_id", "conversation_id", "sender", "sent_ms")
 
 
-def open_chat(records: DataFrame) -> DataFrame:
-    """Events of chat with `reason` for those that cannot be read."""
-    return open_envelopes(records, BODY, KINDS, REQUIRED)
+def parse_chat(records: DataFrame) -> DataFrame:
+    """Parses chat events; invalid ones get a `reason`."""
+    return parse_envelopes(records, BODY, KINDS, REQUIRED)
 
 
 def stages(events: DataFrame) -> DataFrame:
-    """A flat row for each stage of a message."""
-    return living(events).select(
+    """One flat row per stage of a message."""
+    return valid_events(events).select(
         "kind",
         "event_time",
         "event_id",
@@ -75,7 +75,7 @@ def stages(events: DataFrame) -> DataFrame:
 
 
 def per_minute(stages: DataFrame, late_s: int = LATE_S) -> DataFrame:
-    """Messages and people of each minute, each message once however often its event came."""
+    """Messages and active users of each minute. A message counts once even if its event repeats."""
     sent = stages.where(F.col("kind") == SENT).withWatermark("event_time", f"{late_s} seconds")
     counted = sent.groupBy(F.window("event_time", "1 minute")).agg(
         F.size(F.collect_set(F.xxhash64("message_id"))).alias("messages"),
@@ -88,12 +88,12 @@ def per_minute(stages: DataFrame, late_s: int = LATE_S) -> DataFrame:
 
 
 def latencies(stages: DataFrame, late_s: int = LATE_S) -> DataFrame:
-    """Delivery and read latency of what was delivered or read in each minute."""
+    """Delivery and read latency of the messages delivered or read in each minute."""
     since = F.unix_millis("event_time") - F.unix_millis("sent_at")
     timed = stages.where(F.col("kind").isin(DELIVERED, READ)).withWatermark(
         "event_time", f"{late_s} seconds"
     )
-    # A clock that lags makes negative ones: they count as zero, and are counted.
+    # A clock that lags yields negative latencies: they become zero and are counted.
     latency_ms = F.greatest(since, F.lit(0))
     counted = timed.groupBy(F.window("event_time", "1 minute"), "kind").agg(
         F.count(F.lit(1)).alias("events"),
@@ -113,7 +113,7 @@ def latencies(stages: DataFrame, late_s: int = LATE_S) -> DataFrame:
 
 
 def sessions(stages: DataFrame, gap_s: int = SESSION_GAP_S, late_s: int = LATE_S) -> DataFrame:
-    """Stretches of a conversation without a silence longer than `gap_s`."""
+    """Sessions of a conversation: stretches without a silence longer than `gap_s`."""
     sent = stages.where(F.col("kind") == SENT).withWatermark("event_time", f"{late_s} seconds")
     grouped = sent.groupBy(F.session_window("event_time", f"{gap_s} seconds"), "conversation_id")
     counted = grouped.agg(
@@ -128,7 +128,7 @@ def sessions(stages: DataFrame, gap_s: int = SESSION_GAP_S, late_s: int = LATE_S
 
 
 def message_states(stages: DataFrame) -> DataFrame:
-    """Each message with the first time of each of its stages. For rows at rest, not for streams."""
+    """One row per message with the first time of each stage. For batches only, not for streams."""
     return stages.groupBy("message_id").agg(
         F.first("conversation_id", ignorenulls=True).alias("conversation_id"),
         F.first("sender", ignorenulls=True).alias("sender"),
@@ -141,7 +141,7 @@ def message_states(stages: DataFrame) -> DataFrame:
 
 
 def undelivered(states: DataFrame, now: datetime) -> DataFrame:
-    """What waits for each recipient: how many messages, and since when."""
+    """Undelivered messages by recipient: how many, and the oldest."""
     waiting = states.where(
         F.col("delivered_at").isNull()
         & F.col("read_at").isNull()
@@ -156,7 +156,7 @@ def undelivered(states: DataFrame, now: datetime) -> DataFrame:
 
 
 def unread(states: DataFrame, now: datetime, after_s: int = UNREAD_AFTER_S) -> DataFrame:
-    """Messages that nobody has read for longer than `after_s`: document 004's mail is due."""
+    """Messages unread for longer than `after_s`, for which a reminder mail is due."""
     age_ms = F.unix_millis(F.lit(now)) - F.unix_millis("sent_at")
     return states.where(
         F.col("read_at").isNull() & F.col("deleted_at").isNull() & (age_ms > after_s * 1000)

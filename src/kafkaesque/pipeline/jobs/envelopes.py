@@ -1,7 +1,7 @@
-"""Records of a service's topic to typed events, and to dead letters where that fails.
+"""Parses records of a service's topic into typed events, and into dead letters where that fails.
 
-The shape is `kafkaesque.events.envelope`'s: {"id", "kind", "version", "time_ms", "source", "body"}.
-A row is never dropped here: what cannot be read keeps its position and gets a `reason`.
+The format is `kafkaesque.events.envelope`: {"id", "kind", "version", "time_ms", "source", "body"}.
+No row is dropped here: an invalid record keeps its position and gets a `reason`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 VALUE_SIZE_BYTES_MAX = 1 << 20
-"""A larger value is a dead letter unread: parsing it would take the memory of a whole task."""
+"""A larger value becomes a dead letter unparsed: parsing it could use the memory of a whole task."""
 DEAD_VALUE_BYTES_KEPT = 4096
 CLOCK_SKEW_MAX = "5 minutes"
-"""How far an event's own time may lie after the time of its record before it is not believed: one
-clock that runs ahead would move the watermark and make everybody else late."""
+"""How far an event's own time may be ahead of its record's timestamp. Beyond that the timestamp is used:
+one clock that runs ahead would move the watermark and make all other events late."""
 
 _CORRUPT = "_corrupt"
 
 
-def open_envelopes(
+def parse_envelopes(
     records: DataFrame, body: StructType, kinds: Mapping[str, int], required: Sequence[str]
 ) -> DataFrame:
-    """A row a record: position, event, `body`, and `reason` where it cannot be used.
+    """One row per record: position, event, `body`, and `reason` if it is invalid.
 
-    `kinds` are the known kinds with their newest version; `required` the fields of `body` that no
-    kind may lack.
+    `kinds` maps the known kinds to their newest version; `required` are the fields of `body` that
+    every kind must have.
     """
     schema = StructType(
         [
@@ -70,7 +70,7 @@ def open_envelopes(
 
 
 def _reason(kinds: Mapping[str, int], required: Sequence[str]) -> Column:
-    """The first thing that is wrong with a record, in words; null where nothing is."""
+    """The first error of a record as text; null if it is valid."""
     event = F.col("_event")
     known = F.array(*[F.lit(kind) for kind in kinds])
     newest = F.element_at(
@@ -102,12 +102,12 @@ def _reason(kinds: Mapping[str, int], required: Sequence[str]) -> Column:
 
 
 def dead_letters(events: DataFrame) -> DataFrame:
-    """Position, reason and the beginning of what could not be read."""
+    """Position, reason and first bytes of each invalid record."""
     return events.where(F.col("reason").isNotNull()).select(
         "topic", "partition", "offset", "logged_at", "reason", "value"
     )
 
 
-def living(events: DataFrame) -> DataFrame:
-    """Events that could be read."""
+def valid_events(events: DataFrame) -> DataFrame:
+    """The valid events, without the columns of dead letters."""
     return events.where(F.col("reason").isNull()).drop("reason", "value")

@@ -1,4 +1,4 @@
-"""Posts of social networks: cleaned rows of a table, and which of them are to be taken out again.
+"""Posts of social networks: cleaned rows for a table, and the deletions to apply to it.
 
 Events: `kafkaesque.events.social` (social.post, social.post.edited, social.post.deleted).
 """
@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
-from kafkaesque.pipeline.jobs.envelopes import living, open_envelopes
+from kafkaesque.pipeline.jobs.envelopes import parse_envelopes, valid_events
 
 POST = "social.post"
 EDITED = "social.post.edited"
@@ -39,17 +39,17 @@ BODY = StructType(
 KEY = ("network", "id")
 
 
-def open_posts(records: DataFrame) -> DataFrame:
-    """Events of posts with `reason` for those that cannot be read."""
-    return open_envelopes(records, BODY, KINDS, KEY)
+def parse_posts(records: DataFrame) -> DataFrame:
+    """Parses post events; invalid ones get a `reason`."""
+    return parse_envelopes(records, BODY, KINDS, KEY)
 
 
 def clean_posts(events: DataFrame) -> DataFrame:
-    """A row a post or an edit of one: clean text, hashtags, language; deletions are not rows."""
+    """One row per post or edit: clean text, hashtags, language. Deletions give no row."""
     body = F.col("body")
     text = F.trim(F.regexp_replace(F.coalesce(body["text"], F.lit("")), _CONTROLS, ""))
     return (
-        living(events)
+        valid_events(events)
         .where(F.col("kind").isin(POST, EDITED))
         .select(
             "event_id",
@@ -73,7 +73,7 @@ def clean_posts(events: DataFrame) -> DataFrame:
 
 
 def _tags(given: Column, text: Column) -> Column:
-    """The source's hashtags, or those in the text; folded, each once."""
+    """The hashtags given by the source, else those in the text; lowercase and distinct."""
     found = F.regexp_extract_all(text, F.lit(_TAG), F.lit(1))
     chosen = F.when(F.size(F.coalesce(given, F.array())) > 0, given).otherwise(found)
     folded = F.transform(chosen, lambda tag: F.lower(F.ltrim(F.trim(tag), F.lit("#"))))
@@ -83,16 +83,16 @@ def _tags(given: Column, text: Column) -> Column:
 
 
 def _language(languages: Column) -> Column:
-    """The first language, without its region; `und` (BCP 47) where nothing is said."""
+    """The first language without its region; `und` (BCP 47) if none is given."""
     first = F.get(languages, F.lit(0))
     return F.coalesce(F.nullif(F.lower(F.substring_index(first, "-", 1)), F.lit("")), F.lit("und"))
 
 
 def deletions(events: DataFrame) -> DataFrame:
-    """Posts that their authors took back."""
+    """The posts that their authors deleted."""
     body = F.col("body")
     return (
-        living(events)
+        valid_events(events)
         .where(F.col("kind") == DELETED)
         .select(
             body["network"].alias("network"),
@@ -107,18 +107,18 @@ def without_deleted(posts: DataFrame, deleted: DataFrame) -> DataFrame:
     return posts.join(deleted.select(*KEY), on=list(KEY), how="left_anti")
 
 
-def first_of_each(posts: DataFrame) -> DataFrame:
-    """Each event once: of repeats in the log the one with the lowest position."""
+def first_occurrences(posts: DataFrame) -> DataFrame:
+    """Each event once: the record with the lowest position among repeats in the log."""
     from pyspark.sql import Window
 
     order = Window.partitionBy("event_id").orderBy("partition", "offset")
     return (
-        posts.withColumn("_place", F.row_number().over(order))
-        .where(F.col("_place") == 1)
-        .drop("_place")
+        posts.withColumn("_rank", F.row_number().over(order))
+        .where(F.col("_rank") == 1)
+        .drop("_rank")
     )
 
 
-def not_yet_known(posts: DataFrame, known: DataFrame) -> DataFrame:
-    """Posts whose event is not in `known` yet: the source may repeat them days apart."""
+def without_known(posts: DataFrame, known: DataFrame) -> DataFrame:
+    """Posts whose event is not in `known`: a source may repeat an event days later."""
     return posts.join(known.select("event_id"), on="event_id", how="left_anti")

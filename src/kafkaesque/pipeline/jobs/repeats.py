@@ -1,23 +1,33 @@
-"""For readers of topics that the pipeline writes: drop what a restarted batch sent twice."""
+"""The identity headers of records that the pipeline writes, and dropping repeats by them.
+
+A batch that was cut off is sent again (`sinks/topic_sender.py`). Each record carries the query, the
+batch and its place in the batch, so that a reader can recognize a record it has already seen.
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafkaesque.pipeline.jobs.identity import BATCH_HEADER, QUERY_HEADER, ROW_HEADER
+QUERY_HEADER: Final = "kafkaesque-query"
+"""Query and checkpoint: `NAME/ID`."""
+BATCH_HEADER: Final = "kafkaesque-batch"
+ROW_HEADER: Final = "kafkaesque-row"
+"""Place in the batch: `TASK/NUMBER`."""
 
 
 def header(name: str) -> Column:
-    """The first header of that name as text, null where there is none."""
+    """The first header of that name as text; null if there is none."""
     found = F.filter("headers", lambda item: item["key"] == name)
     return F.get(found, F.lit(0))["value"].cast("string")
 
 
 def drop_repeats(records: DataFrame) -> DataFrame:
-    """Each row of each batch once; records without an identity stay as they are.
+    """Keeps each row of each batch once, and all records without identity headers.
 
-    For rows at rest; a stream needs `withWatermark` before it, as any dropDuplicates does.
+    For batch reads; a stream needs `withWatermark` first, as with any dropDuplicates.
     """
     own = F.concat_ws("/", "topic", "partition", "offset")
     identity = F.coalesce(

@@ -1,7 +1,7 @@
-"""Hashtags in sliding windows: how many posts, how sudden, which are on top.
+"""Hashtag trends in sliding windows: post counts, burst score, ranking.
 
-One aggregation serves table, live topic and backfill. Repeats of a post count once: a window keeps
-the set of its posts' hashes, which needs no second state and is exact up to 64-bit collisions.
+Table, live topic and backfill use one aggregation. Repeats of a post count once: a window keeps the
+set of its posts' hashes, which needs no second state and is exact up to 64-bit collisions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True, slots=True)
 class TrendSettings:
-    """Windows of `window_s`, one every `slide_s`; rows later than `late_s` are counted as late."""
+    """Windows of `window_s` that start every `slide_s`; rows later than `late_s` are dropped as late."""
 
     window_s: int = 600
     slide_s: int = 60
@@ -23,14 +23,14 @@ class TrendSettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.slide_s < self.window_s or self.window_s % self.slide_s:
-            raise ValueError("window_s is a multiple of slide_s and larger than it")
+            raise ValueError("window_s must be a multiple of slide_s and larger than it")
 
 
 def hashtag_windows(posts: DataFrame, settings: TrendSettings) -> DataFrame:
-    """A row for each hashtag in each window. `posts` is `clean_posts`'s, streamed or not.
+    """One row per hashtag and window. `posts` comes from `clean_posts`, as a stream or a batch.
 
-    `recent` counts the last slide of the window; the burst score says how far that is above what
-    the rest of the window promises, in standard deviations of a Poisson process.
+    `recent` counts the posts of the window's last slide. The burst score is how far that is above
+    the rate of the rest of the window, in standard deviations of a Poisson process.
     """
     tagged = (
         posts.withWatermark("seen_at", f"{settings.late_s} seconds")
@@ -67,13 +67,13 @@ def hashtag_windows(posts: DataFrame, settings: TrendSettings) -> DataFrame:
         posts_count.alias("posts"),
         recent.alias("recent"),
         "authors",
-        # One is added to the variance: a hashtag nobody used before is sudden, not infinitely so.
+        # One is added to the variance, so that a new hashtag has a finite score.
         F.round((recent - expected) / F.sqrt(expected + 1.0), 3).alias("burst"),
     )
 
 
 def top_trends(windows: DataFrame, settings: TrendSettings) -> DataFrame:
-    """The `top` hashtags of each window with their rank; ties go by burst, then by name."""
+    """The `top` hashtags of each window with their rank; ties are broken by burst, then by name."""
     order = Window.partitionBy("window_start", "window_end").orderBy(
         F.col("posts").desc(), F.col("burst").desc(), F.col("hashtag")
     )
@@ -87,7 +87,7 @@ def top_trends(windows: DataFrame, settings: TrendSettings) -> DataFrame:
 
 
 def trend_records(trends: DataFrame) -> DataFrame:
-    """As records of a topic: the key is the window and the hashtag, so that the newest counts."""
+    """Records for a topic. The key is window and hashtag, so that the newest record of a key is valid."""
     names = [name for name in trends.columns if name != "rank"]
     fields = [
         (F.unix_millis(name) if name.startswith("window_") else F.col(name)).alias(

@@ -1,1 +1,1 @@
-"""The Kafka client inside the Python engine: blocking sockets, Fetch, batches to Arrow. No Spark."""
+"""The Kafka client of the Python engine: blocking sockets, Fetch, record batches to Arrow. No Spark."""

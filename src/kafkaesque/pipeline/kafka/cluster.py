@@ -1,7 +1,7 @@
-"""The cluster as a reader sees it: which partitions exist, who leads them, where their logs end.
+"""Metadata and offsets of a Kafka cluster: partitions, their leaders, the ends of their logs.
 
-Asks again after whatever passes by itself (a leader moved, a broker away) until a deadline; the
-rules about offsets are `source/planning.py`'s.
+Retriable errors (a leader moved, a broker is down) are retried until a deadline. The rules about
+offsets are in `source/planning.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kafkaesque.wire.table import Request, Response
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 Partition = tuple[str, int]
-"""Topic and partition: what offsets are kept by."""
+"""Topic name and partition index."""
 
 CLIENT_ID = "kafkaesque-pipeline"
 RECEIVE_BUFFER_BYTES = 4 << 20
@@ -49,9 +49,9 @@ LATEST = -1
 RETRY_PAUSE_S = 0.1
 READ_COMMITTED = 1
 TOPOLOGY_AGE_S_MAX = 5.0
-"""How long leaders are believed without asking: one that has moved says so itself."""
+"""How long cached leaders are used. A broker that is no longer the leader rejects the request."""
 
-PASSING = frozenset(
+RETRIABLE_ERRORS = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -68,33 +68,33 @@ PASSING = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Errors that go away by themselves or with fresh metadata."""
+"""Errors that disappear by themselves or with fresh metadata."""
 _ABSENT = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-class Passing(Exception):
-    """Not now: ask for metadata and try again."""
+class RetriableError(Exception):
+    """The operation may succeed if it is retried with fresh metadata."""
 
 
 class TopicMissing(Exception):
-    """A topic or partition is not there (any more)."""
+    """A topic or partition does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """How to reach the cluster."""
+    """How to connect to the cluster."""
 
     bootstrap: tuple[Address, ...]
     security: Security = field(default_factory=Security)
     request_timeout_s: float = 30.0
-    """For one answer; a Fetch may wait at the broker, so this is the longer one."""
+    """Timeout of one response. It must be longer than a Fetch may wait at the broker."""
     deadline_s: float = 60.0
-    """For an operation with all its retries: Kafka's `default.api.timeout.ms`."""
+    """Deadline of an operation with all its retries: Kafka's `default.api.timeout.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Leaders by partition, addresses by node."""
+    """Leaders by partition, addresses by node id."""
 
     leaders: Mapping[Partition, int]
     addresses: Mapping[int, Address]
@@ -104,12 +104,12 @@ class Topology:
         if node is None:
             raise TopicMissing(f"{partition[0]}-{partition[1]}")
         if node not in self.addresses:
-            raise Passing(f"{partition[0]}-{partition[1]} has no leader")
+            raise RetriableError(f"{partition[0]}-{partition[1]} has no leader")
         return self.addresses[node]
 
 
-class Cluster:
-    """Connections are kept between calls. For one thread."""
+class ClusterClient:
+    """Queries a cluster and keeps its connections between calls. Not thread-safe."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
@@ -123,7 +123,7 @@ class Cluster:
         self._connections.clear()
 
     def connection(self, address: Address) -> BlockingConnection:
-        """An idle connection to a broker; ConnectionLost if there is none to be had."""
+        """An idle connection to a broker. Raises ConnectionLost if it cannot be opened."""
         kept = self._connections.pop(address, None)
         if kept is not None and not kept.is_idle:
             kept.close()
@@ -153,24 +153,24 @@ class Cluster:
         if kept is not None:
             kept.close()
 
-    def persist(self, doing: str, operation: Callable[[], T]) -> T:
-        """`operation`, again and again until it works or the deadline has passed."""
+    def retry(self, what: str, operation: Callable[[], T]) -> T:
+        """Runs `operation` until it succeeds or the deadline has passed."""
         deadline = time.monotonic() + self.settings.deadline_s
         while True:
             try:
                 return operation()
-            except (ConnectionLost, Passing) as error:
+            except (ConnectionLost, RetriableError) as error:
                 self._recent = None
                 if isinstance(error, ConnectionLost):
                     self.close()
                 if time.monotonic() >= deadline:
-                    raise KafkaUnreachable(f"cannot {doing}: {error}") from error
+                    raise KafkaUnreachable(f"cannot {what}: {error}") from error
                 time.sleep(RETRY_PAUSE_S)
             except ApiUnsupported as error:
-                raise KafkaRefused(f"cannot {doing}: {error}") from error
+                raise KafkaRefused(f"cannot {what}: {error}") from error
 
     def topology(self, topics: Iterable[str] | None) -> Topology:
-        """Leaders of `topics` (of all there are, for None); never creates one."""
+        """The leaders of `topics`, or of all topics if None. Never creates a topic."""
         answer = self._metadata(topics)
         addresses = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
         self._known = set(addresses.values())
@@ -185,21 +185,23 @@ class Cluster:
         return found
 
     def recent_topology(self, topics: Iterable[str]) -> Topology:
-        """As `topology`, or what it said a moment ago: a micro-batch would ask at each step."""
+        """As `topology`, but cached for a few seconds: a micro-batch would request it at each step."""
         wanted = set(topics)
         if self._recent is not None:
-            asked_s, found = self._recent
-            is_recent = time.monotonic() - asked_s < TOPOLOGY_AGE_S_MAX
+            fetched_s, found = self._recent
+            is_recent = time.monotonic() - fetched_s < TOPOLOGY_AGE_S_MAX
             if is_recent and wanted <= {topic for topic, _ in found.leaders}:
                 return found
         return self.topology(wanted)
 
     def matching_topics(self, pattern: str) -> list[str]:
-        """Names that the whole of `pattern` matches, as Spark's subscribePattern; none internal."""
+        """The topics whose whole name matches, as with Spark's subscribePattern; no internal topics."""
         try:
             compiled = re.compile(pattern)
         except re.error as error:
-            raise InvalidOption(f"subscribePattern '{pattern}' is no pattern: {error}") from error
+            raise InvalidOption(
+                f"subscribePattern '{pattern}' is not a valid pattern: {error}"
+            ) from error
         answer = self._metadata(None)
         return sorted(
             topic.name
@@ -216,7 +218,7 @@ class Cluster:
         return self.bootstrap_call(request, MetadataResponse)
 
     def bootstrap_call(self, request: Request, response: type[R]) -> R:
-        """Ask any broker: those that are known first, a bootstrap address may be of one long gone."""
+        """Calls any broker. Known brokers come first: a bootstrap address may no longer exist."""
         lost: list[str] = []
         for address in [*self._known, *self.settings.bootstrap]:
             try:
@@ -229,9 +231,9 @@ class Cluster:
     def list_offsets(
         self, partitions: Mapping[Partition, int], *, committed_only: bool = False
     ) -> dict[Partition, int]:
-        """The offset for a timestamp (ms, EARLIEST or LATEST) of each partition.
+        """The offset of each partition for a timestamp (ms, EARLIEST or LATEST).
 
-        -1 where no record is as young as the timestamp. TopicMissing where a partition is gone.
+        -1 if all records are older than the timestamp. Raises TopicMissing if a partition is gone.
         """
         if not partitions:
             return {}
@@ -273,11 +275,11 @@ def _leaders(topic: MetadataResponseTopic) -> dict[Partition, int]:
 
 
 def _raise_error(code: int, what: str) -> None:
-    """Passing, TopicMissing or KafkaRefused for an error code; nothing for none."""
+    """Raises RetriableError, TopicMissing or KafkaRefused for an error code; nothing for NONE."""
     if code == ErrorCode.NONE:
         return
-    if code in PASSING:
-        raise Passing(f"{what}: {error_name(code)}")
+    if code in RETRIABLE_ERRORS:
+        raise RetriableError(f"{what}: {error_name(code)}")
     if code in _ABSENT:
         raise TopicMissing(what)
     raise KafkaRefused(f"{what}: {error_name(code)}")

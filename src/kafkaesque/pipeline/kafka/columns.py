@@ -1,7 +1,7 @@
-"""The columns of a topic as Arrow sees them: those of Spark's own Kafka connector, to the letter.
+"""The Arrow columns of a topic, identical to those of Spark's own Kafka connector.
 
-Sources: KafkaRecordToRowConverter.schemaWithHeaders; Spark compares our schema with its own for
-equality, nullability and time zone included.
+Reference: KafkaRecordToRowConverter.schemaWithHeaders. Spark requires that our schema equals its own,
+including nullability and time zone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkaesque.pipeline.kafka.decoding import Columns, StringColumn
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
-_SAME_ROWS_MIN: Final = 64
+_CONSTANT_ROWS_MIN: Final = 64
 
 HEADERS_TYPE: Final = pa.list_(
     pa.field(
@@ -45,18 +45,18 @@ def arrow_schema(*, with_headers: bool) -> pa.Schema:
 def record_batch(
     columns: Columns, topic: str, partition: int, timestamp_type: int
 ) -> pa.RecordBatch:
-    """The rows of one partition; all buffers are taken as they are, none copied."""
+    """The rows of one partition. Buffers are used without copying."""
     rows = columns.rows
     arrays = [
         _strings(columns.keys, pa.binary(), rows),
         _strings(columns.values, pa.binary(), rows),
-        _same(topic, pa.string(), rows),
-        _same(partition, pa.int32(), rows),
+        _constant(topic, pa.string(), rows),
+        _constant(partition, pa.int32(), rows),
         pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(columns.offsets)]),
         pa.Array.from_buffers(
             pa.timestamp("us", tz="UTC"), rows, [None, pa.py_buffer(columns.timestamps_us)]
         ),
-        _same(timestamp_type, pa.int32(), rows),
+        _constant(timestamp_type, pa.int32(), rows),
     ]
     if columns.headers is not None:
         arrays.append(_headers(columns))
@@ -65,9 +65,9 @@ def record_batch(
     )
 
 
-def _same(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    """`rows` times the value: a slice of a column that is long enough for the next batches too."""
-    size = 1 << max(rows - 1, _SAME_ROWS_MIN - 1).bit_length()
+def _constant(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    """A column of equal values: a slice of a cached column that later batches can reuse."""
+    size = 1 << max(rows - 1, _CONSTANT_ROWS_MIN - 1).bit_length()
     return _repeated(value, kind, size).slice(0, rows)
 
 
@@ -87,7 +87,7 @@ def _strings(column: StringColumn, kind: pa.DataType, rows: int) -> pa.Array:
 
 
 def _text(names: pa.Array) -> pa.Array:
-    """Header keys as text. What is not UTF-8 is replaced, as the Java client does."""
+    """Header keys as text. Invalid UTF-8 is replaced, as the Java client does."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,6 +1,6 @@
-"""Commits offsets to a consumer group without being a member: so that Kafka's tools see our lag.
+"""Commits offsets to a consumer group without being a member, so that Kafka's tools show the lag.
 
-Spark keeps its own place in the checkpoint and never reads this back.
+Spark keeps its offsets in the checkpoint and never reads these.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.errors import ConnectionLost, error_name
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.pipeline.errors import KafkaRefused
-from kafkaesque.pipeline.kafka.cluster import PASSING, Cluster, Partition, Passing
+from kafkaesque.pipeline.kafka.cluster import (
+    RETRIABLE_ERRORS,
+    ClusterClient,
+    Partition,
+    RetriableError,
+)
 from kafkaesque.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -29,22 +34,22 @@ OFFSET_COMMIT_VERSION_MAX = 9
 
 
 class GroupOffsets:
-    """One consumer group, whose coordinator is looked up when it is not known."""
+    """The offsets of one consumer group. The coordinator is looked up when it is unknown."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: ClusterClient, group: str) -> None:
         self._cluster = cluster
         self._group = group
         self._coordinator: Address | None = None
 
     def commit(self, offsets: Mapping[Partition, int], note: str) -> None:
-        """KafkaUnreachable or KafkaRefused if it cannot be done in the cluster's deadline."""
+        """Raises KafkaUnreachable or KafkaRefused if it fails within the cluster's deadline."""
         if offsets:
-            self._cluster.persist(
+            self._cluster.retry(
                 f"commit to group '{self._group}'", lambda: self._commit(offsets, note)
             )
 
     def _commit(self, offsets: Mapping[Partition, int], note: str) -> None:
-        address = self._coordinator or self._find()
+        address = self._coordinator or self._find_coordinator()
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, index), offset in sorted(offsets.items()):
             by_topic.setdefault(topic, []).append(
@@ -76,14 +81,14 @@ class GroupOffsets:
         if code == ErrorCode.NONE:
             return
         self._coordinator = None
-        if code in PASSING:
-            raise Passing(f"{what}: {error_name(code)}")
-        raise KafkaRefused(f"group '{self._group}' takes no offset of {what}: {error_name(code)}")
+        if code in RETRIABLE_ERRORS:
+            raise RetriableError(f"{what}: {error_name(code)}")
+        raise KafkaRefused(f"cannot commit {what} to group '{self._group}': {error_name(code)}")
 
-    def _find(self) -> Address:
+    def _find_coordinator(self) -> Address:
         cluster = self._cluster
         answer = cluster.bootstrap_call(
-            # Version 4 asks for several at once; both fields are filled for either.
+            # Version 4 and later take a list of keys; both fields are set to support all versions.
             FindCoordinatorRequest(key=self._group, key_type=0, coordinator_keys=[self._group]),
             FindCoordinatorResponse,
         )

@@ -1,7 +1,7 @@
-"""The walk of `_decoder.c` in numpy and pyarrow, for machines where it was not built.
+"""The decoder of `_decoder.c` in numpy and pyarrow, for machines where that was not built.
 
-Python goes from record to record by its length alone; everything inside the records is then read
-for all of them at once: varints as vectors, keys and values gathered by Arrow's own kernels.
+A Python loop only finds the records by their lengths. The fields are then read for all records at
+once: varints as vectors, keys and values gathered by Arrow's kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 _RECORD_SIZE_BYTES_MIN = 6
 _VARINT_BYTES_MAX = {32: 5, 64: 10}
 _INLINE_BYTES_MAX = 12
-"""A binary view of up to 12 bytes holds the bytes themselves, a longer one a reference."""
+"""An Arrow binary view holds up to 12 bytes inline, and a reference to longer data."""
 
 
 def decode(
@@ -29,22 +29,22 @@ def decode(
     with_headers: bool,
 ) -> tuple[Any, ...]:
     """As `_decoder.decode`: the buffers of all records with offsets in [from, until)."""
-    walk = _Walk(bodies)
-    kept = (walk.offsets >= from_offset) & (walk.offsets < until_offset)
-    headers = walk.headers()
-    offsets, times_us = walk.offsets[kept], walk.times_us[kept]
+    records = _Records(bodies)
+    kept = (records.offsets >= from_offset) & (records.offsets < until_offset)
+    headers = records.headers()
+    offsets, times_us = records.offsets[kept], records.times_us[kept]
     return (
         len(offsets),
-        _string_buffers(walk.gather(walk.key, kept)),
-        _string_buffers(walk.gather(walk.value, kept)),
+        _string_buffers(records.gather(records.key, kept)),
+        _string_buffers(records.gather(records.value, kept)),
         offsets.tobytes(),
         times_us.tobytes(),
         _header_buffers(kept, headers) if with_headers else None,
     )
 
 
-class _Walk:
-    """All bodies end to end, walked when made; ValueError for whatever is malformed."""
+class _Records:
+    """The parsed fields of all bodies, concatenated. Raises ValueError if anything is malformed."""
 
     def __init__(self, bodies: Sequence[tuple[memoryview, int, int, int, int, int]]) -> None:
         joined = b"".join(body[0] for body in bodies)
@@ -69,16 +69,16 @@ class _Walk:
         self._header_counts, self._headers_at = self._varints(self.value[2], 32)
         bare = self._header_counts == 0
         if (self._headers_at[bare] != self._ends[bare]).any():
-            raise ValueError("bytes are left behind a record")
+            raise ValueError("bytes are left at the end of a record")
 
     def headers(self) -> dict[int, list[tuple[bytes, bytes | None]]]:
-        """By row. Records with headers are few, or a compiled decoder is worth building."""
+        """Headers by row, one record at a time: if many records have headers, build the C decoder."""
         return {
             int(row): self._read_headers(int(row)) for row in np.flatnonzero(self._header_counts)
         }
 
     def _varints(self, position: Ints, bits: int) -> tuple[Ints, Ints]:
-        """A zigzag varint at each position and the positions behind them."""
+        """The zigzag varint at each position, and the position after each."""
         value = np.zeros(len(position), np.uint64)
         unfinished = np.ones(len(position), bool)
         position = position.copy()
@@ -98,7 +98,7 @@ class _Walk:
         return signed, position
 
     def _sized(self, position: Ints) -> tuple[Ints, Ints, Ints]:
-        """Sizes (-1 is null), where the bytes begin, and where what follows begins."""
+        """Sizes (-1 is null), where the bytes begin, and where the next field begins."""
         sizes, start = self._varints(position, 32)
         after = start + np.maximum(sizes, 0)
         if (sizes < -1).any() or (after > self._ends).any():
@@ -106,7 +106,7 @@ class _Walk:
         return sizes, start, after
 
     def gather(self, sized: tuple[Ints, Ints, Ints], kept: Flags) -> pa.Array:
-        """The bytes as an Arrow array, copied by Arrow: views on the body, cast to binary."""
+        """The bytes as an Arrow array: views on the body that Arrow copies when it casts to binary."""
         sizes, starts = sized[0][kept], sized[1][kept]
         views = np.zeros((len(sizes), 4), np.int32)
         views[:, 0] = np.maximum(sizes, 0)
@@ -139,7 +139,7 @@ class _Walk:
                 raise ValueError("headers run past their record")
             found.append((name, value))
         if position != end:
-            raise ValueError("bytes are left behind a record")
+            raise ValueError("bytes are left at the end of a record")
         return found
 
     def _read_bytes(self, position: int, end: int) -> tuple[bytes | None, int]:
@@ -152,7 +152,7 @@ class _Walk:
 
 
 def _all_bounds(data: bytes, bodies: Sequence[Any]) -> tuple[Ints, Ints]:
-    """Where each record's attributes byte stands and where the record ends, over all bodies."""
+    """The position of each record's attributes byte and of the record's end, over all bodies."""
     starts: list[int] = []
     ends: list[int] = []
     body_end = 0
@@ -168,7 +168,7 @@ def _all_bounds(data: bytes, bodies: Sequence[Any]) -> tuple[Ints, Ints]:
                 )
             ends.append(position)
         if position != body_end:
-            raise ValueError(f"batch at offset {body[1]}: bytes are left behind the last record")
+            raise ValueError(f"batch at offset {body[1]}: bytes are left after the last record")
     return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
@@ -185,7 +185,7 @@ def _varint(data: Any, position: int, end: int) -> tuple[int, int]:
 
 
 def _string_buffers(array: pa.Array) -> tuple[bytes, bytes, bytes | None]:
-    """Offsets, data and validity. A cast or concatenated array starts at its buffers' beginning."""
+    """Offsets, data and validity. A cast or concatenated array starts at the start of its buffers."""
     validity, offsets, data = array.buffers()
     used = (len(array) + 1) * 4
     return (

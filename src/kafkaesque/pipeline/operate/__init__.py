@@ -1,1 +1,1 @@
-"""Running named queries: start, stop between batches, backfill, replay, progress, metrics."""
+"""Operating the queries: run, stop, backfill, replay, maintenance, reports, status and metrics."""

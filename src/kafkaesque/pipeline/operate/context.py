@@ -1,4 +1,4 @@
-"""What a query is run with: where, against which Kafka, and with which knobs. Values only."""
+"""What a query runs with: session, data directory, Kafka cluster and settings. Values only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.setting import Setting, SettingType, attributes_of, setting, settings_of
 from kafkaesque.pipeline.errors import InvalidOption
 from kafkaesque.pipeline.jobs.trends import TrendSettings
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.paths import DataDirectory
 from kafkaesque.pipeline.source.reading import Engine
 
 if TYPE_CHECKING:
@@ -21,64 +21,74 @@ _INT, _STRING = SettingType.INT, SettingType.STRING
 
 
 @dataclass(frozen=True, slots=True)
-class Knobs:
-    """What an operator may tune: `--set NAME=VALUE`."""
+class PipelineSettings:
+    """What an operator can tune with `--set NAME=VALUE`."""
 
     trends_window_s: int = setting(
-        "trends.window.s", _INT, 600, "Length of the windows that hashtags are counted in.",
+        "trends.window.s", _INT, 600, "Length of the windows in which hashtags are counted.",
         at_least=2, ours=True,
     )  # fmt: skip
     trends_slide_s: int = setting(
-        "trends.slide.s", _INT, 60, "A window begins every so many seconds.", at_least=1, ours=True
+        "trends.slide.s",
+        _INT,
+        60,
+        "Seconds between the starts of two windows.",
+        at_least=1,
+        ours=True,
     )
     trends_late_s: int = setting(
-        "trends.late.s", _INT, 120, "Posts later than this are counted as late and left out.",
+        "trends.late.s", _INT, 120, "Posts later than this are dropped and counted as late.",
         at_least=0, ours=True,
     )  # fmt: skip
     trends_top: int = setting(
-        "trends.top", _INT, 50, "Hashtags of a window that the table keeps.", at_least=1, ours=True
+        "trends.top",
+        _INT,
+        50,
+        "Number of hashtags per window that the table keeps.",
+        at_least=1,
+        ours=True,
     )
     trends_topic: str = setting(
-        "trends.topic", _STRING, "trends", "Where live trends are written.", ours=True
+        "trends.topic", _STRING, "trends", "Topic that live trends are written to.", ours=True
     )
     late_s: int = setting(
-        "chat.late.s", _INT, 120, "Chat events later than this are counted as late.",
+        "chat.late.s", _INT, 120, "Chat events later than this are dropped and counted as late.",
         at_least=0, ours=True,
     )  # fmt: skip
     session_gap_s: int = setting(
-        "chat.session.gap.s", _INT, 1800, "A silence this long ends a session.",
+        "chat.session.gap.s", _INT, 1800, "A silence of this length ends a session.",
         at_least=1, ours=True,
     )  # fmt: skip
     archive_pattern: str = setting(
         "archive.topics", _STRING, r"(?!__).*",
-        "Pattern of the topics that the archive takes in: all but Kafka's own.", ours=True,
+        "Pattern of the topics to archive; by default all except Kafka's own.", ours=True,
     )  # fmt: skip
     archive_keep_days: int = setting(
-        "archive.keep.days", _INT, 0, "`upkeep` deletes older rows of the archive; 0 keeps all.",
+        "archive.keep.days", _INT, 0, "Days after which `upkeep` deletes rows of the archive; 0 keeps all.",
         at_least=0, ours=True,
     )  # fmt: skip
     table_keep_hours: int = setting(
-        "table.keep.hours", _INT, 168, "How long `upkeep` leaves past versions of tables readable.",
+        "table.keep.hours", _INT, 168, "Hours for which `upkeep` keeps past versions of tables readable.",
         at_least=0, ours=True,
     )  # fmt: skip
     upkeep_every_batches: int = setting(
         "upkeep.every.batches", _INT, 500,
-        "A query keeps its tables in shape after so many batches, as `upkeep` does; 0: never.",
+        "Batches after which a query maintains its tables, as `upkeep` does; 0: never.",
         at_least=0, ours=True,
     )  # fmt: skip
     quality_behind_s: int = setting(
         "quality.behind.s", _INT, 3600,
-        "`quality` alerts where the archive lacks a record that is older than this.",
+        "`quality` raises an alert if the archive lacks a record older than this.",
         at_least=0, ours=True,
     )  # fmt: skip
     alerts_topic: str = setting(
-        "alerts.topic", _STRING, "pipeline.alerts", "Where reports write what must be looked at.",
+        "alerts.topic", _STRING, "pipeline.alerts", "Topic that reports write their alerts to.",
         ours=True,
     )  # fmt: skip
 
     @property
     def trends(self) -> TrendSettings:
-        """InvalidOption where the window is no multiple of its slide."""
+        """Raises InvalidOption unless the window is a multiple of its slide."""
         try:
             return TrendSettings(
                 self.trends_window_s, self.trends_slide_s, self.trends_late_s, self.trends_top
@@ -87,42 +97,42 @@ class Knobs:
             raise InvalidOption(f"trends: {error}") from error
 
 
-KNOBS: Mapping[str, Setting] = settings_of(Knobs)
-_ATTRIBUTES = attributes_of(Knobs)
+SETTINGS: Mapping[str, Setting] = settings_of(PipelineSettings)
+_ATTRIBUTES = attributes_of(PipelineSettings)
 
 
-def read_knobs(values: Mapping[str, str]) -> Knobs:
-    """InvalidOption names the setting that is unknown or wrong."""
+def read_settings(values: Mapping[str, str]) -> PipelineSettings:
+    """Raises InvalidOption that names an unknown or invalid setting."""
     given = {}
     for name, text in values.items():
-        if name not in KNOBS:
-            raise InvalidOption(f"there is no setting '{name}'", f"there are {', '.join(KNOBS)}")
+        if name not in SETTINGS:
+            raise InvalidOption(f"there is no setting '{name}'", f"settings: {', '.join(SETTINGS)}")
         try:
-            given[_ATTRIBUTES[name]] = KNOBS[name].parse(text)
+            given[_ATTRIBUTES[name]] = SETTINGS[name].parse(text)
         except InvalidConfig as error:
             raise InvalidOption(str(error)) from error
-    knobs = Knobs(**given)  # type: ignore[arg-type]
-    _ = knobs.trends
-    return knobs
+    settings = PipelineSettings(**given)  # type: ignore[arg-type]
+    _ = settings.trends  # checks the window against its slide
+    return settings
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """One run of the pipeline."""
+class RunContext:
+    """What the queries and reports of one process share."""
 
     spark: SparkSession
-    places: Places
+    data: DataDirectory
     kafka: Mapping[str, str]
-    """Client properties by Kafka's names, `bootstrap.servers` among them."""
+    """Client properties by Kafka's names, including `bootstrap.servers`."""
     engine: Engine = "auto"
-    knobs: Knobs = field(default_factory=Knobs)
+    settings: PipelineSettings = field(default_factory=PipelineSettings)
     tables: Path | None = None
-    """Where tables are written instead of `places`: a side directory of a backfill."""
+    """Directory of the tables if not that of `data`: the side tables of a backfill."""
 
     def table(self, name: str) -> Path:
-        return self.places.table(name) if self.tables is None else self.tables / name
+        return self.data.table(name) if self.tables is None else self.tables / name
 
     def source_options(self, **options: str) -> dict[str, str]:
-        """Of a read by a job: what was aborted is not seen, unless `kafka` says otherwise."""
+        """Options of the Kafka source. Reads `read_committed` unless `kafka` says otherwise."""
         given = {f"kafka.{name}": value for name, value in self.kafka.items()}
         return {"kafka.isolation.level": "read_committed", **given, **options}

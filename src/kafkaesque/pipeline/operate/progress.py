@@ -1,19 +1,17 @@
-"""What a running query tells: a status file, a feed, metrics, and its place in a consumer group.
+"""Publishes the progress of running queries: status file, feed, metrics and a consumer group.
 
-Spark calls the listener after each batch. The group gets the batch's end offsets, so that every
-Kafka tool sees the lag of a Spark query; a failure to tell is logged and never stops the query.
+Spark calls the listener after each batch. The batch's end offsets are committed to a consumer group,
+so that every Kafka tool shows the lag of a Spark query. A failure to publish is logged and never
+stops the query.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -26,16 +24,15 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kafkaesque.pipeline.errors import PipelineError
-from kafkaesque.pipeline.kafka.cluster import Cluster, ClusterSettings, Partition
+from kafkaesque.pipeline.kafka.cluster import ClusterClient, ClusterSettings, Partition
 from kafkaesque.pipeline.kafka.groups import GroupOffsets
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.operate.status import append_feed, write_status
+from kafkaesque.pipeline.paths import DataDirectory
 from kafkaesque.pipeline.source.offsets import from_spark
 
 log = logging.getLogger(__name__)
 
 GROUP_PREFIX = "pipeline."
-FEED_SIZE_BYTES_MAX = 4 << 20
-"""A feed that has grown beyond this is kept once as `.1` and begun anew."""
 _COMMIT_DEADLINE_S = 5.0
 
 
@@ -53,16 +50,16 @@ class Metrics:
             full = f"kafkaesque_pipeline_{name}"
             return Counter(full, doc, ["query"], registry=self.registry)
 
-        self.rows = counter("input_rows", "Records taken in.")
+        self.rows = counter("input_rows", "Records read.")
         self.batches = counter("batches", "Batches finished.")
-        self.late = counter("late_rows", "Rows dropped because the watermark had passed them.")
-        self.failures = counter("failures", "Queries that ended by an error.")
+        self.late = counter("late_rows", "Rows dropped because they were later than the watermark.")
+        self.failures = counter("failures", "Queries that ended with an error.")
         self.duration_s = gauge("batch_duration_seconds", "Duration of the last batch.")
         self.rate = gauge("processed_rows_per_second", "Rate of the last batch.")
-        self.lag = gauge("lag_records", "Records in the log that the query has not read.")
+        self.lag = gauge("lag_records", "Records in the log that the query has not read yet.")
         self.state_rows = gauge("state_rows", "Rows kept in state.")
 
-    def observe(self, summary: Summary) -> None:
+    def observe(self, summary: BatchSummary) -> None:
         name = summary.query
         self.rows.labels(name).inc(summary.input_rows)
         self.batches.labels(name).inc()
@@ -74,8 +71,8 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """One batch in figures."""
+class BatchSummary:
+    """The figures of one batch."""
 
     query: str
     batch: int
@@ -93,8 +90,8 @@ class Summary:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def summarize(name: str, progress: Mapping[str, Any]) -> Summary:
-    """The figures of Spark's own progress document (`StreamingQueryProgress`)."""
+def summarize(name: str, progress: Mapping[str, Any]) -> BatchSummary:
+    """Extracts the figures from Spark's progress document (`StreamingQueryProgress`)."""
     end: dict[str, dict[str, int]] = {}
     lag = 0
     for source in progress.get("sources", []):
@@ -104,7 +101,7 @@ def summarize(name: str, progress: Mapping[str, Any]) -> Summary:
             for index, offset in partitions.items():
                 lag += max(0, offset - reached.get(topic, {}).get(index, 0))
     operators = progress.get("stateOperators", [])
-    return Summary(
+    return BatchSummary(
         query=name,
         batch=int(progress["batchId"]),
         at=str(progress["timestamp"]),
@@ -120,26 +117,22 @@ def summarize(name: str, progress: Mapping[str, Any]) -> Summary:
 
 
 def _offsets(value: Any) -> dict[str, dict[str, int]]:
-    """Spark gives offsets as a document or as its text, by the version and the engine."""
+    """Spark reports offsets as an object or as JSON text, depending on version and engine."""
     if value is None or value == "null":
         return {}
     shaped = json.loads(value) if isinstance(value, str) else value
     return {topic: {p: int(o) for p, o in rows.items()} for topic, rows in shaped.items()}
 
 
-class _State:
-    """What is known of one query; it runs until it has ended."""
-
-    def __init__(self) -> None:
-        self.facts: dict[str, Any] = {"state": "running", "failure": None}
-
-
 class _Groups:
-    """The consumer groups of the queries. Spark tells of progress from a thread of its own, the
-    supervisor from another, and a connection is one thread's: so one at a time."""
+    """The consumer groups of the queries.
+
+    Spark's listener and the supervisor commit from different threads, and a connection belongs to
+    one thread at a time, hence the lock.
+    """
 
     def __init__(self, cluster: ClusterSettings) -> None:
-        self._cluster = Cluster(cluster)
+        self._cluster = ClusterClient(cluster)
         self._lock = threading.Lock()
         self._groups: dict[str, GroupOffsets] = {}
         self._is_closed = False
@@ -158,96 +151,81 @@ class _Groups:
             self._cluster.close()
 
 
-class ProgressBook(StreamingQueryListener):
-    """Keeps the books of the queries that were announced to it; of others it knows nothing."""
+class ProgressListener(StreamingQueryListener):
+    """Publishes the progress of the queries announced to it and ignores all others."""
 
-    def __init__(self, places: Places, cluster: ClusterSettings, metrics: Metrics) -> None:
-        self._places = places
+    def __init__(self, data: DataDirectory, cluster: ClusterSettings, metrics: Metrics) -> None:
+        self._data = data
         self._metrics = metrics
-        self._states: dict[str, _State] = {}
+        self._statuses: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._groups = _Groups(replace(cluster, deadline_s=_COMMIT_DEADLINE_S))
 
     def close(self) -> None:
-        """Progress that is told from now on is kept, and no longer shown as a group's."""
+        """Later progress still goes to status and feed, but is not committed to the group."""
         self._groups.close()
 
     def announce(self, name: str) -> None:
-        """A query of this name is about to start."""
+        """Registers a query that is about to start."""
         with self._lock:
-            state = self._states[name] = _State()
-            self._tell(name, state)
+            self._statuses[name] = {"state": "running", "failure": None}
+            self._write_status(name)
 
     def restarting(self, name: str, failure: str) -> None:
-        """A query has failed and will be started again; `announce` says when."""
+        """Records a failure of a query that will be restarted; `announce` follows when it is."""
         with self._lock:
-            state = self._states[name]
-            state.facts |= {"state": "restarting", "failure": failure}
-            self._tell(name, state)
+            self._statuses[name] |= {"state": "restarting", "failure": failure}
+            self._write_status(name)
         self._metrics.failures.labels(name).inc()
 
     def end(self, name: str, last: str | None, failure: str | None) -> None:
-        """A query has ended; `last` is its last progress, which Spark may not have told yet."""
+        """Records the end of a query. `last` is its last progress, which Spark may not have
+        delivered to the listener yet."""
         if last is not None:
             self.record(summarize(name, json.loads(last)))
         with self._lock:
-            state = self._states[name]
-            state.facts |= {"state": "failed" if failure else "stopped", "failure": failure}
-            self._tell(name, state)
+            state = "failed" if failure else "stopped"
+            self._statuses[name] |= {"state": state, "failure": failure}
+            self._write_status(name)
         if failure is not None:
             self._metrics.failures.labels(name).inc()
 
-    def _tell(self, name: str, state: _State) -> None:
-        write_status(self._places.status(name), {"query": name, **state.facts})
+    def _write_status(self, name: str) -> None:
+        write_status(self._data.status(name), {"query": name, **self._statuses[name]})
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """`announce` says it before."""
+        """Does nothing: `announce` has recorded the start."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing new: the last status stands."""
+        """Does nothing: the last status is still valid."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         name = event.progress.name
-        if name in self._states:
+        if name in self._statuses:
             self.record(summarize(name, json.loads(event.progress.json)))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """`end` says it, with the reason."""
+        """Does nothing: `end` records it with the reason."""
 
-    def record(self, summary: Summary) -> None:
-        """Status, feed, metrics, group: in this order, the one that can fail last."""
+    def record(self, summary: BatchSummary) -> None:
+        """Publishes a batch: status, feed, metrics, then the group, which is the one that can fail."""
         name = summary.query
         with self._lock:
-            state = self._states[name]
-            # A trigger without data repeats the number of the batch before; `end` may too.
-            if (summary.batch, summary.at) == (state.facts.get("batch"), state.facts.get("at")):
+            status = self._statuses[name]
+            # A trigger without data repeats the last batch number, and so may `end`.
+            if (summary.batch, summary.at) == (status.get("batch"), status.get("at")):
                 return
-            state.facts |= summary.as_json()
-            self._tell(name, state)
-            append_feed(self._places.feed(name), state.facts)
+            status |= summary.as_json()
+            self._write_status(name)
+            append_feed(self._data.feed(name), status)
         self._metrics.observe(summary)
         try:
             self._groups.commit(name, from_spark(summary.end_offsets), f"batch {summary.batch}")
         except PipelineError as error:
-            log.warning("query %s: its lag is not shown: %s", name, error)
+            log.warning(
+                "query %s: offsets were not committed to its consumer group: %s", name, error
+            )
 
 
 def group_of(name: str) -> str:
     return GROUP_PREFIX + name
-
-
-def write_status(path: Path, document: Mapping[str, Any]) -> None:
-    """Whole or not at all; not synced, because the next batch writes it anew."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    content = {**document, "pid": os.getpid(), "written_ms": int(time.time() * 1000)}
-    aside.write_text(json.dumps(content))
-    aside.replace(path)
-
-
-def append_feed(path: Path, document: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > FEED_SIZE_BYTES_MAX:
-        path.replace(path.with_suffix(".jsonl.1"))
-    with path.open("a") as file:
-        file.write(json.dumps(document) + "\n")

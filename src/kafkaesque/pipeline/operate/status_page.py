@@ -20,9 +20,9 @@ from typing import Any, Final
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from kafkaesque.pipeline.operate.control import read_status
 from kafkaesque.pipeline.operate.progress import Metrics
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.operate.status import read_status
+from kafkaesque.pipeline.paths import DataDirectory
 
 BATCHES_SHOWN_MAX: Final = 200
 _JSON: Final = "application/json"
@@ -32,8 +32,8 @@ _TEXT: Final = "text/plain; charset=utf-8"
 class StatusPage:
     """Serves from `start` until `stop`."""
 
-    def __init__(self, places: Places, names: Sequence[str], metrics: Metrics) -> None:
-        self._places = places
+    def __init__(self, data: DataDirectory, names: Sequence[str], metrics: Metrics) -> None:
+        self._data = data
         self._names = tuple(names)
         self._metrics = metrics
         self._server: ThreadingHTTPServer | None = None
@@ -85,12 +85,12 @@ class StatusPage:
 
     def _statuses(self) -> list[dict[str, Any]]:
         return [
-            {"state": "starting", **read_status(self._places.status(name)), "query": name}
+            {"state": "starting", **read_status(self._data.status(name)), "query": name}
             for name in self._names
         ]
 
     def _feed(self, name: str) -> list[dict[str, Any]]:
-        path = self._places.feed(name)
+        path = self._data.feed(name)
         if not path.exists():
             return []
         lines = path.read_text().splitlines()[-BATCHES_SHOWN_MAX:]

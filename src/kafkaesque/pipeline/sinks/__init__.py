@@ -1,1 +1,1 @@
-"""From a DataFrame to a table or a topic, each batch once. No transformation of rows."""
+"""Writes the rows of a batch to a Delta table or a topic, safe to repeat. Rows are not transformed."""

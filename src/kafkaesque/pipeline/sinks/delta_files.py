@@ -1,7 +1,7 @@
-"""A task's part of a Delta table: rows to Parquet files, and what the log must say of each file.
+"""A Spark task's part of a write to Delta: Parquet files, and the metadata that their commit needs.
 
-Files have names that nobody guesses and no place in their path for a partition's value; a file
-that no commit names is rubbish to be vacuumed. The commit is `delta_table.py`'s.
+File names are random, and partition values are not part of the path. A file that no commit names is
+garbage and will be vacuumed. The driver commits (`delta_table.py`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 
 FILE_ROWS_MAX = 2_000_000
 OPEN_FILES_MAX = 64
-"""Of one task, over partitions of the table; the fullest is finished when another is needed."""
+"""Per task, over the table's partitions; the file with most rows is closed to open another."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """One finished file, as the commit needs it."""
+    """What the commit needs to know about a finished file."""
 
     path: str
     size_bytes: int
@@ -46,7 +46,7 @@ class _Open:
 
 
 class FileWriter:
-    """Splits batches by the table's partition columns and writes each part to its own file."""
+    """Splits batches by the table's partition columns and writes each partition to its own file."""
 
     def __init__(self, table: Path, partition_by: Sequence[str]) -> None:
         self._table = table
@@ -55,7 +55,7 @@ class FileWriter:
         self._done: list[WrittenFile] = []
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[WrittenFile]:
-        """All rows, on the disk when this returns."""
+        """Writes all rows and syncs the files to disk before returning."""
         for batch in batches:
             for values, part in self._split(batch):
                 self._append(values, part)
@@ -103,7 +103,7 @@ class FileWriter:
     def _finish(self, values: tuple[str | None, ...]) -> None:
         file = self._open.pop(values)
         file.writer.close()
-        # The commit that names the file must not survive a power cut that the file does not.
+        # Sync before the commit: after a power cut no commit may name a file that is lost.
         handle = os.open(file.path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -129,7 +129,7 @@ class FileWriter:
 
 
 def _widen(file: _Open, part: pa.RecordBatch) -> None:
-    """Bounds of the whole-number columns: what lets a reader skip files by offset."""
+    """Widens the min/max of the integer columns, by which a reader skips files."""
     for name, column in zip(part.schema.names, part.columns, strict=True):
         if pa.types.is_integer(column.type) and column.null_count < len(column):
             bounds = pc.min_max(column).as_py()
@@ -138,7 +138,7 @@ def _widen(file: _Open, part: pa.RecordBatch) -> None:
 
 
 def partition_text(value: Any) -> str | None:
-    """A partition's value as Delta's log has it."""
+    """A partition value in the format of Delta's log."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -148,9 +148,3 @@ def partition_text(value: Any) -> str | None:
     if isinstance(value, date):
         return value.isoformat()
     return str(value)
-
-
-def discard(table: Path, files: Sequence[WrittenFile]) -> None:
-    """Remove the files of a batch that will not be committed."""
-    for file in files:
-        (table / file.path).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""A Delta table without Spark's jars: made, widened, committed to exactly once, kept in shape.
+"""Delta tables without Spark's jars: create, add columns, commit exactly once, read, maintain.
 
-The rule of exactly once: every commit of a query carries (application, batch number) in Delta's own
-transaction log; a batch whose number is not above the last one is there already and is skipped.
-The application is named by the checkpoint, so that a new checkpoint cannot be taken for the old.
+Exactly once: every commit of a query carries (application, batch number) as a transaction of Delta's
+log. A batch whose number is not above the last one is already committed and is skipped. The
+application includes the checkpoint's id, so that a new checkpoint is not mistaken for the old one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HISTORY_LOOKED_AT = 200
 
 @dataclass(frozen=True, slots=True)
 class BatchIdentity:
-    """Which batch of which query: the same after a restart, another after a lost checkpoint."""
+    """Identifies a batch: equal after a restart, different after the checkpoint was lost."""
 
     query: str
     checkpoint: str
@@ -42,7 +42,7 @@ class BatchIdentity:
 
 
 def open_table(path: Path) -> DeltaTable | None:
-    """The table at its newest version; None where there is none."""
+    """The table at its newest version; None if it does not exist."""
     try:
         return DeltaTable(path)
     except TableNotFoundError:
@@ -50,15 +50,14 @@ def open_table(path: Path) -> DeltaTable | None:
 
 
 def ensure_table(path: Path, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
-    """The table, made if need be, widened by columns that it does not have yet.
+    """Creates the table if it does not exist and adds missing columns.
 
-    TableRefused where a column has another type, or the partition columns differ: neither can be
-    mended by adding.
+    Raises TableRefused if a column has another type or the partition columns differ.
     """
     table = open_table(path)
     if table is None:
         path.mkdir(parents=True, exist_ok=True)
-        # Two queries may make it at the same time: the second then finds it made.
+        # Two queries may create it at the same time; the second then uses the existing table.
         return DeltaTable.create(path, schema, mode="ignore", partition_by=list(partition_by))
     if table.metadata().partition_columns != list(partition_by):
         raise TableRefused(
@@ -70,7 +69,7 @@ def ensure_table(path: Path, schema: pa.Schema, partition_by: Sequence[str]) -> 
     for item in wanted:
         if item.name in known and known[item.name] != item.type:
             raise TableRefused(
-                f"column {item.name} of {path} is {known[item.name]}, the rows have {item.type}",
+                f"column {item.name} of {path} is {known[item.name]}, but the rows have {item.type}",
                 "write to another table, or replay into a side table and swap",
             )
     new = [item for item in wanted if item.name not in known]
@@ -81,7 +80,7 @@ def ensure_table(path: Path, schema: pa.Schema, partition_by: Sequence[str]) -> 
 
 
 def refuse_other_checkpoint(path: Path, query: str, checkpoint: str) -> None:
-    """CheckpointLost if this query wrote here under another checkpoint: it would write twice."""
+    """Raises CheckpointLost if this query wrote here under another checkpoint: rows would be duplicated."""
     table = open_table(path)
     if table is None:
         return
@@ -89,7 +88,7 @@ def refuse_other_checkpoint(path: Path, query: str, checkpoint: str) -> None:
         if entry.get(_QUERY) == query:
             if entry.get(_CHECKPOINT) != checkpoint:
                 raise CheckpointLost(
-                    f"{path} has batches of '{query}' under another checkpoint: to go on would "
+                    f"{path} has batches of '{query}' under another checkpoint; continuing would "
                     "write its rows twice",
                     "restore that checkpoint, or `kafkaesque pipeline replay` the range and swap",
                 )
@@ -105,7 +104,7 @@ def is_committed(path: Path, identity: BatchIdentity) -> bool:
 
 
 def properties(identity: BatchIdentity | None) -> CommitProperties:
-    """What every commit of a batch carries."""
+    """The metadata and transaction of a batch's commit."""
     if identity is None:
         return CommitProperties()
     return CommitProperties(
@@ -115,9 +114,9 @@ def properties(identity: BatchIdentity | None) -> CommitProperties:
 
 
 def commit(path: Path, files: Sequence[WrittenFile], identity: BatchIdentity | None) -> bool:
-    """Make `files` part of the table; False if the batch is there already.
+    """Adds `files` to the table; returns False if the batch is already committed.
 
-    A batch without rows is committed too: its number must be known to be done.
+    A batch without rows is committed too, so that its number is recorded.
     """
     if identity is not None and is_committed(path, identity):
         return False
@@ -130,18 +129,6 @@ def commit(path: Path, files: Sequence[WrittenFile], identity: BatchIdentity | N
         commit_properties=properties(identity),
     )
     return True
-
-
-def replace_all(path: Path, files: Sequence[WrittenFile], note: Mapping[str, str]) -> None:
-    """One commit after which the table holds `files` and nothing else; the past stays readable."""
-    table = DeltaTable(path)
-    table.create_write_transaction(
-        [_add(file) for file in files],
-        mode="overwrite",
-        schema=table.schema(),
-        partition_by=table.metadata().partition_columns,
-        commit_properties=CommitProperties(custom_metadata=dict(note)),
-    )
 
 
 def _add(file: WrittenFile) -> AddAction:
@@ -158,9 +145,9 @@ def _add(file: WrittenFile) -> AddAction:
 def read_table(
     spark: SparkSession, path: Path, where: Mapping[str, Any] | None = None
 ) -> DataFrame:
-    """The table's rows as a DataFrame, read by Spark from the files that the log names.
+    """The table as a DataFrame that Spark reads from the files named by Delta's log.
 
-    `where` keeps partitions whose column is one of the given values.
+    `where` limits partition columns to the given values.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -186,8 +173,8 @@ def read_table(
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
-    """What keeping a table in shape did."""
+class MaintenanceResult:
+    """What the maintenance of a table did."""
 
     files_before: int
     files_after: int
@@ -195,12 +182,12 @@ class Upkeep:
     rows_expired: int
 
 
-def keep_in_shape(
+def maintain(
     path: Path, *, expired: str | None = None, keep_hours: int = 168, target_bytes: int = 128 << 20
-) -> Upkeep:
-    """Merge small files, delete rows that `expired` (a predicate) tells, vacuum what is not named.
+) -> MaintenanceResult:
+    """Deletes the rows that match the predicate `expired`, merges small files, vacuums.
 
-    Readers of versions up to `keep_hours` old are not disturbed.
+    Versions up to `keep_hours` old stay readable.
     """
     table = DeltaTable(path)
     rows_expired = 0
@@ -212,4 +199,4 @@ def keep_in_shape(
     removed = DeltaTable(path).vacuum(
         retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False, full=True
     )
-    return Upkeep(before, after, len(removed), rows_expired)
+    return MaintenanceResult(before, after, len(removed), rows_expired)

@@ -1,8 +1,8 @@
-"""Which files of Spark's Parquet sink count: those that its `_spark_metadata` names.
+"""Lists the committed files of Spark's Parquet sink: those that its `_spark_metadata` names.
 
-A killed batch leaves files behind that no batch owns; Spark, which reads the metadata, skips them,
-and everything else would read them as rows (research/spark.md 3.4, trap 2). Prefer Delta tables;
-this is for reading what was written as Parquet without Spark.
+A killed batch leaves files that belong to no batch. Spark reads the metadata and skips them; any
+other reader would return their rows. Prefer Delta tables; this is for reading Parquet output without
+Spark.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _VERSION: Final = "v1"
 
 
 def committed_files(directory: Path) -> list[Path]:
-    """The files that finished batches wrote, in their order; TableRefused where it is no such sink.
+    """The files of committed batches in order. Raises TableRefused if the directory is no such sink.
 
-    The log is one file a batch, and every few batches one `.compact` that repeats all before it
+    The log has one file per batch, and every few batches a `.compact` file that repeats all before it
     (org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog).
     """
     log = directory / METADATA
@@ -43,7 +43,7 @@ def committed_files(directory: Path) -> list[Path]:
 def _entries(source: Path) -> list[Path]:
     version, *lines = source.read_text().splitlines()
     if version != _VERSION:
-        raise TableRefused(f"{source} is of version {version}, which is not {_VERSION}")
+        raise TableRefused(f"{source} has version {version}; only {_VERSION} is supported")
     entries = [json.loads(line) for line in lines]
     return [
         Path(unquote(urlparse(entry["path"]).path))

@@ -1,9 +1,9 @@
-"""Rows back into a topic, each with the batch it belongs to.
+"""Sends rows to a topic, each with headers that identify its batch.
 
-A batch that was cut off is written again by Spark. Nothing can make that invisible to every reader
-without transactions, so each record says what it is in headers: the query, the batch, and its place
-in the batch. A reader that remembers the last ones drops repeats (`jobs.repeats.drop_repeats`).
-The producer is idempotent, so that within one attempt nothing is doubled or reordered.
+Spark writes a batch again that was cut off. Without transactions every reader would see the repeats,
+so each record carries the query, the batch and its place in the batch as headers, and readers drop
+repeats by them (`jobs.repeats.drop_repeats`). The producer is idempotent: within one attempt no
+record is duplicated or reordered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafkaesque.pipeline.errors import KafkaRefused, KafkaUnreachable
-from kafkaesque.pipeline.jobs.identity import BATCH_HEADER, QUERY_HEADER, ROW_HEADER
+from kafkaesque.pipeline.jobs.repeats import BATCH_HEADER, QUERY_HEADER, ROW_HEADER
 
 FLUSH_TIMEOUT_S = 120.0
 BATCH_SIZE_BYTES = 128 * 1024
@@ -26,7 +26,7 @@ COLUMNS = frozenset({"key", "value", "topic", "partition", "headers", "timestamp
 
 @dataclass(frozen=True, slots=True)
 class TopicTarget:
-    """Where rows go and what is written on each."""
+    """The topic that rows are sent to, and the batch they belong to."""
 
     properties: Mapping[str, str]
     topic: str | None
@@ -36,7 +36,7 @@ class TopicTarget:
 
 
 class TopicSender:
-    """The producer of one task; it fails unless every record was acknowledged."""
+    """The producer of one task. It fails unless every record is acknowledged."""
 
     def __init__(self, target: TopicTarget, task: int) -> None:
         self._target = target
@@ -47,7 +47,7 @@ class TopicSender:
             {
                 "acks": "all",
                 "linger.ms": 5,
-                # A broker refuses a batch that is larger than a segment of the topic.
+                # A broker rejects a batch that is larger than a segment of the topic.
                 "batch.size": BATCH_SIZE_BYTES,
                 "log_level": 0,
                 **target.properties,
@@ -62,10 +62,10 @@ class TopicSender:
                 self._send(row)
         waiting = self._producer.flush(FLUSH_TIMEOUT_S)
         if self._failure is not None:
-            raise KafkaRefused(f"a record was refused: {self._failure.str()}")
+            raise KafkaRefused(f"a record was not delivered: {self._failure.str()}")
         if waiting:
             raise KafkaUnreachable(
-                f"{waiting} records were not acknowledged in {FLUSH_TIMEOUT_S} s"
+                f"{waiting} records were not acknowledged within {FLUSH_TIMEOUT_S:g} s"
             )
         return self._count
 

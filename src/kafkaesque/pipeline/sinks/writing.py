@@ -1,7 +1,7 @@
-"""What a query does with each batch: to a table or to a topic, safe to repeat with the same number.
+"""Writes a batch to a table or a topic; safe to repeat with the same batch number.
 
-The work is `mapInArrow` in tasks and a commit in the driver. Spark's Python sinks would start two
-processes for every batch; this starts none.
+Tasks do the work with `mapInArrow`, then the driver commits. Spark's Python data sinks would start
+two processes for every batch; this starts none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SENT = "records long"
 def to_table(
     rows: DataFrame, path: Path, identity: BatchIdentity | None, partition_by: Sequence[str] = ()
 ) -> bool:
-    """Append rows as one commit; False, without computing them, if that batch is there already."""
+    """Appends rows in one commit. Returns False, without computing them, if the batch is committed."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if identity is not None and is_committed(path, identity):
@@ -55,7 +55,7 @@ def to_table(
 def _file_task(
     path: Path, partition_by: tuple[str, ...]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What a task does with its rows: files, and a row that describes each."""
+    """The function of a task: writes its rows to files and returns one row per file."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         files = FileWriter(path, partition_by).write(batches)
@@ -78,15 +78,17 @@ def _file_task(
 def to_topic(
     rows: DataFrame, topic: str | None, kafka: Mapping[str, str], identity: BatchIdentity
 ) -> int:
-    """Send rows of key and value, returns how many were acknowledged.
+    """Sends rows of key and value; returns how many were acknowledged.
 
-    Sorted within tasks, so that a repeat of the batch numbers the same rows alike.
+    Rows are sorted within tasks, so that a repeated batch gives each row the same number.
     """
     unknown = sorted(set(rows.columns) - COLUMNS)
     if unknown or "value" not in rows.columns:
-        raise InvalidOption(f"a topic takes {', '.join(sorted(COLUMNS))}; not {rows.columns}")
+        raise InvalidOption(
+            f"a topic takes the columns {', '.join(sorted(COLUMNS))}, not {rows.columns}"
+        )
     if topic is None and "topic" not in rows.columns:
-        raise InvalidOption("name the topic, or have a column of that name")
+        raise InvalidOption("name the topic, or add a column `topic`")
     order = [name for name in ("key", "value") if name in rows.columns]
     target = TopicTarget(dict(kafka), topic, identity.query, identity.checkpoint, identity.batch)
     sent = rows.sortWithinPartitions(*order).mapInArrow(_send_task(target), _SENT).collect()

@@ -1,1 +1,1 @@
-"""From a topic to a DataFrame: options, offsets, the two engines. No transformation of rows."""
+"""Reads topics as DataFrames, as a stream or a batch, with our own engine or Spark's connector."""

@@ -1,7 +1,8 @@
-"""`format("kafkaesque")`: the Python engine as Spark sees it (pyspark's Python Data Source API).
+"""`format("kafkaesque")`: the Python engine as a data source (pyspark's Python Data Source API).
 
-Spark makes the reader's driver side in a process of its own and its `read` in worker processes;
-both get it by value, so nothing here holds a socket before it is used. Rules: `planning.py`.
+Spark runs the driver side of a reader in a separate process and its `read` in worker processes. Both
+receive a serialized copy, so nothing here opens a socket before it is needed. Offsets are planned in
+`planning.py`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from kafkaesque.pipeline.source.planning import Planner
 
 FORMAT = "kafkaesque"
 IDLE_WAIT_S = 0.05
-"""How long to look for new records before telling Spark that there are none: Spark's own poll of
-an idle source costs two calls into Python."""
+"""How long to wait for new records before reporting none: each poll of an idle source by Spark costs
+two calls into Python."""
 _IDLE_POLL_S = 0.01
 
 SCHEMA = (
@@ -44,7 +45,7 @@ HEADERS = "headers array<struct<key: string, value: binary>>"
 
 
 class TopicSource(DataSource):
-    """A subscription, read as a stream or at once."""
+    """A subscription, read as a stream or as a batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -52,7 +53,7 @@ class TopicSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Spark's own mapping is case-insensitive; a plain copy would not be.
+        # Spark's mapping is case-insensitive; a plain copy would not be.
         self._given = {name.lower(): value for name, value in options.items() if name != "path"}
 
     def schema(self) -> str:
@@ -67,7 +68,7 @@ class TopicSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range of offsets that one task reads."""
 
     def __init__(self, wanted: Range) -> None:
         super().__init__(wanted)
@@ -75,7 +76,7 @@ class RangePartition(InputPartition):
 
 
 class TopicBatchReader(DataSourceReader):
-    """[start, end) resolved when the query is planned."""
+    """Reads [start, end), resolved when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -96,7 +97,7 @@ class TopicBatchReader(DataSourceReader):
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches with admission control.
 
-    `commit` and `stop` are left alone: the first arrives a batch late, the second never.
+    `commit` and `stop` are not implemented: Spark calls the first one batch late, the second never.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -112,8 +113,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
-        # `read_stream` has made numbers of "latest" and kept them: Spark asks again after a crash
-        # in the first batch, and the answer must be the same.
+        # Spark asks again after a crash in the first batch and must get the same answer. `read_stream`
+        # has already replaced "latest" by pinned numbers.
         return dict(to_spark(self._plan().resolve(self._options.start)))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -126,14 +127,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = from_spark(start)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        latest = self._look(begin)
+        latest = self._wait_for_records(begin)
         if latest == begin or self._should_wait(begin, latest):
             return dict(start)
         self._waiting_since_s = None
         return dict(to_spark(self._plan().next_end(begin, latest, rows_max)))
 
-    def _look(self, begin: Offsets) -> Offsets:
-        """The ends of the logs, waiting a little for something to be there."""
+    def _wait_for_records(self, begin: Offsets) -> Offsets:
+        """The ends of the log, after a short wait if nothing is new."""
         if self._target is not None:
             self._latest = self._target
             return self._target
@@ -145,7 +146,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(_IDLE_POLL_S)
 
     def _should_wait(self, begin: Offsets, latest: Offsets) -> bool:
-        """minOffsetsPerTrigger: not yet enough, and maxTriggerDelay has not passed."""
+        """Whether there are fewer than minOffsetsPerTrigger and maxTriggerDelay has not passed."""
         rows_min = self._options.rows_min
         if rows_min is None or self._target is not None:
             return False
@@ -169,7 +170,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Spark makes a task with a partition of its own where none was planned: it has no rows."""
+    """Reads a planned range. If none was planned, Spark passes its own partition, which has no rows."""
     if not isinstance(partition, RangePartition):
         return iter(())
     return read_range(partition.range, options.read)

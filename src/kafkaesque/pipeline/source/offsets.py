@@ -1,7 +1,7 @@
-"""Offsets of several partitions as values and as the JSON that Spark keeps in a checkpoint.
+"""Offsets by partition, their JSON form in a checkpoint, and how a batch is limited and split.
 
-The shape is that of Spark's own connector, `{"topic": {"0": 123}}`, so that a checkpoint written
-under one engine is resumed under the other. Pure rules: who may read how far in a batch.
+The JSON has the format of Spark's own connector, `{"topic": {"0": 123}}`, so that a checkpoint written
+under one engine can be resumed under the other. No I/O.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SparkOffsets = dict[str, dict[str, int]]
 
 
 def to_spark(offsets: Offsets) -> SparkOffsets:
-    """In a stable order: Spark compares offsets by their text to see whether anything is new."""
+    """In a stable order: Spark compares the text of offsets to see whether anything is new."""
     shaped: SparkOffsets = {}
     for topic, partition in sorted(offsets):
         shaped.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
@@ -40,7 +40,7 @@ def to_json(offsets: Offsets) -> str:
 
 
 def from_json(text: str, what: str) -> dict[Partition, int]:
-    """The partitions and numbers of an option's JSON, or InvalidOption that shows the shape."""
+    """Parses an option's JSON. Raises InvalidOption that shows the expected format."""
     try:
         return from_spark(json.loads(text))
     except (ValueError, AttributeError, TypeError) as error:
@@ -48,12 +48,13 @@ def from_json(text: str, what: str) -> dict[Partition, int]:
 
 
 def limit_end(start: Offsets, latest: Offsets, rows_max: int) -> dict[Partition, int]:
-    """How far to read if at most `rows_max` offsets may be taken in, fairly.
+    """The end of a batch of at most `rows_max` offsets.
 
-    In proportion to each partition's backlog, as KafkaMicroBatchStream.rateLimit; every partition
-    with a backlog gets at least one, so that none starves; the total may exceed the limit by that.
+    Each partition gets a share in proportion to its backlog, as in KafkaMicroBatchStream.rateLimit.
+    Every partition with a backlog gets at least one offset, so that none starves; the total may
+    exceed the limit by that much.
     """
-    check(rows_max > 0, f"a limit of {rows_max} rows reads nothing")
+    check(rows_max > 0, f"the limit must be positive, not {rows_max} rows")
     backlog = {
         partition: latest[partition] - start.get(partition, latest[partition])
         for partition in latest
@@ -70,10 +71,10 @@ def limit_end(start: Offsets, latest: Offsets, rows_max: int) -> dict[Partition,
 
 
 def split(ranges: Iterable[Range], tasks_min: int | None) -> list[Range]:
-    """The ranges, the large ones cut until there are about `tasks_min` of them.
+    """Splits large ranges until there are about `tasks_min` of them.
 
-    In proportion to their size, as KafkaOffsetRangeCalculator: offsets, not records, are counted,
-    because nothing else is known before reading.
+    In proportion to their size, as in KafkaOffsetRangeCalculator. Offsets are counted, not records,
+    because the number of records is unknown before reading.
     """
     whole = [item for item in ranges if item.end > item.start]
     if tasks_min is None or len(whole) >= tasks_min:

@@ -1,11 +1,12 @@
-"""The options of a read, by the names of Spark's own Kafka connector, checked once for both engines.
+"""The options of a read, named as in Spark's own Kafka connector and validated for both engines.
 
-A name that nobody reads is refused here: Spark ignores it, and `startingOffset` (without the s)
-silently reads from the latest.
+Unknown names are rejected. Spark ignores them, so `startingOffset` (without the s) would silently
+read from the latest offset.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -48,7 +49,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where a read begins or ends: a word, a time, or numbers; exactly one is set."""
+    """Where a read begins or ends: a word, a time, or offsets. Exactly one is set."""
 
     word: str | None = None
     """earliest or latest"""
@@ -56,12 +57,12 @@ class Bound:
     timestamps_ms: Mapping[Partition, int] | None = None
     offsets: Mapping[Partition, int] | None = None
     latest_if_younger: bool = False
-    """Where no record is as young as the time: latest, rather than a failure."""
+    """If all records are older than the time, use latest instead of failing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Everything that a reader needs to know; made by `read_options` and never half right."""
+    """The validated options of a read; created by `read_options`."""
 
     read: ReadSettings
     topics: tuple[str, ...] = ()
@@ -76,10 +77,10 @@ class SourceOptions:
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Typed options, or InvalidOption that names the one that is wrong."""
+    """Parses the options. Raises InvalidOption that names the invalid one."""
     options = {name.lower(): str(value) for name, value in given.items()}
     properties = kafka_properties(options)
-    _refuse_unknown(options, streaming)
+    _reject_unknown(options, streaming)
     topics, pattern, assigned = _subscription(options)
     read = ReadSettings(
         cluster=read_cluster(properties),
@@ -101,12 +102,12 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         delay_ms_max=_duration_ms(options.get("maxtriggerdelay", "15m")),
         tasks_min=_positive(options, "minpartitions"),
     )
-    _refuse_contradictions(chosen, streaming)
+    _reject_contradictions(chosen, streaming)
     return chosen
 
 
 def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """Those options that are the Kafka client's own, by its names."""
+    """The options that start with `kafka.`, without the prefix: the client's own properties."""
     return {
         name.lower()[len(PREFIX) :]: str(value)
         for name, value in options.items()
@@ -115,10 +116,10 @@ def kafka_properties(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_cluster(properties: Mapping[str, str]) -> ClusterSettings:
-    """How to reach the cluster, by the client's own property names."""
+    """Connection settings from the Kafka client's property names."""
     servers = properties.get("bootstrap.servers", "")
     if not servers.strip():
-        raise InvalidOption("kafka.bootstrap.servers is missing", "HOST:PORT[,...]")
+        raise InvalidOption("kafka.bootstrap.servers is missing", "set it to HOST:PORT[,...]")
     return ClusterSettings(
         bootstrap=tuple(_address(text) for text in servers.split(",")),
         security=read_kafka_security(properties),
@@ -141,11 +142,11 @@ def read_kafka_security(properties: Mapping[str, str]) -> Security:
 def _address(text: str) -> Address:
     host, colon, port = text.strip().rpartition("://")[2].rpartition(":")
     if not colon or not host or not port.isdigit():
-        raise InvalidOption(f"'{text.strip()}' is no address of a broker", "HOST:PORT")
+        raise InvalidOption(f"'{text.strip()}' is not a broker address", "use HOST:PORT")
     return Address(host.strip("[]"), int(port))
 
 
-def _refuse_unknown(options: Mapping[str, str], streaming: bool) -> None:
+def _reject_unknown(options: Mapping[str, str], streaming: bool) -> None:
     unknown = [name for name in options if name not in NAMES and not name.startswith(PREFIX)]
     if unknown:
         raise InvalidOption(f"there is no option '{unknown[0]}'")
@@ -173,8 +174,6 @@ def _subscription(
 
 
 def _assignment(text: str) -> tuple[Partition, ...]:
-    import json
-
     try:
         shaped = json.loads(text)
         found = tuple((topic, int(index)) for topic in shaped for index in shaped[topic])
@@ -186,10 +185,12 @@ def _assignment(text: str) -> tuple[Partition, ...]:
 
 
 def _bound(options: Mapping[str, str], side: str, default: str) -> Bound:
-    """Precedence as Spark's: one time for all, times by partition, then offsets."""
+    """Precedence as in Spark: one time for all partitions, times by partition, then offsets."""
     strategy = options.get("startingoffsetsbytimestampstrategy", "error")
     if strategy not in ("error", "latest"):
-        raise InvalidOption("startingOffsetsByTimestampStrategy is error or latest")
+        raise InvalidOption(
+            f"startingOffsetsByTimestampStrategy must be error or latest, not '{strategy}'"
+        )
     latest = side == "ending" or strategy == "latest"
     if text := options.get(f"{side}timestamp"):
         return Bound(timestamp_ms=_number(text, f"{side}Timestamp"), latest_if_younger=latest)
@@ -204,11 +205,11 @@ def _bound(options: Mapping[str, str], side: str, default: str) -> Bound:
     return Bound(offsets=from_json(text, f"{side}Offsets"))
 
 
-def _refuse_contradictions(options: SourceOptions, streaming: bool) -> None:
+def _reject_contradictions(options: SourceOptions, streaming: bool) -> None:
     if not streaming and options.start.word == "latest":
         raise InvalidOption("a batch read cannot start at latest: it would read nothing")
     if options.rows_min and options.rows_max and options.rows_min > options.rows_max:
-        raise InvalidOption("minOffsetsPerTrigger is above maxOffsetsPerTrigger")
+        raise InvalidOption("minOffsetsPerTrigger is greater than maxOffsetsPerTrigger")
 
 
 def _number(text: str, name: str) -> int:
@@ -223,21 +224,21 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
         return None
     number = _number(options[name], name)
     if number <= 0:
-        raise InvalidOption(f"{name} is not positive: {number}")
+        raise InvalidOption(f"{name} must be positive, not {number}")
     return number
 
 
 def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
     text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise InvalidOption(f"{name} is true or false, not '{text}'")
+        raise InvalidOption(f"{name} must be true or false, not '{text}'")
     return text == "true"
 
 
 def _duration_ms(text: str) -> int:
-    """`15m`, `30s`, `100ms`: JavaUtils.timeStringAsMs."""
+    """Parses `15m`, `30s` or `100ms`, as JavaUtils.timeStringAsMs."""
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = text[len(number) :] or "ms"
     if not number.isdigit() or unit not in _UNITS_MS:
-        raise InvalidOption(f"'{text}' is no duration", "as 500ms, 30s, 15m")
+        raise InvalidOption(f"'{text}' is not a duration", "for example 500ms, 30s, 15m")
     return int(number) * _UNITS_MS[unit]

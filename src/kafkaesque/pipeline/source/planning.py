@@ -1,7 +1,7 @@
-"""Which offsets a read begins and ends at, and what each task reads: the driver's part.
+"""Plans a read on the driver: where it begins and ends, and what each task reads.
 
-`Planner` asks the cluster; the arithmetic is `offsets.py`'s. Spark calls it in one process, a
-method at a time. What was lost is decided here too: fail, or go on without it.
+`Planner` queries the cluster; the arithmetic is in `offsets.py`. Spark calls it from one process, one
+method at a time. If records were lost, the planner fails or skips them, as `failOnDataLoss` says.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from kafkaesque.pipeline.errors import DataLoss, InvalidOption
 from kafkaesque.pipeline.kafka.cluster import (
     EARLIEST,
     LATEST,
-    Cluster,
+    ClusterClient,
     Partition,
-    Passing,
+    RetriableError,
     TopicMissing,
 )
 from kafkaesque.pipeline.kafka.fetching import Range
@@ -32,14 +32,14 @@ class Planner:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster = Cluster(options.read.cluster)
+        self._cluster = ClusterClient(options.read.cluster)
 
     def close(self) -> None:
         self._cluster.close()
 
     def partitions(self) -> list[Partition]:
-        """Every partition that the subscription means now; TopicMissing if it names one too many."""
-        return self._cluster.persist("list partitions", lambda: self._partitions(strict=True))
+        """The current partitions of the subscription. Raises TopicMissing if a named topic does not exist."""
+        return self._cluster.retry("list partitions", lambda: self._partitions(strict=True))
 
     def _partitions(self, *, strict: bool) -> list[Partition]:
         options = self._options
@@ -55,7 +55,7 @@ class Planner:
         return sorted(known)
 
     def resolve(self, bound: Bound) -> dict[Partition, int]:
-        """The numbers that a bound means now."""
+        """The current offsets of a bound."""
         try:
             partitions = self.partitions()
         except TopicMissing as error:
@@ -73,7 +73,7 @@ class Planner:
     def _resolve_numbers(
         self, offsets: Offsets, partitions: list[Partition]
     ) -> dict[Partition, int]:
-        """-2 and -1 in an offset JSON stand for earliest and latest."""
+        """In an offset JSON, -2 means earliest and -1 latest."""
         _require_same(partitions, offsets)
         symbolic = {p: offset for p, offset in offsets.items() if offset in (EARLIEST, LATEST)}
         return {**offsets, **self._offsets(symbolic)}
@@ -86,13 +86,13 @@ class Planner:
         if younger and not latest_if_younger:
             topic, index = younger[0]
             raise InvalidOption(
-                f"{topic}-{index} has no record as young as {times_ms[younger[0]]}",
+                f"{topic}-{index} has no record at or after {times_ms[younger[0]]}",
                 "startingOffsetsByTimestampStrategy=latest starts at its end",
             )
         return {**found, **self._offsets(dict.fromkeys(younger, LATEST))}
 
     def _offsets(self, timestamps: Mapping[Partition, int]) -> dict[Partition, int]:
-        return self._cluster.persist(
+        return self._cluster.retry(
             "list offsets",
             lambda: self._cluster.list_offsets(
                 timestamps, committed_only=self._options.read.committed_only
@@ -100,54 +100,56 @@ class Planner:
         )
 
     def latest(self) -> dict[Partition, int]:
-        """Ends of the partitions that are there: what is gone is missing here, and missed later."""
+        """The ends of the existing partitions. Missing ones are left out; `next_end` detects their loss."""
 
-        def ask() -> dict[Partition, int]:
+        def list_ends() -> dict[Partition, int]:
             try:
                 return self._cluster.list_offsets(
                     dict.fromkeys(self._partitions(strict=False), LATEST),
                     committed_only=self._options.read.committed_only,
                 )
             except TopicMissing as error:
-                # It went between the two questions, or is assigned and not there yet.
-                raise Passing(f"{error} is not there") from error
+                # It was deleted between the two requests, or is assigned and not created yet.
+                raise RetriableError(f"{error} does not exist") from error
 
-        return self._cluster.persist("list offsets", ask)
+        return self._cluster.retry("list offsets", list_ends)
 
     def with_new_partitions(self, start: Offsets, latest: Offsets) -> dict[Partition, int]:
-        """`start`, and for partitions it does not know their earliest: none of theirs was read."""
+        """`start`, plus the earliest offset of each partition that is new since then."""
         new = [partition for partition in latest if partition not in start]
         return {**start, **self._offsets(dict.fromkeys(new, EARLIEST))}
 
     def next_end(
         self, start: Offsets, latest: Offsets, rows_max: int | None
     ) -> dict[Partition, int]:
-        """Where a batch from `start` ends."""
-        self._refuse_loss(start, latest)
+        """The end of a batch that begins at `start`."""
+        self._detect_loss(start, latest)
         if rows_max is None:
             return dict(latest)
         return limit_end(self.with_new_partitions(start, latest), latest, rows_max)
 
-    def _refuse_loss(self, start: Offsets, latest: Offsets) -> None:
+    def _detect_loss(self, start: Offsets, latest: Offsets) -> None:
         for partition, offset in start.items():
             name = f"{partition[0]}-{partition[1]}"
             end = latest.get(partition)
             if end is None:
-                self.lose(f"{name} is gone; {offset} was read last")
+                self._report_loss(f"{name} is gone; it was read up to {offset}")
             elif end < offset:
-                self.lose(f"{name} ends at {end} but was read up to {offset}: it was made anew")
+                self._report_loss(
+                    f"{name} ends at {end} but was read up to {offset}: the topic was recreated"
+                )
 
-    def lose(self, text: str) -> None:
-        """DataLoss, or a line in the log where the user prefers to go on."""
+    def _report_loss(self, text: str) -> None:
+        """Raises DataLoss, or logs the loss if `failOnDataLoss` is false."""
         if self._options.read.fail_on_data_loss:
-            raise DataLoss(text, "failOnDataLoss=false goes on without what is gone")
+            raise DataLoss(text, "failOnDataLoss=false skips the missing records")
         log.warning("data lost: %s", text)
 
     def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
-        """What tasks read to get from `start` to `end`."""
+        """The ranges that tasks read to get from `start` to `end`."""
         begin = self.with_new_partitions(start, end)
         restarted = [partition for partition in end if end[partition] < begin[partition]]
-        # A topic made anew is read from its beginning; Spark's connector skips to its end instead.
+        # A recreated topic is read from its beginning; Spark's connector would skip to its end.
         begin.update(self._offsets(dict.fromkeys(restarted, EARLIEST)))
         whole = [Range(*partition, begin[partition], end[partition]) for partition in sorted(end)]
         return split(whole, self._options.tasks_min)

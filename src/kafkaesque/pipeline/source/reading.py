@@ -1,4 +1,4 @@
-"""`read_stream` and `read_batch`: one call, two engines, the same columns, options and offsets."""
+"""`read_stream` and `read_batch`: two engines with the same columns, options and offsets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkaesque.pipeline.errors import InvalidOption, JarsUnavailable
 from kafkaesque.pipeline.kafka.cluster import Partition
-from kafkaesque.pipeline.source.durable_start import durable_offsets
+from kafkaesque.pipeline.source.checkpoint import pin_initial_offsets
 from kafkaesque.pipeline.source.offsets import to_json
 from kafkaesque.pipeline.source.options import (
     BATCH_NAMES,
@@ -27,7 +27,7 @@ Engine = Literal["auto", "python", "jvm"]
 
 _JVM_FORMAT = "kafka"
 _JVM_TUNING = {
-    # Twice the throughput of the connector's own defaults (docs/PIPELINE.md).
+    # Twice the throughput of the connector's defaults (docs/PIPELINE.md).
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": "4194304",
 }
@@ -40,7 +40,7 @@ _START_NAMES = (
 
 
 def has_connector(spark: SparkSession) -> bool:
-    """Whether Spark's own Kafka connector is in this session."""
+    """Whether this session has Spark's own Kafka connector."""
     return any(
         "spark-sql-kafka" in name for name in (spark.conf.get("spark.jars", "") or "").split(",")
     )
@@ -49,10 +49,10 @@ def has_connector(spark: SparkSession) -> bool:
 def choose_engine(
     spark: SparkSession, engine: Engine, options: Mapping[str, str]
 ) -> Literal["python", "jvm"]:
-    """The Python engine, which needs nothing and is as fast, unless the other is named or the
-    options want what only Java has (Kerberos, a JKS store)."""
+    """`auto` is the Python engine, which needs no jars, unless the options require what only Java
+    supports (Kerberos, a JKS store)."""
     if engine == "auto":
-        engine = "python" if speaks_python(options) or not has_connector(spark) else "jvm"
+        engine = "python" if is_supported_by_python(options) or not has_connector(spark) else "jvm"
     if engine == "jvm" and not has_connector(spark):
         raise JarsUnavailable(
             "engine=jvm: the session has no Kafka connector", "`kafkaesque pipeline jars --fetch`"
@@ -60,8 +60,8 @@ def choose_engine(
     return engine
 
 
-def speaks_python(options: Mapping[str, str]) -> bool:
-    """Whether our own client can log in with these options."""
+def is_supported_by_python(options: Mapping[str, str]) -> bool:
+    """Whether our own client can authenticate with these options."""
     try:
         read_kafka_security(kafka_properties(options))
     except InvalidOption:
@@ -79,16 +79,16 @@ def read_stream(
 ) -> DataFrame:
     """A stream of a topic's records. `options` are those of Spark's Kafka connector.
 
-    `checkpoint` is the one that the query will be started with; where the stream begins is written
-    into it now. A query that reads several streams numbers them by `source`.
+    `checkpoint` must be the one that the query will be started with: the initial offsets are written
+    to it now. A query that reads several streams numbers them with `source`.
     """
     chosen = choose_engine(spark, engine, options)
-    if chosen == "jvm" and not speaks_python(options):
-        # Only the connector can ask the broker; it keeps its own first offsets in the checkpoint.
+    if chosen == "jvm" and not is_supported_by_python(options):
+        # Only the connector can reach the broker; it keeps its own initial offsets in the checkpoint.
         return _open(spark.readStream, spark, dict(options), chosen)
     checked = read_options(options, streaming=True)
     given = _without(options, _START_NAMES)
-    start = durable_offsets(Path(checkpoint), lambda: _resolve(checked, checked.start), source)
+    start = pin_initial_offsets(Path(checkpoint), lambda: _resolve(checked, checked.start), source)
     given["startingOffsets"] = to_json(start)
     return _open(spark.readStream, spark, given, chosen)
 
@@ -96,12 +96,12 @@ def read_stream(
 def read_batch(
     spark: SparkSession, options: Mapping[str, str], *, engine: Engine = "auto"
 ) -> DataFrame:
-    """The records between two offsets or times, read once.
+    """The records between two offsets or times, as a batch.
 
-    Both ends are made numbers here, so that an action that is run twice reads the same records.
+    Both ends are resolved to numbers here, so that an action that runs twice reads the same records.
     """
     chosen = choose_engine(spark, engine, options)
-    if chosen == "jvm" and not speaks_python(options):
+    if chosen == "jvm" and not is_supported_by_python(options):
         return _open(spark.read, spark, dict(options), chosen)
     checked = read_options(options, streaming=False)
     given = _without(options, (*_START_NAMES, *BATCH_NAMES))
@@ -115,7 +115,7 @@ def _open(reader: object, spark: SparkSession, given: dict[str, str], engine: st
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
     if not isinstance(reader, DataFrameReader | DataStreamReader):
-        raise InvalidOption(f"{reader!r} reads nothing")
+        raise InvalidOption(f"{reader!r} is not a DataFrameReader or DataStreamReader")
     if engine == "jvm":
         tuned = {**_JVM_TUNING, **_without(given, ("kafkaesque.decoder",))}
         return reader.format(_JVM_FORMAT).options(**tuned).load()

@@ -14,7 +14,7 @@ from kafkaesque.lab.faults.target import SingleBroker, Target, TargetUnwell
 from kafkaesque.lab.faults.workload import WorkloadSettings
 
 if TYPE_CHECKING:
-    from kafkaesque.pipeline.driver_kill import KillSettings
+    from kafkaesque.lab.faults.pipeline.kills import KillSettings
 
 PATTERN: Final = "faults-.*"
 RELAY_TOPIC: Final = "relay.out"
@@ -44,7 +44,7 @@ class Run(FaultRun):
 
         from kafkaesque.pipeline.errors import PipelineError
         from kafkaesque.pipeline.java import find_java
-        from kafkaesque.pipeline.places import cache_directory
+        from kafkaesque.pipeline.paths import cache_directory
         from kafkaesque.pipeline.session import require_packages
 
         try:
@@ -66,7 +66,7 @@ class Run(FaultRun):
         stage.workload.create_topic(RELAY_TOPIC, 2)
 
     def inject(self, stage: Stage) -> None:
-        from kafkaesque.pipeline.driver_kill import POINTS, RANDOM, kill_at
+        from kafkaesque.lab.faults.pipeline.kills import POINTS, RANDOM, kill_at
         from kafkaesque.pipeline.errors import PipelineError
 
         settings = self._settings(stage)
@@ -81,7 +81,7 @@ class Run(FaultRun):
             stage.count("random_kills" if point == RANDOM else "named_kills")
 
     def complaints(self, stage: Stage) -> list[str]:
-        from kafkaesque.pipeline.driver_kill import finish
+        from kafkaesque.lab.faults.pipeline.kills import finish
         from kafkaesque.pipeline.errors import PipelineError
 
         stage.say("letting a driver read the rest")
@@ -107,7 +107,7 @@ class Run(FaultRun):
         ]
 
     def _settings(self, stage: Stage) -> KillSettings:
-        from kafkaesque.pipeline.driver_kill import KillSettings
+        from kafkaesque.lab.faults.pipeline.kills import KillSettings
 
         return KillSettings(
             stage.target.bootstrap_servers,

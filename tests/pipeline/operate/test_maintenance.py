@@ -1,4 +1,4 @@
-"""Tables kept in shape: by a report, and by the query that writes them."""
+"""Table maintenance by the report `upkeep` and by the query that writes the table."""
 
 from __future__ import annotations
 
@@ -12,60 +12,60 @@ pytest.importorskip(
 
 from tests.pipeline.operate.stage import MINUTE_MS, NOON_MS, post, table
 
-from kafkaesque.pipeline.operate.context import Knobs
-from kafkaesque.pipeline.operate.upkeep import is_due
+from kafkaesque.pipeline.operate.context import PipelineSettings
+from kafkaesque.pipeline.operate.maintenance import is_due
 
 
 @pytest.mark.parametrize(("every", "due"), [(0, []), (1, [0, 1, 2, 3, 4, 5]), (3, [2, 5])])
-def test_upkeep_is_due_after_each_so_many_batches(every: int, due: list[int]) -> None:
-    knobs = Knobs(upkeep_every_batches=every)
-    assert [batch for batch in range(6) if is_due(knobs, batch)] == due
+def test_maintenance_is_due_after_every_n_batches(every: int, due: list[int]) -> None:
+    settings = PipelineSettings(upkeep_every_batches=every)
+    assert [batch for batch in range(6) if is_due(settings, batch)] == due
 
 
 @pytest.mark.parametrize(("every", "files"), [(3, 3), (0, 8)])
 def test_query_merges_the_files_of_its_table_between_batches(
     bench, produce, every: int, files: int
 ) -> None:
-    """Four batches of a row of each of two partitions make eight files; three of them, then one."""
+    """Four batches of one row in each of two partitions make eight files; the first three are merged."""
     from dataclasses import replace
 
     from deltalake import DeltaTable
 
     from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
+    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
 
     produce(bench.topic, [post(i) for i in range(8)])
-    knobs = replace(bench.context.knobs, upkeep_every_batches=every)
-    context = replace(bench.context, knobs=knobs)
+    settings = replace(bench.context.settings, upkeep_every_batches=every)
+    context = replace(bench.context, settings=settings)
     supervisor = Supervisor(context, Trigger(once=True, rows_max=2, restarts_max=5), Metrics())
-    (outcome,) = supervisor.run([bench.query("archive")])
-    assert outcome.failure is None
+    (result,) = supervisor.run([bench.query("archive")])
+    assert result.failure is None
     assert len(DeltaTable(context.table("archive")).file_uris()) == files
     rows = [(row["partition"], row["offset"]) for row in table(bench, "archive").collect()]
     assert sorted(rows) == [(index, offset) for index in range(2) for offset in range(4)]
 
 
-def test_table_that_cannot_be_kept_in_shape_does_not_stop_its_query(
+def test_failed_maintenance_does_not_stop_the_query(
     bench, tmp_path: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     from datetime import UTC, datetime
 
-    from kafkaesque.pipeline.operate.catalog import Table
-    from kafkaesque.pipeline.operate.upkeep import keep_own_tables
+    from kafkaesque.pipeline.operate.maintenance import maintain_query_tables
+    from kafkaesque.pipeline.operate.queries import Table
 
     broken = bench.context.table("broken") / "_delta_log"
     broken.mkdir(parents=True)
-    (broken / f"{0:020}.json").write_text("rubbish")
-    keep_own_tables([Table("broken"), Table("absent")], bench.context, datetime.now(tz=UTC))
-    assert "table broken is not kept in shape" in caplog.text
+    (broken / f"{0:020}.json").write_text("garbage")
+    maintain_query_tables([Table("broken"), Table("absent")], bench.context, datetime.now(tz=UTC))
+    assert "maintenance of table broken failed" in caplog.text
     assert "absent" not in caplog.text
 
 
-def test_upkeep_merges_small_files_and_deletes_what_is_too_old(bench, produce) -> None:
+def test_upkeep_merges_small_files_and_deletes_expired_rows(bench, produce) -> None:
     from dataclasses import replace
     from datetime import UTC, datetime
 
-    from kafkaesque.pipeline.operate.context import Knobs
+    from kafkaesque.pipeline.operate.context import PipelineSettings
     from kafkaesque.pipeline.operate.reports import upkeep
 
     day_ms = 24 * 60 * MINUTE_MS
@@ -76,8 +76,8 @@ def test_upkeep_merges_small_files_and_deletes_what_is_too_old(bench, produce) -
             produce(bench.topic, rows)
             bench.run("archive")
     now = datetime.fromtimestamp((NOON_MS + 3 * day_ms) / 1000, tz=UTC)
-    knobs = Knobs(archive_keep_days=2, archive_pattern=bench.topic)
-    report = upkeep(replace(bench.context, knobs=knobs), now)
+    settings = PipelineSettings(archive_keep_days=2, archive_pattern=bench.topic)
+    report = upkeep(replace(bench.context, settings=settings), now)
     (row,) = [row for row in report.rows if row["table"] == "archive"]
     assert row["rows_expired"] == 4
     assert row["files_after"] == 2 < row["files_before"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from kafkaesque.pipeline.jobs.quality import (
+from kafkaesque.pipeline.jobs.archive import (
     LOG_SCHEMA,
     alerts,
     compare,

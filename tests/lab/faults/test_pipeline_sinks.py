@@ -6,7 +6,7 @@ pytest.importorskip(
     "pyarrow", reason="pyarrow is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
-from kafkaesque.pipeline.sink_check import compare
+from kafkaesque.lab.faults.pipeline.sinks import compare
 
 WANTED = {("t", 0, offset) for offset in range(4)}
 
@@ -20,7 +20,7 @@ WANTED = {("t", 0, offset) for offset in range(4)}
         ([0, 1, 2, 3, 9], (5, 0, 0, 1)),
     ],
 )
-def test_sink_is_whole_only_with_every_record_once(
+def test_sink_is_complete_only_with_every_record_once(
     offsets: list[int], found: tuple[int, ...]
 ) -> None:
     report = compare("s", WANTED, [("t", 0, offset) for offset in offsets])

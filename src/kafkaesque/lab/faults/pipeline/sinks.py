@@ -1,4 +1,4 @@
-"""Every sink of a killed driver against the log: which records are missing, which are there twice."""
+"""Compares every sink of a killed driver with the log: missing, duplicated and unexpected records."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkaesque.pipeline.jobs.identity import BATCH_HEADER, QUERY_HEADER, ROW_HEADER
-from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, Cluster
-from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, read_range
-from kafkaesque.pipeline.killed_driver import (
+from kafkaesque.lab.faults.pipeline.driver import (
     ARCHIVE,
     LETTERS,
     LETTERS_TABLE,
@@ -19,26 +16,30 @@ from kafkaesque.pipeline.killed_driver import (
     RELAY,
     parquet_directory,
 )
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.jobs.repeats import BATCH_HEADER, QUERY_HEADER, ROW_HEADER
+from kafkaesque.pipeline.kafka.cluster import EARLIEST, LATEST, ClusterClient
+from kafkaesque.pipeline.kafka.fetching import Range, ReadSettings, read_range
+from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.pipeline.source.checkpoint import initial_offsets
 from kafkaesque.pipeline.source.options import read_cluster
 
-Place = tuple[str, int, int]
+Position = tuple[str, int, int]
 """Topic, partition, offset."""
 _IDENTITY = (QUERY_HEADER, BATCH_HEADER, ROW_HEADER)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """What one sink holds of what it should."""
+    """How the content of one sink differs from the log."""
 
     sink: str
     rows: int
     missing: int
     doubled: int
     foreign: int = 0
-    """Rows that no record of the log accounts for."""
+    """Rows that match no record of the log."""
     repeats: int = 0
-    """Records of a restarted batch that a reader drops by their identity; a topic's only."""
+    """Records that a restarted batch sent again and a reader drops by their headers. Topics only."""
 
     @property
     def is_whole(self) -> bool:
@@ -46,30 +47,29 @@ class SinkReport:
 
 
 def check_sinks(
-    sinks: Iterable[str], data: Path, bootstrap: str, pattern: str, relay_topic: str
+    sinks: Iterable[str], data: DataDirectory, bootstrap: str, pattern: str, relay_topic: str
 ) -> list[SinkReport]:
-    """Of every sink named; each began at the beginning of the log, or where its checkpoint says."""
-    places = Places(data)
+    """A report for each sink. A sink is expected to hold the log from where its query began."""
     cluster = read_cluster({"bootstrap.servers": bootstrap})
     read = ReadSettings(cluster, with_headers=True, committed_only=True)
-    in_log = list(_log_places(read, pattern))
-    found: Mapping[str, Callable[[], list[Place]]] = {
-        ARCHIVE: lambda: _delta_places(places.table("archive")),
-        LETTERS: lambda: _delta_places(places.table(LETTERS_TABLE)),
-        PARQUET: lambda: _parquet_places(parquet_directory(places)),
+    in_log = list(_log_positions(read, pattern))
+    found: Mapping[str, Callable[[], list[Position]]] = {
+        ARCHIVE: lambda: _delta_positions(data.table("archive")),
+        LETTERS: lambda: _delta_positions(data.table(LETTERS_TABLE)),
+        PARQUET: lambda: _parquet_positions(parquet_directory(data)),
     }
     reports = []
     for sink in sinks:
-        wanted = _from_start(in_log, places, sink)
+        wanted = _from_start(in_log, data, sink)
         if sink == RELAY:
-            rows, repeats = _topic_places(read, relay_topic)
+            rows, repeats = _topic_positions(read, relay_topic)
         else:
             rows, repeats = found[sink](), 0
         reports.append(compare(sink, wanted, rows, repeats))
     return reports
 
 
-def compare(sink: str, wanted: set[Place], rows: list[Place], repeats: int = 0) -> SinkReport:
+def compare(sink: str, wanted: set[Position], rows: list[Position], repeats: int = 0) -> SinkReport:
     counts = Counter(rows)
     return SinkReport(
         sink,
@@ -81,30 +81,29 @@ def compare(sink: str, wanted: set[Place], rows: list[Place], repeats: int = 0) 
     )
 
 
-def _from_start(in_log: list[Place], places: Places, sink: str) -> set[Place]:
-    """Without what was in the log before a query with `latest` began."""
-    written = places.checkpoint(sink) / "kafkaesque" / "initial-offsets-0.json"
-    start = json.loads(written.read_text()) if written.exists() else {}
+def _from_start(in_log: list[Position], data: DataDirectory, sink: str) -> set[Position]:
+    """The records from the query's initial offsets on: a query that began at `latest` lacks the rest."""
+    start = initial_offsets(data.checkpoint(sink)) or {}
     return {
         (topic, partition, offset)
         for topic, partition, offset in in_log
-        if offset >= start.get(topic, {}).get(str(partition), 0)
+        if offset >= start.get((topic, partition), 0)
     }
 
 
-def _log_places(read: ReadSettings, pattern: str) -> Iterator[Place]:
-    cluster = Cluster(read.cluster)
+def _log_positions(read: ReadSettings, pattern: str) -> Iterator[Position]:
+    cluster = ClusterClient(read.cluster)
     try:
         topics = cluster.matching_topics(pattern)
-        yield from (place for place, _ in _records(read, cluster, topics))
+        yield from (position for position, _ in _records(read, cluster, topics))
     finally:
         cluster.close()
 
 
 def _records(
-    read: ReadSettings, cluster: Cluster, topics: list[str]
-) -> Iterator[tuple[Place, tuple[bytes, object]]]:
-    """Where each record stands, its value and headers."""
+    read: ReadSettings, cluster: ClusterClient, topics: list[str]
+) -> Iterator[tuple[Position, tuple[bytes, object]]]:
+    """The position of each record, its value and its headers."""
     known = list(cluster.topology(topics).leaders)
     starts = cluster.list_offsets(dict.fromkeys(known, EARLIEST))
     ends = cluster.list_offsets(dict.fromkeys(known, LATEST), committed_only=True)
@@ -121,30 +120,30 @@ def _records(
                 yield (topic, partition, offset), (value, headers)
 
 
-def _delta_places(path: Path) -> list[Place]:
+def _delta_positions(path: Path) -> list[Position]:
     from deltalake import DeltaTable
 
     table = DeltaTable(path).to_pyarrow_table(columns=["topic", "partition", "offset"])
     return [(row["topic"], row["partition"], row["offset"]) for row in table.to_pylist()]
 
 
-def _parquet_places(path: Path) -> list[Place]:
+def _parquet_positions(path: Path) -> list[Position]:
     import pyarrow.parquet as pq
 
     from kafkaesque.pipeline.sinks.parquet_files import committed_files
 
-    found: list[Place] = []
+    found: list[Position] = []
     for file in committed_files(path):
         rows = pq.read_table(file, columns=["topic", "partition", "offset"]).to_pylist()
         found += [(row["topic"], row["partition"], row["offset"]) for row in rows]
     return found
 
 
-def _topic_places(read: ReadSettings, topic: str) -> tuple[list[Place], int]:
-    """What a reader sees that drops repeats by the headers of `topic_sender`, and how many it drops."""
-    cluster = Cluster(read.cluster)
+def _topic_positions(read: ReadSettings, topic: str) -> tuple[list[Position], int]:
+    """The positions a reader sees that drops repeats by their headers, and how many it drops."""
+    cluster = ClusterClient(read.cluster)
     seen: set[tuple[bytes, ...]] = set()
-    found: list[Place] = []
+    found: list[Position] = []
     repeats = 0
     try:
         for _, (value, headers) in _records(read, cluster, [topic]):

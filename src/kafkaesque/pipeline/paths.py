@@ -1,4 +1,4 @@
-"""Where the pipeline keeps things on this machine. Paths only; nothing is made or read here."""
+"""Where the pipeline keeps files on this machine. Paths only: nothing is created or read here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """For what can be fetched or made again: jars, the Java shim."""
+    """The directory for what can be fetched or generated again: jars, the Java shim."""
     base = environment.get("XDG_CACHE_HOME") or str(
         Path(environment.get("HOME", "/tmp"), ".cache")  # noqa: S108 - only where there is no home
     )
@@ -16,13 +16,13 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DataDirectory:
     """The layout of one pipeline's data directory."""
 
     root: Path
 
     def query(self, name: str) -> Path:
-        """Everything of one named query but its tables."""
+        """All files of one query except its tables."""
         return self.root / "queries" / name
 
     def checkpoint(self, name: str) -> Path:
@@ -32,7 +32,7 @@ class Places:
         return self.query(name) / "status.json"
 
     def feed(self, name: str) -> Path:
-        """One JSON object a line for each batch: what a console tails."""
+        """One JSON object per line and batch; consoles tail this file."""
         return self.query(name) / "progress.jsonl"
 
     def stop_request(self, name: str) -> Path:
@@ -46,5 +46,5 @@ class Places:
 
     @property
     def scratch(self) -> Path:
-        """Spark's shuffle and spill files, swept when a session starts."""
+        """Spark's shuffle and spill files, removed when a session starts."""
         return self.root / "scratch"

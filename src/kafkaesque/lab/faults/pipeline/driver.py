@@ -1,7 +1,8 @@
-"""The driver that `driver_kill.py` kills: one topic pattern into every sink there is, as a program.
+"""The driver program that `kills.py` kills. It writes one topic pattern to every kind of sink.
 
-Sinks: the archive's Delta table, dead letters (two tables of one batch), a topic, and Spark's own
-Parquet. At its point the program ends itself with kill -9; nothing of this is in the pipeline's code.
+The sinks are the archive's Delta table, dead letters (two tables from one batch), a topic, and
+Spark's own Parquet sink. At its kill point the program sends itself SIGKILL. The points are patched
+in from here; the pipeline's code contains none of this.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkaesque.pipeline.places import Places
+from kafkaesque.pipeline.paths import DataDirectory
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from kafkaesque.pipeline.operate.catalog import Query
-    from kafkaesque.pipeline.operate.context import Context
+    from kafkaesque.pipeline.operate.context import RunContext
+    from kafkaesque.pipeline.operate.queries import Query
 
 ARCHIVE: Final = "archive"
 LETTERS: Final = "letters"
@@ -43,13 +44,13 @@ SELF_POINTS: Final = {
     "mid-send": RELAY,
     "after-send": RELAY,
 }
-"""Points at which the driver ends itself, and the query in which it does: before anything of a batch
-is written; files written but not named by a commit; the sink has the batch but Spark does not know it
-yet; one of two tables has it; half of the records are sent."""
+"""Points at which the driver kills itself, and in which query: before anything of a batch is written;
+files written but in no commit; the sink has the batch but Spark has not committed it; one of two
+tables has it; half of the records are sent; all are sent."""
 
 
-def parquet_directory(places: Places) -> Path:
-    return places.table(PARQUET)
+def parquet_directory(data: DataDirectory) -> Path:
+    return data.table(PARQUET)
 
 
 def _die() -> None:
@@ -57,8 +58,8 @@ def _die() -> None:
 
 
 def queries(wanted: Sequence[str], point: str, relay_topic: str) -> list[Query]:
-    """Those of `wanted` that are foreachBatch queries, the one that is armed with `point` first: it
-    need not wait until the sources of the others have started."""
+    """The foreachBatch queries among `wanted`. The one that kills itself at `point` comes first, so
+    that it does not wait for the sources of the others to start."""
     made: dict[str, Callable[[], Query]] = {
         ARCHIVE: _archive,
         LETTERS: _letters,
@@ -74,37 +75,37 @@ def queries(wanted: Sequence[str], point: str, relay_topic: str) -> list[Query]:
 
 
 def _archive() -> Query:
-    from kafkaesque.pipeline.operate.catalog import find
+    from kafkaesque.pipeline.operate.queries import find_query
 
-    return find("archive")
+    return find_query("archive")
 
 
 def _letters() -> Query:
-    """Posts, of records that are none: every one is a dead letter, and the first table stays empty."""
-    from kafkaesque.pipeline.operate.catalog import find
+    """The posts query on records that are not posts: all go to dead letters, no row to `posts`."""
+    from kafkaesque.pipeline.operate.queries import find_query
 
-    return replace(find("posts"), name=LETTERS, is_pattern=True)
+    return replace(find_query("posts"), name=LETTERS, is_pattern=True)
 
 
 def _relay(topic: str) -> Query:
     from pyspark.sql import functions as F
 
-    from kafkaesque.pipeline.operate.catalog import Query
+    from kafkaesque.pipeline.operate.queries import Query
     from kafkaesque.pipeline.sinks.writing import to_topic
 
-    def transform(records: DataFrame, _knobs: Any) -> DataFrame:
+    def transform(records: DataFrame, _settings: Any) -> DataFrame:
         position = F.to_json(F.struct("topic", "partition", "offset"))
         return records.select("key", position.cast("binary").alias("value"))
 
-    def write(rows: DataFrame, identity: Any, context: Context) -> None:
+    def write(rows: DataFrame, identity: Any, context: RunContext) -> None:
         to_topic(rows, topic, context.kafka, identity)
 
-    return Query(RELAY, "Where each record stands.", "", transform, write, is_pattern=True)
+    return Query(RELAY, "The position of each record.", "", transform, write, is_pattern=True)
 
 
 def _armed(write: Callable[..., None], point: str) -> Callable[..., None]:
-    """`write` that ends the process at its point."""
-    from kafkaesque.pipeline.operate import outputs
+    """`write`, patched to kill the process at `point`."""
+    from kafkaesque.pipeline.operate import queries as queries_module
     from kafkaesque.pipeline.sinks import writing
 
     def armed(rows: Any, identity: Any, context: Any) -> None:
@@ -113,9 +114,9 @@ def _armed(write: Callable[..., None], point: str) -> Callable[..., None]:
         if point == "before-commit":
             vars(writing)["commit"] = lambda *_: _die()
         if point == "between-tables":
-            vars(outputs)["to_table"] = _dying_before(LETTERS_TABLE)
+            vars(queries_module)["to_table"] = _dying_before(LETTERS_TABLE)
         if point == "mid-send":
-            # As `to_topic` sorts them: these are the records that a cut-off task would have sent.
+            # In the order of `to_topic`: these are the records that a killed task would have sent.
             rows = rows.sortWithinPartitions("key", "value").mapInArrow(_first_half, rows.schema)
         write(rows, identity, context)
         _die()
@@ -144,13 +145,14 @@ def _first_half(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class ParquetStream(threading.Thread):
-    """Spark's own sink, on a checkpoint of its own; started again when it fails, as `run` does."""
+    """A query with Spark's own Parquet sink and its own checkpoint; restarted when it fails, as
+    `pipeline run` does."""
 
-    def __init__(self, context: Context, rows_max: int, start: str, once: bool) -> None:
+    def __init__(self, context: RunContext, rows_max: int, start: str, once: bool) -> None:
         super().__init__(daemon=True)
         self._context = context
         self._options = context.source_options(
-            subscribePattern=context.knobs.archive_pattern,
+            subscribePattern=context.settings.archive_pattern,
             startingOffsets=start,
             maxOffsetsPerTrigger=str(rows_max),
         )
@@ -173,14 +175,14 @@ class ParquetStream(threading.Thread):
         from kafkaesque.pipeline.source.reading import read_stream
 
         context = self._context
-        checkpoint = context.places.checkpoint(PARQUET)
+        checkpoint = context.data.checkpoint(PARQUET)
         frame = read_stream(
             context.spark, self._options, checkpoint=checkpoint, engine=context.engine
         )
         writer = (
             frame.select("topic", "partition", "offset")
             .writeStream.format("parquet")
-            .option("path", str(parquet_directory(context.places)))
+            .option("path", str(parquet_directory(context.data)))
             .option("checkpointLocation", str(checkpoint))
         )
         return (writer.trigger(availableNow=True) if self._once else writer).start()
@@ -211,15 +213,15 @@ def main(
     sinks: str,
     once: bool,
 ) -> None:
-    """One driver: until it has read all that is there (--once), is killed, or ends itself."""
-    from kafkaesque.pipeline.operate.context import Context, Knobs
+    """Run one driver until it has read everything (--once), is killed, or kills itself."""
+    from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
     from kafkaesque.pipeline.operate.progress import Metrics
-    from kafkaesque.pipeline.operate.running import Supervisor, Trigger
+    from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
     from kafkaesque.pipeline.session import SessionSettings, start_session
 
-    places = Places(data)
+    directory = DataDirectory(data)
     settings = SessionSettings(
-        places.scratch,
+        directory.scratch,
         master=master,
         shuffle_partitions=2,
         with_jars=engine != "python",
@@ -227,18 +229,18 @@ def main(
         extra={"spark.executor.memory": "512m"},
     )
     kafka = {"bootstrap.servers": bootstrap}
-    context = Context(
-        start_session(settings), places, kafka, engine, Knobs(archive_pattern=pattern)
+    context = RunContext(
+        start_session(settings), directory, kafka, engine, PipelineSettings(archive_pattern=pattern)
     )
     wanted = sinks.split(",")
     parquet = ParquetStream(context, rows_max, start, once) if PARQUET in wanted else None
     trigger = Trigger(once=once, rows_max=rows_max, start=start, restarts_max=RESTARTS_MAX)
     supervisor = Supervisor(context, trigger, Metrics())
-    outcomes = supervisor.run(queries(wanted, point, relay_topic))
+    results = supervisor.run(queries(wanted, point, relay_topic))
     if parquet is not None:
         parquet.join()
     context.spark.stop()
-    failed = [outcome.failure for outcome in outcomes if outcome.failure]
+    failed = [result.failure for result in results if result.failure]
     if failed or (parquet is not None and parquet.failure):
         raise SystemExit(1)
 
