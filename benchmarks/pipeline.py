@@ -1,4 +1,4 @@
-"""The pipeline's benchmark by itself: the same as `kafkaesque bench pipeline`.
+"""Runs the pipeline's benchmark, as `kafkaesque bench pipeline` does.
 
 .venv/bin/python benchmarks/pipeline.py [--rounds 5] [--quick] [--json]
 """
