@@ -1,4 +1,4 @@
-"""One range without Spark: leaders away, brokers restarted, records gone."""
+"""Reading one range without Spark: missing leaders, restarted brokers, deleted records."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def offsets(batches) -> list[int]:
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
-def test_range_in_the_middle_is_read_and_nothing_around_it(broker, topic, produce) -> None:
+def test_only_the_records_of_the_range_are_read(broker, topic, produce) -> None:
     produce(topic, [{"value": b"x" * 100, "partition": 0} for _ in range(500)])
     small = settings(broker, fetch_size_bytes=2000)
     assert offsets(read_range(Range(topic, 0, 123, 456), small)) == list(range(123, 456))
 
 
 @pytest.mark.parametrize("compiled", [None, False])
-def test_rows_outlive_the_answer_that_they_came_in(broker, topic, produce, compiled) -> None:
-    """A connection receives large answers into the same memory."""
+def test_rows_outlive_their_response(broker, topic, produce, compiled) -> None:
+    """A connection receives large responses into the same memory."""
     for number in range(4):
         produce(topic, [{"value": b"%d" % number * 90_000, "partition": 0}])
     small = settings(broker, fetch_size_bytes=1000, compiled=compiled)

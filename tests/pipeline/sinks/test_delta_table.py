@@ -1,4 +1,4 @@
-"""Delta without Spark: files, commits, identity, upkeep."""
+"""Delta tables without Spark: files, commits, batch identity, maintenance."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def batch(number: int, checkpoint: str = "c1") -> BatchIdentity:
     return BatchIdentity("query", checkpoint, number)
 
 
-def test_rows_come_back_by_their_partition_values_null_included(tmp_path: Path) -> None:
+def test_rows_keep_their_partition_values_including_null(tmp_path: Path) -> None:
     assert append(tmp_path, range(9), batch(0))
     table = deltalake.DeltaTable(tmp_path).to_pyarrow_table()
     found = {(row["day"], row["offset"]) for row in table.to_pylist()}
     assert found == {(DAYS[offset % 3], offset) for offset in range(9)}
 
 
-def test_batch_that_is_there_already_is_not_written_again(tmp_path: Path) -> None:
+def test_committed_batch_is_not_written_again(tmp_path: Path) -> None:
     assert append(tmp_path, range(3), batch(0))
     assert append(tmp_path, range(3, 6), batch(1))
     assert not append(tmp_path, range(3, 6), batch(1))
@@ -69,14 +69,14 @@ def test_batch_that_is_there_already_is_not_written_again(tmp_path: Path) -> Non
     assert offsets_in(tmp_path) == list(range(6))
 
 
-def test_empty_batch_is_known_to_be_done(tmp_path: Path) -> None:
+def test_empty_batch_is_committed(tmp_path: Path) -> None:
     append(tmp_path, range(0), batch(4))
     assert is_committed(tmp_path, batch(4))
     assert not is_committed(tmp_path, batch(5))
 
 
-def test_files_that_no_commit_names_are_not_read_and_are_vacuumed(tmp_path: Path) -> None:
-    """Trap 2: orphans of a killed batch. A Delta reader never sees them."""
+def test_files_in_no_commit_are_not_read_and_are_vacuumed(tmp_path: Path) -> None:
+    """A killed batch leaves such files. A Delta reader never sees them."""
     append(tmp_path, range(3), batch(0))
     FileWriter(tmp_path, ("day",)).write(iter([rows(range(3, 6))]))
     assert offsets_in(tmp_path) == [0, 1, 2]
@@ -85,7 +85,7 @@ def test_files_that_no_commit_names_are_not_read_and_are_vacuumed(tmp_path: Path
     assert offsets_in(tmp_path) == [0, 1, 2]
 
 
-def test_small_files_are_merged_and_old_rows_deleted(tmp_path: Path) -> None:
+def test_small_files_are_merged_and_expired_rows_deleted(tmp_path: Path) -> None:
     for number in range(4):
         append(tmp_path, range(number * 3, number * 3 + 3), batch(number))
     done = maintain(tmp_path, expired="day < DATE '2026-11-02'")
@@ -94,7 +94,7 @@ def test_small_files_are_merged_and_old_rows_deleted(tmp_path: Path) -> None:
     assert is_committed(tmp_path, batch(3))
 
 
-def test_new_column_widens_the_table_and_old_rows_have_none(tmp_path: Path) -> None:
+def test_new_column_is_added_and_null_in_old_rows(tmp_path: Path) -> None:
     append(tmp_path, range(2), batch(0), by=())
     wider = SCHEMA.append(pa.field("extra", pa.int32()))
     ensure_table(tmp_path, wider, ())
@@ -106,20 +106,20 @@ def test_new_column_widens_the_table_and_old_rows_have_none(tmp_path: Path) -> N
     assert table["extra"].to_pylist() == [None, None, 7]
 
 
-def test_column_of_another_type_is_refused(tmp_path: Path) -> None:
+def test_column_with_another_type_is_rejected(tmp_path: Path) -> None:
     append(tmp_path, range(2), batch(0), by=())
     other = pa.schema([("day", pa.date32()), ("offset", pa.string()), ("text", pa.string())])
     with pytest.raises(TableRefused, match="column offset"):
         ensure_table(tmp_path, other, ())
 
 
-def test_other_partition_columns_are_refused(tmp_path: Path) -> None:
+def test_other_partition_columns_are_rejected(tmp_path: Path) -> None:
     append(tmp_path, range(2), batch(0))
     with pytest.raises(TableRefused, match="partitioned by"):
         ensure_table(tmp_path, SCHEMA, ())
 
 
-def test_query_whose_checkpoint_was_lost_is_refused_and_others_are_not(tmp_path: Path) -> None:
+def test_only_the_query_with_a_lost_checkpoint_is_rejected(tmp_path: Path) -> None:
     append(tmp_path, range(2), batch(0))
     refuse_other_checkpoint(tmp_path, "query", "c1")
     refuse_other_checkpoint(tmp_path, "another", "c9")

@@ -1,4 +1,4 @@
-"""Trap 2 of research/spark.md 3.4: who reads Spark's Parquet without its metadata reads too much."""
+"""Reading Spark's Parquet output without its metadata would return rows of killed batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def entry(directory: Path, name: str) -> str:
     return json.dumps({"path": f"file://{directory}/{name}", "size": 1, "action": "add"})
 
 
-def test_batches_after_the_last_compaction_are_added_to_it(tmp_path: Path) -> None:
+def test_batches_after_the_last_compaction_are_included(tmp_path: Path) -> None:
     log = tmp_path / METADATA
     log.mkdir()
     lines = {
@@ -34,7 +34,7 @@ def test_batches_after_the_last_compaction_are_added_to_it(tmp_path: Path) -> No
     assert [path.name for path in committed_files(tmp_path)] == ["a", "b with space", "c"]
 
 
-def test_directory_without_metadata_is_refused(tmp_path: Path) -> None:
+def test_directory_without_metadata_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TableRefused, match=METADATA):
         committed_files(tmp_path)
 

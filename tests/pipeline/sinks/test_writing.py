@@ -1,4 +1,4 @@
-"""The sinks as Spark drives them: a batch that is cut off and written again counts once."""
+"""The sinks in a Spark query: a batch that is cut off and written again has effect once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkaesque.pipeline.source.checkpoint import checkpoint_id
 from kafkaesque.pipeline.source.reading import read_batch, read_stream
 
 
-def test_stream_goes_into_a_delta_table_once_whatever_the_engine(
+def test_stream_is_written_to_a_delta_table_once_with_either_engine(
     spark, topic, produce, options, tmp_path, connector
 ) -> None:
     checkpoint, table = tmp_path / "c", tmp_path / "t"
@@ -35,7 +35,7 @@ def test_stream_goes_into_a_delta_table_once_whatever_the_engine(
     assert read_table(spark, table, {"partition": [1]}).count() == 40
 
 
-def test_batch_written_again_is_skipped_and_leaves_no_file(spark, tmp_path: Path) -> None:
+def test_repeated_batch_is_skipped_and_writes_no_file(spark, tmp_path: Path) -> None:
     rows = spark.range(10)
     batch = BatchIdentity("q", "c", 3)
     assert to_table(rows, tmp_path / "t", batch)
@@ -54,9 +54,7 @@ def test_failed_batch_leaves_nothing_in_the_table(spark, tmp_path: Path) -> None
     assert read_table(spark, tmp_path / "t").count() == 10
 
 
-def test_rows_of_a_topic_say_which_batch_they_belong_to(
-    spark, topic, options, broker, tmp_path
-) -> None:
+def test_records_of_a_topic_carry_their_batch(spark, topic, options, broker, tmp_path) -> None:
     from kafkaesque.pipeline.jobs.repeats import drop_repeats, header
 
     rows = spark.createDataFrame(
