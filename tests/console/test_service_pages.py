@@ -17,7 +17,6 @@ from tests.console.running_platform import CHORES, USER, RunningPlatform
 from tests.console.test_pages import CHROMIUM, TIMEOUT_MS, Watched
 from tests.console.test_pages import browser as browser
 from tests.console.test_pages import shots as shots
-from tests.console.valid_events import CHORES, USER, LivingPlatform
 from tests.waiting import eventually
 
 from kafkaesque.console.web.config import ConsoleConfig
