@@ -26,8 +26,8 @@ from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import CommitPoint, Record, Subscription, WriterOptions
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.lab.faults.checks.figures import percentile
+from kafkaesque.lab.faults.runs.chat import ChatLoadProcess, backend_process, gateway_process
 from kafkaesque.lab.faults.runs.chat_load import LoadSettings
-from kafkaesque.lab.faults.runs.chat_processes import LoadProcess, backend_process, gateway_process
 from kafkaesque.model.ids import Offset, TopicPartition
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.cluster_layout import ReservedPorts
@@ -57,7 +57,7 @@ def chat(bootstrap: str, directory: Path, clients: int, rate: float, seconds: fl
         gateway_process(bootstrap, "g0", directory, listen, "auth.jwt.algorithms=HS256", key),
         *(backend_process(bootstrap, name, directory) for name in ("b0", "b1")),
     ]
-    load = LoadProcess(LoadSettings((listen,), secret, clients, rate), directory)
+    load = ChatLoadProcess(LoadSettings((listen,), secret, clients, rate), directory)
     try:
         for service in services:
             service.launch()

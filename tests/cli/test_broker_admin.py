@@ -10,7 +10,7 @@ import pytest
 
 from kafkaesque.cli import main
 from kafkaesque.testing import Cluster
-from kafkaesque.testing.cluster_layout import poll_until
+from kafkaesque.testing.waiting import poll_until
 
 Run = Callable[..., tuple[int, str, str]]
 

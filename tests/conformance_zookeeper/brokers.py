@@ -9,7 +9,7 @@ from typing import Self
 from tests.conformance_zookeeper.raw import RawClient
 from tests.waiting import eventually
 
-from kafkaesque.lab.faults.cluster_target import ClusterTarget
+from kafkaesque.lab.harness.cluster import BrokerCluster
 from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 VARIABLE = "KAFKAESQUE_COORDINATION_LISTENER"
@@ -21,13 +21,13 @@ class Brokers:
 
     def __init__(self, directory: Path) -> None:
         self._ports = ReservedPorts(COUNT)
-        self.target = ClusterTarget(
+        self.target = BrokerCluster(
             directory, count=COUNT, environment=lambda node: {VARIABLE: self.address(node)}
         )
 
     def __enter__(self) -> Self:
         try:
-            self.target.start(*self.target.nodes)
+            self.target.bring_up(*self.target.nodes)
             self.wait_until_all_vote()
         except BaseException:
             self.target.close()
@@ -64,7 +64,7 @@ class Brokers:
         self.target.kill(*nodes)
 
     def start(self, *nodes: int) -> None:
-        self.target.start(*nodes)
+        self.target.bring_up(*nodes)
 
     def modes(self) -> dict[int, str]:
         """leader or follower, of those that answer."""

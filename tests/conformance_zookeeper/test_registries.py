@@ -46,14 +46,16 @@ def test_brokers_topics_and_controller_are_nodes(brokers: Brokers, client: Kazoo
     assert sorted(client.get_children("/brokers/ids")) == ["0", "1", "2"]
     data, stat = client.get("/brokers/ids/1")
     told = json.loads(data)
-    assert f"{told['host']}:{told['port']}" == brokers.target.network.address(1)
+    assert f"{told['host']}:{told['port']}" == brokers.target.address(1)
     assert stat.ephemeralOwner != 0
     assert "seen" in client.get_children("/brokers/topics")
     replicas = json.loads(client.get("/brokers/topics/seen")[0])["partitions"]["0"]
     state = json.loads(client.get("/brokers/topics/seen/partitions/0/state")[0])
     assert sorted(replicas) == [0, 1, 2]
-    assert state["leader"] == brokers.target.leader_of(("seen", 0))
-    assert json.loads(client.get("/controller")[0])["brokerid"] == brokers.target.controller
+    assert state["leader"] == brokers.target.wait_for_leader(("seen", 0))
+    assert (
+        json.loads(client.get("/controller")[0])["brokerid"] == brokers.target.wait_for_controller()
+    )
     assert int(client.get("/controller_epoch")[0]) > 0
     names = set(client.get_children("/"))
     assert {"brokers", "cluster", "consumers", "controller", "zookeeper"} <= names

@@ -10,9 +10,9 @@ pytest.importorskip(
     "pyspark", reason="pyspark is missing: make setup, or pip install kafkaesque-platform[spark]"
 )
 
-from kafkaesque.lab.faults.performance import run_by_name
+from kafkaesque.lab.faults.fault_run import RunOptions
 from kafkaesque.lab.faults.report import Report
-from kafkaesque.lab.faults.stage import RunOptions
+from kafkaesque.lab.faults.runner import run_by_name
 
 pytestmark = [pytest.mark.slow_spark, pytest.mark.timeout(3600)]
 

@@ -17,8 +17,8 @@ from tests.stories.wire_client import WireClient
 
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.broker_process import BrokerNotReady, BrokerProcess
-from kafkaesque.testing.cluster_layout import poll_until
 from kafkaesque.testing.cluster_processes import ClusterProcesses
+from kafkaesque.testing.waiting import poll_until
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 QUIET = {"log_level": 0}

@@ -15,8 +15,8 @@ import pytest
 import kafkaesque.broker.node  # noqa: F401 - on a busy machine the import takes as long as a start may
 from kafkaesque.testing import Cluster
 from kafkaesque.testing.client import Client
-from kafkaesque.testing.cluster_layout import poll_until
 from kafkaesque.testing.records import fields_of
+from kafkaesque.testing.waiting import poll_until
 from kafkaesque.testing.wire_call import wire_call
 from kafkaesque.wire.messages.create_topics import (
     CreatableTopic,

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from kafkaesque.testing.cluster_layout import poll_until
 from kafkaesque.testing.cluster_processes import ClusterProcesses
+from kafkaesque.testing.waiting import poll_until
 
 PATIENCE_S = 90.0
 QUIET = {"log_level": 0}

@@ -19,7 +19,7 @@ from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.lab.faults import tasks_probe as probe
-from kafkaesque.lab.faults.runs.service_process import ServiceProcess, kafkaesque
+from kafkaesque.lab.harness.service_process import ServiceProcess, kafkaesque
 from kafkaesque.testing.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.story

@@ -191,7 +191,7 @@ def test_use_before_start_and_second_start_are_refused() -> None:
     with pytest.raises(RuntimeError, match="not running"):
         broker.create_topic("t")
     broker.stop()
-    with broker, pytest.raises(RuntimeError, match="runs already"):
+    with broker, pytest.raises(RuntimeError, match="already running"):
         broker.start()
 
 

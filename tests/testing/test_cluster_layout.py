@@ -6,11 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.testing.cluster_layout import (
-    Layout,
-    cluster_settings,
-    poll_until,
-)
+from kafkaesque.testing.cluster_layout import Layout, cluster_settings
 
 
 @pytest.fixture
@@ -53,10 +49,3 @@ def test_topics_have_as_many_replicas_as_there_are_brokers(count: int, factor: i
         cluster_settings(count, {"default.replication.factor": 1})["default.replication.factor"]
         == 1
     )
-
-
-def test_polling_returns_what_is_seen_or_says_what_is_not() -> None:
-    answers = iter([None, None, 7])
-    assert poll_until(lambda: next(answers), lambda: "seven", 10) == 7
-    with pytest.raises(TimeoutError, match="not within 0 s: seven"):
-        poll_until(lambda: None, lambda: "seven", 0)

@@ -97,7 +97,7 @@ def test_consume_that_gets_too_few_tells_which(namespace: Namespace) -> None:
     with pytest.raises(AssertionError) as raised:
         namespace.consume(topic, 2, within=0.2)
     assert str(raised.value).splitlines() == [
-        f"topic {topic}: 1 of 2 record(s) came within 0.2 s",
+        f"topic {topic}: 1 of 2 record(s) arrived within 0.2 s",
         "    key='k' value='only' (partition 0, offset 0)",
     ]
 

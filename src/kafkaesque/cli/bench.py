@@ -14,11 +14,11 @@ import click
 
 from kafkaesque.cli.failures import Failure
 from kafkaesque.lab.bench.catalog import CATALOG, run
-from kafkaesque.lab.bench.lanes import LoadFailed
 from kafkaesque.lab.bench.peers import PeerFailed
-from kafkaesque.lab.bench.processes import raise_open_file_limit
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import RunOptions
+from kafkaesque.lab.bench.rounds import RunOptions
+from kafkaesque.lab.harness.proc import raise_open_file_limit
 
 ROUNDS_DEFAULT = 3
 RESULTS = Path("benchmarks/results")

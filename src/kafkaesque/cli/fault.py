@@ -17,12 +17,12 @@ from kafkaesque.cli.render import Column, plain_table
 from kafkaesque.lab.faults.catalog import NAMES, load_run
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.history import HistoryUnusable
-from kafkaesque.lab.faults.namespaces import NetworkFailed
-from kafkaesque.lab.faults.performance import NotPossible, load_history, run_by_name
+from kafkaesque.lab.faults.fault_run import RunOptions
 from kafkaesque.lab.faults.report import Report
+from kafkaesque.lab.faults.runner import NotPossible, load_history, run_by_name
 from kafkaesque.lab.faults.shims import ShimFailed
-from kafkaesque.lab.faults.stage import RunOptions
 from kafkaesque.lab.faults.workload import WorkloadFailed
+from kafkaesque.lab.harness.namespaces import NetworkFailed
 from kafkaesque.testing.broker_process import BrokerNotReady
 
 ALL = "all"

@@ -12,8 +12,8 @@ import click
 
 from kafkaesque.cli.failures import ExitCode, usage
 from kafkaesque.cli.options import examples
-from kafkaesque.lab.sim.catalog import PLANTED
-from kafkaesque.lab.sim.planted import Found, Planted, find
+from kafkaesque.lab.sim.planted import PLANTED
+from kafkaesque.lab.sim.planted.bug import Found, Planted, find
 from kafkaesque.lab.sim.runner import Outcome, replay_command, run_seeds, show_seed
 
 PROGRESS_EVERY_S = 10.0

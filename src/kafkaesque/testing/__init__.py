@@ -1,12 +1,12 @@
-"""What this project gives to tests: ours, and above all those of its users (docs/TESTING.md).
+"""The test kit: brokers and clusters for the tests of users, and for ours (docs/TESTING.md).
 
     from kafkaesque.testing import Broker
 
     with Broker() as broker:
         Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-Names are loaded when they are first asked for: pytest imports this package in every run on a
-machine that has it installed, and a run that needs no broker must not pay for one.
+Names are imported on first use: pytest imports this package in every run of an environment that has
+it installed, and a run without a broker must not pay for one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
     "RecordSpec",
 ]
 
-_HOMES = {
+_MODULES = {
     "Broker": "broker",
     "BrokerFailed": "node_thread",
     "Cluster": "cluster",
@@ -47,10 +47,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
 

@@ -1,8 +1,7 @@
-"""A real Apache Kafka on this machine, from Maven artefacts: the oracle and the mark to beat.
+"""A real Apache Kafka on this machine, from Maven artifacts, to compare with.
 
-Lives here: what KRaft nodes are formatted and started with and when they are ready (`java_server`
-has the rest). No expectation about their behaviour lives here (tests/conformance does that) and
-nothing of our own broker.
+Configures, formats and starts KRaft nodes and waits until they are ready; `java_server` has the rest.
+Expectations about Kafka's behaviour are in tests/conformance.
 
     with ApacheKafka(settings={"num.partitions": "4"}) as kafka:
         Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -32,7 +31,7 @@ from kafkaesque.testing.java_server import (
     JavaServer,
     JavaServerFailed,
     console_log,
-    last_words,
+    log_tail,
     read_properties,
     run_in_foreground,
     take_port,
@@ -60,7 +59,7 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """One JVM, broker and controller in one (KRaft's combined mode)."""
+    """One JVM that is broker and controller (KRaft's combined mode)."""
 
     node_id: int
     kafka_port: int
@@ -79,17 +78,17 @@ class _Node:
     def log_option(self) -> str:
         return f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
 
-    def last_words(self) -> str:
-        return f"node {self.node_id}: {last_words(self.log_file, console_log(self.directory))}"
+    def log_tail(self) -> str:
+        return f"node {self.node_id}: {log_tail(self.log_file, console_log(self.directory))}"
 
 
 class ApacheKafka(JavaServer):
-    """One node, or `brokers` combined ones.
+    """One node, or a cluster of `brokers` combined nodes.
 
-    `settings` are server properties by Kafka's names and win over what is set here, which is only
-    what a single machine forces: addresses, directories, and replication factors of the internal
-    topics no larger than the number of brokers. `port` is the first broker's (the others follow
-    it); 0 takes free ones.
+    `settings` are server properties and override the defaults here, which are only what running on
+    one machine requires: addresses, directories, and replication factors of the internal topics no
+    larger than the number of brokers. `port` is the first broker's (the others use the following
+    ones); 0 takes free ports.
     """
 
     kind = "apache-kafka"
@@ -133,14 +132,14 @@ class ApacheKafka(JavaServer):
             self._launch(java, jars, node.directory, options, main)
 
     def _wait_until_ready(self) -> None:
-        """Until every broker answers and knows the others."""
+        """Until every broker answers and lists the others."""
         deadline_s = time.monotonic() + READY_TIMEOUT_S
         for node, process in zip(self._nodes, self._processes, strict=True):
             wait_until_serving(
-                partial(_knows, node.kafka_port, self.brokers),
+                partial(_lists_brokers, node.kafka_port, self.brokers),
                 process,
                 deadline_s,
-                node.last_words,
+                node.log_tail,
             )
 
     def stop(self) -> None:
@@ -149,21 +148,21 @@ class ApacheKafka(JavaServer):
         self._ports.close()
 
     def kill(self, node_index: int) -> None:
-        """kill -9 of one node, for those who measure what comes after."""
+        """kill -9 one node."""
         self._processes[node_index].kill()
         self._processes[node_index].wait()
 
     def cpu_seconds(self) -> float:
-        """User and system time of all nodes so far (Linux)."""
+        """User and system CPU time of all nodes (Linux)."""
         ticks = 0
         for pid in self.pids:
-            # Fields after the command name, which is in parentheses and may hold spaces.
+            # The fields after the command name, which is in parentheses and may contain spaces.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def rss_bytes(self) -> int:
-        """Resident memory of all nodes now (Linux)."""
+        """Resident memory of all nodes (Linux)."""
         pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids)
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -188,12 +187,12 @@ class ApacheKafka(JavaServer):
 
 
 def resolve(version: str) -> str:
-    """The classpath of that Apache Kafka, fetched if it is not here yet."""
+    """The classpath of that version; jars are fetched if they are not in the local repository."""
     return classpath(
         (
             f"org.apache.kafka:kafka_2.13:{version}",
             f"org.apache.kafka:kafka-tools:{version}",
-            # Kafka's artefacts leave the logging binding to the distribution.
+            # Kafka's artifacts leave the logging binding to the distribution.
             "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
         )
     )
@@ -231,7 +230,7 @@ def _format(java: str, jars: str, nodes: Sequence[_Node]) -> None:
                 jars,
                 "kafka.tools.StorageTool",
                 "format",
-                f"--cluster-id={cluster_id}",  # one word: an id may begin with a dash
+                f"--cluster-id={cluster_id}",  # one argument: an id may begin with a dash
                 "--config",
                 str(node.properties_file),
             ],
@@ -247,12 +246,12 @@ def _format(java: str, jars: str, nodes: Sequence[_Node]) -> None:
             raise JavaServerFailed(f"formatting the storage failed:\n{outcome.stdout}")
 
 
-def _knows(port: int, brokers: int) -> bool:
-    return _known_brokers(port) >= brokers
+def _lists_brokers(port: int, brokers: int) -> bool:
+    return _broker_count(port) >= brokers
 
 
-def _known_brokers(port: int) -> int:
-    """How many brokers this one lists in a Metadata v1 answer; 0 while it does not answer."""
+def _broker_count(port: int) -> int:
+    """How many brokers the one at `port` lists in a Metadata v1 answer; 0 if it does not answer."""
     client_id = b"ready?"
     # api_key 3, version 1, correlation id 1, client id; then an empty topic list: brokers only.
     body = struct.pack(f">hhih{len(client_id)}si", 3, 1, 1, len(client_id), client_id, 0)

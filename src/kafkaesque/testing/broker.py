@@ -3,8 +3,8 @@
     with Broker(settings={"num.partitions": 4}) as broker:
         Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-Lives here: which settings, directory and port a broker for tests has and what a test may ask of it.
-The thread it runs on lives in `node_thread.py`; topics and records of one test in `namespace.py`.
+This module has a test broker's settings, directory, ports and API. `node_thread.py` runs it on a
+thread; `namespace.py` has the topics and records of one test.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from kafkaesque.model.clock import Clock
 
 PlainValue = bool | int | float | str | Sequence[str] | None
-"""A setting as Python writes it; None takes the default of Kafka."""
+"""A setting as a plain Python value; None takes Kafka's default."""
 
 DEVELOPMENT_SETTINGS: Mapping[str, PlainValue] = {
     "listeners": "127.0.0.1:0",
     "http.listener": "127.0.0.1:0",
     "auto.create.topics.enable": True,
-    # Kafka waits 3 s for further members of a new group: right in production, dead time in a test.
+    # Kafka waits 3 s for further members of a new group, which would slow down every test.
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
     "transaction.state.log.num.partitions": 4,
-    # A test does not survive the crash of its machine either.
+    # The data of a test need not survive a power cut.
     "flush": "never",
 }
-"""What differs from the defaults of `kafkaesque broker`. `Broker(settings=...)` overrides any."""
+"""Differences from the defaults of `kafkaesque broker`. `Broker(settings=...)` overrides them."""
 
 
 class Broker:
     """A broker on a free port of 127.0.0.1, in a thread of this process.
 
-    settings: Kafka's names, plain Python values; added to DEVELOPMENT_SETTINGS.
-    data: directory to keep the data in; without one, a temporary directory that `stop` removes.
-    clock: a ManualClock, for tests of retention and expiry; otherwise the machine's.
+    settings: by Kafka's names, plain Python values; added to DEVELOPMENT_SETTINGS.
+    data: directory for the data, which is kept; default: a temporary one that `stop` removes.
+    clock: a ManualClock, for tests of retention and expiry; default: the machine's clock.
 
-    As a context manager, plain or `async`, or with `start` and `stop`. Start it again after `stop`,
-    or `restart` it on the same data and port. A broker belongs to the process that started it: in
-    a forked child `stop` does nothing.
+    Use it in `with` or `async with`, or call `start` and `stop`. It can be started again after `stop`;
+    `restart` keeps data and ports. A broker belongs to the process that started it: in a forked child
+    `stop` does nothing.
     """
 
     def __init__(
@@ -77,26 +77,26 @@ class Broker:
         where = self._bootstrap_servers if self._thread is not None else "not running"
         return f"<Broker {where}>"
 
-    # -- life -----------------------------------------------------------------------------------
+    # -- life cycle -----------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Return when clients can connect. BrokerFailed says why they cannot."""
         with self._lock:
             if self._thread is not None:
-                raise RuntimeError(f"{self!r} runs already")
+                raise RuntimeError(f"{self!r} is already running")
             self._data = self._given_data or Path(tempfile.mkdtemp(prefix="kafkaesque-"))
             try:
                 self._run({})
             except BaseException:
-                # Ctrl-C too: no directory is left behind the error that goes on.
+                # Ctrl-C too: remove the directory whatever the error.
                 self._remove_data()
                 raise
         return self
 
     def stop(self) -> None:
-        """Stop, and remove the data unless it was given a place. Again: does nothing.
+        """Stop, and remove the data unless `data` was given. Does nothing if it is not running.
 
-        BrokerFailed if the broker gave up by itself in the meantime.
+        Raises BrokerFailed if the broker failed while it ran.
         """
         with self._lock:
             if self._thread is None or self._owner_pid != os.getpid():
@@ -183,7 +183,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """HOST:PORT, for the setting of the same name of any client."""
+        """HOST:PORT, for the client setting of the same name."""
         self._running()
         return self._bootstrap_servers
 
@@ -195,30 +195,32 @@ class Broker:
 
     @property
     def data(self) -> Path:
-        """Its data directory."""
+        """The data directory."""
         self._running()
         if self._data is None:
             raise RuntimeError(f"{self!r} has no data directory")
         return self._data
 
     def check(self) -> None:
-        """BrokerFailed if the broker gave up by itself."""
+        """Raises BrokerFailed if the broker failed while it ran."""
         failure = self._running().failure
         if failure is not None:
             raise BrokerFailed(f"the broker failed while it ran: {failure}") from failure
 
     def _running(self) -> NodeThread:
         if self._thread is None:
-            raise RuntimeError("the broker is not running: use `with Broker() as broker:` or start")
+            raise RuntimeError(
+                "the broker is not running: use `with Broker() as broker:` or call start()"
+            )
         return self._thread
 
-    # -- what a test may ask --------------------------------------------------------------------
+    # -- operations for tests --------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int | None = None, **configs: PlainValue) -> None:
-        """Create a topic, ready to be written; without `partitions`, with `num.partitions` (1).
+        """Create a topic; returns when it can be written. `partitions` defaults to `num.partitions` (1).
 
-        `configs` are Kafka's, with underscores for dots: `retention_ms=60_000`. Raises as a client
-        would be answered (`model.errors`: TopicAlreadyExists, InvalidConfig, ...).
+        `configs` are Kafka's topic settings with underscores for dots: `retention_ms=60_000`. Raises
+        the error that a client would get (`model.errors`: TopicAlreadyExists, InvalidConfig, ...).
         """
         texts = operations.setting_texts(
             {name.replace("_", "."): value for name, value in configs.items()}
@@ -233,15 +235,15 @@ class Broker:
             deletion.result()
 
     def run_maintenance(self) -> None:
-        """Do now what the broker does from time to time, by its clock as it stands.
+        """Run the broker's periodic work now, by its clock.
 
-        Retention, expiry of committed offsets and of idle producers, sessions of group members.
+        Retention, expiry of committed offsets and of idle producers, session timeouts of group members.
         """
         self._running().call(operations.maintain)
 
 
 def _abandon(thread: NodeThread, temporary: Path | None, owner_pid: int) -> None:
-    """For a broker that nobody stopped: when it is collected, or when Python ends."""
+    """Finalizer of a broker that was not stopped: when it is collected, or when Python exits."""
     if owner_pid == os.getpid():
         thread.abandon()
         if temporary is not None:

@@ -1,4 +1,4 @@
-"""A broker as a process of its own, for tests that kill, pause and restart it.
+"""A broker as a child process, for tests that kill, pause and restart it.
 
 with BrokerProcess(tmp_path) as broker:
     ... broker.bootstrap_servers ...
@@ -24,13 +24,13 @@ STOP_SECONDS_MAX = 15.0
 
 
 class BrokerNotReady(Exception):
-    """The process ended or said nothing; the text has the end of its log."""
+    """The process ended or did not become ready in time; the message has the end of its log."""
 
 
 class BrokerProcess:
-    """`kafkaesque broker` on `directory`; `settings` by Kafka's names.
+    """`kafkaesque broker` with its data in `directory`; `settings` by Kafka's names.
 
-    The process ends with this one, however this one ends: its standard input is our pipe.
+    The process ends with this one, however this one ends: its standard input is a pipe of ours.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class BrokerProcess:
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.facts: dict[str, str] = {}
-        """What the line `ready NAME=VALUE ...` said."""
+        """The values of the line `ready NAME=VALUE ...`."""
 
     def start(self) -> Self:
-        """Start, or start again on the same port, and wait until it serves."""
+        """Start, or start again on the same port, and wait until the broker serves."""
         self.launch()
         return self.wait_ready()
 
     def launch(self) -> None:
-        """Start without waiting: a broker may need others to be there first."""
+        """Start without waiting: a broker may need others to run first."""
         directory = self.data.parent
         directory.mkdir(parents=True, exist_ok=True)
         address = self.facts.get("kafka", self._listen)
@@ -99,7 +99,7 @@ class BrokerProcess:
             if not line:
                 break
         self.stop()
-        raise BrokerNotReady(f"the broker did not get ready:\n{self.log.read_text()[-4000:]}")
+        raise BrokerNotReady(f"the broker did not become ready:\n{self.log.read_text()[-4000:]}")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -114,18 +114,18 @@ class BrokerProcess:
         return int(self.facts["pid"])
 
     def signal(self, number: int) -> None:
-        """Send any signal: SIGSTOP and SIGCONT to pause and go on."""
+        """Send a signal, for example SIGSTOP and SIGCONT to pause and resume."""
         if self._process is not None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """kill -9, and wait until it is gone."""
+        """kill -9, and wait until the process has ended."""
         if self._process is not None:
             self._process.kill()
             self._reap()
 
     def stop(self) -> int:
-        """End it in order; returns its exit code."""
+        """Stop with SIGTERM; returns the exit code."""
         process = self._process
         if process is None:
             return 0
@@ -138,7 +138,7 @@ class BrokerProcess:
         return self._reap()
 
     def wait(self, timeout_seconds: float = STOP_SECONDS_MAX) -> int:
-        """Wait for it to end by itself; returns its exit code."""
+        """Wait until the process ends by itself; returns the exit code."""
         if self._process is not None:
             self._process.wait(timeout_seconds)
         return self._reap()

@@ -1,7 +1,7 @@
-"""One producer and one consumer of confluent-kafka, shared by the tests of a process.
+"""One confluent-kafka producer and consumer, shared by the tests of a process.
 
-Making a client costs more than a test should take, so each is made when first needed and kept. The
-consumer never joins a group: it is told where to read. Nothing here knows what a test expects.
+Creating a client takes longer than a test should, so each is created on first use and kept. The
+consumer joins no group: callers give the offsets to read from.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kafkaesque.testing.records import (
 )
 
 FETCH_WAIT_MS = 5
-"""How long a Fetch may wait. The client has one under way per broker, and a new assignment waits
-for it: the default of 500 ms would be the price of every `consume`."""
+"""How long a Fetch may wait. A new assignment waits for the Fetch in flight: with the default of 500 ms
+every `consume` would take that long."""
 _METADATA_TIMEOUT_S = 5.0
 _POLL_S = 0.02
 _BATCH = 1000
@@ -30,7 +30,7 @@ _TIMESTAMP_UNKNOWN = 0
 
 
 class Client:
-    """For one thread at a time. `close` it, or use it in a `with`."""
+    """Not thread-safe. `close` it, or use it in a `with`."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -61,7 +61,7 @@ class Client:
     def produce(
         self, topic: str, records: Sequence[RecordFields], within_s: float
     ) -> list[Received]:
-        """Send `records` and wait until all are acknowledged by acks=all. In their order."""
+        """Send `records` with acks=all and return them as stored, in order, once all are acknowledged."""
         producer = self._open_producer()
         stored: dict[int, Received] = {}
         errors: list[KafkaError] = []
@@ -93,7 +93,7 @@ class Client:
             if error is not None:
                 errors.append(error)
             else:
-                # A delivery report has no headers: they are those that were sent.
+                # A delivery report has no headers: take those that were sent.
                 stored[index] = _received(message, tuple(headers))
 
         given: dict[str, Any] = {
@@ -124,12 +124,12 @@ class Client:
     # -- consuming ------------------------------------------------------------------------------
 
     def partition_count(self, topic: str) -> int:
-        """0 while there is no such topic."""
+        """The number of partitions; 0 if the topic does not exist."""
         found = self._open_consumer().list_topics(topic, _METADATA_TIMEOUT_S).topics[topic]
         return len(found.partitions) if found.error is None else 0
 
     def end_offsets(self, topic: str, partition_count: int) -> list[int]:
-        """The offset behind the last record of each partition."""
+        """The log end offset of each partition."""
         consumer = self._open_consumer()
         return [
             consumer.get_watermark_offsets(TopicPartition(topic, index), _METADATA_TIMEOUT_S)[1]
@@ -139,9 +139,9 @@ class Client:
     def read(
         self, topic: str, offsets: Mapping[int, int], deadline: float, *, count: int | None
     ) -> list[Received]:
-        """Records from `offsets` (by partition) on, until time.monotonic() says `deadline`.
+        """Read from `offsets` (by partition) until `deadline` (time.monotonic()).
 
-        Up to `count` of them; without a count, all there are now, to the end of every partition.
+        Reads up to `count` records; without a count, up to the current end of every partition.
         """
         consumer = self._open_consumer()
         consumer.assign([TopicPartition(topic, index, start) for index, start in offsets.items()])
@@ -184,7 +184,7 @@ class Client:
 
 
 def _headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
-    headers: Any = message.headers()  # the client's own annotation has a dict, which it never is
+    headers: Any = message.headers()  # the client's annotation says dict, which is wrong
     return tuple((name, content_bytes(value)) for name, value in headers or ())
 
 

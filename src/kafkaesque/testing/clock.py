@@ -1,4 +1,4 @@
-"""A clock that a test moves by hand, for whatever depends on age: retention, expiry, sessions."""
+"""A clock that a test moves by hand, for everything that depends on age: retention, expiry, sessions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kafkaesque.model.ids import TimestampMs
 
 
 class ManualClock:
-    """A `model.clock.Clock` that stands still until `advance`. Any thread may use it.
+    """A `model.clock.Clock` that moves only by `advance`. Thread-safe.
 
-    It starts at the real time unless told otherwise, because clients stamp their records with it
-    and a broker refuses records from its future (message.timestamp.after.max.ms).
+    It starts at the real time by default, because clients put real timestamps on their records and a
+    broker refuses records from its future (message.timestamp.after.max.ms).
     """
 
     def __init__(self, start_ms: int | None = None) -> None:
@@ -27,9 +27,9 @@ class ManualClock:
         return self._monotonic_ms / 1000
 
     def advance(self, seconds: float) -> None:
-        """Move both times forward; nothing happens by itself (`Broker.run_maintenance`)."""
+        """Move both times forward. Periodic work runs only with `Broker.run_maintenance`."""
         if seconds < 0:
-            raise ValueError(f"a clock only goes forward, not by {seconds} s")
+            raise ValueError(f"a clock only moves forward, not by {seconds} s")
         with self._lock:
             self._wall_ms += round(seconds * 1000)
             self._monotonic_ms += round(seconds * 1000)

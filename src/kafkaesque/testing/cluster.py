@@ -1,12 +1,11 @@
-"""Several brokers of one cluster inside this process, to be broken and mended by a test.
+"""The brokers of one cluster inside this process, for tests that break and repair it.
 
     with Cluster(3) as cluster:
         Producer({"bootstrap.servers": cluster.bootstrap_servers})
         cluster.kill(cluster.leader_of("orders"))
 
-Lives here: which brokers run and what a test may do to them. What it may see of them lives in
-`cluster_view.py`, the thread of one broker in `node_thread.py`, ports and directories in
-`cluster_layout.py`.
+This module starts, stops and breaks the brokers. `cluster_view.py` observes them, `node_thread.py` runs
+one of them, `cluster_layout.py` has their ports and directories.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from typing import Self
 from kafkaesque.testing import cluster_view, operations
 from kafkaesque.testing.broker import PlainValue
 from kafkaesque.testing.cluster_layout import WITHIN_S, Layout, cluster_settings
-from kafkaesque.testing.cluster_view import View, WatchedCluster
+from kafkaesque.testing.cluster_view import ClusterView, ObservedCluster
 from kafkaesque.testing.node_thread import BrokerFailed, NodeThread
 
 Brokers = int | Collection[int]
 
 
-class Cluster(WatchedCluster):
-    """`count` brokers with the node ids 0, 1, ..., each in a thread of this process.
+class Cluster(ObservedCluster):
+    """`count` brokers with node ids 0, 1, ..., each in a thread of this process.
 
-    settings: Kafka's names, plain Python values, for every broker; they override those for tests.
-    data: directory to keep the data in; without one, a temporary directory that `close` removes.
+    settings: by Kafka's names, plain Python values, for every broker; they override the test settings.
+    data: directory for the data, which is kept; default: a temporary one that `close` removes.
 
-    As a context manager, or with `start` and `close`. The ports stay the same all the time.
+    Use it in a `with`, or call `start` and `close`. The ports stay the same in between.
     """
 
     def __init__(
@@ -52,9 +51,9 @@ class Cluster(WatchedCluster):
         self._given_data = None if data is None else Path(data)
         self._layout: Layout | None = None
         self._threads: dict[int, NodeThread] = {}
-        """Of the brokers that were started and not ended."""
+        """The brokers that were started and not stopped."""
         self._cuts: set[tuple[int, int]] = set()
-        """Broker and broker: nothing that the first sends reaches the second."""
+        """Pairs of brokers: nothing that the first sends reaches the second."""
         self._owner_pid = 0
         self._clean_up: weakref.finalize[..., Cluster] | None = None
 
@@ -64,9 +63,9 @@ class Cluster(WatchedCluster):
     # -- life of the cluster ----------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Return when every broker serves and votes. BrokerFailed says why one does not."""
+        """Start all brokers; returns when every one serves and votes. BrokerFailed says why not."""
         if self._layout is not None:
-            raise RuntimeError(f"{self!r} runs already")
+            raise RuntimeError(f"{self!r} is already running")
         directory = self._given_data or Path(tempfile.mkdtemp(prefix="kafkaesque-"))
         self._layout = Layout(directory, self._count, self.settings)
         self._owner_pid = os.getpid()
@@ -82,16 +81,16 @@ class Cluster(WatchedCluster):
             self.restart(*range(self._count))
             self.wait_until_joined()
         except BaseException:
-            # Ctrl-C too: no broker is left running behind the error that goes on.
-            self._give_up()
+            # Ctrl-C too: no broker outlives the error.
+            self._shut_down()
             raise
         return self
 
     def close(self) -> None:
-        """End every broker, and remove the data unless it was given a place. Again: does nothing.
+        """End every broker, and remove the data unless `data` was given.
 
-        Brokers whose data is kept are stopped in order, others need no such care. BrokerFailed if
-        a broker gave up by itself in the meantime.
+        Brokers whose data is kept are stopped cleanly, others are killed. Does nothing if the cluster
+        is not running. Raises BrokerFailed if a broker failed while it ran.
         """
         if self._layout is None or self._owner_pid != os.getpid():
             return
@@ -100,9 +99,9 @@ class Cluster(WatchedCluster):
             if self._given_data is not None:
                 self.stop(*self.running)
         finally:
-            self._give_up()
+            self._shut_down()
 
-    def _give_up(self) -> None:
+    def _shut_down(self) -> None:
         layout, self._layout = self._layout, None
         if self._clean_up is not None:
             self._clean_up.detach()
@@ -134,15 +133,15 @@ class Cluster(WatchedCluster):
     # -- life of a broker -------------------------------------------------------------------------
 
     def kill(self, *numbers: int) -> None:
-        """End brokers as hard as can be within a process: nothing is handed over, finished or
-        synced, and nothing is sent any more. Again: does nothing."""
+        """Stop brokers as abruptly as a thread allows: nothing is handed over, finished, synced or sent
+        any more. Brokers that do not run are ignored."""
         for number in self._checked(numbers):
             thread = self._threads.pop(number, None)
             if thread is not None:
                 thread.kill()
 
     def stop(self, *numbers: int) -> None:
-        """Stop brokers in order, one after the other. Again: does nothing."""
+        """Stop brokers cleanly, one after the other. Brokers that do not run are ignored."""
         for number in self._checked(numbers):
             thread = self._threads.pop(number, None)
             if thread is not None:
@@ -150,10 +149,9 @@ class Cluster(WatchedCluster):
                 _check(number, thread)
 
     def restart(self, *numbers: int) -> None:
-        """Have brokers run again, whatever became of them, and wait until they serve. Those that
-        run are stopped in order before.
+        """Start brokers, running ones after a clean stop, and wait until they serve.
 
-        Without a majority of its fellows no broker gets to serve: name them all at once.
+        A broker serves only with a majority of the cluster: pass all that are needed at once.
         """
         layout = self._running_layout
         self.stop(*numbers)
@@ -176,14 +174,14 @@ class Cluster(WatchedCluster):
         self._running_layout.wipe(number)
 
     def pause(self, number: int) -> None:
-        """Have a broker stand still until `resume`: its connections stay, nothing answers."""
+        """Block a broker until `resume`: its connections stay open, and it answers nothing."""
         self._thread(number).pause()
 
     def resume(self, number: int) -> None:
         self._thread(number).resume()
 
     def mend(self) -> None:
-        """Undo whatever was done to brokers, and wait until all are in sync: for the next test."""
+        """Undo what was done to brokers and the network, and wait until all replicas are in sync."""
         self.heal()
         for thread in self._threads.values():
             thread.resume()
@@ -194,8 +192,8 @@ class Cluster(WatchedCluster):
     # -- the network between brokers --------------------------------------------------------------
 
     def partition(self, some: Brokers, others: Brokers, *, one_way: bool = False) -> None:
-        """Lose what brokers say to each other, until `heal`; with `one_way` only what `some` say
-        to `others`. Clients still reach them all."""
+        """Drop all messages between two sets of brokers until `heal`; with `one_way` only those from
+        `some` to `others`. Clients still reach all brokers."""
         for a in self._checked(_numbers(some)):
             for b in self._checked(_numbers(others)):
                 if a != b:
@@ -203,14 +201,14 @@ class Cluster(WatchedCluster):
         self._apply_cuts(self.running)
 
     def heal(self) -> None:
-        """Every broker hears every other again."""
+        """Reconnect all brokers."""
         healed = {number for cut in self._cuts for number in cut}
         self._cuts.clear()
         for number in healed & set(self._threads):
             self._thread(number).begin(partial(operations.heal, others=healed - {number}))
 
     def _apply_cuts(self, numbers: Iterable[int]) -> None:
-        """On both sides: a broker that is started again finds that the other remembers."""
+        """Apply the cuts at both ends, so that they survive the restart of either broker."""
         for number in numbers:
             cuts = [
                 operations.Cut(other, is_in=(other, number) in self._cuts, is_out=is_out)
@@ -224,11 +222,11 @@ class Cluster(WatchedCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        """All addresses, for the setting of the same name of any client."""
+        """All addresses, for the client setting of the same name."""
         return self._running_layout.bootstrap_servers
 
     def address(self, number: int) -> str:
-        """HOST:PORT of one broker, be it up or not."""
+        """HOST:PORT of one broker, whether it runs or not."""
         return self._running_layout.address(number)
 
     def data(self, number: int) -> Path:
@@ -237,11 +235,11 @@ class Cluster(WatchedCluster):
 
     @property
     def running(self) -> list[int]:
-        """The brokers that were started and not ended, paused ones too."""
+        """The brokers that were started and not stopped, including paused ones."""
         return sorted(self._threads)
 
     def check(self) -> None:
-        """BrokerFailed if a broker gave up by itself."""
+        """Raises BrokerFailed if a broker failed while it ran."""
         for number, thread in self._threads.items():
             _check(number, thread)
 
@@ -255,17 +253,17 @@ class Cluster(WatchedCluster):
         layout = self._running_layout
         for number in numbers:
             if not 0 <= number < layout.count:
-                raise ValueError(f"there is no broker {number} among 0..{layout.count - 1}")
+                raise ValueError(f"no broker {number}: the brokers are 0..{layout.count - 1}")
         return numbers
 
     def _thread(self, number: int) -> NodeThread:
         (checked,) = self._checked((number,))
         thread = self._threads.get(checked)
         if thread is None:
-            raise RuntimeError(f"broker {number} does not run: see `restart`")
+            raise RuntimeError(f"broker {number} is not running: call restart({number})")
         return thread
 
-    # -- what a test may ask ----------------------------------------------------------------------
+    # -- operations for tests ----------------------------------------------------------------------
 
     def create_topic(
         self,
@@ -275,20 +273,25 @@ class Cluster(WatchedCluster):
         replication_factor: int | None = None,
         **configs: PlainValue,
     ) -> None:
-        """Create a topic and wait until every partition has a leader. `configs` are Kafka's, with
-        underscores for dots. Raises as a client would be answered (`model.errors`)."""
+        """Create a topic and wait until every partition has a leader.
+
+        `configs` are Kafka's topic settings with underscores for dots. Raises the error that a client
+        would get (`model.errors`).
+        """
         texts = operations.setting_texts(
             {name.replace("_", "."): value for name, value in configs.items()}
         )
         counts = tuple(-1 if count is None else count for count in (partitions, replication_factor))
         thread = next(thread for thread in self._threads.values() if not thread.is_paused)
-        thread.call(lambda node: operations.have_topic(node, name, counts, texts))
+        thread.call(lambda node: operations.create_cluster_topic(node, name, counts, texts))
         self.wait_until_led(name)
 
-    def _view(self) -> View:
+    def _view(self) -> ClusterView:
         awake = {n: thread for n, thread in self._threads.items() if not thread.is_paused}
-        begun = [thread.begin(cluster_view.look) for thread in awake.values()]
-        return View({n: future.result(WITHIN_S) for n, future in zip(awake, begun, strict=True)})
+        begun = [thread.begin(cluster_view.query) for thread in awake.values()]
+        return ClusterView(
+            {n: future.result(WITHIN_S) for n, future in zip(awake, begun, strict=True)}
+        )
 
 
 def _numbers(brokers: Brokers) -> Sequence[int]:
@@ -305,10 +308,10 @@ def _check(number: int, thread: NodeThread) -> None:
 def _abandon(
     threads: dict[int, NodeThread], layout: Layout, owner_pid: int, *, is_temporary: bool
 ) -> None:
-    """For a cluster that nobody closed: when it is collected, or when Python ends."""
+    """Finalizer of a cluster that was not closed: when it is collected, or when Python exits."""
     if owner_pid == os.getpid():
         for thread in threads.values():
-            thread.ask_kill()
+            thread.request_kill()
         for thread in threads.values():
             thread.abandon()
         layout.close()

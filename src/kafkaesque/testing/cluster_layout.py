@@ -1,29 +1,27 @@
-"""What the two kinds of test cluster share: settings, ports and directories of their brokers.
+"""Settings, ports and directories of the brokers of a test cluster.
 
-Brokers in threads are in `cluster.py`, brokers in processes in `cluster_processes.py`.
+Shared by brokers in threads (`cluster.py`) and brokers in processes (`cluster_processes.py`).
 """
 
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from kafkaesque.testing.broker import DEVELOPMENT_SETTINGS, PlainValue
 from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
-T = TypeVar("T")
-
 REPLICATION_FACTOR_MAX = 3
 WITHIN_S = 30.0
-"""How long the helpers wait: far above what anything takes on a machine that is not overloaded."""
-POLL_S = 0.01
+"""Default timeout of the waiting helpers, well above what anything takes on an idle machine."""
 
 
 class Layout:
-    """Where the brokers 0, 1, ... of one cluster are, from its start to its end."""
+    """Addresses, directories and settings of the brokers 0, 1, ... of one cluster.
+
+    The ports stay reserved from the creation of this object until `close`.
+    """
 
     def __init__(self, directory: Path, count: int, settings: Mapping[str, PlainValue]) -> None:
         self.directory = directory
@@ -45,10 +43,8 @@ class Layout:
         return self.directory / f"broker-{number}"
 
     def settings(self, number: int) -> dict[str, PlainValue]:
-        """Of one broker. The first of all founds the cluster, any other joins by whoever is up."""
-        is_founding = number == 0 and not any(
-            self.data(other).exists() for other in range(self.count)
-        )
+        """Settings of one broker. Broker 0 of a new cluster founds it; all others join it."""
+        is_founding = number == 0 and not self.is_founded
         return {
             **self._settings,
             "node.id": number,
@@ -56,6 +52,11 @@ class Layout:
             "listeners": self.address(number),
             "join": None if is_founding else [self.address(other) for other in self.others(number)],
         }
+
+    @property
+    def is_founded(self) -> bool:
+        """Whether any broker of this cluster has been started before."""
+        return any(self.data(number).exists() for number in range(self.count))
 
     def wipe(self, number: int) -> None:
         shutil.rmtree(self.data(number), ignore_errors=True)
@@ -67,23 +68,13 @@ class Layout:
 def cluster_settings(
     count: int, settings: Mapping[str, PlainValue] | None
 ) -> dict[str, PlainValue]:
-    """Those of a broker for tests, and as many replicas as there are brokers, three at most."""
+    """The settings of a test broker, with a replication factor of `count`, but at most 3."""
     factor = min(REPLICATION_FACTOR_MAX, count)
     return {
         **DEVELOPMENT_SETTINGS,
         "default.replication.factor": factor,
         "offsets.topic.replication.factor": factor,
-        # Leadership that moves by itself, minutes after a test moved it, is a riddle.
+        # A leadership that moves back by itself minutes later would confuse a test.
         "auto.leader.rebalance.enable": False,
         **(settings or {}),
     }
-
-
-def poll_until(look: Callable[[], T | None], what: Callable[[], str], within_s: float) -> T:
-    """What `look` sees once it sees something; TimeoutError tells `what` was waited for."""
-    deadline = time.monotonic() + within_s
-    while (seen := look()) is None:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {within_s:g} s: {what()}")
-        time.sleep(POLL_S)
-    return seen

@@ -1,17 +1,18 @@
-"""Several brokers of one cluster, each a process of its own: for kill -9, SIGSTOP and the like.
+"""The brokers of one cluster, a process each: for kill -9, SIGSTOP and the like.
 
     with ClusterProcesses(3, tmp_path) as cluster:
         cluster.kill(cluster.leader_of("orders"))
         cluster.restart(0, 1, 2)
 
-For everything that needs no real process `cluster.py` is quicker and knows more.
+`cluster.py` runs the brokers in threads: faster, and enough where no real process is needed.
 """
 
 from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.broker import PlainValue
 from kafkaesque.testing.broker_process import BrokerNotReady, BrokerProcess
 from kafkaesque.testing.cluster_layout import Layout, cluster_settings
-from kafkaesque.testing.cluster_view import PartitionSeen, Sight, View, WatchedCluster
+from kafkaesque.testing.cluster_view import BrokerView, ClusterView, ObservedCluster, PartitionState
 from kafkaesque.testing.operations import setting_texts
 from kafkaesque.testing.wire_call import wire_call
 from kafkaesque.wire.messages.create_topics import (
@@ -39,41 +40,36 @@ from kafkaesque.wire.messages.describe_quorum import (
 )
 from kafkaesque.wire.messages.metadata import MetadataRequest, MetadataResponse
 
-ASK_TIMEOUT_S = 2.0
+QUERY_TIMEOUT_S = 2.0
 CREATE_TIMEOUT_S = 30.0
 METADATA_VERSION = 12
 DESCRIBE_QUORUM_VERSION = 1
 CREATE_TOPICS_VERSION = 7
 CONTROLLER_LOG = "__cluster_metadata"
-"""By which Kafka's clients know the controller's group."""
+"""Kafka's name for the log of the controller quorum."""
 
 
 class TopicRefused(Exception):
-    """The cluster did not create a topic."""
+    """The cluster refused to create a topic."""
 
 
-class ClusterProcesses(WatchedCluster):
-    """`count` brokers with the node ids 0, 1, ... below `directory`, which is kept.
+class BrokerProcesses(ObservedCluster):
+    """The brokers of `layout`, a process each. None runs until `start` or `restart`.
 
-    The processes end with this one, however it ends.
+    The processes end with this one, however it ends. `environment` gives variables by broker.
     """
 
     def __init__(
-        self,
-        count: int,
-        directory: Path,
-        *,
-        settings: Mapping[str, PlainValue] | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, layout: Layout, environment: Callable[[int], Mapping[str, str]] | None = None
     ) -> None:
-        self._layout = Layout(directory, count, cluster_settings(count, settings))
+        self._layout = layout
         self._processes = [
             BrokerProcess(
-                self._layout.data(number),
-                listen=self._layout.address(number),
-                environment=environment,
+                layout.data(number),
+                listen=layout.address(number),
+                environment=None if environment is None else environment(number),
             )
-            for number in range(count)
+            for number in range(layout.count)
         ]
         self._running: set[int] = set()
         self._paused: set[int] = set()
@@ -81,18 +77,18 @@ class ClusterProcesses(WatchedCluster):
     # -- life of the cluster ----------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Return when every broker serves and votes."""
+        """Start all brokers; returns when every one serves and votes."""
         try:
             self.restart(*range(self._layout.count))
             self.wait_until_joined()
         except BaseException:
-            # Ctrl-C too: no process is left running behind the error that goes on.
+            # Ctrl-C too: no process outlives the error.
             self.close()
             raise
         return self
 
     def close(self) -> None:
-        """Kill every broker that runs: their data is nobody's any more."""
+        """Kill every running broker and release the ports. The data stays."""
         self.kill(*self.running)
         self._layout.close()
 
@@ -109,6 +105,31 @@ class ClusterProcesses(WatchedCluster):
 
     # -- life of a broker -------------------------------------------------------------------------
 
+    def launch(self, *numbers: int) -> None:
+        """Start brokers without waiting for them. They must not be running."""
+        # The settings of all first: the first broker to start founds the cluster.
+        all_settings = {number: self._layout.settings(number) for number in numbers}
+        for number, settings in all_settings.items():
+            # `kafkaesque broker` has options of its own for these two.
+            del settings["log.dirs"], settings["listeners"]
+            self._processes[number].settings = {**setting_texts(settings)}
+            with self._network_of(number):
+                self._processes[number].launch()
+            self._running.add(number)
+
+    def wait_ready(self, *numbers: int) -> None:
+        """Wait until launched brokers serve. A broker that does not raises BrokerNotReady."""
+        for number in numbers:
+            try:
+                self._processes[number].wait_ready()
+            except BrokerNotReady:
+                self._gone(number)
+                raise
+
+    def _network_of(self, number: int) -> AbstractContextManager[None]:
+        """Entered while the process of a broker is started."""
+        return nullcontext()
+
     def kill(self, *numbers: int) -> None:
         """kill -9, all at once."""
         ended = self._running.intersection(numbers)
@@ -118,37 +139,29 @@ class ClusterProcesses(WatchedCluster):
             self._processes[number].kill()
             self._gone(number)
 
+    def terminate(self, number: int) -> int:
+        """SIGTERM; returns the exit code, 0 if the broker was not running."""
+        self.resume(number)
+        code = self._processes[number].stop()
+        self._gone(number)
+        return code
+
     def stop(self, *numbers: int) -> None:
-        """End brokers in order, one after the other."""
+        """Stop brokers cleanly, one after the other. A non-zero exit code raises BrokerNotReady."""
         for number in numbers:
-            if number in self._running:
-                self.resume(number)
-                code = self._processes[number].stop()
-                self._gone(number)
-                if code != 0:
-                    log = self._processes[number].log.read_text()[-4000:]
-                    raise BrokerNotReady(f"broker {number} ended with exit code {code}:\n{log}")
+            code = self.terminate(number)
+            if code != 0:
+                log = self._processes[number].log.read_text()[-4000:]
+                raise BrokerNotReady(f"broker {number} ended with exit code {code}:\n{log}")
 
     def restart(self, *numbers: int) -> None:
-        """Have brokers run again, whatever became of them, and wait until they serve. Those that
-        run are ended in order before.
+        """Start brokers, running ones after a clean stop, and wait until they serve.
 
-        Without a majority of its fellows no broker gets to serve: name them all at once.
+        A broker serves only with a majority of the cluster: pass all that are needed at once.
         """
         self.stop(*numbers)
-        all_settings = {number: self._layout.settings(number) for number in numbers}
-        for number, settings in all_settings.items():
-            # The process has its own options for these two.
-            del settings["log.dirs"], settings["listeners"]
-            self._processes[number].settings = {**setting_texts(settings)}
-            self._processes[number].launch()
-            self._running.add(number)
-        for number in numbers:
-            try:
-                self._processes[number].wait_ready()
-            except BrokerNotReady:
-                self._gone(number)
-                raise
+        self.launch(*numbers)
+        self.wait_ready(*numbers)
 
     def wipe(self, number: int) -> None:
         """Kill a broker, if it runs, and remove its data. `restart` brings it back as a new one."""
@@ -167,7 +180,7 @@ class ClusterProcesses(WatchedCluster):
             self._paused.discard(number)
 
     def mend(self) -> None:
-        """Undo whatever was done to brokers, and wait until all are in sync: for the next test."""
+        """Undo what was done to brokers and wait until all replicas are in sync again."""
         for number in tuple(self._paused):
             self.resume(number)
         self.restart(*set(range(self._layout.count)) - self._running)
@@ -182,22 +195,42 @@ class ClusterProcesses(WatchedCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        """All addresses, for the setting of the same name of any client."""
+        """All addresses, for the client setting of the same name."""
         return self._layout.bootstrap_servers
 
     def address(self, number: int) -> str:
-        """HOST:PORT of one broker, be it up or not."""
+        """HOST:PORT of one broker, whether it runs or not."""
         return self._layout.address(number)
 
     def process(self, number: int) -> BrokerProcess:
-        """One broker, up or not: its log, its data, its pid."""
+        """One broker's process, with its log, data and pid."""
         return self._processes[number]
 
     @property
     def running(self) -> list[int]:
         return sorted(self._running)
 
-    # -- what a test may ask ----------------------------------------------------------------------
+    @property
+    def awake(self) -> list[int]:
+        """The brokers that run and are not paused."""
+        return sorted(self._running - self._paused)
+
+    # -- observing --------------------------------------------------------------------------------
+
+    def _view(self) -> ClusterView:
+        views = {}
+        for number in self.awake:
+            try:
+                views[number] = _query(number, self.address(number))
+            except OSError:
+                continue
+        controller = ClusterView(views).controller
+        if controller is None or controller not in views:
+            return ClusterView(views)
+        voters = _voters(self.address(controller))
+        return ClusterView({n: replace(view, voters=voters) for n, view in views.items()})
+
+    # -- topics -----------------------------------------------------------------------------------
 
     def create_topic(
         self,
@@ -208,8 +241,11 @@ class ClusterProcesses(WatchedCluster):
         replicas: Mapping[int, list[int]] | None = None,
         **configs: PlainValue,
     ) -> None:
-        """Create a topic and wait until every partition has a leader. `replicas` places each
-        partition; `configs` are Kafka's, with underscores for dots."""
+        """Create a topic and wait until every partition has a leader.
+
+        `replicas` gives the brokers of each partition; `configs` are Kafka's topic settings, with
+        underscores for dots.
+        """
         texts = setting_texts({name.replace("_", "."): value for name, value in configs.items()})
         topic = CreatableTopic(
             name=name,
@@ -222,7 +258,7 @@ class ClusterProcesses(WatchedCluster):
             configs=[CreatableTopicConfig(name=key, value=value) for key, value in texts.items()],
         )
         answer = wire_call(
-            self.address(self._awake()[0]),
+            self.address(self.awake[0]),
             CreateTopicsRequest(topics=[topic], timeout_ms=int(CREATE_TIMEOUT_S * 1000)),
             CREATE_TOPICS_VERSION,
             CreateTopicsResponse,
@@ -234,32 +270,33 @@ class ClusterProcesses(WatchedCluster):
             raise TopicRefused(f"{name}: {code}: {result.error_message}")
         self.wait_until_led(name)
 
-    def _awake(self) -> list[int]:
-        return sorted(self._running - self._paused)
 
-    def _view(self) -> View:
-        sights = {}
-        for number in self._awake():
-            try:
-                sights[number] = _look(number, self.address(number))
-            except OSError:
-                continue
-        controller = View(sights).controller
-        if controller is None or controller not in sights:
-            return View(sights)
-        voters = _voters(self.address(controller))
-        return View({n: replace(sight, voters=voters) for n, sight in sights.items()})
+class ClusterProcesses(BrokerProcesses):
+    """`count` brokers with node ids 0, 1, ... and test settings; their data stays in `directory`."""
+
+    def __init__(
+        self,
+        count: int,
+        directory: Path,
+        *,
+        settings: Mapping[str, PlainValue] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            Layout(directory, count, cluster_settings(count, settings)),
+            None if environment is None else lambda _: environment,
+        )
 
 
-def _look(number: int, address: str) -> Sight:
+def _query(number: int, address: str) -> BrokerView:
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    answer = wire_call(address, request, METADATA_VERSION, MetadataResponse, ASK_TIMEOUT_S)
+    answer = wire_call(address, request, METADATA_VERSION, MetadataResponse, QUERY_TIMEOUT_S)
     topics = {
         topic.name or "": tuple(
-            PartitionSeen(
+            PartitionState(
                 replicas=tuple(row.replica_nodes),
                 epoch=row.leader_epoch,
-                # Of those who name the same leader, the leader itself knows best who is in sync.
+                # Among brokers that name the same leader, the leader has the newest ISR.
                 revision=int(row.leader_id == number),
                 leader=None if row.leader_id < 0 else row.leader_id,
                 in_sync=tuple(row.isr_nodes),
@@ -268,7 +305,7 @@ def _look(number: int, address: str) -> Sight:
         )
         for topic in answer.topics
     }
-    return Sight(
+    return BrokerView(
         controller=None if answer.controller_id < 0 else answer.controller_id,
         term=0,
         voters=frozenset(),
@@ -278,12 +315,12 @@ def _look(number: int, address: str) -> Sight:
 
 
 def _voters(address: str) -> frozenset[int]:
-    """None if that broker is not the controller after all."""
+    """The voters of the controller quorum; empty if that broker is not the controller."""
     asked = TopicData(topic_name=CONTROLLER_LOG, partitions=[PartitionData(partition_index=0)])
     request = DescribeQuorumRequest(topics=[asked])
     try:
         answer = wire_call(
-            address, request, DESCRIBE_QUORUM_VERSION, DescribeQuorumResponse, ASK_TIMEOUT_S
+            address, request, DESCRIBE_QUORUM_VERSION, DescribeQuorumResponse, QUERY_TIMEOUT_S
         )
     except OSError:
         return frozenset()

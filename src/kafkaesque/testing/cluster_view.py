@@ -1,7 +1,7 @@
-"""What the brokers of a test cluster see, put together, and waiting for it to be so.
+"""The state of a test cluster as its brokers report it, and helpers that wait for a state.
 
-How the brokers are asked is up to the cluster: `cluster.py` looks at them on their own event loops,
-`cluster_processes.py` asks as any client does.
+How brokers are queried is up to the cluster: `cluster.py` reads their objects on their own event
+loops, `cluster_processes.py` sends requests as any client does.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaesque.testing.cluster_layout import WITHIN_S, poll_until
+from kafkaesque.testing.cluster_layout import WITHIN_S
+from kafkaesque.testing.waiting import poll_until
 
 if TYPE_CHECKING:
     from kafkaesque.broker.node import Node
 
 
-class PartitionSeen(NamedTuple):
-    """One partition as one broker knows it; epoch -1 if it has heard of no leader."""
+class PartitionState(NamedTuple):
+    """One partition as one broker reports it; epoch -1 while it has heard of no leader."""
 
     replicas: tuple[int, ...]
     epoch: int = -1
@@ -29,20 +30,20 @@ class PartitionSeen(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What one broker sees."""
+class BrokerView:
+    """The cluster as one broker reports it."""
 
     controller: int | None
     term: int
-    """Of that controller: of two the later counts. 0 if that is not known."""
+    """Raft term of that controller: the higher one wins. 0 if unknown."""
     voters: frozenset[int]
-    """The controller's group."""
+    """Voters of the controller quorum."""
     up: frozenset[int]
-    """Brokers of the cluster that it hears, itself included."""
-    topics: Mapping[str, tuple[PartitionSeen, ...]]
+    """Brokers it is connected to, itself included."""
+    topics: Mapping[str, tuple[PartitionState, ...]]
 
 
-async def look(node: Node) -> Sight:
+async def query(node: Node) -> BrokerView:
     from kafkaesque.model.ids import node_of
 
     cluster = node.context.cluster
@@ -51,16 +52,20 @@ async def look(node: Node) -> Sight:
     for topic in cluster.tables.by_name.values():
         seen = []
         for assignment in topic.partitions:
-            told = cluster.leaders.of(assignment.group_id)
+            leader = cluster.leaders.of(assignment.group_id)
             seen.append(
-                PartitionSeen(assignment.all_replicas)
-                if told is None
-                else PartitionSeen(
-                    assignment.all_replicas, told.epoch, told.revision, told.node_id, told.in_sync
+                PartitionState(assignment.all_replicas)
+                if leader is None
+                else PartitionState(
+                    assignment.all_replicas,
+                    leader.epoch,
+                    leader.revision,
+                    leader.node_id,
+                    leader.in_sync,
                 )
             )
         topics[topic.name] = tuple(seen)
-    return Sight(
+    return BrokerView(
         controller=cluster.controller_id,
         term=replica.standing.term,
         voters=frozenset(node_of(member) for member in replica.membership.voters),
@@ -70,35 +75,35 @@ async def look(node: Node) -> Sight:
 
 
 @dataclass(frozen=True)
-class View:
-    """What all brokers see that could be asked. Of what two see differently the later holds."""
+class ClusterView:
+    """The reports of all brokers that answered. Where they differ, the newest one counts."""
 
-    sights: Mapping[int, Sight]
+    views: Mapping[int, BrokerView]
 
     def __str__(self) -> str:
-        return "\n".join(f"broker {number} sees {sight}" for number, sight in self.sights.items())
+        return "\n".join(f"broker {number} reports {view}" for number, view in self.views.items())
 
     @property
     def controller(self) -> int | None:
-        """Whom most of those name who know the latest."""
-        latest = max((sight.term for sight in self.sights.values()), default=0)
+        """The controller that most brokers with the highest known term name."""
+        latest = max((view.term for view in self.views.values()), default=0)
         named = Counter(
-            sight.controller
-            for sight in self.sights.values()
-            if sight.term == latest and sight.controller is not None
+            view.controller
+            for view in self.views.values()
+            if view.term == latest and view.controller is not None
         )
         return named.most_common(1)[0][0] if named else None
 
     @property
     def is_joined(self) -> bool:
-        """Whether all of them hear each other and vote, as each of them knows."""
-        everyone = self.sights.keys()
+        """Whether every broker reports that all are connected and vote."""
+        everyone = self.views.keys()
         return self.controller is not None and all(
-            sight.up >= everyone and sight.voters >= everyone for sight in self.sights.values()
+            view.up >= everyone and view.voters >= everyone for view in self.views.values()
         )
 
     def partition_count(self, topic: str) -> int:
-        return max((len(sight.topics.get(topic, ())) for sight in self.sights.values()), default=0)
+        return max((len(view.topics.get(topic, ())) for view in self.views.values()), default=0)
 
     def leader_of(self, topic: str, partition: int) -> int | None:
         newest = self._newest(topic, partition)
@@ -109,7 +114,7 @@ class View:
         return () if newest is None else newest.in_sync
 
     def is_in_sync(self, topic: str | None) -> bool:
-        names = {name for sight in self.sights.values() for name in sight.topics}
+        names = {name for view in self.views.values() for name in view.topics}
         return all(
             self._is_partition_in_sync(name, partition)
             for name in (names if topic is None else [topic])
@@ -118,44 +123,54 @@ class View:
 
     def _is_partition_in_sync(self, topic: str, partition: int) -> bool:
         newest = self._newest(topic, partition)
-        if newest is None or newest.leader not in self.sights:
+        if newest is None or newest.leader not in self.views:
             return False
-        return {n for n in newest.replicas if n in self.sights} <= set(newest.in_sync)
+        return {n for n in newest.replicas if n in self.views} <= set(newest.in_sync)
 
-    def _newest(self, topic: str, partition: int) -> PartitionSeen | None:
+    def partitions(self) -> dict[tuple[str, int], PartitionState]:
+        """Every partition that any broker reports."""
+        names = {name for view in self.views.values() for name in view.topics}
+        return {
+            (name, partition): newest
+            for name in names
+            for partition in range(self.partition_count(name))
+            if (newest := self._newest(name, partition)) is not None
+        }
+
+    def _newest(self, topic: str, partition: int) -> PartitionState | None:
         seen = [
-            sight.topics[topic][partition]
-            for sight in self.sights.values()
-            if partition < len(sight.topics.get(topic, ()))
+            view.topics[topic][partition]
+            for view in self.views.values()
+            if partition < len(view.topics.get(topic, ()))
         ]
         return max(seen, key=lambda one: (one.epoch, one.revision), default=None)
 
 
-class WatchedCluster(ABC):
-    """What a test may know of a cluster, however its brokers run."""
+class ObservedCluster(ABC):
+    """Questions a test can ask about a cluster, whether its brokers are threads or processes."""
 
     @property
     @abstractmethod
     def running(self) -> list[int]:
-        """The brokers that were started and not ended, paused ones too."""
+        """The brokers that were started and not stopped, including paused ones."""
 
     @abstractmethod
-    def _view(self) -> View:
-        """What all brokers see that do not stand still."""
+    def _view(self) -> ClusterView:
+        """Queries every broker that is not paused."""
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
-        """The broker that leads a partition; None while nobody does who runs."""
+        """The leader of a partition; None while no running broker leads it."""
         leader = self._view().leader_of(topic, partition)
         return leader if leader in self.running else None
 
     @property
     def controller(self) -> int | None:
-        """The broker that leads the cluster; None while nobody does who runs."""
+        """The controller; None while no running broker is the controller."""
         controller = self._view().controller
         return controller if controller in self.running else None
 
     def in_sync(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The replicas of a partition that are up to date, as its leader tells."""
+        """The in-sync replicas of a partition, as its leader reports them."""
         return self._view().in_sync(topic, partition)
 
     def wait_until_leader(
@@ -166,7 +181,7 @@ class WatchedCluster(ABC):
         other_than: int | None = None,
         within: float = WITHIN_S,
     ) -> int:
-        """The leader of a partition, as soon as it has one."""
+        """Wait until a partition has a leader, and return it."""
 
         def look() -> int | None:
             leader = self.leader_of(topic, partition)
@@ -175,14 +190,14 @@ class WatchedCluster(ABC):
         return poll_until(look, lambda: f"a leader of {topic}-{partition}\n{self._view()}", within)
 
     def wait_until_led(self, topic: str, *, within: float = WITHIN_S) -> None:
-        """Until every partition of a topic has a leader."""
+        """Wait until every partition of a topic has a leader."""
         for partition in range(self._view().partition_count(topic)):
             self.wait_until_leader(topic, partition, within=within)
 
     def wait_until_controller(
         self, *, other_than: int | None = None, within: float = WITHIN_S
     ) -> int:
-        """The controller, as soon as there is one."""
+        """Wait until there is a controller, and return it."""
 
         def look() -> int | None:
             controller = self.controller
@@ -191,18 +206,17 @@ class WatchedCluster(ABC):
         return poll_until(look, lambda: f"a controller\n{self._view()}", within)
 
     def wait_until_in_sync(self, topic: str | None = None, *, within: float = WITHIN_S) -> None:
-        """Until every replica of a topic, or of all topics, that is on a running broker is up to
-        date."""
+        """Wait until all replicas of a topic (default: of all topics) on running brokers are in sync."""
         poll_until(
-            lambda: self._view().is_in_sync(topic) or None,
+            lambda: self._view().is_in_sync(topic),
             lambda: f"replicas of {topic or 'all topics'} in sync\n{self._view()}",
             within,
         )
 
     def wait_until_joined(self, *, within: float = WITHIN_S) -> None:
-        """Until all running brokers hear each other and belong to the controller's group."""
+        """Wait until all running brokers are connected and vote in the controller quorum."""
         poll_until(
-            lambda: self._view().is_joined or None,
+            lambda: self._view().is_joined,
             lambda: f"all brokers in the cluster\n{self._view()}",
             within,
         )

@@ -1,4 +1,4 @@
-"""Expected records against those that came, and how to tell a person about the difference."""
+"""Compares expected records with received ones, and reports the difference to a person."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_ROWS_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`rows` in the order of the records: a mark and what stands there."""
+    """The result of a comparison; `rows` are a mark and a record each, in order."""
 
     rows: tuple[tuple[str, str], ...]
 
@@ -24,7 +24,7 @@ class Comparison:
         return all(mark == SAME for mark, _ in self.rows)
 
     def report(self, topic: str, within_s: float) -> str:
-        """Several lines for the failure of a test."""
+        """The message of a failing test, in several lines."""
         missing = sum(mark == MISSING for mark, _ in self.rows)
         unexpected = sum(mark == UNEXPECTED for mark, _ in self.rows)
         counts = [f"{missing} missing"] * (missing > 0)
@@ -50,9 +50,9 @@ def compare(
 
 
 def _in_order(expected: Sequence[RecordFields], received: Sequence[Received]) -> Comparison:
-    # A record may match several expectations (each may name other fields), so records are first
-    # given the number of the first expectation of their kind, which SequenceMatcher can compare.
-    wanted = [_first_alike(fields, expected) for fields in expected]
+    # A record may match several expectations (each may name other fields), so each record gets the
+    # number of the first expectation it matches, which SequenceMatcher can compare.
+    wanted = [_first_equal(fields, expected) for fields in expected]
     came = [_first_matching(expected, record) for record in received]
     if len(expected) == len(received) and all(map(matches, expected, received)):
         return Comparison(tuple((SAME, show_record(record)) for record in received))
@@ -66,7 +66,7 @@ def _in_order(expected: Sequence[RecordFields], received: Sequence[Received]) ->
     return Comparison(tuple(rows))
 
 
-def _first_alike(fields: RecordFields, expected: Sequence[RecordFields]) -> int:
+def _first_equal(fields: RecordFields, expected: Sequence[RecordFields]) -> int:
     return next(index for index, other in enumerate(expected) if other == fields)
 
 
@@ -76,18 +76,18 @@ def _first_matching(expected: Sequence[RecordFields], record: Received) -> int:
 
 
 def _in_any_order(expected: Sequence[RecordFields], received: Sequence[Received]) -> Comparison:
-    left = list(received)
+    remaining = list(received)
     rows: list[tuple[str, str]] = []
-    # The most particular expectations choose first, so that a bare value does not take a record
-    # that only an expectation with a key could have.
+    # The most specific expectations choose first, so that a bare value does not take a record that
+    # an expectation with a key needs.
     for fields in sorted(expected, key=len, reverse=True):
-        found = next((record for record in left if matches(fields, record)), None)
+        found = next((record for record in remaining if matches(fields, record)), None)
         if found is None:
             rows.append((MISSING, show_fields(fields)))
         else:
-            left.remove(found)
+            remaining.remove(found)
             rows.append((SAME, show_record(found)))
-    rows += [(UNEXPECTED, show_record(record)) for record in left]
+    rows += [(UNEXPECTED, show_record(record)) for record in remaining]
     return Comparison(tuple(rows))
 
 
@@ -112,7 +112,7 @@ def _shown_headers(pairs: Sequence[tuple[str, bytes | None]]) -> str:
 
 
 def _shown(content: Content) -> str:
-    """As text where it is text, cut where it is long."""
+    """As text if it is UTF-8, truncated if it is long."""
     if isinstance(content, bytes):
         with suppress(UnicodeDecodeError):
             content = content.decode()

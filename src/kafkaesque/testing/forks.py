@@ -1,8 +1,7 @@
-"""What a forked child must not keep of its parent's brokers.
+"""Closes the sockets and lock files of this process's brokers in forked children.
 
-A child that lives on with the sockets and the lock of a broker would hold its clients, its port and
-its data after the broker stopped. So the child closes them first of all. Programs started with exec
-need nothing: descriptors are not inherited.
+A child that kept them would keep the broker's connections, port and data directory in use after the
+broker stopped. Programs started with exec need nothing: descriptors are not inherited.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ _running: dict[tuple[int, ...], Path] = {}
 """Ports and lock file of each broker of this process."""
 
 
-def broker_runs(ports: tuple[int, ...], lock: Path) -> None:
+def register_broker(ports: tuple[int, ...], lock: Path) -> None:
     _running[ports] = lock
 
 
-def broker_ended(ports: tuple[int, ...]) -> None:
+def unregister_broker(ports: tuple[int, ...]) -> None:
     _running.pop(ports, None)
 
 
-def _let_go() -> None:
-    """In the child, where no thread of a broker exists: its event loop will never miss these."""
+def _close_in_child() -> None:
+    """Runs in the child, which has no broker thread that could still use these descriptors."""
     if not _running:
         return
     ports = {port for some in _running for port in some}
@@ -38,13 +37,13 @@ def _let_go() -> None:
             locks.add(_identity(os.stat(lock)))
     _running.clear()
     for name in os.listdir(_DESCRIPTORS):
-        # The descriptor of this very listing is gone by now.
+        # The descriptor of this listing itself is closed by now.
         with suppress(OSError):
-            if _is_broker_s(int(name), ports, locks):
+            if _belongs_to_broker(int(name), ports, locks):
                 os.close(int(name))
 
 
-def _is_broker_s(fd: int, ports: set[int], locks: set[tuple[int, int]]) -> bool:
+def _belongs_to_broker(fd: int, ports: set[int], locks: set[tuple[int, int]]) -> bool:
     status = os.fstat(fd)
     if not stat.S_ISSOCK(status.st_mode):
         return _identity(status) in locks
@@ -60,4 +59,4 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_in_child)

@@ -1,6 +1,6 @@
-"""A server of others that runs on the JVM: started in a temporary directory, watched, stopped.
+"""Starts and stops third-party servers that run on the JVM, in a temporary directory.
 
-What Apache Kafka and Apache ZooKeeper have in common; what is peculiar to each is in its own module.
+What Apache Kafka and Apache ZooKeeper have in common; their own modules have the rest.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from kafkaesque.testing.maven import JavaUnavailable, require_tool
 HOST = "127.0.0.1"
 LAST_LINES = 15
 
-# The guard outlives a parent that was killed: its standard input is a pipe from us, so `read` ends
-# with success when we say we are done and with failure when we are gone.
+# The guard outlives a parent that was killed: its standard input is a pipe from us, so `read`
+# succeeds when we write `done` and fails when we have died.
 _GUARD = 'read -r word || { kill -9 "$@" 2>/dev/null; rm -rf "$GUARDED_DIRECTORY"; }'
 
 
 class JavaServerFailed(Exception):
-    """The JVM ended or did not serve in time; the text has the end of its log."""
+    """The JVM ended or did not serve in time; the message has the end of its log."""
 
 
 class JavaServer(ABC):
     """One JVM or several, alive between `start` and `stop`."""
 
     kind: ClassVar[str]
-    """How its temporary directory is called."""
+    """Prefix of the name of the temporary directory."""
     stop_timeout_s: ClassVar[float]
 
     def __init__(self) -> None:
@@ -64,13 +64,13 @@ class JavaServer(ABC):
 
     @property
     def directory(self) -> Path:
-        """The temporary directory that holds everything of this run until `stop`."""
+        """The temporary directory of this run; `stop` removes it."""
         if self._directory is None:
             raise JavaServerFailed(f"{self.kind} is not started")
         return self._directory
 
     def start(self) -> None:
-        """Resolve, start, and return once it serves."""
+        """Fetch the jars if needed, start the JVMs, and return once they serve."""
         java, jars = require_tool("java"), self._resolve()
         self._directory = Path(tempfile.mkdtemp(prefix=f"{self.kind}-"))
         try:
@@ -78,26 +78,26 @@ class JavaServer(ABC):
             self._guard = start_guard(self._directory, self.pids)
             self._wait_until_ready()
         except BaseException:
-            # Ctrl-C too: no JVM is left running behind the error that goes on.
+            # Ctrl-C too: no JVM outlives the error.
             self.stop()
             raise
 
     @abstractmethod
     def _resolve(self) -> str:
-        """The classpath, fetched if it is not here yet."""
+        """The classpath; jars are fetched if they are not in the local repository."""
 
     @abstractmethod
     def _launch_all(self, java: str, jars: str, directory: Path) -> None:
-        """Write what the server reads, and `_launch` each of its JVMs."""
+        """Write the configuration files, and `_launch` each JVM."""
 
     @abstractmethod
     def _wait_until_ready(self) -> None:
-        """Return when clients may come; JavaServerFailed says why they may not."""
+        """Return when clients can connect; JavaServerFailed says why they cannot."""
 
     def _launch(
         self, java: str, jars: str, directory: Path, options: Sequence[str], main: Sequence[str]
     ) -> None:
-        """A JVM with `options` that runs the class and arguments of `main`."""
+        """Start a JVM with `options` that runs the class and arguments of `main`."""
         with console_log(directory).open("ab") as console:
             process = subprocess.Popen(
                 [java, *options, "-cp", jars, *main],
@@ -105,13 +105,13 @@ class JavaServer(ABC):
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
-                # A session of its own: Ctrl-C reaches us, and we stop it in order.
+                # A session of its own: Ctrl-C reaches only us, and we stop the JVM cleanly.
                 start_new_session=True,
             )
         self._processes.append(process)
 
     def stop(self) -> None:
-        """Stop in order (SIGTERM, then SIGKILL after a while) and remove the directory."""
+        """Stop the JVMs (SIGTERM, after a timeout SIGKILL) and remove the directory."""
         for process in self._processes:
             process.terminate()
         deadline = time.monotonic() + self.stop_timeout_s
@@ -132,8 +132,8 @@ def console_log(directory: Path) -> Path:
     return directory / "console.log"
 
 
-def last_words(*files: Path) -> str:
-    """The ends of those files that are there."""
+def log_tail(*files: Path) -> str:
+    """The last lines of those files that exist."""
     lines: list[str] = []
     for file in files:
         if file.exists():
@@ -145,21 +145,21 @@ def wait_until_serving(
     is_serving: Callable[[], bool],
     process: subprocess.Popen[bytes],
     deadline_s: float,
-    said: Callable[[], str],
+    log: Callable[[], str],
 ) -> None:
-    """Ask until it serves; a dead JVM or the deadline ends it with what it `said` last."""
+    """Poll until `is_serving`. JavaServerFailed with the `log` if the JVM ends or time is up."""
     pause_s = 0.02
     while not is_serving():
         if process.poll() is not None:
-            raise JavaServerFailed(f"it ended at once:\n{said()}")
+            raise JavaServerFailed(f"the JVM ended:\n{log()}")
         if time.monotonic() > deadline_s:
-            raise JavaServerFailed(f"it does not serve in time:\n{said()}")
+            raise JavaServerFailed(f"the JVM did not serve in time:\n{log()}")
         time.sleep(pause_s)
         pause_s = min(0.2, pause_s * 1.5)
 
 
 def start_guard(directory: Path, pids: Sequence[int]) -> subprocess.Popen[bytes]:
-    """A shell that kills `pids` and removes `directory` should we die; `b"done\\n"` dismisses it."""
+    """A shell that kills `pids` and removes `directory` if we die; writing `b"done\\n"` ends it."""
     return subprocess.Popen(
         ["/bin/sh", "-c", _GUARD, "java-server-guard", *map(str, pids)],
         env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "GUARDED_DIRECTORY": str(directory)},
@@ -171,7 +171,10 @@ def start_guard(directory: Path, pids: Sequence[int]) -> subprocess.Popen[bytes]
 
 
 def take_port(port: int) -> int:
-    """`port`, or a free one for 0. Somebody else on it would answer in the server's place."""
+    """Check that `port` is free and return it, or a free port for 0.
+
+    Another process on the port would answer in place of the server.
+    """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -188,7 +191,7 @@ def write_properties(file: Path, values: Mapping[str, str]) -> None:
 
 
 def read_properties(assignments: Sequence[str]) -> dict[str, str]:
-    """What --set gave."""
+    """Parses the NAME=VALUE arguments of --set."""
     pairs = dict(text.split("=", 1) for text in assignments if "=" in text)
     if len(pairs) < len(assignments):
         raise click.UsageError("--set takes NAME=VALUE")
@@ -196,7 +199,7 @@ def read_properties(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def run_in_foreground(server: JavaServer, facts: Callable[[], str]) -> None:
-    """Until Ctrl-C or SIGTERM; `facts` stand in the ready line."""
+    """Run until Ctrl-C or SIGTERM. `facts` go into the ready line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with server:

@@ -1,7 +1,6 @@
-"""Java programs from Maven artefacts: find the tools, resolve a classpath once, remember it.
+"""Finds `java` and `mvn`, and resolves classpaths of Maven artifacts, which it caches.
 
-Lives here: everything that knows `java` and `mvn`. What is then run with the classpath is the
-caller's business (`apache_kafka.py`; the conformance tests' Java client).
+Callers run the programs: `apache_kafka.py`, `zookeeper.py`, the Java client of the conformance tests.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _HOW_TO_GET = {
 
 
 class JavaUnavailable(Exception):
-    """A Java tool or artefact is missing; the text names it and says how to get it."""
+    """A Java tool or artifact is missing; the message says how to get it."""
 
 
 def require_tool(name: str) -> str:
-    """The path of `name` (java, javac or mvn), or `JavaUnavailable` with how to install it."""
+    """The path of `name` (java, javac or mvn); JavaUnavailable says how to install it."""
     java_home = os.environ.get("JAVA_HOME")
     if java_home is not None and name != "mvn":
         candidate = Path(java_home, "bin", name)
@@ -50,10 +49,10 @@ def cache_directory() -> Path:
 
 
 def classpath(coordinates: Sequence[str]) -> str:
-    """The classpath of `group:artifact:version` coordinates with all that they depend on.
+    """The classpath of `group:artifact:version` coordinates and their dependencies.
 
-    Jars stay in the user's own Maven repository; only the list is cached here, and it is used
-    only while every jar that it names is still there.
+    Jars stay in the user's Maven repository; only the list is cached, and it is used only while every
+    jar in it still exists.
     """
     digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:16]
     cached = cache_directory() / f"classpath-{digest}.txt"
@@ -62,7 +61,7 @@ def classpath(coordinates: Sequence[str]) -> str:
         if known and all(Path(jar).exists() for jar in known.split(os.pathsep)):
             return known
     resolved = _resolve(coordinates)
-    # Written aside and renamed: two test processes may resolve at the same time.
+    # Written to a temporary file and renamed: two test processes may resolve at the same time.
     with tempfile.NamedTemporaryFile(
         "w", dir=cached.parent, prefix=cached.name, delete=False
     ) as out:
@@ -88,9 +87,9 @@ def _resolve(coordinates: Sequence[str]) -> str:
         )
         if outcome.returncode != 0 or not answer.exists():
             raise JavaUnavailable(
-                f"Maven could not resolve {', '.join(coordinates)}; it needs a Maven repository "
-                f"within reach (Maven Central, or a mirror in ~/.m2/settings.xml). "
-                f"Its last words:\n{_last_lines(outcome.stdout, 12)}"
+                f"Maven could not resolve {', '.join(coordinates)}; it needs access to a Maven "
+                f"repository (Maven Central, or a mirror in ~/.m2/settings.xml). "
+                f"Its output ends with:\n{_last_lines(outcome.stdout, 12)}"
             )
         return answer.read_text().strip()
 

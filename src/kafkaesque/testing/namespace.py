@@ -1,10 +1,10 @@
-"""The topics, groups and records of one test, on a broker that it shares with others.
+"""The topics, groups and records of one test, on a broker shared by many tests.
 
     orders = namespace.topic("orders", partitions=3)
     namespace.produce(orders, [("alice", "12")])
     namespace.expect(totals, [("alice", "12")], within=5)
 
-Names are made unique here, so tests neither see nor wait for one another.
+Names are made unique, so tests do not affect each other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _LABEL_LENGTH_MAX = 80
 
 
 class Namespace:
-    """Reads of a topic go on where the last one ended; the first starts at its beginning."""
+    """Topics, groups and records of one test.
+
+    Each read of a topic continues where the last one ended; the first starts at the beginning.
+    """
 
     def __init__(self, broker: Broker, client: Client, label: str = "test") -> None:
         self.broker = broker
@@ -39,11 +42,11 @@ class Namespace:
 
     @property
     def bootstrap_servers(self) -> str:
-        """HOST:PORT, for the setting of the same name of any client."""
+        """HOST:PORT, for the client setting of the same name."""
         return self.broker.bootstrap_servers
 
     def topic(self, name: str, partitions: int | None = None, **configs: PlainValue) -> str:
-        """Create a topic for this test alone and return its full name.
+        """Create a topic for this test only and return its full name.
 
         `configs` as for `Broker.create_topic`: `cleanup_policy="compact"`.
         """
@@ -53,7 +56,7 @@ class Namespace:
         return full_name
 
     def group(self, name: str) -> str:
-        """A group id for this test alone; the same for the same name."""
+        """A group id for this test only; the same for the same name."""
         return f"{name}.{self._suffix}"
 
     def produce(
@@ -61,17 +64,17 @@ class Namespace:
     ) -> list[Received]:
         """Write records and return them as stored. TimeoutError after `within` seconds."""
         if isinstance(records, str | bytes):
-            raise TypeError("records are a list, even one alone")
+            raise TypeError("records must be a list, even for one record")
         return self._client.produce(topic, [fields_of(spec) for spec in records], within)
 
     def consume(self, topic: str, count: int = 1, within: float = 5) -> list[Received]:
-        """The next `count` records. AssertionError tells what came if they are fewer."""
+        """The next `count` records. AssertionError shows those that arrived if they are fewer."""
         __tracebackhide__ = True  # pytest: show the line of the test
         received = self._read(topic, count, within)
         if len(received) < count:
             rows = "".join(f"\n    {show_record(record)}" for record in received)
             raise AssertionError(
-                f"topic {topic}: {len(received)} of {count} record(s) came within {within:g} s{rows}"
+                f"topic {topic}: {len(received)} of {count} record(s) arrived within {within:g} s{rows}"
             )
         return received
 
@@ -86,10 +89,10 @@ class Namespace:
     ) -> list[Received]:
         """Wait for these records and return them. AssertionError shows the difference.
 
-        A record is compared in what is given: a value alone says nothing about the key. Order
-        counts in a topic of one partition (Kafka promises none across partitions) unless
-        `in_order` says otherwise. Records beyond these that are there already fail the test too;
-        with `allow_more` they stay for the next read.
+        Only the given fields of a record are compared: a value alone matches any key. Order counts
+        in a topic of one partition (Kafka guarantees none across partitions) unless `in_order` says
+        otherwise. Further records that are there already fail the test as well; with `allow_more`
+        they stay for the next read.
         """
         __tracebackhide__ = True
         expected = [fields_of(spec) for spec in records]
@@ -104,10 +107,10 @@ class Namespace:
         return received
 
     def close(self) -> None:
-        """Let go of the topics. BrokerFailed if the broker gave up by itself during the test."""
+        """Delete the topics. Raises BrokerFailed if the broker failed during the test."""
         self.broker.check()
         if self._topics:
-            # Nobody waits for it: names are unique, so nothing can meet the remains.
+            # Without waiting: names are unique, so the remains affect no other test.
             self.broker.delete_topics(self._topics, wait=False)
             self._topics = []
 
@@ -121,7 +124,7 @@ class Namespace:
         return self._advance(positions, self._client.read(topic, positions, deadline, count=count))
 
     def _read_to_end(self, topic: str, within_s: float) -> list[Received]:
-        """What is there at this moment."""
+        """The records that are there at this moment."""
         positions = self._wait_for_topic(topic, deadline=0.0)
         ends = self._client.end_offsets(topic, len(positions))
         unread = {index: at for index, at in positions.items() if at < ends[index]}
@@ -136,7 +139,7 @@ class Namespace:
         return received
 
     def _wait_for_topic(self, topic: str, deadline: float) -> dict[int, int]:
-        """Where to read on in each partition, once there are any: the application may create it."""
+        """The next offset of each partition. Waits for the topic: the application may create it."""
         while not (partition_count := self._client.partition_count(topic)):
             if time.monotonic() > deadline:
                 raise AssertionError(f"topic {topic} does not exist")

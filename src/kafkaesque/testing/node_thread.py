@@ -1,9 +1,8 @@
-"""One run of a node, from start to stop, on a thread and an event loop of its own.
+"""Runs one node, from start to stop, on a thread and an event loop of its own.
 
-Lives here: the border between the caller's thread and the node's. Settings, directories and what a
-test may ask of a broker live in `broker.py` and `cluster.py`. The broker's code is imported in the
-thread, so that the import of `kafkaesque.testing` stays cheap and an asynchronous caller is not held
-up by it.
+This module is the boundary between the caller's thread and the node's. `broker.py` and `cluster.py`
+have settings, directories and the API for tests. The broker's code is imported in the thread, so that
+importing `kafkaesque.testing` stays cheap and does not block an event loop of the caller.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
-"""Above what a node takes at worst: five seconds to hand over what it leads, two for requests under
-way, then a sync of every log."""
+"""Longer than a node can take: five seconds to hand over leaderships, two for requests in flight, then
+a sync of every log."""
 ABANDON_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 30.0
 _LOCK_NAME = "lock"
-"""What `storage.directory` locks."""
+"""The lock file of `storage.directory`."""
 
 
 class BrokerFailed(Exception):
-    """The broker did not start, did not stop in time, or gave up while it ran."""
+    """The broker did not start, did not stop in time, or failed while it ran."""
 
 
 class NodeThread:
-    """Made, started and ended once each."""
+    """One run of a node. Not reusable: created, started and ended once."""
 
     def __init__(self, settings: Mapping[str, str], clock: Clock | None = None) -> None:
         self._settings = settings
@@ -55,18 +54,18 @@ class NodeThread:
         self._may_run.set()
         self._thread = threading.Thread(target=self._run, name="kafkaesque-broker", daemon=True)
         self.failure: BaseException | None = None
-        """Why the node gave up after it had started; None while all is well."""
+        """The error that stopped the node after it had started; None while it runs."""
 
-    # -- the caller's side: life ----------------------------------------------------------------
+    # -- caller's thread: life cycle ----------------------------------------------------------------
 
     def start(self) -> Node:
         """Return when the node serves. BrokerFailed says in one line why it does not."""
-        __tracebackhide__ = True  # pytest: the message says it all
+        __tracebackhide__ = True  # pytest: the message is enough
         self.launch()
         return self.wait_started()
 
     def launch(self) -> None:
-        """Begin to start, without waiting: a broker may need others to be there first."""
+        """Begin to start without waiting: a broker may need others to run first."""
         self._thread.start()
 
     def wait_started(self) -> Node:
@@ -74,51 +73,51 @@ class NodeThread:
         try:
             return self._started.result(START_TIMEOUT_S)
         except TimeoutError:
-            self.ask_stop()
+            self.request_stop()
             raise BrokerFailed(
                 f"the broker did not start within {START_TIMEOUT_S:.0f} s; its thread is at:\n"
                 f"{self._where()}"
             ) from None
         except Exception as error:
-            # Whatever the node's thread died of: it is explained to the test that waits for it.
+            # Any error of the node's thread is reported to the waiting test.
             self._thread.join(STOP_TIMEOUT_S)
             raise BrokerFailed(
                 f"the broker did not start: {_explain(error, self._settings)}"
             ) from error
         except BaseException:
-            # Ctrl-C while waiting: the node is told, and the interrupt goes on.
-            self.ask_stop()
+            # Ctrl-C while waiting: stop the node, too.
+            self.request_stop()
             raise
 
     @property
     def has_started(self) -> bool:
         return self._started.done() and self._started.exception() is None
 
-    def ask_stop(self) -> None:
-        """Have the node stop, or give up its start; does not wait."""
+    def request_stop(self) -> None:
+        """Ask the node to stop, or to abandon its start; does not wait."""
         self.resume()
         self._on_loop(self._stopping.set)
 
     def _on_loop(self, work: Callable[[], object]) -> None:
-        """Soon, and as soon as there is a loop. One that is closed belongs to a node that ended."""
+        """Schedule `work` on the node's loop as soon as it exists; ignored if the loop is closed."""
 
-        def hand_in(looping: Future[asyncio.AbstractEventLoop]) -> None:
+        def schedule(looping: Future[asyncio.AbstractEventLoop]) -> None:
             with contextlib.suppress(RuntimeError):
                 looping.result().call_soon_threadsafe(work)
 
-        self._looping.add_done_callback(hand_in)
+        self._looping.add_done_callback(schedule)
 
     def stop(self) -> None:
-        """Return when the node has stopped and its thread is gone."""
-        self.ask_stop()
+        """Return when the node has stopped and its thread has ended."""
+        self.request_stop()
         self._join()
 
     def kill(self) -> None:
-        """End it as hard as a thread can be ended: see `Node.crash`."""
-        self.ask_kill()
+        """Stop as abruptly as a thread allows: see `Node.crash`."""
+        self.request_kill()
         self._join()
 
-    def ask_kill(self) -> None:
+    def request_kill(self) -> None:
         self._is_killed = True
         self.resume()
         self._on_loop(self._cut_off)
@@ -132,23 +131,21 @@ class NodeThread:
             )
 
     def abandon(self) -> None:
-        """Stop without complaint, from a finalizer: in any thread, even in the node's own."""
-        self.ask_stop()
+        """Stop without raising, from a finalizer: in any thread, even the node's own."""
+        self.request_stop()
         if self._thread is not threading.current_thread():
             self._thread.join(ABANDON_TIMEOUT_S)
 
-    # -- the caller's side: work ----------------------------------------------------------------
+    # -- caller's thread: work ----------------------------------------------------------------
 
     def pause(self) -> None:
-        """Return when the event loop stands still: like a process that got SIGSTOP."""
-        stands_still = threading.Event()
+        """Block the event loop until `resume`, like SIGSTOP; returns when it is blocked."""
+        blocked = threading.Event()
         self._may_run.clear()
-        self._on_loop(lambda: self._stand_still(stands_still))
-        if not stands_still.wait(CALL_TIMEOUT_S):
+        self._on_loop(lambda: self._block(blocked))
+        if not blocked.wait(CALL_TIMEOUT_S):
             self.resume()
-            raise BrokerFailed(
-                f"the broker does not stand still; its thread is at:\n{self._where()}"
-            )
+            raise BrokerFailed(f"the broker did not pause; its thread is at:\n{self._where()}")
 
     def resume(self) -> None:
         self._may_run.set()
@@ -164,7 +161,7 @@ class NodeThread:
     def begin(self, work: Callable[[Node], Coroutine[Any, Any, T]]) -> Future[T]:
         """Run `work` on the node's event loop without waiting."""
         if not self.has_started or self.failure is not None or not self._thread.is_alive():
-            raise BrokerFailed(f"the broker does not run any more: {self.failure or 'stopped'}")
+            raise BrokerFailed(f"the broker is not running any more: {self.failure or 'stopped'}")
         node, loop = self._started.result(0), self._looping.result(0)
         return asyncio.run_coroutine_threadsafe(work(node), loop)
 
@@ -172,7 +169,7 @@ class NodeThread:
         frame = sys._current_frames().get(self._thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame else "(it has ended)"
 
-    # -- the node's side ------------------------------------------------------------------------
+    # -- node's thread ------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -185,7 +182,7 @@ class NodeThread:
                 self._looping.set_result(runner.get_loop())
                 runner.run(self._serve(node))
         except BaseException as error:  # noqa: BLE001 - the thread ends; the caller's gets the error
-            # Only now, with the loop closed: whoever sees the error may rely on nothing being left.
+            # Only now, with the loop closed: nothing of the node is left when the error is seen.
             if self._started.done():
                 self.failure = self.failure or error
             else:
@@ -196,16 +193,16 @@ class NodeThread:
         node.failed.add_done_callback(self._failed)
         addresses = (node.kafka_address, node.http_address)
         ports = tuple(address.port for address in addresses if address is not None)
-        forks.broker_runs(ports, Path(node.config.log_dirs) / _LOCK_NAME)
+        forks.register_broker(ports, Path(node.config.log_dirs) / _LOCK_NAME)
         try:
             self._started.set_result(node)
             await self._stopping.wait()
             await (node.crash() if self._is_killed else node.stop())
         finally:
-            forks.broker_ended(ports)
+            forks.unregister_broker(ports)
 
     async def _start(self, node: Node) -> None:
-        """A broker without its peers may wait long for them: it can be stopped meanwhile."""
+        """Start the node, which may wait long for its peers; a stop request ends the wait."""
         start = asyncio.ensure_future(node.start())
         stop = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -216,11 +213,11 @@ class NodeThread:
             raise BrokerFailed("it was stopped before it had started")
         start.result()
 
-    def _stand_still(self, stands_still: threading.Event) -> None:
-        stands_still.set()
+    def _block(self, blocked: threading.Event) -> None:
+        blocked.set()
         self._may_run.wait()
         if self._is_killed:
-            # Before anything else that became due meanwhile: a killed process does none of it.
+            # Before any callback that became due meanwhile: a killed process runs none of them.
             self._cut_off()
 
     def _cut_off(self) -> None:
@@ -229,7 +226,7 @@ class NodeThread:
         self._stopping.set()
 
     def _failed(self, failed: asyncio.Future[BaseException]) -> None:
-        """Like a process that crashes: clients lose their connections now, the test is told later."""
+        """As with a crashed process, clients lose their connections now; the test gets the error later."""
         self.failure = failed.result()
         self._stopping.set()
 

@@ -1,4 +1,4 @@
-"""What a test has a running node do, as coroutines for the node's own event loop."""
+"""Operations of tests on a running node, as coroutines for the node's event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def setting_texts(
     values: Mapping[str, bool | int | float | str | Sequence[str] | None],
 ) -> dict[str, str]:
-    """Settings in the texts that Kafka would have for them; None leaves one out."""
+    """Settings as the strings that Kafka uses; None values are left out."""
     return {name: _text(value) for name, value in values.items() if value is not None}
 
 
@@ -42,11 +42,13 @@ async def delete_topics(node: Node, names: Sequence[str]) -> None:
     await node.context.cluster.submit(operation)
 
 
-async def have_topic(
+async def create_cluster_topic(
     node: Node, name: str, counts: Sequence[int], configs: Mapping[str, str]
 ) -> None:
-    """By way of the controller, wherever it is. `counts`: partitions and replicas, -1 for the
-    default."""
+    """Create a topic through the controller, on whichever node it is.
+
+    `counts` are partitions and replicas; -1 takes the default.
+    """
     from kafkaesque.broker.cluster.rules.controller import NewTopic
 
     partition_count, replication_factor = counts
@@ -57,7 +59,7 @@ async def have_topic(
 
 
 class Cut(NamedTuple):
-    """What is lost between a broker and `other`."""
+    """The directions in which messages between a broker and `other` are dropped."""
 
     other: int
     is_in: bool
@@ -82,6 +84,6 @@ async def maintain(node: Node) -> None:
     context = node.context
     await context.partitions.maintain(context.config.producer_id_expiration_ms)
     context.groups.expire_offsets()
-    # The timers of the groups follow the event loop's time: a clock that was moved has them late.
+    # Group timers follow the event loop's time, so a manual clock does not fire them.
     for host in context.groups:
         host.carry_out(lambda registry, now: registry.tick(now))

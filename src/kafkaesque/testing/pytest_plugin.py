@@ -1,7 +1,7 @@
 """The pytest plugin: a broker per test process, a namespace of topics per test, and a cluster.
 
 Registered as the entry point `kafkaesque`, so pytest loads it in every run of an environment that
-has the package. Hence nothing of the broker or its client is imported before a fixture needs it.
+has the package. Therefore broker and client are imported only when a fixture needs them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kafkaesque.testing.namespace import Namespace
 
 _MARKER = (
-    "kafkaesque(partitions=None, settings=None, clock=None): give the test a broker of its own, "
-    "with that many partitions per topic, those broker settings, that clock"
+    "kafkaesque(partitions=None, settings=None, clock=None): run the test on its own broker, "
+    "with this many partitions per topic, these broker settings, this clock"
 )
 _SETTINGS_OPTION = "kafkaesque_settings"
 
@@ -28,7 +28,7 @@ _SETTINGS_OPTION = "kafkaesque_settings"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         _SETTINGS_OPTION,
-        "Settings of the broker that the tests share, a line each: num.partitions=4",
+        "Settings of the shared broker, one per line: num.partitions=4",
         type="linelist",
     )
 
@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def kafkaesque_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
-    """A broker for all tests of this process; under pytest-xdist each worker has its own."""
+    """The broker shared by all tests of this process; under pytest-xdist each worker has its own."""
     from kafkaesque.testing.broker import Broker
 
     with Broker(settings=_shared_settings(pytestconfig)) as broker:
@@ -56,8 +56,8 @@ def _kafkaesque_client(kafkaesque_broker: Broker) -> Iterator[Client]:
 
 @pytest.fixture
 def kafkaesque(request: pytest.FixtureRequest) -> Iterator[Namespace]:
-    """Topics, groups and records of this test alone, on the shared broker or, if it is marked
-    `@pytest.mark.kafkaesque(...)`, on one of its own."""
+    """Topics, groups and records of this test, on the shared broker or, if the test is marked with
+    `@pytest.mark.kafkaesque(...)`, on its own broker."""
     from kafkaesque.testing.broker import Broker
     from kafkaesque.testing.client import Client
     from kafkaesque.testing.namespace import Namespace
@@ -88,7 +88,7 @@ def _kafkaesque_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kafkaesque_cluster(_kafkaesque_cluster: Cluster) -> Iterator[Cluster]:
-    """Three brokers that the tests of this process share; what a test breaks is mended behind it."""
+    """A cluster of three brokers shared by the tests of this process, repaired after each test."""
     yield _kafkaesque_cluster
     _kafkaesque_cluster.mend()
     _kafkaesque_cluster.check()

@@ -1,7 +1,7 @@
 """Records as a test writes and reads them: plain values in, small typed objects out.
 
-Lives here: what a plain value means, and whether a record is the one expected. No client and no
-waiting: `client.py` moves the records, `namespace.py` waits for them.
+This module defines what a plain value means and whether a record matches an expectation. `client.py`
+sends and reads records, `namespace.py` waits for them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 Content = str | bytes | None | Mapping[str, Any] | Sequence[Any] | int | float | bool
-"""str and bytes stand for themselves, None for Kafka's null; anything else is written as JSON."""
+"""str and bytes are used as they are, None is Kafka's null; anything else is written as JSON."""
 Headers = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
 
 class RecordFields(TypedDict, total=False):
-    """A record with all that it may have; what is left out is up to the producer, or not compared."""
+    """All fields of a record. Missing fields are left to the producer, or not compared."""
 
     key: Content
     value: Content
@@ -35,7 +35,7 @@ _FIELDS = frozenset(RecordFields.__annotations__)
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A record as it stands in the log."""
+    """A record as stored in the log."""
 
     topic: str
     partition: int
@@ -57,12 +57,12 @@ class Received:
 
     @property
     def json(self) -> Any:
-        """The value, parsed."""
+        """The value, parsed as JSON."""
         return None if self.value is None else json.loads(self.value)
 
 
 def fields_of(spec: RecordSpec) -> RecordFields:
-    """The fields that `spec` gives; TypeError or ValueError says what is wrong with it."""
+    """The fields of `spec`. TypeError or ValueError if it is not a record."""
     if isinstance(spec, str | bytes):
         return {"value": spec}
     if isinstance(spec, tuple):
@@ -95,7 +95,7 @@ def header_pairs(headers: Headers) -> list[tuple[str, bytes | None]]:
 
 
 def matches(fields: RecordFields, record: Received) -> bool:
-    """Whether `record` has every field that was given. Headers count as a whole, in order."""
+    """Whether `record` has all the given fields. Headers are compared as a whole, in order."""
     return (
         ("key" not in fields or _same(fields["key"], record.key))
         and ("value" not in fields or _same(fields["value"], record.value))
@@ -109,7 +109,7 @@ def _same(expected: Content, actual: bytes | None) -> bool:
     if expected is None or actual is None or isinstance(expected, str | bytes):
         return content_bytes(expected) == actual
     try:
-        # Compared after parsing: spaces and the order of keys are the writer's affair.
+        # Compared after parsing: spaces and the order of keys do not matter.
         return bool(json.loads(actual) == json.loads(content_bytes(expected) or b""))
     except ValueError:
         return False

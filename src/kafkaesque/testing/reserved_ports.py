@@ -1,4 +1,4 @@
-"""Free ports of this machine that stay free for those whose they are to be."""
+"""Free ports of this machine that stay reserved for the processes that will listen on them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ HOST = "127.0.0.1"
 
 
 class ReservedPorts:
-    """Ports that stay a process's own before it listens there, and while it is down.
+    """Ports reserved for a process before it listens and while it is down.
 
-    Each is held by a socket that is bound and never listens. Linux lets a server bind beside it
-    (both have SO_REUSEADDR), but gives the port to no outgoing connection meanwhile: not to a
-    stranger's, nor to a client's that dials the very server that is down and would meet itself.
+    A socket that is bound and never listens holds each port. Linux lets a server bind beside it (both
+    have SO_REUSEADDR), but does not use the port for outgoing connections: neither for those of other
+    processes, nor for those of a client of the server that is down, which would connect to itself.
     """
 
     def __init__(self, count: int = 0) -> None:
@@ -21,7 +21,7 @@ class ReservedPorts:
         self.take(count)
 
     def take(self, count: int) -> tuple[int, ...]:
-        """So many more."""
+        """Reserve and return `count` more ports."""
         for _ in range(count):
             holder = socket.socket()
             self._sockets.append(holder)

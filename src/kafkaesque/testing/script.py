@@ -1,6 +1,6 @@
 """Data-driven tests: a script of commands, each block with the output that it must give.
 
-A script is text in blocks; what stands between blocks (empty lines, lines that begin with `#`) is
+A script consists of blocks; the text between blocks (empty lines, lines that begin with `#`) is
 kept as it is:
 
     # two consumers start together
@@ -9,11 +9,10 @@ kept as it is:
     ----
     #1 ...
 
-Everything above the rule of dashes is commands, one a line: a name, arguments, and options written
-`name=value`; shell quotes keep spaces together. Everything below, up to the next empty line, is
-the output, compared line by line. Run with `rewrite=True` the script writes down what it saw: read
-the diff, it is the review. The format is that of cockroachdb/datadriven, which etcd's Raft uses.
-Nothing here knows what the commands mean.
+Above the dashes are commands, one per line: a name, arguments, and options written `name=value`; shell
+quotes keep spaces together. Below, up to the next empty line, is the expected output, compared line by
+line. With `rewrite=True` the actual output is written into the script: review the diff. The format is
+that of cockroachdb/datadriven, which etcd's Raft uses. The caller implements the commands.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ NO_OUTPUT = "(nothing)"
 
 
 class ScriptError(Exception):
-    """The script itself is wrong."""
+    """The script is malformed."""
 
 
 class ScriptMismatch(AssertionError):
-    """A block gave other output than the script says; the message is the difference."""
+    """A block had other output than the script expects; the message is the difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Command:
         return self.options.get(name, default)
 
     def expect_options(self, *known: str) -> None:
-        """Refuse a misspelt option, which would otherwise test nothing."""
+        """Reject unknown options: a misspelt one would otherwise test nothing."""
         unknown = set(self.options) - set(known)
         if unknown:
             raise ScriptError(f"line {self.line_number}: {self.name} has no {sorted(unknown)}")
@@ -71,9 +70,9 @@ Execute: TypeAlias = Callable[[Command], Iterable[str]]
 
 
 def run_script(path: Path, execute: Execute, *, rewrite: bool = False) -> None:
-    """Run every block of the script; ScriptMismatch tells of the first one that differs.
+    """Run every block of the script; ScriptMismatch for the first one that differs.
 
-    With `rewrite` nothing differs: the file is written anew with what was seen.
+    With `rewrite`, nothing is compared and the file is rewritten with the actual output.
     """
     rewritten: list[str] = []
     for part in parse(path.read_text(encoding="utf-8")):
@@ -116,7 +115,9 @@ def parse(text: str) -> list[Block | str]:
 
 def _command(line: str, line_number: int) -> Command:
     if not line.strip() or line.startswith("#"):
-        raise ScriptError(f"line {line_number}: commands and their {RULE} must stand together")
+        raise ScriptError(
+            f"line {line_number}: no empty line or comment may separate commands from their {RULE}"
+        )
     try:
         name, *words = shlex.split(line)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""A table in a compacted topic: rows that are written again and again, and read back.
+"""A table in a compacted topic: rows that are overwritten again and again, and read back.
 
-For measurements and fault runs, which need millions of records quickly: batches are encoded once,
-and a new version of all rows changes only the number in them.
+Benchmarks and fault runs need millions of records quickly: batches are encoded once, and a new version
+of the rows changes only the number in them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.batch import iter_batches, reseal
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
@@ -31,7 +32,7 @@ _FETCH_BYTES: Final = 4 << 20
 
 
 class RowsRefused(Exception):
-    """The broker did not take a batch for so long that it never will."""
+    """The broker did not accept a batch or a read within the time allowed."""
 
 
 class TableRows:
@@ -59,7 +60,7 @@ class TableRows:
         return bytes(encode_batch(rows))
 
     def write(self, number: int, version: int, patience_s: float = 60.0) -> None:
-        """Write one batch of rows with acks=all, again and again until it is acknowledged."""
+        """Write one batch of rows with acks=all; retry until it is acknowledged."""
         batch = bytearray(self._templates[number].replace(_MARK, b"%08d" % version))
         reseal(batch, 0, len(batch))
         data = PartitionProduceData(index=0, records=memoryview(batch))
@@ -69,21 +70,21 @@ class TableRows:
             topic_data=[TopicProduceData(name=self.topic, partition_data=[data])],
         )
         deadline = time.monotonic() + patience_s
-        while not self._is_taken(request):
+        while not self._is_accepted(request):
             if time.monotonic() > deadline:
                 raise RowsRefused(f"batch {number} of {self.topic}")
             time.sleep(_RETRY_S)
         self.versions[number] = version
 
-    def _is_taken(self, request: ProduceRequest) -> bool:
+    def _is_accepted(self, request: ProduceRequest) -> bool:
         try:
             answer = wire_call(self.address, request, _PRODUCE_VERSION, ProduceResponse, _TIMEOUT_S)
         except OSError:
             return False
-        return answer.responses[0].partition_responses[0].error_code == 0
+        return answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
     def wrong(self) -> list[str]:
-        """Reads the topic from its beginning; what is not as it was acknowledged, a few of it."""
+        """Read the topic from its beginning; returns up to ten differences from what was acknowledged."""
         newest, found, last_offset = [-1] * self.count, [], -1
         offset = Offset(0)
         while True:
@@ -91,7 +92,7 @@ class TableRows:
             for position, header in iter_batches(records):
                 for record in decode_batch(records, position):
                     if record.offset <= last_offset:
-                        found.append(f"offset {record.offset} comes behind {last_offset}")
+                        found.append(f"offset {record.offset} comes after {last_offset}")
                     last_offset = record.offset
                     newest[int(record.key or b"")] = int((record.value or b"")[: len(_MARK)])
                 offset = header.next_offset
@@ -99,7 +100,7 @@ class TableRows:
                 break
         for row, version in enumerate(newest):
             expected = self.versions[row // ROWS_PER_BATCH]
-            # A batch whose acknowledgement was lost with its broker may be there all the same.
+            # A batch whose acknowledgement was lost with its broker may still be there.
             if version < expected:
                 found.append(f"row {row} is at version {version}, not {expected}")
         return found[:10]
@@ -115,5 +116,7 @@ class TableRows:
         answer = wire_call(self.address, request, _FETCH_VERSION, FetchResponse, _TIMEOUT_S)
         found = answer.responses[0].partitions[0]
         if found.error_code:
-            raise RowsRefused(f"reading {self.topic} at {offset}: error {found.error_code}")
+            raise RowsRefused(
+                f"reading {self.topic} at {offset}: {ErrorCode(found.error_code).name}"
+            )
         return bytes(found.records or b""), found.high_watermark

@@ -13,7 +13,7 @@ from tests.waiting import eventually
 
 from kafkaesque.broker.server.addresses import guarded_address
 from kafkaesque.cli.side_ports import side_ports
-from kafkaesque.lab.faults.cluster_target import ClusterTarget
+from kafkaesque.lab.harness.cluster import BrokerCluster
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.settings import broker_config
 from kafkaesque.testing.broker_process import BrokerProcess
@@ -81,11 +81,11 @@ def test_side_ports_are_as_far_from_theirs_as_the_kafka_port(
 def test_sessions_end_also_when_the_leader_has_no_listener(tmp_path: Path) -> None:
     ports = ReservedPorts(1)
     address = f"{HOST}:{ports.numbers[0]}"
-    target = ClusterTarget(
+    target = BrokerCluster(
         tmp_path, environment=lambda node: {VARIABLE: address} if node == 1 else {}
     )
     try:
-        target.start(0, 1, 2)
+        target.bring_up(0, 1, 2)
         with RawClient(address) as silent:
             silent.connect(4000)
             assert silent.ask(1, create_body("/brief", b"", flags=1)).code == 0

@@ -15,10 +15,10 @@ import pytest
 from tests.stories.wire_client import WireClient, fetch_request, produce_request
 
 from kafkaesque.broker.node import Node
-from kafkaesque.lab.bench.scraping import Sample, scrape
+from kafkaesque.lab.harness.metrics import Sample, scrape
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.cluster import Cluster
-from kafkaesque.testing.cluster_layout import poll_until
+from kafkaesque.testing.waiting import poll_until
 from kafkaesque.testing.wire_call import wire_call
 from kafkaesque.wire.messages.create_topics import (
     CreatableTopic,

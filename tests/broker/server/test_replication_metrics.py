@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkaesque.lab.bench.scraping import Scrape, scrape
+from kafkaesque.lab.harness.metrics import Scrape, scrape
 from kafkaesque.testing.cluster_processes import ClusterProcesses
 
 PARTITIONS = 6

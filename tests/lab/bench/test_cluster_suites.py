@@ -9,7 +9,7 @@ import pytest
 
 from kafkaesque.lab.bench.catalog import run
 from kafkaesque.lab.bench.report import Case, Report
-from kafkaesque.lab.bench.turns import RunOptions
+from kafkaesque.lab.bench.rounds import RunOptions
 
 pytestmark = [pytest.mark.story, pytest.mark.timeout(400)]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kafkaesque.lab.bench import requests
-from kafkaesque.lab.bench.lanes import LoadFailed
-from kafkaesque.lab.bench.launcher import HeldLoad, run_load
+from kafkaesque.lab.bench.load_process import HeldLoad, run_load
 from kafkaesque.lab.bench.peers import Peer, PeerFailed, PeerOptions, make_peer, running
+from kafkaesque.lab.bench.raw_load import LoadFailed
 
 BATCH_COUNT = 8
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.lab.bench import requests
-from kafkaesque.lab.bench.lanes import LoadFailed
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.records.batch import read_header, verify_crc
 from kafkaesque.wire.api import decode_request_header
 from kafkaesque.wire.codec import decode, encode_response_frame

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.lab.faults.performance import run_by_name
+from kafkaesque.lab.faults.fault_run import RunOptions
 from kafkaesque.lab.faults.report import Report
-from kafkaesque.lab.faults.stage import RunOptions
+from kafkaesque.lab.faults.runner import run_by_name
 
 pytestmark = pytest.mark.story
 

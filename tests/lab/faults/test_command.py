@@ -18,9 +18,9 @@ from kafkaesque.cli import fault as command
 from kafkaesque.lab.faults.catalog import NAMES
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.history import History
-from kafkaesque.lab.faults.performance import NotPossible
+from kafkaesque.lab.faults.fault_run import RunOptions, Say
 from kafkaesque.lab.faults.report import Report
-from kafkaesque.lab.faults.stage import RunOptions, Say
+from kafkaesque.lab.faults.runner import NotPossible
 from kafkaesque.lab.faults.workload import WorkloadFailed
 
 CLEAN = Story().send(1, 0).send(2, 1).final({0: dense(1, 2)}).history

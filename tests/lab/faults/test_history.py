@@ -47,7 +47,7 @@ def test_blank_lines_mean_nothing() -> None:
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
-        ([], "no line"),
+        ([], "empty"),
         ([b"{}\n"], "line 1"),
         ([b'{"kafkaesque_history": 2, "name": "", "terms": {}}'], "format 2"),
         ([*list(write_lines(Story().history)), b'{"index": 0}'], "line 2"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from kafkaesque.lab.faults.chance import seeded
 from kafkaesque.lab.faults.power import PowerJournal, cut_power, scan
 
 SEEDS = range(40)
@@ -63,7 +63,7 @@ def test_durable_bytes_stay_and_others_may_not(tmp_path: Path, seed: int) -> Non
     path.write_bytes(b"d" * 5000)
     journal = scan(tmp_path)
     path.write_bytes(b"d" * 5000 + b"n" * 9000)
-    losses = cut_power(tmp_path, journal, seeded(seed))
+    losses = cut_power(tmp_path, journal, Random(seed))
     left = path.read_bytes()
     assert left[:5000] == b"d" * 5000
     assert 5000 <= len(left) <= 14_000
@@ -78,7 +78,7 @@ def test_each_fate_of_unsynced_bytes_occurs(tmp_path: Path) -> None:
         path.write_bytes(b"")
         journal = scan(path.parent)
         path.write_bytes(b"n" * 9000)
-        losses = cut_power(path.parent, journal, seeded(seed))
+        losses = cut_power(path.parent, journal, Random(seed))
         fates.add((losses.bytes_lost > 0, losses.bytes_garbled > 0))
     assert fates == {(False, False), (False, True), (True, False), (True, True)}
 
@@ -91,7 +91,7 @@ def test_overwritten_bytes_are_of_one_of_the_states_since_the_sync(tmp_path: Pat
         journal = scan(tmp_path)
         journal.read(f"O\t0\t{b'11'.hex()}\t{path}\n")
         journal.read(f"O\t0\t{b'22'.hex()}\t{path}\n")
-        cut_power(tmp_path, journal, seeded(seed))
+        cut_power(tmp_path, journal, Random(seed))
         states.add(path.read_bytes())
     assert states == {b"11", b"22", b"33"}
 
@@ -104,7 +104,7 @@ def test_new_name_without_a_directory_sync_may_vanish(tmp_path: Path) -> None:
         journal = scan(root)
         (root / "new").mkdir()
         (root / "new" / "f").write_bytes(b"")
-        cut_power(root, journal, seeded(seed))
+        cut_power(root, journal, Random(seed))
         there.add(((root / "new").exists(), (root / "new" / "f").exists()))
     assert there == {(True, True), (True, False), (False, False)}
 
@@ -122,7 +122,7 @@ def test_rename_without_a_directory_sync_may_be_undone(tmp_path: Path) -> None:
         journal.read(f"B\t0\t3\t{path}.tmp\n")
         journal.read("E\t0\n")
         journal.read(f"R\t{backup}\t{path}.tmp\t{path}\n")
-        cut_power(root, journal, seeded(seed))
+        cut_power(root, journal, Random(seed))
         contents.add(path.read_bytes())
     assert contents == {b"old", b"new"}
 
@@ -137,6 +137,6 @@ def test_removal_without_a_directory_sync_may_be_undone(tmp_path: Path) -> None:
         journal = scan(root)
         path.rename(backup)
         journal.read(f"U\t{backup}\t{path}\n")
-        cut_power(root, journal, seeded(seed))
+        cut_power(root, journal, Random(seed))
         there.add(path.exists() and path.read_bytes())
     assert there == {False, b"old"}

@@ -9,9 +9,9 @@ from tests.lab.faults.histories import Story, dense, random_clean
 from kafkaesque.lab.faults.checks.checker import check_history
 from kafkaesque.lab.faults.checks.figures import Fault
 from kafkaesque.lab.faults.checks.history import Damage, History, Outcome
+from kafkaesque.lab.faults.fault_run import Outcome as RunOutcome
+from kafkaesque.lab.faults.fault_run import RunOptions
 from kafkaesque.lab.faults.report import Report, make_report
-from kafkaesque.lab.faults.stage import Outcome as RunOutcome
-from kafkaesque.lab.faults.stage import RunOptions
 
 
 def report_of(history: History, **more: object) -> Report:
@@ -86,7 +86,7 @@ def test_damaged_records_are_told() -> None:
     story = Story(damaged=(Damage(0, 1, 1),)).send(1, 0).send(2, 1).final({0: dense(1)})
     report = report_of(story.history)
     assert report.passed
-    assert "1 record(s) stood in batches that the run destroyed" in "\n".join(report.lines())
+    assert "1 record(s) were in batches that the run destroyed" in "\n".join(report.lines())
 
 
 def test_report_of_a_run_has_its_gaps_and_settings() -> None:

@@ -11,8 +11,8 @@ from tests.lab.faults.histories import Story, random_clean
 
 from kafkaesque.cli.fault import fault
 from kafkaesque.lab.faults.catalog import NAMES, load_run
-from kafkaesque.lab.faults.performance import load_history, run_by_name, save_history
-from kafkaesque.lab.faults.stage import RunOptions
+from kafkaesque.lab.faults.fault_run import RunOptions
+from kafkaesque.lab.faults.runner import load_history, run_by_name, save_history
 
 
 @pytest.mark.parametrize("name", NAMES)

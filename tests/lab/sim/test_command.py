@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkaesque.cli.sim import sim
-from kafkaesque.lab.sim.catalog import PLANTED
-from kafkaesque.lab.sim.patches import Patches
+from kafkaesque.lab.sim.planted import PLANTED
+from kafkaesque.lab.sim.planted.bug import Patches
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from kafkaesque.lab.sim.clocks import NodeClock
 from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop
-from kafkaesque.lab.sim.schedule import Action, Schedule
+from kafkaesque.lab.sim.schedule import Action, NodeClock, Schedule
 from kafkaesque.model.errors import StorageFailed
 
 

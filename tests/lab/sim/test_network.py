@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kafkaesque.broker.raft.messages import TimeoutNow
 from kafkaesque.broker.raft.types import Term
-from kafkaesque.lab.sim.chance import chance
 from kafkaesque.lab.sim.network import SILENCE_US, WATCH_US, Ends, Envelope, Network, Weather
-from kafkaesque.lab.sim.schedule import SECOND_US, Schedule
+from kafkaesque.lab.sim.schedule import SECOND_US, Schedule, random_stream
 from kafkaesque.model.ids import GroupId, MemberId, NodeId
 
 
@@ -15,7 +14,9 @@ class Rig:
 
     def __init__(self, weather: Weather | None = None) -> None:
         self.schedule = Schedule()
-        self.network = Network(self.schedule, chance(1, "net"), [NodeId(n) for n in range(3)])
+        self.network = Network(
+            self.schedule, random_stream(1, "net"), [NodeId(n) for n in range(3)]
+        )
         self.network.weather = weather or Weather()
         self.down: set[NodeId] = set()
         self.heard: list[int] = []

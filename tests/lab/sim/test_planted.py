@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.lab.sim.catalog import PLANTED
-from kafkaesque.lab.sim.planted import Planted, find
+from kafkaesque.lab.sim.planted import PLANTED
+from kafkaesque.lab.sim.planted.bug import Planted, find
 
 BUGS_MIN = 15
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.lab.sim.clocks import NodeClock
-from kafkaesque.lab.sim.schedule import EVENTS_WAITING_MAX, SECOND_US, Schedule
+from kafkaesque.lab.sim.schedule import EVENTS_WAITING_MAX, SECOND_US, NodeClock, Schedule
 from kafkaesque.model.errors import InvariantBroken
 
 

@@ -1,6 +1,6 @@
-"""Measures our broker beside a bare server and Apache Kafka, in turns, in one run.
+"""Measures our broker beside a bare server and Apache Kafka, alternately, in one run.
 
-Lives here: load generators, the peers under test, statistics, and one module a benchmark. Knows
-servers only by their sockets and by /proc; imports `wire` and `records` to build its requests and
-nothing of the broker. Never asserts a time: what it finds is reported, with the goal beside it.
+Has load generators, the servers under test, statistics, and one module per benchmark in `suites`. Servers
+are used only through their sockets and /proc; nothing of the broker is imported. A benchmark never fails
+because of a time: figures are reported beside their goals.
 """

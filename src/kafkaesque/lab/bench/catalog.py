@@ -1,4 +1,4 @@
-"""What there is to measure: names, one-line purposes, and how to run one."""
+"""The benchmarks: names, one-line purposes, and how to run one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import importlib
 from typing import NamedTuple, cast
 
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import RunOptions
+from kafkaesque.lab.bench.rounds import RunOptions
 
 
 class Entry(NamedTuple):
-    """A benchmark, known without importing it. `peers` run unless the user says otherwise."""
+    """A benchmark, described without importing it. `peers` are the default ones."""
 
     purpose: str
     peers: tuple[str, ...] = ("ours", "floor", "kafka")

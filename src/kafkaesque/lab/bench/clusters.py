@@ -1,6 +1,6 @@
-"""Three brokers as one server under test: ours and Apache Kafka, with what a benchmark does to them.
+"""Clusters of three brokers under test: ours and Apache Kafka.
 
-A cluster is a `Peer` like any other: it takes turns, and its CPU is that of all its brokers.
+A cluster is a `Peer` like any other; its CPU is that of all its brokers.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from kafkaesque.lab.bench import processes, requests
-from kafkaesque.lab.bench.lanes import LoadFailed
+from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.peers import (
     KAFKA_VERSION_DEFAULT,
     Peer,
@@ -22,8 +21,10 @@ from kafkaesque.lab.bench.peers import (
     PeerOptions,
     ScriptPeer,
 )
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.routing import partitions_of
-from kafkaesque.lab.bench.scraping import Scrape, scrape
+from kafkaesque.lab.harness import proc
+from kafkaesque.lab.harness.metrics import Scrape, scrape
 from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
 
 BROKERS = 3
@@ -31,7 +32,7 @@ REPLICAS = 3
 LEADER_TIMEOUT_S = 120.0
 POLL_S = 0.02
 STEADY: Mapping[str, str] = {"auto.leader.rebalance.enable": "false"}
-"""Leadership that moves in the middle of a turn belongs in no measurement."""
+"""Leadership must not move during a measurement."""
 
 
 class ClusterPeer(Peer):
@@ -46,13 +47,13 @@ class ClusterPeer(Peer):
     def create_topic(
         self, name: str, partitions: int, configs: Mapping[str, str] | None = None
     ) -> float:
-        """Seconds until every partition is led, as every broker knows."""
+        """Create a topic; returns the seconds until every broker reports a leader of every partition."""
         started = time.perf_counter()
         requests.create_topic(
             self.host, self.port, name, partitions, configs, replication_factor=REPLICAS
         )
         deadline = time.monotonic() + LEADER_TIMEOUT_S
-        # A broker may know a leader before it knows that this leader is up.
+        # A broker may report a leader before it has heard that this leader is up.
         while any(self._led_count(address, name) < partitions for address in self.addresses):
             if time.monotonic() > deadline:
                 raise LoadFailed(f"{self.name}: not every partition of {name} got a leader")
@@ -75,7 +76,7 @@ class ClusterPeer(Peer):
 
 
 class _Member(ScriptPeer):
-    """One broker of ours: the first founds the cluster, the others join by it."""
+    """One of our brokers: the first founds the cluster, the others join it."""
 
     ends_with_stdin = True
 
@@ -133,12 +134,12 @@ class OurCluster(ClusterPeer):
 
     def _wait_until_joined(self) -> None:
         deadline = time.monotonic() + LEADER_TIMEOUT_S
-        # Every broker of a new cluster gets a vote, one after the other.
+        # The brokers of a new cluster become voters one after the other.
         while any(
             self.scrape(number).sum("kafkaesque_link_up") < BROKERS - 1 for number in (0, 1, 2)
         ):
             if time.monotonic() > deadline:
-                raise PeerFailed("the brokers did not find each other")
+                raise PeerFailed("the brokers did not connect to each other")
             time.sleep(POLL_S)
 
     def stop(self) -> None:
@@ -167,10 +168,10 @@ class OurCluster(ClusterPeer):
         return [pid for member in self.members for pid in member.pids]
 
     def cpu_seconds_each(self) -> list[float]:
-        return [processes.cpu_seconds(member.pids) for member in self.members]
+        return [proc.cpu_seconds(member.pids) for member in self.members]
 
     def rss_bytes_each(self) -> list[int]:
-        return [processes.rss_bytes(member.pids) for member in self.members]
+        return [proc.rss_bytes(member.pids) for member in self.members]
 
     @property
     def described(self) -> str:
@@ -224,7 +225,7 @@ def make_cluster(name: str, options: PeerOptions) -> ClusterPeer:
 
 @contextlib.contextmanager
 def running_clusters(names: Sequence[str], options: PeerOptions) -> Iterator[list[ClusterPeer]]:
-    """All clusters alive at once, ended at the end. There is no floor of three brokers."""
+    """All clusters run at once, until the end of the `with`. There is no floor of three brokers."""
     clusters: list[ClusterPeer] = []
     try:
         for name in names:
@@ -241,7 +242,7 @@ def running_clusters(names: Sequence[str], options: PeerOptions) -> Iterator[lis
 
 @contextlib.contextmanager
 def our_cluster(directory: Path, *, durable: bool = False, **settings: str) -> Iterator[OurCluster]:
-    """Only ours, for what is done to it."""
+    """A cluster of ours alone."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     cluster = OurCluster(PeerOptions(directory, durable=durable, settings=named))
     try:

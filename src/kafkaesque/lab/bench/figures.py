@@ -44,7 +44,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A bound that the project has set itself for one figure or ratio."""
+    """A goal of the project for one figure or ratio."""
 
     bound: Bound
     limit: float
@@ -58,7 +58,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A figure of one case held against a goal: a ratio of two peers, or our own bare figure."""
+    """A figure of one case compared with a goal: a ratio of two peers, or our own figure."""
 
     case: str
     what: str
@@ -80,11 +80,11 @@ class Comparison:
 
 
 Rounds = Sequence[Mapping[str, float]]
-"""What one peer measured in one case: figures by name, one mapping a round."""
+"""The figures of one peer in one case: one mapping per round."""
 
 
 def summaries(rounds: Rounds) -> dict[str, Summary]:
-    """Each figure over the rounds that have it, in the order of first appearance."""
+    """Each figure over the rounds that have it, in order of first appearance."""
     names = dict.fromkeys(name for figures in rounds for name in figures)
     return {
         name: Summary(tuple(figures[name] for figures in rounds if name in figures))
@@ -93,9 +93,9 @@ def summaries(rounds: Rounds) -> dict[str, Summary]:
 
 
 def paired_ratio(ours: Rounds, theirs: Rounds, figure: str) -> Summary | None:
-    """Ratios taken round by round, because neighbours in time share the machine's mood.
+    """Ratios taken round by round, because neighbours in time share the state of the machine.
 
-    None where either side never measured `figure`, or where theirs was zero.
+    None if either side never measured `figure`, or theirs was always zero.
     """
     ratios = tuple(
         mine[figure] / other[figure]
@@ -123,5 +123,5 @@ def latency_figures(latencies_ns: Iterable[int]) -> dict[str, float]:
 
 
 def rounded(value: float) -> float:
-    """Four significant digits: more would claim a precision that the machine does not have."""
+    """Four significant digits: more would claim a precision that the measurement does not have."""
     return float(f"{value:.4g}")

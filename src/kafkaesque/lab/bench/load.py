@@ -1,8 +1,8 @@
 """The load process: `python -m kafkaesque.lab.bench.load KIND JSON`, one line of JSON as its answer.
 
-Load runs outside the harness's process so that its CPU can be told from everything else, and
-everything is built before the clock starts. Kinds that hold something open (`idle`, `members`) say
-so in a first line and let go when their standard input ends.
+Load runs in a process of its own so that its CPU can be measured separately, and everything is built
+before the clock starts. Kinds that hold something open (`idle`, `members`) report that in a first line and
+end when their standard input ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from typing import Any
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import latency_figures
-from kafkaesque.lab.bench.lanes import FetchLane, LoadFailed, ReplayLane, drive, round_trips
+from kafkaesque.lab.bench.raw_load import (
+    FetchConnection,
+    LoadFailed,
+    ReplayConnection,
+    drive,
+    round_trips,
+)
 from kafkaesque.lab.bench.routing import split
 
 Figures = dict[str, float]
@@ -26,18 +32,18 @@ Figures = dict[str, float]
 def replay(spec: Mapping[str, Any]) -> Figures:
     """Produce requests of one batch each, over several connections, several in flight on each."""
     batch, records = requests.make_batch(spec["record_bytes"], spec["batch_bytes"])
-    lanes = []
+    connections = []
     for index in range(spec["connections"]):
         partition = index % spec["partitions"]
         frame = requests.produce_frame(spec["topic"], partition, batch, acks=spec["acks"])
         sock = _connect(spec, partition)
-        lanes.append(ReplayLane(sock, frame, spec["count"], spec["in_flight"]))
+        connections.append(ReplayConnection(sock, frame, spec["count"], spec["in_flight"]))
     with Clock() as clock:
-        elapsed_s = drive(lanes)
-    for lane in lanes:
-        requests.check_produced(lane.answers)
-    requests_sent = spec["count"] * len(lanes)
-    latencies = [one for lane in lanes for one in lane.latencies_ns]
+        elapsed_s = drive(connections)
+    for connection in connections:
+        requests.check_produced(connection.answers)
+    requests_sent = spec["count"] * len(connections)
+    latencies = [one for connection in connections for one in connection.latencies_ns]
     return {
         "records": requests_sent * records,
         "size_bytes": requests_sent * len(batch),
@@ -49,7 +55,7 @@ def replay(spec: Mapping[str, Any]) -> Figures:
 
 
 def _connect(spec: Mapping[str, Any], partition: int) -> socket.socket:
-    """To the leader of `partition`, where the spec has `addresses` of leaders."""
+    """Connect to the leader of `partition` if the spec has the `addresses` of leaders."""
     if "addresses" in spec:
         return requests.connect(*split(spec["addresses"][partition]))
     return requests.connect(spec["host"], spec["port"])
@@ -57,13 +63,13 @@ def _connect(spec: Mapping[str, Any], partition: int) -> socket.socket:
 
 def fetch(spec: Mapping[str, Any]) -> Figures:
     """Consumers without a client library: one partition and one request in flight each."""
-    lanes = []
+    connections = []
     for index in range(spec["connections"]):
         frame, offset_position = requests.fetch_frame(
             spec["topic"], index, partition_bytes_max=spec["partition_bytes_max"]
         )
-        lanes.append(
-            FetchLane(
+        connections.append(
+            FetchConnection(
                 requests.connect(spec["host"], spec["port"]),
                 frame,
                 offset_position,
@@ -75,13 +81,13 @@ def fetch(spec: Mapping[str, Any]) -> Figures:
             )
         )
     with Clock() as clock:
-        elapsed_s = drive(lanes)
-    for lane in lanes:
-        requests.check_fetched(spec["answered_topic"], lane.heads)
+        elapsed_s = drive(connections)
+    for connection in connections:
+        requests.check_fetched(spec["answered_topic"], connection.heads)
     return {
-        "records": sum(lane.records_received for lane in lanes),
-        "size_bytes": sum(lane.bytes_received for lane in lanes),
-        "requests": sum(len(lane.heads) for lane in lanes),
+        "records": sum(connection.records_received for connection in connections),
+        "size_bytes": sum(connection.bytes_received for connection in connections),
+        "requests": sum(len(connection.heads) for connection in connections),
         "elapsed_s": elapsed_s,
         "cpu_s": clock.cpu_s,
     }
@@ -101,27 +107,27 @@ def latency(spec: Mapping[str, Any]) -> Figures:
 
 
 def client_produce(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.lab.bench import clients
+    from kafkaesque.lab.bench import librdkafka_load
 
-    return _with_client(partial(clients.produce, acks=spec.get("acks", 1)), spec)
+    return _with_client(partial(librdkafka_load.produce, acks=spec.get("acks", 1)), spec)
 
 
 def client_consume(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.lab.bench import clients
+    from kafkaesque.lab.bench import librdkafka_load
 
-    return _with_client(clients.consume, spec)
+    return _with_client(librdkafka_load.consume, spec)
 
 
 def client_idempotent(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.lab.bench import transactional_clients
+    from kafkaesque.lab.bench import librdkafka_load
 
-    return _with_client(transactional_clients.produce_idempotent, spec)
+    return _with_client(librdkafka_load.produce_idempotent, spec)
 
 
 def client_transactions(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.lab.bench import transactional_clients
+    from kafkaesque.lab.bench import librdkafka_load
 
-    work = transactional_clients.produce_transactions
+    work = librdkafka_load.produce_transactions
     return _with_client(partial(work, per_transaction=spec["per_transaction"]), spec)
 
 
@@ -138,7 +144,7 @@ def _with_client(run: Callable[..., Figures], spec: Mapping[str, Any]) -> Figure
 
 
 def paced(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.lab.bench.cluster_lanes import paced
+    from kafkaesque.lab.bench.paced_load import paced
 
     return paced(spec)
 
@@ -150,13 +156,13 @@ def znodes(spec: Mapping[str, Any]) -> Figures:
 
 
 def idle(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.lab.bench.crowd import idle_connections
+    from kafkaesque.lab.bench.idle_clients import idle_connections
 
     return idle_connections(spec)
 
 
 def members(spec: Mapping[str, Any]) -> Figures:
-    from kafkaesque.lab.bench.crowd import group_members
+    from kafkaesque.lab.bench.idle_clients import group_members
 
     return group_members(spec)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from kafkaesque.lab.bench import processes
+from kafkaesque.lab.harness import proc
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 180.0
@@ -77,13 +77,13 @@ class Peer(ABC):
         return f"{self.host}:{self.port}"
 
     def cpu_seconds(self) -> float:
-        return processes.cpu_seconds(self.pids)
+        return proc.cpu_seconds(self.pids)
 
     def rss_bytes(self) -> int:
-        return processes.rss_bytes(self.pids)
+        return proc.rss_bytes(self.pids)
 
     def open_files(self) -> int:
-        return processes.open_files(self.pids)
+        return proc.open_files(self.pids)
 
     def forget_data(self) -> None:  # noqa: B027 - most peers delete topics instead
         """Drop what one turn wrote where no topic can be deleted for it."""
@@ -136,7 +136,7 @@ class ScriptPeer(Peer):
 
     @property
     def pids(self) -> Sequence[int]:
-        return () if self._process is None else processes.descendants(self._process.pid)
+        return () if self._process is None else proc.descendants(self._process.pid)
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -1,4 +1,4 @@
-"""What the pipeline's lanes cost in CPU, by who spent it: JVM, its compiler, Python, broker.
+"""The CPU cost of the pipeline's measurements by process: JVM, its compiler, Python, broker.
 
 /proc only. A process that ended between two readings counts as nothing rather than below nothing:
 Spark ends Python workers that were idle for a minute.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkaesque.lab.bench.processes import cpu_seconds, descendants
+from kafkaesque.lab.harness.proc import cpu_seconds, descendants
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _JVM = "java"
@@ -34,7 +34,7 @@ class Spent:
         return self.jvm_s + self.python_s + self.broker_s
 
     def per_million(self, records: int) -> dict[str, float]:
-        """As figures of a lane."""
+        """As figures of a measurement."""
         return {
             "cpu_s_per_million": self.total_s * 1e6 / records,
             "settled_cpu_s_per_million": (self.total_s - self.compiler_s) * 1e6 / records,

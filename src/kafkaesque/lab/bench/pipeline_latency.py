@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafkaesque.lab.bench.figures import percentile
-from kafkaesque.lab.bench.lanes import LoadFailed
+from kafkaesque.lab.bench.raw_load import LoadFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""What a benchmark found, as one value: figures by case and peer, comparisons, settings."""
+"""The report of a benchmark: figures by case and peer, comparisons, settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ORDER = {"ours": 0, "floor": 1, "kafka": 2}
 
 @dataclass(slots=True)
 class Case:
-    """One workload with what every peer measured in it, a mapping of figures a round."""
+    """One workload and the figures of every peer in it, one mapping per round."""
 
     title: str
     rounds: dict[str, list[dict[str, float]]] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Case:
 
     @property
     def peers(self) -> list[str]:
-        """Who took part, ours first, whatever the order of turns."""
+        """The peers, ours first."""
         return sorted(self.rounds, key=lambda name: _ORDER.get(name, len(_ORDER)))
 
     def of(self, peer: str) -> Rounds:
@@ -34,7 +34,7 @@ class Case:
 
 @dataclass(slots=True)
 class Report:
-    """Everything that one run of one benchmark has to say."""
+    """The result of one run of one benchmark."""
 
     name: str
     settings: dict[str, object]
@@ -45,7 +45,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def case(self, title: str) -> Case:
-        """The case of that title, made at its first mention."""
+        """The case with that title, created on first use."""
         for case in self.cases:
             if case.title == title:
                 return case
@@ -53,7 +53,7 @@ class Report:
         return self.cases[-1]
 
     def compare(self, case: Case, figure: str, goals: Mapping[str, Goal | None]) -> None:
-        """Ours against each peer of `goals` that ran; one without a goal is still shown."""
+        """Compare ours with each peer of `goals` that ran; a peer without a goal is shown as well."""
         for peer, goal in goals.items():
             ratio = paired_ratio(case.of("ours"), case.of(peer), figure)
             if ratio is not None:
@@ -62,7 +62,7 @@ class Report:
                 )
 
     def hold(self, case: Case, figure: str, goal: Goal) -> None:
-        """Our own bare figure against a goal."""
+        """Compare our own figure with a goal."""
         own = summaries(case.of("ours")).get(figure)
         if own is not None:
             self.comparisons.append(Comparison(case.title, f"{figure} ours", own, goal))
@@ -90,7 +90,7 @@ def _case_json(case: Case) -> dict[str, object]:
 
 
 def figure_names(cases: Iterable[Case]) -> list[str]:
-    """Every figure of these cases once, in the order in which they first appear."""
+    """The names of all figures of these cases, in order of first appearance."""
     names = dict.fromkeys(
         figure
         for case in cases

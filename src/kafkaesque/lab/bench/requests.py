@@ -14,7 +14,7 @@ from typing import TypeVar
 from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection, receive_into
 from kafkaesque.client.wire.protocol import LENGTH_BYTES
-from kafkaesque.lab.bench.lanes import LoadFailed
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.wire.codec import decode_response, encode_request_frame

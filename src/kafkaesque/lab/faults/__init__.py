@@ -1,6 +1,6 @@
-"""Faults for real: break a running broker under load, record what its clients saw, judge it.
+"""Fault runs: break running brokers under load, record what clients saw, and check the record.
 
-`history` and `checker` (with `checks/`) are rules without I/O: a history in, a verdict out, so a
-kept history can be judged again. `workload` and `readers` are the real clients that record one,
-`target` is what is broken, `runs/` has one file a fault, and `stage` puts them together.
+`checks/` is pure: a history in, a verdict out, so that a kept history can be checked again. `workload` and
+its clients record a history, `runs/` has the faults, `fault_run` executes one of them, `runner` finds it by
+name and writes the report.
 """

@@ -1,61 +1,63 @@
-"""What there is to break, by name. A run is imported only when it is asked for."""
+"""The fault runs by name. A run is imported only when it is needed."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Final, cast
 
-from kafkaesque.lab.faults.stage import FaultRun
+from kafkaesque.lab.faults.fault_run import FaultRun
 
-CLUSTER: Final = (
-    "kill-leader",
-    "kill-controller",
-    "kill-coordinator",
-    "kill-all",
-    "pause-leader",
-    "partition-one-way",
-    "partition-two-way",
-    "slow-disk",
-    "disk-full",
-    "power-cut",
-    "flipped-bit",
-    "wiped-replica",
-    "clock-jump",
-    "rolling-restart",
-    "reassignment",
-    "coordination",
-    "coordination-recipes",
-    "transactions-copy",
-    "transactions-delayed",
-    "posts-broker-down",
-    "chat-broker-kill",
-)
-"""Runs of several brokers."""
+CLUSTER: Final = {
+    "kill-leader": "broker_faults:KillLeader",
+    "kill-controller": "broker_faults:KillController",
+    "kill-coordinator": "broker_faults:KillCoordinator",
+    "kill-all": "broker_faults:KillAll",
+    "pause-leader": "broker_faults:PauseLeader",
+    "partition-one-way": "network_faults:PartitionOneWay",
+    "partition-two-way": "network_faults:PartitionTwoWay",
+    "slow-disk": "disk_faults:SlowDisk",
+    "disk-full": "disk_faults:DiskFull",
+    "power-cut": "disk_faults:PowerCut",
+    "flipped-bit": "disk_faults:FlippedBit",
+    "wiped-replica": "broker_faults:WipedReplica",
+    "clock-jump": "clock_faults:ClockJump",
+    "rolling-restart": "broker_faults:RollingRestart",
+    "reassignment": "broker_faults:Reassignment",
+    "coordination": "coordination:Coordination",
+    "coordination-recipes": "coordination:CoordinationRecipes",
+    "transactions-copy": "transactions_copy:TransactionsCopy",
+    "transactions-delayed": "transactions_delayed:TransactionsDelayed",
+    "posts-broker-down": "posts_broker_down:PostsBrokerDown",
+    "chat-broker-kill": "chat:ChatBrokerKill",
+}
+"""Runs against a cluster: module below `runs` and class."""
 
-ALONE: Final = (
-    "kill-broker",
-    "pause-broker",
-    "restart-clean",
-    "torn-tail",
-    "single-power-cut",
-    "single-disk-full",
-    "single-flipped-bit",
-    "single-clock-jump",
-    "compaction-kill",
-    "pipeline-driver-kill",
-    "chat-backend-kill",
-    "chat-backend-upgrade",
-    "gateway-kill",
-    "gateway-restart",
-    "tasks-worker-kill",
-    "timers-kill",
-)
-"""Runs of one."""
+SINGLE: Final = {
+    "kill-broker": "broker_faults:KillBroker",
+    "pause-broker": "broker_faults:PauseBroker",
+    "restart-clean": "broker_faults:RestartClean",
+    "torn-tail": "disk_faults:TornTail",
+    "single-power-cut": "disk_faults:SinglePowerCut",
+    "single-disk-full": "disk_faults:SingleDiskFull",
+    "single-flipped-bit": "disk_faults:SingleFlippedBit",
+    "single-clock-jump": "clock_faults:SingleClockJump",
+    "compaction-kill": "compaction_kill:CompactionKill",
+    "pipeline-driver-kill": "pipeline_driver_kill:Run",
+    "chat-backend-kill": "chat:ChatBackendKill",
+    "chat-backend-upgrade": "chat:ChatBackendUpgrade",
+    "gateway-kill": "chat:GatewayKill",
+    "gateway-restart": "chat:GatewayRestart",
+    "tasks-worker-kill": "tasks:TasksWorkerKill",
+    "timers-kill": "tasks:TimersKill",
+}
+"""Runs against one broker."""
 
-NAMES: Final = (*CLUSTER, *ALONE)
+_RUNS: Final = {**CLUSTER, **SINGLE}
+NAMES: Final = tuple(_RUNS)
 
 
 def load_run(name: str) -> FaultRun:
-    """A fresh run; it keeps state of its own while it is performed."""
-    module = importlib.import_module(f"kafkaesque.lab.faults.runs.{name.replace('-', '_')}")
-    return cast(FaultRun, module.Run())
+    """A new instance of a run: it keeps state while it is performed."""
+    module_name, _, class_name = _RUNS[name].partition(":")
+    module = importlib.import_module(f"kafkaesque.lab.faults.runs.{module_name}")
+    return cast(FaultRun, getattr(module, class_name)())

@@ -1,4 +1,4 @@
-"""Settings of the real clients, the partitions they use, and what their errors mean."""
+"""Settings of the confluent-kafka clients, their partitions, and the meaning of their errors."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from kafkaesque.lab.faults.checks.history import Key, Outcome
 
 MESSAGE_TIMEOUT_MS: Final = 20_000
-"""After this long without an acknowledgement nobody knows what became of a record."""
+"""After this long without an acknowledgement the outcome of a record is unknown."""
 
 SILENT: Final = logging.getLogger("kafkaesque.lab.faults.librdkafka")
-"""For what librdkafka would write on the terminal; a fault run expects all of it."""
+"""Swallows librdkafka's log output, all of which is expected in a fault run."""
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 
-_QUICK_RETURN: Final = {
-    # A gap should be the broker's: the defaults wait up to 10 s before they try again.
+_FAST_RECONNECT: Final = {
+    # Gaps should be the brokers': with the defaults a client waits up to 10 s before it reconnects.
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
     "retry.backoff.max.ms": 200,
     "socket.connection.setup.timeout.ms": 5000,
     "topic.metadata.refresh.fast.interval.ms": 50,
-    # A broker that stands still does not hang up: without these two a client waits for it for 30 s.
+    # A paused broker keeps its connections open: without these two a client waits 30 s for it.
     "topic.metadata.refresh.interval.ms": 1000,
     "socket.timeout.ms": 3000,
-    # Its re-bootstrap runs on a timer of one second: 2 to 2.5 s after a broker is back.
+    # Re-bootstrapping runs on a one-second timer: 2 to 2.5 s after a broker has restarted.
     "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
 
 _NEVER_WRITTEN: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
-"""Reports of a rule that every earlier attempt would have met as well. Anything else, an unknown
-topic or a missing permission too, may follow an attempt that was written and whose answer was lost.
-A call of `produce` that raises has failed for certain: the record was never taken."""
+"""Errors that every earlier attempt would have met as well. Any other error, even an unknown topic or a
+missing permission, may follow an attempt that was written and whose answer was lost. If `produce` itself
+raises, the record was never accepted."""
 
 
 class Partitions(NamedTuple):
@@ -61,7 +61,7 @@ class Partitions(NamedTuple):
 
 
 def outcome_of(error: KafkaError | None) -> Outcome:
-    """What a delivery report says about its record."""
+    """The outcome of a record, from its delivery report."""
     if error is None:
         return Outcome.OK
     return Outcome.FAIL if error.code() in _NEVER_WRITTEN else Outcome.INFO
@@ -73,12 +73,12 @@ def error_in(exception: KafkaException) -> KafkaError | None:
 
 
 def ignore_error(_error: KafkaError) -> None:
-    """librdkafka goes on by itself; what it means for a record comes with its delivery report."""
+    """librdkafka retries by itself; the delivery report of a record has its outcome."""
 
 
 def producer_settings(bootstrap_servers: str) -> dict[str, Any]:
     return {
-        **_QUICK_RETURN,
+        **_FAST_RECONNECT,
         "bootstrap.servers": bootstrap_servers,
         "acks": "all",
         "enable.idempotence": True,
@@ -90,12 +90,12 @@ def producer_settings(bootstrap_servers: str) -> dict[str, Any]:
 
 
 def admin_settings(bootstrap_servers: str) -> dict[str, Any]:
-    return {**_QUICK_RETURN, "bootstrap.servers": bootstrap_servers, "error_cb": ignore_error}
+    return {**_FAST_RECONNECT, "bootstrap.servers": bootstrap_servers, "error_cb": ignore_error}
 
 
 def consumer_settings(bootstrap_servers: str, group_id: str) -> dict[str, Any]:
     return {
-        **_QUICK_RETURN,
+        **_FAST_RECONNECT,
         "bootstrap.servers": bootstrap_servers,
         "group.id": group_id,
         "enable.auto.commit": False,

@@ -1,11 +1,11 @@
-"""A process that copies a topic in transactions, to be killed: consume, produce, commit, all or nothing.
+"""A program that copies a topic in transactions: consume, produce, commit, all or nothing.
 
     python -m kafkaesque.lab.faults.copier '{"bootstrap_servers": ..., "transactional_id": ..., ...}'
 
 What Kafka's own TransactionalMessageCopier does: records of partition p of the source go to
 partition p of the target, and the offsets of the group are committed in the same transaction. It
-prints one line a transaction, and ends with exit code 3 when its producer is of no use any more:
-whoever started it starts another. Its standard input is its parent's pipe: it ends with its parent.
+prints one line per transaction, and ends with exit code 3 when its producer is fenced or failed for good;
+the parent then starts another. Its standard input is a pipe of its parent: it ends with its parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNUSABLE: Final = 3
 _CALL_S: Final = 60.0
 _POLL_S: Final = 0.5
 _QUIET_S: Final = 1.0
-"""A transaction that is not full is committed after this long without another record."""
+"""A transaction that is not full is committed after this long without a new record."""
 
 
 class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copier:
-    """One life of a copier."""
+    """One copier, until it ends or its producer fails."""
 
     def __init__(self, order: CopyOrder) -> None:
         self._order = order
@@ -67,9 +67,9 @@ class Copier:
         self._is_ended = True
 
     def run(self) -> None:
-        """Until told to end. KafkaException that is neither retriable nor abortable goes up."""
+        """Copy until `end`. Raises KafkaException if it is neither retriable nor abortable."""
         self._call(self._producer.init_transactions, _CALL_S)
-        # A new assignment begins at what is committed: what was taken before it comes again.
+        # A new assignment starts at the committed offsets: records read before are read again.
         self._consumer.subscribe(
             [self._order.source], on_assign=self._moved, on_revoke=self._moved, on_lost=self._moved
         )
@@ -113,21 +113,21 @@ class Copier:
             error = error_in(exception)
             if error is None or not error.txn_requires_abort():
                 raise
-            tell(aborted=len(self._taken), why=str(error))
+            report(aborted=len(self._taken), why=str(error))
             self._call(self._producer.abort_transaction, _CALL_S)
             self._rewind()
         else:
-            tell(copied=len(self._taken), partitions=sorted(ends))
+            report(copied=len(self._taken), partitions=sorted(ends))
 
     def _rewind(self) -> None:
-        """To what is committed."""
+        """Seek to the committed offsets."""
         places = self._consumer.assignment()
         for place in self._call(self._consumer.committed, places, _CALL_S) if places else ():
             place.offset = max(place.offset, 0)
             self._consumer.seek(place)
 
     def _call(self, work: Any, *arguments: Any) -> Any:
-        """Again and again, as long as the library says that this makes sense."""
+        """Call `work`, and retry while its error is retriable."""
         while True:
             try:
                 return work(*arguments)
@@ -137,7 +137,7 @@ class Copier:
                     raise
 
 
-def tell(**values: object) -> None:
+def report(**values: object) -> None:
     sys.stdout.write(msgspec.json.encode(values).decode() + "\n")
     sys.stdout.flush()
 
@@ -156,7 +156,7 @@ def main() -> int:
     try:
         copier.run()
     except KafkaException as exception:
-        tell(failed=str(error_in(exception)))
+        report(failed=str(error_in(exception)))
         return UNUSABLE
     return 0
 

@@ -1,15 +1,15 @@
-"""A power cut, played after kill -9: what was not synced may be there, in part, garbled, or gone.
+"""A simulated power cut after kill -9: unsynced data may survive, in part, garbled, or not at all.
 
-`PowerJournal` reads what the shim (shims/power.c) wrote down and knows what is durable; it does no
-I/O. `cut_power` takes the rest away from the files, as a disk may have left it:
+`PowerJournal` reads the journal of the shim (shims/power.c) and derives what is durable; it does no I/O.
+`cut_power` changes the files to what a disk may have kept:
 
-- a file may end anywhere between its durable and its real length, and pages behind the durable
-  length may be as written, zeros, or noise;
-- overwritten bytes may be back to any earlier state since the file was last synced;
-- names made, renamed or removed since their directory was synced may be so or not, later ones only
-  if the earlier ones are (file systems journal names in order).
+- a file may end anywhere between its durable and its real length, and pages after the durable length may
+  be as written, zeros, or noise;
+- overwritten bytes may revert to any earlier state since the file was last synced;
+- names created, renamed or removed since their directory was synced may or may not be, later ones only if
+  the earlier ones are (file systems journal names in order).
 
-Not played: bytes that were cut off coming back, and damage to what was synced.
+Not simulated: truncated bytes coming back, and damage to synced data.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafkaesque.lab.faults import shims
+
 _PAGE_BYTES: Final = 4096
 _NO_BACKUP: Final = "-"
 
 
 class NameChange(NamedTuple):
-    """A rename, or a removal if `old` is empty; `backup` is a link to what stood at `new`."""
+    """A rename, or a removal if `old` is empty; `backup` is a link to the previous file at `new`."""
 
     line: int
     old: str
     new: str
     backup: str
     backup_length: int
-    """How much of what stood there was durable."""
+    """The durable length of that previous file."""
 
 
 class Overwrite(NamedTuple):
@@ -52,10 +54,10 @@ class _Sync(NamedTuple):
 
 
 class PowerJournal:
-    """What is durable, as far as the lines read so far tell."""
+    """What is durable according to the lines read so far."""
 
     def __init__(self, sizes: dict[str, int], directories: Iterable[str] = ()) -> None:
-        """`sizes` of the files there were at the start, all of them durable."""
+        """`sizes` of the files that existed at the start, all of them durable."""
         self.lengths = dict(sizes)
         self.names = {*sizes, *directories}
         self.overwrites: dict[str, list[Overwrite]] = {}
@@ -65,8 +67,8 @@ class PowerJournal:
         self._line = 0
 
     def read(self, line: str) -> None:
-        """A line without an end is the last: the kill came while it was written, and so before what it
-        announces was done, or before the sync that it tells of was reported."""
+        """A line without a line feed is the last one: the process was killed while writing it, and so
+        before the announced call was made, or before the completed sync was reported."""
         if not line.endswith("\n"):
             return
         kind, *fields = line.rstrip("\n").split("\t")
@@ -91,7 +93,7 @@ class PowerJournal:
             self.name_changes.append(NameChange(self._line, "", fields[1], fields[0], length))
 
     def _synced(self, sync: _Sync) -> None:
-        """All that was there when the sync began is durable now."""
+        """Everything that existed when the sync began is durable now."""
         self.syncs += 1
         if sync.size_bytes >= 0:
             self.lengths[sync.path] = sync.size_bytes
@@ -121,7 +123,7 @@ class Losses(NamedTuple):
 
 
 def cut_power(root: Path, journal: PowerJournal, rng: random.Random) -> Losses:
-    """Leave under `root` what a disk may have kept. The process must be dead."""
+    """Change the files under `root` to what a disk may have kept. The process must be dead."""
     undone = _undo_names(journal, rng) + _drop_new_names(root, journal, rng)
     lost = garbled = 0
     for path in sorted(root.rglob("*")):
@@ -160,7 +162,7 @@ def _drop_new_names(root: Path, journal: PowerJournal, rng: random.Random) -> in
 
 
 def _cut_file(path: Path, journal: PowerJournal, rng: random.Random) -> tuple[int, int]:
-    """Bytes taken from its end, and bytes that are not what was written."""
+    """Returns how many bytes were cut off, and how many differ from what was written."""
     durable = journal.lengths.get(str(path), 0)
     size = path.stat().st_size
     overwrites = journal.overwrites.get(str(path), [])
@@ -191,7 +193,40 @@ def _garble(fd: int, start: int, end: int, rng: random.Random) -> int:
 
 
 def scan(root: Path) -> PowerJournal:
-    """A journal in which everything that is under `root` now is durable."""
+    """A journal in which everything under `root` is durable."""
     paths = [root, *root.rglob("*")] if root.exists() else [root]
     sizes = {str(path): path.stat().st_size for path in paths if path.is_file()}
     return PowerJournal(sizes, [str(path) for path in paths if path.is_dir()] or [str(root)])
+
+
+class PoweredDisk:
+    """The disk of one broker that runs with `environment`, whose shim journals what is durable."""
+
+    def __init__(self, data: Path, place: Path) -> None:
+        self._data = data
+        self._place = place
+        (place / "backups").mkdir(parents=True)
+        self.environment = {
+            "LD_PRELOAD": str(shims.build("power", place)),
+            "KAFKAESQUE_POWER_ROOT": str(data),
+            "KAFKAESQUE_POWER_JOURNAL": str(place / "journal"),
+            "KAFKAESQUE_POWER_BACKUPS": str(place / "backups"),
+        }
+        self._journal = scan(data)
+        self.syncs_seen = 0
+
+    def cut(self, rng: random.Random) -> Losses:
+        """Remove unsynced data from the disk; the broker must be dead."""
+        journal = self._place / "journal"
+        if journal.exists():
+            with journal.open() as lines:
+                for line in lines:
+                    self._journal.read(line)
+            journal.unlink()
+        self.syncs_seen += self._journal.syncs
+        losses = cut_power(self._data, self._journal, rng)
+        for backup in (self._place / "backups").iterdir():
+            backup.unlink()
+        # The next start begins with what the disk kept.
+        self._journal = scan(self._data)
+        return losses

@@ -1,7 +1,8 @@
-"""Consumer threads: follow the log during a run, assigned or in a group, and read it all at the end."""
+"""Consumers: threads that follow the log during a run, and a final reader that reads all of it."""
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from kafkaesque.lab.faults.chance import seeded
 from kafkaesque.lab.faults.checks.history import Function, Key, Outcome, Polled, Value
 from kafkaesque.lab.faults.checks.payload import decode_value
 from kafkaesque.lab.faults.clients import SILENT, Partitions, consumer_settings
@@ -26,17 +26,17 @@ _POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.5
 _BATCH: Final = 500
 _STUCK_S: Final = 2.0
-"""A final reader that gets nothing for this long in front of the end looks behind the obstacle."""
+"""A final reader without progress for this long before the end skips an offset."""
 _WATERMARK_TIMEOUT_S: Final = 5.0
 
 _UNREADABLE: Final = frozenset({KafkaError.INVALID_MSG, KafkaError._BAD_MSG})
-"""The broker, or the client itself, found that the batch at this position is damaged."""
+"""The broker or the client found that the batch at this position is damaged."""
 
 Rows = dict[Key, list[tuple[int, Value]]]
 
 
 class Reader(threading.Thread):
-    """Polls until told to end. With `group_id` it subscribes and commits before a poll is done."""
+    """Polls until `end`. With `group_id` it joins the group and commits within each poll."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class Reader(threading.Thread):
         self._partitions = partitions
         self._recorder = recorder
         self._group_id = group_id
-        self._random = seeded(seed)
+        self._random = random.Random(seed)
         self._crash_every_s = crash_every_s
         self._session_timeout_ms = session_timeout_ms
         self._ended = threading.Event()
         self._process = -1
         self._moved: set[Key] = set()
-        """Keys whose position was moved by something else than reading, since the last poll."""
+        """Keys whose position was moved by anything but reading since the last poll."""
         self.committed_polls = 0
 
     def end(self) -> None:
@@ -107,7 +107,7 @@ class Reader(threading.Thread):
             messages = consumer.consume(_BATCH, _POLL_S)
             rows, unreadable = take_messages(self._partitions, messages)
             if rows and self._group_id is not None:
-                consumer.commit(offsets=self._behind(rows), asynchronous=False)
+                consumer.commit(offsets=self._next_offsets(rows), asynchronous=False)
                 self.committed_polls += 1
         except KafkaException as exception:
             self._finish(poll, Outcome.INFO, rows, str(exception))
@@ -116,27 +116,27 @@ class Reader(threading.Thread):
         self._finish(poll, Outcome.OK, rows)
         for key in unreadable:
             self._moved.add(key)
-            step_over(consumer, self._partitions, key)
+            skip_offset(consumer, self._partitions, key)
 
     def _finish(self, poll: Invocation, outcome: Outcome, rows: Rows, error: str = "") -> None:
         moved, self._moved = sorted(self._moved), set()
         poll.complete(outcome, [Polled(rows)] if rows else (), rebalanced=moved, error=error)
 
-    def _behind(self, rows: Rows) -> list[TopicPartition]:
+    def _next_offsets(self, rows: Rows) -> list[TopicPartition]:
         return [self._partitions.topic_partition(k, rows[k][-1][0] + 1) for k in rows]
 
     def _go_back(self, consumer: Consumer, rows: Rows) -> None:
-        """Nobody knows whether this poll counts: read it again, or later skips would be our own."""
+        """The commit may have failed: read the records again, or the reader itself would skip them."""
         for key, records in rows.items():
             try:
                 consumer.seek(self._partitions.topic_partition(key, records[0][0]))
             except KafkaException:
-                # It is not ours any more: whoever has it starts at its committed offset.
+                # The partition was revoked: its new owner starts at the committed offset.
                 self._moved.add(key)
 
 
 def take_messages(partitions: Partitions, messages: list[Message]) -> tuple[Rows, set[Key]]:
-    """The records by key, and the keys that told of damage at their position."""
+    """The records by key, and the keys with damage at the current position."""
     rows: Rows = {}
     unreadable: set[Key] = set()
     for message in messages:
@@ -152,15 +152,15 @@ def take_messages(partitions: Partitions, messages: list[Message]) -> tuple[Rows
     return rows, unreadable
 
 
-def step_over(consumer: Consumer, partitions: Partitions, key: Key) -> None:
-    """Move one offset on, past what cannot be read."""
+def skip_offset(consumer: Consumer, partitions: Partitions, key: Key) -> None:
+    """Advance one offset past what cannot be read."""
     place = partitions.topic_partition(key, 0)
     position = consumer.position([place])[0].offset
     consumer.seek(partitions.topic_partition(key, max(0, position) + 1))
 
 
 class FinalReader:
-    """Reads every key from its beginning to its end, around what cannot be read."""
+    """Reads every key from its beginning to its end, skipping unreadable offsets."""
 
     def __init__(
         self,
@@ -174,12 +174,12 @@ class FinalReader:
         self._process = recorder.next_process()
         self._say = say
         settings = consumer_settings(bootstrap_servers, f"final-{self._process}")
-        # Behind the last record there may be the end of a transaction, which is no record.
+        # The last offset may be a transaction marker, which is never returned as a record.
         self._consumer = Consumer({**settings, "enable.partition.eof": True}, logger=SILENT)
         self._next_offset = dict.fromkeys(partitions.keys, 0)
         self._ends: dict[Key, int] = {}
         self._moved: set[Key] = set()
-        self.stepped_over = 0
+        self.skipped = 0
         """Offsets that could not be read."""
 
     def read(self, within_s: float) -> bool:
@@ -205,7 +205,7 @@ class FinalReader:
                     start, end = self._consumer.get_watermark_offsets(place, _WATERMARK_TIMEOUT_S)
                     self._next_offset[key], self._ends[key] = start, end
             except KafkaException as exception:
-                self._say(f"the end of the log is not known yet: {exception}")
+                self._say(f"the end of the log is not available yet: {exception}")
                 time.sleep(_AGAIN_S)
             else:
                 return True
@@ -213,15 +213,15 @@ class FinalReader:
 
     def _read_all(self, deadline: float) -> bool:
         progress_at = time.monotonic()
-        while behind := [k for k in self._ends if self._next_offset[k] < self._ends[k]]:
+        while lagging := [k for k in self._ends if self._next_offset[k] < self._ends[k]]:
             if time.monotonic() > deadline:
-                self._say(f"the final reader did not reach the end of keys {behind}")
+                self._say(f"the final reader did not reach the end of keys {lagging}")
                 return False
             if self._poll():
                 progress_at = time.monotonic()
             elif time.monotonic() - progress_at > _STUCK_S:
-                for key in behind:
-                    self._step_over(key)
+                for key in lagging:
+                    self._skip(key)
                 progress_at = time.monotonic()
         return True
 
@@ -242,7 +242,7 @@ class FinalReader:
             self._next_offset[key] = records[-1][0] + 1
         self._take_ends(messages)
         for key in unreadable:
-            self._step_over(key)
+            self._skip(key)
         return bool(rows or unreadable)
 
     def _take_ends(self, messages: list[Message]) -> None:
@@ -252,9 +252,9 @@ class FinalReader:
                 key = self._partitions.key(str(message.topic()), int(message.partition() or 0))
                 self._next_offset[key] = int(message.offset() or 0)
 
-    def _step_over(self, key: Key) -> None:
-        """One offset at a time: behind it there may be a sound batch already."""
-        self.stepped_over += 1
+    def _skip(self, key: Key) -> None:
+        """Skip one offset at a time: the next one may be readable."""
+        self.skipped += 1
         self._next_offset[key] += 1
         self._moved.add(key)
         self._consumer.seek(self._partitions.topic_partition(key, self._next_offset[key]))

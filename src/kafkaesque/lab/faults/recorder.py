@@ -1,4 +1,4 @@
-"""Where client threads write down what they do: one index and one clock for all of them."""
+"""Records the operations of all client threads, with one index and one clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaesque.lab.faults.checks.history import Function, Key, Operation, Outco
 
 
 class Invocation:
-    """An operation that has begun. `complete` it once."""
+    """An operation that has begun. Call `complete` once."""
 
     __slots__ = ("_recorder", "f", "index", "invoked_us", "process")
 
@@ -48,7 +48,7 @@ class Invocation:
 
 
 class Recorder:
-    """Safe to use from any thread."""
+    """The operations of a run. Thread-safe."""
 
     def __init__(self) -> None:
         self._started_ns = time.monotonic_ns()
@@ -59,7 +59,7 @@ class Recorder:
         self.acknowledged = 0
         """Records acknowledged so far, for the progress line."""
         self.newest_acknowledged_us: dict[Key, int] = {}
-        """When the newest record of each key that is acknowledged was sent."""
+        """For each key, when its newest acknowledged record was sent."""
 
     def now_us(self) -> int:
         return (time.monotonic_ns() - self._started_ns) // 1000
@@ -69,7 +69,7 @@ class Recorder:
             return next(self._indexes)
 
     def next_process(self) -> int:
-        """A number for a client that never had one: also for one that comes back after its death."""
+        """A number for a new client, including one that replaces a dead one."""
         with self._lock:
             return next(self._processes)
 
@@ -86,6 +86,6 @@ class Recorder:
                     self.newest_acknowledged_us[sent.key] = max(newest_us, operation.invoked_us)
 
     def operations(self) -> list[Operation]:
-        """All that were completed, in the order of their indexes."""
+        """All completed operations, sorted by index."""
         with self._lock:
             return sorted(self._operations, key=lambda operation: operation.index)

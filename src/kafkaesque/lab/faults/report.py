@@ -1,4 +1,4 @@
-"""What a run has to say: figures for a machine, a few lines for a reader. No I/O."""
+"""The report of a run: JSON for scripts, a few lines for people. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkaesque.lab.faults.checks.anomalies import MEANINGS, Anomaly, Name
 from kafkaesque.lab.faults.checks.checker import Finding, Verdict
 from kafkaesque.lab.faults.checks.figures import gaps_of_faults, percentile
 from kafkaesque.lab.faults.checks.history import History, Operation, Polled
-from kafkaesque.lab.faults.stage import Outcome, RunOptions
+from kafkaesque.lab.faults.fault_run import Outcome, RunOptions
 
 _ROWS_SHOWN_MAX: Final = 6
 _OPERATIONS_SHOWN_MAX: Final = 3
@@ -18,7 +18,7 @@ _OPERATIONS_SHOWN_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One run, judged."""
+    """The result of one run."""
 
     name: str
     verdict: Verdict
@@ -37,7 +37,7 @@ class Report:
     @property
     def all_complaints(self) -> list[str]:
         control = self.control
-        # A broker that stops because what it relied on is gone shows as well that the fault is one.
+        # A broker that stops because its data is gone proves as well that the fault works.
         if control is not None and control.verdict.lost == 0 and not control.complaints:
             return [*self.complaints, "the control lost nothing: this run cannot fail"]
         return self.complaints
@@ -95,7 +95,7 @@ class Report:
         return answer
 
     def lines(self, history: History | None = None) -> Iterator[str]:
-        """The verdict in words; with the history, the operations behind each anomaly."""
+        """The report in words; with the history, also the operations of each anomaly."""
         figures, verdict = self.verdict.figures, self.verdict
         yield (
             f"{self.name}: {figures.acknowledged} acknowledged, {verdict.lost} lost, "
@@ -114,7 +114,7 @@ class Report:
                 f"p99 {percentile(self.gaps_ms, 0.99):.0f} ms, max {max(self.gaps_ms)} ms"
             )
         if verdict.damaged_records:
-            yield f"  {verdict.damaged_records} record(s) stood in batches that the run destroyed"
+            yield f"  {verdict.damaged_records} record(s) were in batches that the run destroyed"
         if self.control is not None:
             control = self.control.verdict
             yield (
@@ -163,7 +163,7 @@ def _example_lines(example: Anomaly, history: History | None) -> Iterator[str]:
 
 
 def describe(operation: Operation, key: int | None) -> str:
-    """One operation in one line, its records of `key` only."""
+    """One operation in one line, with its records of `key`."""
     parts = []
     for one in operation.micro:
         if isinstance(one, Polled):

@@ -1,7 +1,8 @@
-"""A producer thread: sends at a rate whatever the broker does, and records what became of each."""
+"""A producer thread: sends at a fixed rate whatever the broker does, and records each outcome."""
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from functools import partial
@@ -9,7 +10,6 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafkaesque.lab.faults.chance import seeded
 from kafkaesque.lab.faults.checks.history import Function, Key, Outcome, Sent
 from kafkaesque.lab.faults.checks.payload import encode_value
 from kafkaesque.lab.faults.clients import (
@@ -24,15 +24,15 @@ from kafkaesque.lab.faults.recorder import Invocation, Recorder
 
 _TICK_S: Final = 0.005
 _BURST_MAX: Final = 500
-"""Records sent at once to catch up after the thread was held up."""
+"""How many records are sent at once to catch up after a stall of the thread."""
 _DRAIN_MS: Final = MESSAGE_TIMEOUT_MS + 5_000
 
 
 class Sender(threading.Thread):
-    """Idempotent, acks=all, many records under way at a time, each an operation of its own.
+    """An idempotent producer with acks=all and many records in flight, each an operation of its own.
 
-    Values of one key come from all senders: the one with number n of `senders` uses those that
-    leave the rest n, so they are unique without a lock.
+    All senders send to every key: number n of `senders` uses the values with remainder n, so that values
+    are unique without a lock.
     """
 
     def __init__(
@@ -56,18 +56,18 @@ class Sender(threading.Thread):
         self._senders = senders
         self._records_per_s = records_per_s
         self._value_bytes = value_bytes
-        self._random = seeded(seed)
+        self._random = random.Random(seed)
         self._crash_every_s = crash_every_s
         self._ended = threading.Event()
         self._process = -1
         self.failure: str | None = None
 
     def end(self) -> None:
-        """Send nothing more; the thread goes on until everything sent is accounted for."""
+        """Stop sending; the thread ends when the outcome of every record is recorded."""
         self._ended.set()
 
     def run(self) -> None:
-        """Lives of clients: each is one process, and a new one follows its death."""
+        """Run one client after another, each with a process number of its own, until `end`."""
         while not self._ended.is_set():
             self._process = self._recorder.next_process()
             producer = Producer(self._settings, logger=SILENT)
@@ -89,19 +89,19 @@ class Sender(threading.Thread):
             due = int((now - started) * self._records_per_s) - sent
             for _ in range(min(due, _BURST_MAX)):
                 self._send(producer, self._random.choice(self._partitions.keys))
-            # What a stalled thread could not send is dropped, not made up for.
+            # Records that were due during a stall are dropped.
             sent += due
             self._serve(producer)
 
     def _serve(self, producer: Producer, wait_s: float = 0.0) -> None:
-        """Take in delivery reports."""
+        """Handle delivery reports."""
         try:
             if wait_s:
                 producer.flush(wait_s)
             else:
                 producer.poll(0)
         except KafkaException as exception:
-            # It comes out here after a fatal error: this client is at its end.
+            # Raised after a fatal error: this client is finished.
             self.failure = str(error_in(exception))
 
     def _send(self, producer: Producer, key: Key) -> None:
@@ -116,7 +116,7 @@ class Sender(threading.Thread):
         except BufferError:
             invocation.complete(Outcome.FAIL, [Sent(key, None, value)])
         except KafkaException as exception:
-            # Refused before it was queued, as after a fatal error.
+            # Refused before it was queued, for example after a fatal error.
             invocation.complete(Outcome.FAIL, [Sent(key, None, value)])
             self.failure = str(error_in(exception))
 
@@ -129,22 +129,22 @@ class Sender(threading.Thread):
         message: Message,
     ) -> None:
         offset = message.offset()
-        is_told = error is None and offset is not None and offset >= 0
-        sent = [Sent(key, offset if is_told else None, value)]
+        has_offset = error is None and offset is not None and offset >= 0
+        sent = [Sent(key, offset if has_offset else None, value)]
         invocation.complete(outcome_of(error), sent, error=str(error or ""))
         if error is not None and error.fatal():
             self.failure = str(error)
 
     def _crash(self, producer: Producer) -> None:
-        """Drop the client with all that it has under way; the reports say that nobody knows."""
+        """Drop the client with all records in flight; their outcome is unknown."""
         crash = self._recorder.invoke(self._process, Function.CRASH)
-        self._give_up(producer)
+        self._purge(producer)
         crash.complete(Outcome.INFO)
 
     def _drain(self, producer: Producer) -> None:
         self._serve(producer, _DRAIN_MS / 1000)
-        self._give_up(producer)
+        self._purge(producer)
 
-    def _give_up(self, producer: Producer) -> None:
+    def _purge(self, producer: Producer) -> None:
         producer.purge(in_queue=True, in_flight=True, blocking=True)
         self._serve(producer, 1.0)

@@ -1,4 +1,4 @@
-"""A disk of one broker's own that can be made full: a tmpfs that shrinks and grows."""
+"""A disk that can be filled: a tmpfs that shrinks and grows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILL_TRIES: Final = 100
 
 
 def impossible() -> str | None:
-    """Why no such disk can be made here; None if one can."""
+    """The reason why no tmpfs can be mounted here; None if one can."""
     if os.geteuid() != 0:
         return "it needs root to mount a small tmpfs"
     done = subprocess.run(
@@ -29,7 +29,7 @@ def impossible() -> str | None:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[None]:
-    """`place` is a disk of its own meanwhile."""
+    """Mounts a tmpfs at `place` meanwhile."""
     place.mkdir(parents=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={_ROOMY}", "tmpfs", str(place)]
     subprocess.run(command, check=True)
@@ -40,7 +40,7 @@ def small_disk(place: Path) -> Iterator[None]:
 
 
 def fill(place: Path) -> None:
-    """Shrink the file system to what is used; the broker writes on meanwhile, so try again."""
+    """Shrink the file system to its used size; retry, because the broker keeps writing."""
     for spare_kib in range(0, _PAGE_KIB * _FILL_TRIES, _PAGE_KIB):
         facts = os.statvfs(place)
         used_kib = (facts.f_blocks - facts.f_bfree) * facts.f_frsize // 1024

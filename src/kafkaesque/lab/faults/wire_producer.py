@@ -1,8 +1,8 @@
-"""A transactional producer of our own: both flows, one question at a time, nothing hidden.
+"""A transactional producer of our own, with both flows and one request at a time.
 
-Libraries choose the flow themselves and retry as they please. This one says what it does: a request
-that gets no answer in time is asked again over a new connection, as every client does, until there
-is one. OLD_FLOW adds partitions first and keeps its epoch; NEW_FLOW (KIP-890) does neither.
+Client libraries choose the flow and retry as they like. This one is explicit: a request without an answer
+in time is sent again over a new connection until there is one. OLD_FLOW adds partitions first and keeps
+its epoch; NEW_FLOW (KIP-890) does neither.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _TRY_AGAIN: Final = frozenset(
 
 
 class Refused(Exception):
-    """The broker said no, and will not say anything else if it is asked again."""
+    """The broker refused a request; a retry would not help."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
@@ -75,11 +75,11 @@ class Refused(Exception):
 
 
 class Unserved(Exception):
-    """There was no answer that could be used for GIVE_UP_S."""
+    """There was no usable answer for GIVE_UP_S."""
 
 
 class WireProducer:
-    """Not safe to share. `init` first, then transactions: `send`, `end`."""
+    """Not thread-safe. Call `init`, then for each transaction `send` and `end`."""
 
     def __init__(
         self, bootstrap: Sequence[str], transactional_id: str, flow: int, timeout_s: float
@@ -90,7 +90,7 @@ class WireProducer:
         self._timeout_s = timeout_s
         self._clients: dict[str, BrokerClient] = {}
         self._where: dict[Place | None, str] = {}
-        """Addresses of leaders, and of the coordinator under None; forgotten when in doubt."""
+        """Addresses of leaders, and of the coordinator under None; removed when they may be outdated."""
         self._me = NOBODY
         self._sequences: dict[Place, int] = {}
         self._added: set[Place] = set()
@@ -104,7 +104,7 @@ class WireProducer:
         self._become(ProducerId(answer.producer_id), ProducerEpoch(answer.producer_epoch))
 
     def send(self, place: Place, value: bytes) -> int:
-        """The offset at which it stands."""
+        """Send one record; returns its offset."""
         if not self._is_new and place not in self._added:
             self._add(place)
         topic, partition = place
@@ -172,7 +172,7 @@ class WireProducer:
         answer: type[R],
         code_of: Callable[[R], int],
     ) -> R:
-        """Until there is an answer, over a new connection where there was none."""
+        """Send a request until it is answered, over a new connection after each failure."""
         deadline = time.monotonic() + GIVE_UP_S
         while time.monotonic() < deadline:
             try:

@@ -1,4 +1,4 @@
-"""The load of a run: topics, sender and reader threads, final reads; its yield is a history."""
+"""The load of a run: topics, sender and reader threads, final reads. It records a history."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafkaesque.lab.faults.chance import seeded
 from kafkaesque.lab.faults.checks.history import Operation
 from kafkaesque.lab.faults.clients import SILENT, Partitions, admin_settings
 from kafkaesque.lab.faults.readers import FinalReader, Reader
 from kafkaesque.lab.faults.recorder import Recorder
 from kafkaesque.lab.faults.sender import Sender
+from kafkaesque.testing.waiting import poll_until
 
 _CREATE_TIMEOUT_S: Final = 30.0
 _JOIN_TIMEOUT_S: Final = 60.0
@@ -27,12 +27,12 @@ _FINAL_READERS: Final = 2
 
 
 class WorkloadFailed(Exception):
-    """The load itself could not be made; says nothing about what is being tested."""
+    """The load itself failed; this says nothing about the system under test."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSettings:
-    """What the clients do."""
+    """How many clients there are, and what they do."""
 
     records_per_s: int = 1000
     seed: int = 1
@@ -44,13 +44,13 @@ class WorkloadSettings:
     subscribed_readers: int = 2
     value_bytes: int = 200
     crash_every_s: float = 30.0
-    """How long a client lives on average before another takes its place."""
+    """The mean lifetime of a client before another replaces it."""
     session_timeout_ms: int = 6000
-    """How long a group waits for a reader that is silent."""
+    """After this long without a heartbeat a reader is removed from its group."""
 
 
 class Workload:
-    """Started once: `start`, `stop`, `read_everything`, `operations`."""
+    """Used once, in this order: `start`, `stop`, `read_everything`, `operations`."""
 
     def __init__(
         self, bootstrap_servers: str, settings: WorkloadSettings, say: Callable[[str], None]
@@ -61,11 +61,11 @@ class Workload:
         self.recorder = Recorder()
         names = tuple(f"faults-{number}" for number in range(settings.topics))
         self.partitions = Partitions(names, settings.partitions_per_topic)
-        rng = seeded(settings.seed)
+        rng = random.Random(settings.seed)
         self._senders = [self._sender(number, rng) for number in range(settings.senders)]
         self._readers = [self._reader(None, rng) for _ in range(settings.assigned_readers)]
         self.group_id = f"faults-{uuid.UUID(int=rng.getrandbits(128))}"
-        """Of the readers that subscribe."""
+        """The group of the subscribed readers."""
         subscribed = range(settings.subscribed_readers)
         self._readers += [self._reader(self.group_id, rng) for _ in subscribed]
 
@@ -94,7 +94,7 @@ class Workload:
         )
 
     def start(self) -> None:
-        """Make the topics and begin."""
+        """Create the topics and start all clients."""
         self._create_topics()
         for thread in (*self._readers, *self._senders):
             thread.start()
@@ -104,7 +104,7 @@ class Workload:
             self.create_topic(name, self.partitions.partitions_per_topic)
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """WorkloadFailed if that cannot be done in time."""
+        """Create a topic; WorkloadFailed if that takes too long."""
         admin = AdminClient(admin_settings(self._bootstrap_servers), logger=SILENT)
         new = NewTopic(name, partitions, self._settings.replication_factor)
         try:
@@ -119,17 +119,18 @@ class Workload:
 
     def wait_for_first(self, within_s: float) -> None:
         """Wait until records are being acknowledged."""
-        deadline = time.monotonic() + within_s
-        while self.recorder.acknowledged == 0:
-            if time.monotonic() > deadline:
-                raise WorkloadFailed(f"no record was acknowledged within {within_s:g} s")
-            time.sleep(0.01)
+        poll_until(
+            lambda: self.recorder.acknowledged > 0,
+            "an acknowledged record",
+            within_s,
+            error=WorkloadFailed,
+        )
 
     def stop(self, *, is_served: bool = True) -> None:
-        """End all clients and wait until the fate of every record is known, or known to be not.
+        """Stop all clients and wait until the outcome of every record is recorded.
 
-        Where nobody serves them any more, readers may never come out of their last call: they are
-        left behind.
+        If no broker serves any more (`is_served` False), readers may block in their last call: they are
+        not waited for.
         """
         for sender in self._senders:
             sender.end()
@@ -144,8 +145,8 @@ class Workload:
         for _ in range(_FINAL_READERS):
             final = FinalReader(self._bootstrap_servers, self.partitions, self.recorder, self._say)
             complete = final.read(_FINAL_TIMEOUT_S)
-            if final.stepped_over:
-                self._say(f"a final reader stepped over {final.stepped_over} unreadable offset(s)")
+            if final.skipped:
+                self._say(f"a final reader skipped {final.skipped} unreadable offset(s)")
             if not complete:
                 return False
         return True
@@ -159,4 +160,4 @@ class Workload:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                raise WorkloadFailed(f"{thread.name} does not end")
+                raise WorkloadFailed(f"{thread.name} did not end")

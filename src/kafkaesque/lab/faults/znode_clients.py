@@ -1,4 +1,4 @@
-"""Clients of the coordination service that wander between servers and write down what they see."""
+"""Clients of the coordination service that switch between servers and record what they see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.broker.coordination.rules.vocabulary import Code, CreateMode
-from kafkaesque.lab.faults.chance import seeded
+from kafkaesque.lab.faults.znode_connection import (
+    ConnectionLost,
+    Reply,
+    Session,
+    SessionExpired,
+    WatchEvent,
+    ZnodeConnection,
+)
 from kafkaesque.lab.faults.znode_history import (
     Connection,
     Ending,
@@ -21,30 +28,30 @@ from kafkaesque.lab.faults.znode_history import (
     ReadSeen,
     ReplySeen,
 )
-from kafkaesque.lab.faults.znode_wire import Gone, Reply, Session, SessionEnded, Told, Wire
 
 ROOT: Final = "/registers"
 REGISTERS: Final = tuple(f"{ROOT}/{number}" for number in range(3))
-TOGETHER: Final = REGISTERS[:2]
-"""What transactions change."""
-LIVING: Final = "/living"
+TRANSACTION_REGISTERS: Final = REGISTERS[:2]
+"""The registers that transactions write."""
+EPHEMERALS: Final = "/living"
 SESSION_MS: Final = 30_000
-"""Longer than any fault of a run: these sessions must never end."""
-MORTAL_MS: Final = 4_000
+"""Longer than any fault of a run: these sessions must never expire."""
+EXPIRING_SESSION_MS: Final = 4_000
 _PACE_S: Final = 0.02
 _RECONNECT_S: Final = 0.1
 
 
 @dataclass(slots=True)
-class Story:
-    """What all clients saw together."""
+class ZnodeHistory:
+    """Everything that all clients of a run saw."""
 
     operations: list[Operation] = field(default_factory=list)
     connections: list[Connection] = field(default_factory=list)
-    together: dict[int, frozenset[str]] = field(default_factory=dict)
+    transactions: dict[int, frozenset[str]] = field(default_factory=dict)
+    """The paths that each transaction wrote, by its zxid."""
     complaints: list[str] = field(default_factory=list)
-    mortal_ms: list[int] = field(default_factory=list)
-    """How long each abandoned node outlived the last word of its session."""
+    expired_after_ms: list[int] = field(default_factory=list)
+    """For each abandoned ephemeral node: time from the last request of its session to its removal."""
 
 
 def now_us() -> int:
@@ -52,12 +59,12 @@ def now_us() -> int:
 
 
 class _Worker(ABC):
-    """A thread that works until `end`."""
+    """A client thread that works until `end`."""
 
-    def __init__(self, addresses: Sequence[str], story: Story, seed: int) -> None:
+    def __init__(self, addresses: Sequence[str], history: ZnodeHistory, seed: int) -> None:
         self._addresses = addresses
-        self._story = story
-        self._random: random.Random = seeded(seed)
+        self._history = history
+        self._random = random.Random(seed)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"znodes-{seed}", daemon=True)
         self._failure: BaseException | None = None
@@ -66,11 +73,11 @@ class _Worker(ABC):
         self._thread.start()
 
     def end(self, within_s: float) -> None:
-        """Raises what ended the thread, if anything did."""
+        """Stop the thread. Re-raises the exception that ended it, if any."""
         self._ended.set()
         self._thread.join(within_s)
         if self._thread.is_alive():
-            self._story.complaints.append(f"{self._thread.name} did not end in {within_s:g} s")
+            self._history.complaints.append(f"{self._thread.name} did not end in {within_s:g} s")
         if self._failure is not None:
             raise self._failure
 
@@ -83,24 +90,26 @@ class _Worker(ABC):
 
     @abstractmethod
     def _work(self) -> None:
-        """One operation of this client."""
+        """Perform one operation."""
 
     def _some_address(self) -> str:
         return self._random.choice(self._addresses)
 
 
-class Wanderer(_Worker):
-    """One session that reads, writes and watches the registers, on one server after the other."""
+class RegisterClient(_Worker):
+    """One session that reads, writes and watches the registers, on one server after another."""
 
-    def __init__(self, addresses: Sequence[str], story: Story, seed: int, number: int) -> None:
-        super().__init__(addresses, story, seed)
+    def __init__(
+        self, addresses: Sequence[str], history: ZnodeHistory, seed: int, number: int
+    ) -> None:
+        super().__init__(addresses, history, seed)
         self._number = number
         self._written = 0
         self._session = Session()
         self._has_node = False
-        """Whether its ephemeral node was acknowledged: a connection may break before that."""
+        """Whether the creation of its ephemeral node was acknowledged."""
         self._last_zxid = 0
-        self._wire: Wire | None = None
+        self._connection: ZnodeConnection | None = None
         self._log = Connection(number)
         self._armed: dict[str, int] = {}
         """Paths with a one-shot watch that has not fired, and the mzxid at which it was set."""
@@ -108,79 +117,81 @@ class Wanderer(_Worker):
 
     def _work(self) -> None:
         try:
-            wire = self._connected()
-            self._step(wire)
+            connection = self._connected()
+            self._step(connection)
             self._ended.wait(self._random.uniform(0, _PACE_S))
-        except Gone:
+        except ConnectionLost:
             self._leave()
             self._ended.wait(_RECONNECT_S)
-        except SessionEnded as error:
-            self._story.complaints.append(
-                f"session {error} of client {self._number} ended although it was never silent for "
+        except SessionExpired as error:
+            self._history.complaints.append(
+                f"session {error} of client {self._number} expired although it was never silent for "
                 f"{SESSION_MS / 1000:g} s"
             )
             self._leave()
             self._session, self._last_zxid, self._has_node = Session(), 0, False
 
-    def _connected(self) -> Wire:
-        if self._wire is not None:
-            return self._wire
-        wire = Wire(self._some_address(), self._heard)
+    def _connected(self) -> ZnodeConnection:
+        if self._connection is not None:
+            return self._connection
+        connection = ZnodeConnection(self._some_address(), self._on_event)
         try:
-            self._session = wire.attach(self._session, SESSION_MS, self._last_zxid)
+            self._session = connection.attach(self._session, SESSION_MS, self._last_zxid)
             self._log = Connection(self._number, dict(self._armed))
-            self._story.connections.append(self._log)
+            self._history.connections.append(self._log)
             if self._armed:
-                self._note(wire.resume_watches(self._last_zxid, list(self._armed)))
+                self._note(connection.resume_watches(self._last_zxid, list(self._armed)))
             self._log.watching_from = sys.maxsize
-            self._note(wire.watch_below(ROOT))
+            self._note(connection.watch_below(ROOT))
             self._log.watching_from = len(self._log.seen)
             if not self._has_node:
-                self._note(wire.create(f"{LIVING}/{self._number}", CreateMode.EPHEMERAL))
+                self._note(connection.create(f"{EPHEMERALS}/{self._number}", CreateMode.EPHEMERAL))
                 self._has_node = True
-            elif not wire.exists(f"{LIVING}/{self._number}"):
-                self._story.complaints.append(f"the node of client {self._number} died before it")
-        except (Gone, SessionEnded):
-            wire.close()
+            elif not connection.exists(f"{EPHEMERALS}/{self._number}"):
+                self._history.complaints.append(
+                    f"the node of client {self._number} was removed while its session was alive"
+                )
+        except (ConnectionLost, SessionExpired):
+            connection.close()
             raise
-        self._wire = wire
-        return wire
+        self._connection = connection
+        return connection
 
     def _leave(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
-    def _heard(self, told: Told) -> None:
-        self._log.seen.append(told)
-        self._armed.pop(told.path, None)
+    def _on_event(self, event: WatchEvent) -> None:
+        self._log.seen.append(event)
+        self._armed.pop(event.path, None)
 
     def _note(self, reply: Reply) -> None:
         self._log.seen.append(ReplySeen(reply.zxid))
         self._last_zxid = max(self._last_zxid, reply.zxid)
 
-    def _step(self, wire: Wire) -> None:
+    def _step(self, connection: ZnodeConnection) -> None:
         path = self._random.choice(REGISTERS)
         choice = self._random.random()
         if choice < 0.3:
-            self._write(wire, path)
+            self._write(connection, path)
         elif choice < 0.4:
-            self._compare_and_set(wire, path)
+            self._compare_and_set(connection, path)
         elif choice < 0.5:
-            self._write_together(wire)
+            self._write_transaction(connection)
         elif choice < 0.7:
-            self._read(wire, path, Kind.SYNCED_READ)
+            self._read(connection, path, Kind.SYNCED_READ)
         elif choice < 0.97:
-            self._read(wire, path, Kind.PLAIN_READ)
+            self._read(connection, path, Kind.PLAIN_READ)
         else:
             self._leave()
 
-    def _read(self, wire: Wire, path: str, kind: Kind) -> None:
+    def _read(self, connection: ZnodeConnection, path: str, kind: Kind) -> None:
         begun = now_us()
         if kind is Kind.SYNCED_READ:
-            self._note(wire.sync(path))
+            self._note(connection.sync(path))
         watch = path not in self._armed and self._random.random() < 0.3
-        value, stat, zxid = wire.get(path, watch=watch)
+        value, stat, zxid = connection.get(path, watch=watch)
         self._log.seen.append(ReadSeen(zxid, path, stat.version, stat.mzxid))
         self._last_zxid = max(self._last_zxid, zxid)
         self._versions[path] = stat.version
@@ -192,28 +203,28 @@ class Wanderer(_Worker):
         self._written += 1
         return b"%d-%d" % (self._number, self._written)
 
-    def _write(self, wire: Wire, path: str) -> None:
+    def _write(self, connection: ZnodeConnection, path: str) -> None:
         begun, value = now_us(), self._value()
         try:
-            reply, stat = wire.set(path, value)
-        except Gone:
+            reply, stat = connection.set(path, value)
+        except ConnectionLost:
             self._record(path, Kind.WRITE, Ending.UNKNOWN, begun, value)
             raise
         self._note(reply)
         if stat is None:
-            self._story.complaints.append(f"a write got error {reply.code}")
+            self._history.complaints.append(f"a write got error {reply.code}")
             return
         self._versions[path] = stat.version
         self._record(path, Kind.WRITE, Ending.DONE, begun, value, stat.version, stat.mzxid)
 
-    def _compare_and_set(self, wire: Wire, path: str) -> None:
+    def _compare_and_set(self, connection: ZnodeConnection, path: str) -> None:
         expected = self._versions.get(path)
         if expected is None:
             return
         begun, value, kind = now_us(), self._value(), Kind.COMPARE_AND_SET
         try:
-            reply, stat = wire.set(path, value, expected)
-        except Gone:
+            reply, stat = connection.set(path, value, expected)
+        except ConnectionLost:
             self._record(path, kind, Ending.UNKNOWN, begun, value, expected=expected)
             raise
         self._note(reply)
@@ -223,12 +234,12 @@ class Wanderer(_Worker):
         elif reply.code == Code.BAD_VERSION:
             self._record(path, kind, Ending.REFUSED, begun, value, expected=expected)
 
-    def _write_together(self, wire: Wire) -> None:
+    def _write_transaction(self, connection: ZnodeConnection) -> None:
         begun = now_us()
-        parts = [(path, self._value()) for path in TOGETHER]
+        parts = [(path, self._value()) for path in TRANSACTION_REGISTERS]
         try:
-            reply, stats = wire.set_all(parts)
-        except Gone:
+            reply, stats = connection.set_all(parts)
+        except ConnectionLost:
             for path, value in parts:
                 self._record(path, Kind.WRITE, Ending.UNKNOWN, begun, value)
             raise
@@ -237,8 +248,8 @@ class Wanderer(_Worker):
             self._versions[path] = stat.version
             self._record(path, Kind.WRITE, Ending.DONE, begun, value, stat.version, stat.mzxid)
         if len({stat.mzxid for stat in stats}) != 1:
-            self._story.complaints.append(f"a transaction has several zxids: {stats}")
-        self._story.together[stats[0].mzxid] = frozenset(TOGETHER)
+            self._history.complaints.append(f"a transaction has several zxids: {stats}")
+        self._history.transactions[stats[0].mzxid] = frozenset(TRANSACTION_REGISTERS)
 
     def _record(
         self,
@@ -254,67 +265,74 @@ class Wanderer(_Worker):
         operation = Operation(
             self._number, path, kind, ending, begun_us, now_us(), value, version, mzxid, expected
         )
-        self._story.operations.append(operation)
+        self._history.operations.append(operation)
 
 
-class Mortal(_Worker):
-    """Sessions that make a node and fall silent: it must live as long as the session, then go."""
+class ExpiringClient(_Worker):
+    """Creates ephemeral nodes and abandons their sessions.
+
+    Each node must exist until its session expires, and no longer than `outlives_s` after that.
+    """
 
     def __init__(
-        self, addresses: Sequence[str], story: Story, seed: int, outlives_s: float
+        self, addresses: Sequence[str], history: ZnodeHistory, seed: int, outlives_s: float
     ) -> None:
-        super().__init__(addresses, story, seed)
+        super().__init__(addresses, history, seed)
         self._outlives_s = outlives_s
-        self._made = 0
+        self._created = 0
 
     def _work(self) -> None:
         try:
-            path, spoke_s = self._make()
-        except (Gone, SessionEnded):
+            path, alive_s = self._create()
+        except (ConnectionLost, SessionExpired):
             self._ended.wait(_RECONNECT_S)
             return
-        deadline = spoke_s + MORTAL_MS / 1000 + self._outlives_s
+        deadline = alive_s + EXPIRING_SESSION_MS / 1000 + self._outlives_s
         while not self._ended.is_set():
-            if self._retry(lambda wire: not self._is_there(wire, path)):
-                lived_s = time.monotonic() - spoke_s
-                if lived_s < MORTAL_MS / 1000:
-                    self._story.complaints.append(f"{path} died after {lived_s:.2f} s")
-                self._story.mortal_ms.append(int(lived_s * 1000))
+            if self._retry(lambda connection: not self._exists(connection, path)):
+                lived_s = time.monotonic() - alive_s
+                if lived_s < EXPIRING_SESSION_MS / 1000:
+                    self._history.complaints.append(
+                        f"{path} was removed after {lived_s:.2f} s, before its session expired"
+                    )
+                self._history.expired_after_ms.append(int(lived_s * 1000))
                 return
             if time.monotonic() > deadline:
-                self._story.complaints.append(f"{path} outlives its session")
+                self._history.complaints.append(
+                    f"{path} still exists {self._outlives_s:g} s after its session should have expired"
+                )
                 return
             self._ended.wait(_RECONNECT_S)
 
-    def _make(self) -> tuple[str, float]:
-        """A node, and when its session was certainly still heard."""
-        self._made += 1
-        path = f"{LIVING}/mortal-{self._made}"
-        wire = Wire(self._some_address(), lambda _: None)
+    def _create(self) -> tuple[str, float]:
+        """Creates a node; returns its path and a time at which its session was certainly alive."""
+        self._created += 1
+        path = f"{EPHEMERALS}/expiring-{self._created}"
+        connection = ZnodeConnection(self._some_address(), lambda _: None)
         try:
-            wire.attach(Session(), MORTAL_MS, 0)
-            spoke_s = time.monotonic()
-            if wire.create(path, CreateMode.EPHEMERAL).code != Code.OK:
-                raise Gone("not made")
+            connection.attach(Session(), EXPIRING_SESSION_MS, 0)
+            alive_s = time.monotonic()
+            if connection.create(path, CreateMode.EPHEMERAL).code != Code.OK:
+                raise ConnectionLost("the node was not created")
         finally:
-            wire.close()
-        return path, spoke_s
+            connection.close()
+        return path, alive_s
 
     @staticmethod
-    def _is_there(wire: Wire, path: str) -> bool:
-        wire.sync(path)
-        return wire.exists(path)
+    def _exists(connection: ZnodeConnection, path: str) -> bool:
+        connection.sync(path)
+        return connection.exists(path)
 
-    def _retry(self, look: Callable[[Wire], bool]) -> bool:
-        """False while no server answers."""
+    def _retry(self, look: Callable[[ZnodeConnection], bool]) -> bool:
+        """The result of `look`, or False while no server answers."""
         try:
-            wire = Wire(self._some_address(), lambda _: None)
-        except Gone:
+            connection = ZnodeConnection(self._some_address(), lambda _: None)
+        except ConnectionLost:
             return False
         try:
-            wire.attach(Session(), MORTAL_MS, 0)
-            return look(wire)
-        except (Gone, SessionEnded):
+            connection.attach(Session(), EXPIRING_SESSION_MS, 0)
+            return look(connection)
+        except (ConnectionLost, SessionExpired):
             return False
         finally:
-            wire.close()
+            connection.close()

@@ -1,11 +1,11 @@
-"""What clients of the coordination service saw, and what must hold of it. Pure.
+"""Checks what clients of the coordination service saw. Pure.
 
-*Registers*: each node is one. A version counts its writes, so the order of all writes is known, and
-a history is linearizable if and only if real time never contradicts it (operations that ended
-before another began come before it) and every read shows the write of its version.
+*Registers*: each node is one. A version counts its writes, so the order of all writes is known. A
+history is linearizable if and only if real time never contradicts that order (an operation that ended
+before another began precedes it) and every read returns the value written as its version.
 
-*Watches*, after etcd's six properties (research/reliability.md 2.5): ordered, unique, atomic,
-reliable, resumable, bookmarkable. Each is stated at its check.
+*Watches* have etcd's six properties: ordered, unique, atomic, reliable, resumable, bookmarkable.
+Each is stated at its check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from kafkaesque.broker.coordination.rules.vocabulary import EventType
-from kafkaesque.lab.faults.znode_wire import Told
+from kafkaesque.lab.faults.znode_connection import WatchEvent
 
 
 class Kind(Enum):
@@ -37,7 +37,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`version` is what it wrote or read; `expected` what a compare-and-set asked for."""
+    """`version` is the version written or read; `expected` that of a compare-and-set."""
 
     client: int
     path: str
@@ -60,7 +60,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class ReadSeen:
-    """The reply to a read, at its place among the events."""
+    """The reply to a read, in its position among the events."""
 
     zxid: int
     path: str
@@ -73,17 +73,20 @@ class ReplySeen:
     zxid: int
 
 
-Seen: TypeAlias = Told | ReadSeen | ReplySeen
+Seen: TypeAlias = WatchEvent | ReadSeen | ReplySeen
 
 
 @dataclass(slots=True)
 class Connection:
-    """Everything that came over one connection, in order. From `watching_from` on in `seen` it
-    watches all registers for ever; before that, those whose watches were set again."""
+    """Everything received on one connection, in order.
+
+    From position `watching_from` of `seen` on, a persistent watch covers all registers; before that,
+    only the resumed one-shot watches do.
+    """
 
     client: int
     resumed: Mapping[str, int] = field(default_factory=dict)
-    """Paths whose one-shot watch was set again, with the mzxid at which it was first set."""
+    """Paths whose one-shot watch was resumed, with the mzxid at which it was first set."""
     seen: list[Seen] = field(default_factory=list)
     watching_from: int = 0
 
@@ -91,14 +94,14 @@ class Connection:
 # -- registers -----------------------------------------------------------------------------------
 
 
-def judge_registers(operations: Iterable[Operation]) -> list[str]:
+def check_registers(operations: Iterable[Operation]) -> list[str]:
     by_path: dict[str, list[Operation]] = defaultdict(list)
     for operation in operations:
         by_path[operation.path].append(operation)
-    return [text for path in sorted(by_path) for text in _judge_register(by_path[path])]
+    return [text for path in sorted(by_path) for text in _check_register(by_path[path])]
 
 
-def _judge_register(operations: Sequence[Operation]) -> Iterator[str]:
+def _check_register(operations: Sequence[Operation]) -> Iterator[str]:
     written: dict[int, Operation] = {}
     for operation in operations:
         if operation.is_write and operation.ending is Ending.DONE:
@@ -109,16 +112,16 @@ def _judge_register(operations: Sequence[Operation]) -> Iterator[str]:
     for earlier, later in pairwise(in_order):
         if earlier.mzxid >= later.mzxid:
             yield f"{later} has an earlier zxid than {earlier}"
-    yield from _judge_values(operations, written)
-    yield from _judge_comparisons(operations)
-    yield from _judge_real_time(operations, written)
-    yield from _judge_sessions(operations)
+    yield from _check_values(operations, written)
+    yield from _check_comparisons(operations)
+    yield from _check_real_time(operations, written)
+    yield from _check_sessions(operations)
 
 
-def _judge_values(
+def _check_values(
     operations: Sequence[Operation], written: Mapping[int, Operation]
 ) -> Iterator[str]:
-    """A read shows what was written as that version; a write of unknown fate has one at most."""
+    """A read returns the value written as its version; a write with unknown outcome has at most one."""
     unknown = {op.value for op in operations if op.is_write and op.ending is Ending.UNKNOWN}
     found: dict[int, bytes] = {}
     for operation in operations:
@@ -126,11 +129,11 @@ def _judge_values(
             continue
         known = written.get(operation.version)
         if known is not None and known.value != operation.value:
-            yield f"{operation} shows {operation.value!r}, written was {known.value!r}"
+            yield f"{operation} returned {operation.value!r}, but {known.value!r} was written"
         if known is None and operation.value not in unknown:
-            yield f"{operation} shows {operation.value!r}, which nobody wrote as that"
+            yield f"{operation} returned {operation.value!r}, which no client wrote"
         if found.setdefault(operation.version, operation.value) != operation.value:
-            yield f"{operation} shows another value than an earlier read of that version"
+            yield f"{operation} returned another value than an earlier read of that version"
     for value, count in Counter(found.values()).items():
         if count > 1:
             yield f"{value!r} was read as {count} versions"
@@ -140,41 +143,41 @@ def _judge_values(
         yield f"{missing} versions have no writer, {len(unknown)} writes are unknown"
 
 
-def _judge_comparisons(operations: Sequence[Operation]) -> Iterator[str]:
+def _check_comparisons(operations: Sequence[Operation]) -> Iterator[str]:
     for operation in operations:
         is_done = operation.kind is Kind.COMPARE_AND_SET and operation.ending is Ending.DONE
         if is_done and operation.version != operation.expected + 1:
-            yield f"{operation} came true although {operation.expected} was asked for"
+            yield f"{operation} succeeded although version {operation.expected} was expected"
 
 
-def _judge_real_time(
+def _check_real_time(
     operations: Sequence[Operation], written: Mapping[int, Operation]
 ) -> Iterator[str]:
-    """What ended before an operation began is not behind it."""
+    """An operation that ended before another began does not come after it."""
     floor = -1
     ended: list[tuple[int, int]] = []
     for operation in sorted(operations, key=lambda op: op.begun_us):
         while ended and ended[0][0] < operation.begun_us:
             floor = max(floor, heappop(ended)[1])
         if operation.ending is Ending.REFUSED:
-            yield from _judge_refusal(operation, floor, operations)
+            yield from _check_refusal(operation, floor, operations)
             continue
         if operation.ending is not Ending.DONE:
             continue
         if operation.is_write and operation.version <= floor:
-            yield f"{operation} is not behind version {floor}, which was there before it began"
+            yield f"{operation} is not after version {floor}, which existed before it began"
         if operation.kind is Kind.SYNCED_READ and operation.version < floor:
-            yield f"{operation} is stale: version {floor} was there before it began"
+            yield f"{operation} is stale: version {floor} existed before it began"
         writer = written.get(operation.version)
         if writer is not None and writer.begun_us > operation.ended_us:
             yield f"{operation} ended before its write began"
         heappush(ended, (operation.ended_us, operation.version))
 
 
-def _judge_refusal(
+def _check_refusal(
     refused: Operation, floor: int, operations: Sequence[Operation]
 ) -> Iterator[str]:
-    """A compare-and-set is refused only if another write may have come before it."""
+    """A compare-and-set may fail only if another write may have come before it."""
     if refused.expected != floor:
         return
     could_be = (
@@ -185,11 +188,11 @@ def _judge_refusal(
         for op in operations
     )
     if not any(could_be):
-        yield f"{refused} was refused although version {floor} was the last"
+        yield f"{refused} failed although version {floor} was the newest"
 
 
-def _judge_sessions(operations: Sequence[Operation]) -> Iterator[str]:
-    """No client ever sees less than it has seen, on whatever server."""
+def _check_sessions(operations: Sequence[Operation]) -> Iterator[str]:
+    """A client never sees an older version than before, on any server."""
     newest: dict[int, int] = {}
     for operation in sorted(operations, key=lambda op: op.ended_us):
         if operation.ending is not Ending.DONE:
@@ -202,58 +205,58 @@ def _judge_sessions(operations: Sequence[Operation]) -> Iterator[str]:
 # -- watches -------------------------------------------------------------------------------------
 
 
-def judge_watches(
-    connections: Iterable[Connection], together: Mapping[int, frozenset[str]]
+def check_watches(
+    connections: Iterable[Connection], transactions: Mapping[int, frozenset[str]]
 ) -> list[str]:
-    """`together`: paths that one transaction changed, by its zxid."""
-    return [text for one in connections for text in _judge_connection(one, together)]
+    """`transactions`: the paths that each transaction changed, by its zxid."""
+    return [text for one in connections for text in _check_connection(one, transactions)]
 
 
-def _judge_connection(one: Connection, together: Mapping[int, frozenset[str]]) -> Iterator[str]:
+def _check_connection(one: Connection, transactions: Mapping[int, frozenset[str]]) -> Iterator[str]:
     for rule in (_ordered, _unique, _bookmarkable, _reliable, _resumable):
         for text in rule(one):
             yield f"client {one.client}, {rule.__name__.strip('_')}: {text}"
-    for text in _atomic(one, together):
+    for text in _atomic(one, transactions):
         yield f"client {one.client}, atomic: {text}"
 
 
 def _ordered(one: Connection) -> Iterator[str]:
-    """Events come in the order of the changes."""
+    """Events arrive in the order of the changes."""
     last = -1
     for seen in one.seen:
-        if isinstance(seen, Told):
+        if isinstance(seen, WatchEvent):
             if seen.zxid < last:
                 yield f"{seen} after zxid {last}"
             last = seen.zxid
 
 
 def _unique(one: Connection) -> Iterator[str]:
-    """A change is told once, also to who has several watches on it."""
-    counts = Counter(seen for seen in one.seen if isinstance(seen, Told))
+    """A change causes one event, even for a client with several watches on it."""
+    counts = Counter(seen for seen in one.seen if isinstance(seen, WatchEvent))
     resumed = set(one.resumed)
-    for told, count in counts.items():
-        # A watch that is set again tells of the past once, whatever else watches the node.
-        if count > 1 + (told.path in resumed):
-            yield f"{told} came {count} times"
+    for event, count in counts.items():
+        # A resumed watch may report a past change once more.
+        if count > 1 + (event.path in resumed):
+            yield f"{event} arrived {count} times"
 
 
 def _bookmarkable(one: Connection) -> Iterator[str]:
-    """Behind a reply that shows a zxid come no events of that zxid or earlier ones."""
+    """After a reply with a zxid, no event with that zxid or an earlier one arrives."""
     mark = -1
     for seen in one.seen:
-        if isinstance(seen, Told):
+        if isinstance(seen, WatchEvent):
             if seen.zxid <= mark:
-                yield f"{seen} behind a reply of zxid {mark}"
+                yield f"{seen} after a reply with zxid {mark}"
         else:
             mark = max(mark, seen.zxid)
 
 
 def _reliable(one: Connection) -> Iterator[str]:
-    """Between two reads of a node there are as many events as it has had versions."""
+    """Between two reads of a node, one event arrives per version written in between."""
     last: dict[str, int] = {}
     events: Counter[str] = Counter()
     for seen in one.seen:
-        if isinstance(seen, Told):
+        if isinstance(seen, WatchEvent):
             if seen.type is EventType.NODE_DATA_CHANGED:
                 events[seen.path] += 1
         elif isinstance(seen, ReadSeen):
@@ -267,31 +270,31 @@ def _reliable(one: Connection) -> Iterator[str]:
 
 
 def _resumable(one: Connection) -> Iterator[str]:
-    """Who comes back is told, before any newer data, of what changed meanwhile."""
-    told: set[str] = set()
+    """After a reconnect, the event of a change in between arrives before any newer data."""
+    notified: set[str] = set()
     for seen in one.seen:
-        if isinstance(seen, Told):
-            told.add(seen.path)
+        if isinstance(seen, WatchEvent):
+            notified.add(seen.path)
         elif isinstance(seen, ReadSeen) and seen.path in one.resumed:
-            if seen.mzxid != one.resumed[seen.path] and seen.path not in told:
-                yield f"{seen.path} changed at {seen.mzxid}, and nothing told of it before a read"
-            told.add(seen.path)
+            if seen.mzxid != one.resumed[seen.path] and seen.path not in notified:
+                yield f"{seen.path} changed at {seen.mzxid}, and no event arrived before a read"
+            notified.add(seen.path)
 
 
-def _atomic(one: Connection, together: Mapping[int, frozenset[str]]) -> Iterator[str]:
-    """What one transaction changed is told without anything in between."""
+def _atomic(one: Connection, transactions: Mapping[int, frozenset[str]]) -> Iterator[str]:
+    """The events of one transaction arrive without anything in between."""
     position = one.watching_from
     while position < len(one.seen):
         first = one.seen[position]
-        if not isinstance(first, Told) or first.zxid not in together:
+        if not isinstance(first, WatchEvent) or first.zxid not in transactions:
             position += 1
             continue
         group = []
         while position < len(one.seen):
             seen = one.seen[position]
-            if not isinstance(seen, Told) or seen.zxid != first.zxid:
+            if not isinstance(seen, WatchEvent) or seen.zxid != first.zxid:
                 break
             group.append(seen.path)
             position += 1
-        if not together[first.zxid] <= set(group):
-            yield f"zxid {first.zxid} changed {sorted(together[first.zxid])}, told was {group}"
+        if not transactions[first.zxid] <= set(group):
+            yield f"zxid {first.zxid} changed {sorted(transactions[first.zxid])}, events arrived for {group}"

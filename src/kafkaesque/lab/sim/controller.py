@@ -18,8 +18,8 @@ from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Role, Snapshot
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.storage.log import Log
+from kafkaesque.lab.sim.ground_truth import EntryFact, batch_fact
 from kafkaesque.lab.sim.partition import Answer, Reply, Verdict
-from kafkaesque.lab.sim.truth import EntryFact, batch_fact
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import KafkaError, StorageFailed
 from kafkaesque.model.ids import LeaderEpoch, NodeId, Offset

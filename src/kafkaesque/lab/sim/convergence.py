@@ -1,13 +1,13 @@
-"""What must be true in peace: everyone agrees, everything outstanding is done, logs are equal."""
+"""The checks of the peace phase: all nodes agree, nothing is outstanding, all logs are equal."""
 
 from __future__ import annotations
 
 from kafkaesque.broker.partitions.producer_state import load_producers
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex
 from kafkaesque.broker.storage.log import Log
+from kafkaesque.lab.sim.cluster import SimulatedCluster
+from kafkaesque.lab.sim.ground_truth import batch_fact, require
 from kafkaesque.lab.sim.node import SimulatedNode
-from kafkaesque.lab.sim.truth import batch_fact, require
-from kafkaesque.lab.sim.world import World
 from kafkaesque.model.ids import GroupId, Offset
 
 BATCHES_IN_PEACE = 2
@@ -15,43 +15,43 @@ _ALL_BYTES = 1 << 30
 
 
 class Convergence:
-    """Looks from time to time whether all is well; `what_is_missing` says why not."""
+    """Checks whether the cluster has recovered; `what_is_missing` says why it has not."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
         self._wanted = {
-            id(producer): producer.acked_count + BATCHES_IN_PEACE for producer in world.producers
+            id(producer): producer.acked_count + BATCHES_IN_PEACE for producer in cluster.producers
         }
         self.what_is_missing = ""
 
     def is_reached(self) -> bool:
-        for producer in self._world.producers:
+        for producer in self._cluster.producers:
             if producer.acked_count >= self._wanted[id(producer)]:
                 producer.is_finishing = True
         self.what_is_missing = self._first_lack()
         return not self.what_is_missing
 
     def _first_lack(self) -> str:
-        world = self._world
-        for producer in world.producers:
+        cluster = self._cluster
+        for producer in cluster.producers:
             if not producer.is_finishing or producer.outstanding_count:
                 return f"a producer of group {producer.group} waits"
-        for transactor in world.transactors:
+        for transactor in cluster.transactors:
             transactor.is_finishing = True
             if not transactor.is_finished:
                 return "a transactional producer waits"
-        if not world.operator.is_content():
+        if not cluster.operator.is_content():
             return "the members are not as wished"
-        for group in world.groups:
-            indexes = {self._indexes(node, group) for node in world.nodes}
+        for group in cluster.groups:
+            indexes = {self._indexes(node, group) for node in cluster.nodes}
             if len(indexes) != 1 or None in indexes:
                 return f"group {group} is at {indexes}"
-        if "flip_bit" in world.profile.weights:
+        if "flip_bit" in cluster.profile.weights:
             return self._first_damage()
         return ""
 
     def _first_damage(self) -> str:
-        for node in self._world.nodes:
+        for node in self._cluster.nodes:
             for group, view in node.views.items():
                 found = view.entries.verify(LogIndex(0), _ALL_BYTES)
                 for entry in found.damaged:
@@ -60,8 +60,8 @@ class Convergence:
         return ""
 
     def _can_be_had(self, index: LogIndex, group: GroupId, node: SimulatedNode) -> bool:
-        """Of another node: where retention has come later, all others may have let it go."""
-        others = [one.views.get(group) for one in self._world.nodes if one is not node]
+        """Whether another node still has the entry: retention may have deleted it on all of them."""
+        others = [one.views.get(group) for one in self._cluster.nodes if one is not node]
         return any(view is not None and view.entries.first_index <= index for view in others)
 
     def _indexes(self, node: SimulatedNode, group: GroupId) -> tuple[int, int, int] | None:
@@ -80,17 +80,17 @@ class Convergence:
         return state.term, state.commit_index, state.leader_id
 
     def check_contents(self) -> None:
-        """Byte for byte the same on every node, and what was committed."""
-        world = self._world
-        for group in world.groups:
-            truth = world.observer.groups[group]
+        """Check that all logs are equal byte for byte and contain what was committed."""
+        cluster = self._cluster
+        for group in cluster.groups:
+            truth = cluster.observer.groups[group]
             committed = {
                 one.fact.base_offset: one
                 for one in truth.committed
                 if one.fact and one.fact.is_batch
             }
             end = truth.committed_end_offset()
-            for node in world.nodes:
+            for node in cluster.nodes:
                 view = node.views[group]
                 log = view.entries.log
                 view.raft.validate()
@@ -113,28 +113,28 @@ class Convergence:
         self._check_transactions()
 
     def _check_transactions(self) -> None:
-        world = self._world
-        transactions = world.observer.transactions
+        cluster = self._cluster
+        transactions = cluster.observer.transactions
         if transactions is None:
             return
         led = {
             group: (node.views[group], partition)
-            for node in world.nodes
+            for node in cluster.nodes
             for group, partition in node.partitions.items()
             if partition.leads
         }
         transactions.check_told(led)
 
     def _check_bytes(self, group: GroupId) -> None:
-        entries = [node.views[group].entries for node in self._world.nodes]
+        entries = [node.views[group].entries for node in self._cluster.nodes]
         logs = [one.log for one in entries]
-        # What retention has let go may still be there, if the disk refused; nobody repairs it.
+        # Deleted data may still be there if the disk refused its removal; it is not repaired.
         start = max(max(one.log.log_start_offset, one.folded_offset) for one in entries)
         contents = {bytes(_read(log, start)) for log in logs}
         require(len(contents) == 1, "logs are equal", f"group {group} differs in its bytes")
 
     def _check_producers(self, group: GroupId) -> None:
-        for node in self._world.nodes:
+        for node in self._cluster.nodes:
             partition = node.partitions.get(group)
             if partition is not None and partition.leads:
                 kept = partition.producers

@@ -1,9 +1,9 @@
-"""A disk that forgets: files in memory with what is written, what is durable, and what a crash leaves.
+"""A simulated disk: files in memory with their cached and durable contents, and crashes that lose data.
 
-Stands in for the operating system behind storage's SystemCalls. The model is as unkind as POSIX
-allows: an fsync makes a file's bytes durable and nothing else; a name is durable when its directory
-was synced; of what was not synced any part may survive, in pages, the last one torn. After a failed
-fsync the pages count as clean and are never written (Rebello et al., USENIX ATC '20).
+Implements storage's SystemCalls. The model is as strict as POSIX allows: an fsync makes a file's bytes
+durable and nothing else; a name is durable once its directory was synced; any part of what was not synced
+may survive, in pages, the last one torn. After a failed fsync the pages count as clean and are never
+written (Rebello et al., USENIX ATC '20).
 """
 
 from __future__ import annotations
@@ -13,31 +13,166 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaesque.broker.storage.open_files import FileStat, SystemCalls
-from kafkaesque.lab.sim.inode import Inode
+from kafkaesque.model.ids import GroupId
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+JOURNAL_PATH: Final = "/data/raft"
+TOPIC: Final = "topic"
+"""The topic of every partition; a partition has the number of its group."""
+PAGE_SIZE_BYTES: Final = 512
+"""A sector, which a disk writes as a whole. Small, so that small files have several."""
 _FIRST_FD: Final = 1000
 
 
+def log_path(group: GroupId) -> str:
+    return f"/data/groups/{group}"
+
+
+# -- one file --------------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """A write, or with `data` None a truncation to `position` bytes."""
+
+    position: int
+    data: bytes | None
+
+
+class Inode:
+    """One file: `data` is the page cache, `durable` what certainly survives a crash."""
+
+    __slots__ = ("data", "durable", "modified_ms", "pending")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = bytearray()
+        self.pending: list[Change] = []
+        self.modified_ms = 0
+
+    def write(self, data: bytes, position: int, now_ms: int) -> None:
+        self._change(Change(position, data), now_ms)
+
+    def truncate(self, size_bytes: int, now_ms: int) -> None:
+        self._change(Change(size_bytes, None), now_ms)
+
+    def _change(self, change: Change, now_ms: int) -> None:
+        self.pending.append(change)
+        self.modified_ms = now_ms
+        _apply(self.data, change)
+
+    def sync(self) -> None:
+        for change in self.pending:
+            _apply(self.durable, change)
+        self.pending.clear()
+
+    def fail_sync(self, random: Random) -> None:
+        """Some of the pending changes become durable; the rest counts as clean and never does."""
+        self._keep_some(random)
+        self.pending.clear()
+
+    def crash(self, random: Random) -> None:
+        self._keep_some(random)
+        self.pending.clear()
+        self.data = bytearray(self.durable)
+
+    def is_durable(self, start: int, end: int) -> bool:
+        """Whether the bytes [start, end) would be found after any crash."""
+        if end > len(self.durable):
+            return False
+        for change in self.pending:
+            if change.data is None:
+                if change.position < end:
+                    return False
+            elif change.position < end and change.position + len(change.data) > start:
+                return False
+        return True
+
+    def flip_bit(self, position: int, bit: int) -> None:
+        """Damage that no write caused, both in the cache and on the disk."""
+        for image in (self.data, self.durable):
+            if position < len(image):
+                image[position] ^= 1 << bit
+
+    def _keep_some(self, random: Random) -> None:
+        """Keep nothing, a prefix whose last write is torn, or any pages written after the last truncation."""
+        pending = self.pending
+        how = random.randrange(3)
+        if not pending or how == 0:
+            return
+        if how == 1:
+            count = random.randrange(len(pending))
+            for change in pending[:count]:
+                _apply(self.durable, change)
+            self._tear(pending[count], random)
+            return
+        cuts = [number for number, change in enumerate(pending) if change.data is None]
+        last_cut = cuts[-1] + 1 if cuts else 0
+        for change in pending[:last_cut]:
+            _apply(self.durable, change)
+        for position, data in pending[last_cut:]:
+            for page in _pages(position, data or b""):
+                if random.randrange(2):
+                    _apply(self.durable, page)
+
+    def _tear(self, change: Change, random: Random) -> None:
+        """Apply a part of a write. Existing bytes are replaced in whole sectors only."""
+        position, data = change
+        if data is None:
+            return
+        if position >= len(self.durable):
+            _apply(self.durable, Change(position, data[: random.randrange(len(data) + 1)]))
+            return
+        pages = _pages(position, data)
+        for page in pages[: random.randrange(len(pages) + 1)]:
+            _apply(self.durable, page)
+
+
+def _apply(image: bytearray, change: Change) -> None:
+    position, data = change
+    if data is None:
+        if position < len(image):
+            del image[position:]
+        else:
+            image.extend(bytes(position - len(image)))
+        return
+    if position > len(image):
+        image.extend(bytes(position - len(image)))
+    image[position : position + len(data)] = data
+
+
+def _pages(position: int, data: bytes) -> list[Change]:
+    """The write, split at page boundaries."""
+    parts = []
+    start = 0
+    while start < len(data):
+        size_bytes = PAGE_SIZE_BYTES - (position + start) % PAGE_SIZE_BYTES
+        parts.append(Change(position + start, data[start : start + size_bytes]))
+        start += size_bytes
+    return parts
+
+
+# -- the disk --------------------------------------------------------------------------------------
+
+
 class PowerCut(BaseException):
-    """The machine died within a call. No handler of the product may stop this one."""
+    """The machine died within a call. A BaseException, so that no handler of the product catches it."""
 
 
 @dataclass(slots=True)
 class DiskFaults:
-    """What goes wrong from now on."""
+    """The faults of the disk from now on."""
 
     is_full: bool = False
     """Writes that make a file longer fail."""
     sync_failures: int = 0
-    """So many fsyncs of files fail."""
+    """How many of the next fsyncs fail."""
     calls_to_power_cut: int = -1
-    """The power goes within the call so many changes from now; -1 is never."""
+    """After how many changes the power is cut, within the call; -1: never."""
     is_off: bool = False
     """Nothing is written any more: the power is gone, the process just has not noticed."""
 

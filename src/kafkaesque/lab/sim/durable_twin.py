@@ -9,8 +9,7 @@ from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.rules.sync_journal_records import JournaledLog, replay
 from kafkaesque.broker.replication.sync_journal_recovery import FILE_PREFIX
 from kafkaesque.broker.storage.open_files import OpenFiles
-from kafkaesque.lab.sim.disk import SimulatedDisk
-from kafkaesque.lab.sim.layout import JOURNAL_PATH
+from kafkaesque.lab.sim.disk import JOURNAL_PATH, SimulatedDisk
 from kafkaesque.model.ids import GroupId
 from kafkaesque.records.batch import iter_batches
 

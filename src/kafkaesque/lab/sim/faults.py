@@ -1,30 +1,29 @@
-"""What goes wrong and when: one fault after the other, chosen by chance from the profile.
+"""Injects one random fault after another, with the weights of the profile.
 
-Each fault is a method of `Faults` named as in the profile's weights. Damage that Raft does not
-promise to survive is bounded: the disks of a minority only are ever lost, and the next one only
-when the last is replaced.
+Each fault is a method of `Faults` with the name used in the profile's weights. Damage that Raft does not
+survive is avoided: only the disks of a minority are ever lost, and the next one only when the last has
+been replaced.
 """
 
 from __future__ import annotations
 
-from kafkaesque.lab.sim.chance import chance
+from kafkaesque.lab.sim.cluster import SimulatedCluster
 from kafkaesque.lab.sim.network import Weather
 from kafkaesque.lab.sim.node import SYNC_LATENCY_US_MAX, SimulatedNode
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action
-from kafkaesque.lab.sim.world import World
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, random_stream
 from kafkaesque.model.ids import NodeId
 from kafkaesque.records.batch import HEADER_SIZE_BYTES
 
 
 class Faults:
-    """Strikes until `stop`."""
+    """Injects faults until `stop`."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._profile = world.profile
-        self._random = chance(world.seed, "faults")
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._profile = cluster.profile
+        self._random = random_stream(cluster.seed, "faults")
         self._is_over = False
-        self._names = list(world.profile.weights)
+        self._names = list(cluster.profile.weights)
         self._actions: dict[str, Action] = {name: getattr(self, name) for name in self._names}
 
     def start(self) -> None:
@@ -32,12 +31,12 @@ class Faults:
             self._plan()
 
     def stop(self) -> None:
-        """Peace: everything that can be mended is."""
+        """Stop injecting, and undo every fault that can be undone."""
         self._is_over = True
-        world = self._world
-        world.network.cuts.clear()
-        world.network.weather = Weather()
-        for node in world.nodes:
+        cluster = self._cluster
+        cluster.network.cuts.clear()
+        cluster.network.weather = Weather()
+        for node in cluster.nodes:
             node.disk.faults.is_full = False
             node.disk.faults.sync_failures = 0
             node.disk.faults.calls_to_power_cut = -1
@@ -47,57 +46,57 @@ class Faults:
 
     def _plan(self) -> None:
         delay_us = self._random.randrange(1, 2 * self._profile.fault_interval_us)
-        self._world.schedule.after(delay_us, self._strike)
+        self._cluster.schedule.after(delay_us, self._strike)
 
     def _strike(self) -> None:
         if self._is_over:
             return
         weights = [self._profile.weights[name] for name in self._names]
         (name,) = self._random.choices(self._names, weights)
-        self._world.trace.note(f"fault {name}")
+        self._cluster.trace.note(f"fault {name}")
         self._actions[name]()
         self._plan()
 
     # The network
 
     def _pair(self) -> tuple[NodeId, NodeId]:
-        one, other = self._random.sample(self._world.nodes, 2)
+        one, other = self._random.sample(self._cluster.nodes, 2)
         return one.node_id, other.node_id
 
     def cut_one_way(self) -> None:
-        self._world.network.cuts.add(self._pair())
+        self._cluster.network.cuts.add(self._pair())
 
     def cut_pair(self) -> None:
         a, b = self._pair()
-        self._world.network.cuts |= {(a, b), (b, a)}
+        self._cluster.network.cuts |= {(a, b), (b, a)}
 
     def isolate(self) -> None:
-        """One node from all others; often a leader, where it hurts."""
+        """Cut one node, often a leader, off from all others."""
         chosen = self._leader_or_any().node_id
-        for node in self._world.nodes:
+        for node in self._cluster.nodes:
             if node.node_id != chosen:
                 pairs = {(chosen, node.node_id), (node.node_id, chosen)}
-                self._world.network.cuts |= pairs
+                self._cluster.network.cuts |= pairs
 
     def ring(self) -> None:
-        """Each hears only the one before it."""
-        ids = [node.node_id for node in self._world.nodes]
+        """Each node hears only its predecessor."""
+        ids = [node.node_id for node in self._cluster.nodes]
         heard = {(ids[number - 1], ids[number]) for number in range(len(ids))}
         all_pairs = {(a, b) for a in ids for b in ids if a != b}
-        self._world.network.cuts |= all_pairs - heard
+        self._cluster.network.cuts |= all_pairs - heard
 
     def heal(self) -> None:
-        self._world.network.cuts.clear()
+        self._cluster.network.cuts.clear()
 
     # Processes and power
 
     def _any(self) -> SimulatedNode:
-        return self._random.choice(self._world.nodes)
+        return self._random.choice(self._cluster.nodes)
 
     def _leader_or_any(self) -> SimulatedNode:
         leaders = [
             node
-            for node in self._world.nodes
+            for node in self._cluster.nodes
             if any(partition.leads for partition in node.partitions.values())
         ]
         return (
@@ -105,24 +104,24 @@ class Faults:
         )
 
     def kill(self) -> None:
-        """The process dies, its host lives: links are reset at once, the page cache stays."""
+        """The process dies, its host does not: links are reset at once, the page cache survives."""
         node = self._leader_or_any()
         node.die("killed", keeps_page_cache=True)
-        self._world.network.broke(node.node_id)
+        self._cluster.network.broke(node.node_id)
 
     def power_cut(self) -> None:
         self._leader_or_any().die("power cut")
 
     def power_cut_within(self) -> None:
-        """In the middle of whatever the disk is asked for soon."""
+        """Cut the power within one of the next disk calls."""
         self._leader_or_any().disk.faults.calls_to_power_cut = self._random.randrange(12)
 
     def kill_all(self) -> None:
-        for node in self._world.nodes:
+        for node in self._cluster.nodes:
             node.die("power cut of all")
 
     def restart(self) -> None:
-        down = [node for node in self._world.nodes if not node.is_up]
+        down = [node for node in self._cluster.nodes if not node.is_up]
         if down:
             self._start(self._random.choice(down))
 
@@ -136,7 +135,7 @@ class Faults:
         self._leader_or_any().pause()
 
     def resume(self) -> None:
-        for node in self._world.nodes:
+        for node in self._cluster.nodes:
             node.resume()
 
     # Disks
@@ -149,7 +148,7 @@ class Faults:
         self._leader_or_any().disk.faults.is_full = True
 
     def room(self) -> None:
-        for node in self._world.nodes:
+        for node in self._cluster.nodes:
             node.disk.faults.is_full = False
 
     def sync_failure(self) -> None:
@@ -163,14 +162,16 @@ class Faults:
             node.is_broken = True
 
     def _may_lose_a_disk(self) -> bool:
-        """A minority at a time: everyone else has its disk and is a member everywhere. Where bits
-        flip one disk is bad already, and what was damaged there may have no other copy than the one
-        that would be lost (a follower may lack what is committed)."""
-        return "flip_bit" not in self._names and self._world.operator.is_content()
+        """Only a minority may lose its disk: all others must have theirs and be members of every group.
+
+        Where bits flip, one disk is damaged already, and the disk that would be lost may have the only
+        intact copy (a follower may lack committed entries).
+        """
+        return "flip_bit" not in self._names and self._cluster.operator.is_content()
 
     def flip_bit(self) -> None:
-        """In the body of a batch of a closed segment, of one node only: see docs/SIMULATION.md."""
-        node = self._world.nodes[self._world.seed % len(self._world.nodes)]
+        """Flip a bit in the body of a batch of a closed segment, on one node only: docs/SIMULATION.md."""
+        node = self._cluster.nodes[self._cluster.seed % len(self._cluster.nodes)]
         groups = list(node.partitions)
         if not groups:
             return
@@ -194,16 +195,16 @@ class Faults:
     # The operator
 
     def transfer(self) -> None:
-        self._world.operator.transfer(self._random)
+        self._cluster.operator.transfer(self._random)
 
     def resign(self) -> None:
-        self._world.operator.resign(self._random)
+        self._cluster.operator.resign(self._random)
 
     def remove_member(self) -> None:
-        self._world.operator.swap_wish(self._random)
+        self._cluster.operator.swap_wish(self._random)
 
     def retention(self) -> None:
-        self._world.operator.retain(self._random)
+        self._cluster.operator.retain(self._random)
 
     def save_producers(self) -> None:
-        self._world.operator.save_producers(self._random)
+        self._cluster.operator.save_producers(self._random)

@@ -12,15 +12,13 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.replica_set import ReplicaSet
 from kafkaesque.broker.replication.rules.entry_payload import Blob
-from kafkaesque.lab.sim.chance import chance
-from kafkaesque.lab.sim.clocks import NodeClock
 from kafkaesque.lab.sim.disk import PowerCut, SimulatedDisk
+from kafkaesque.lab.sim.ground_truth import Violation
 from kafkaesque.lab.sim.loop import SimulatedFuture
 from kafkaesque.lab.sim.network import SILENCE_US, Envelope
 from kafkaesque.lab.sim.process import Process, Setting
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, SECOND_US, Action
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, SECOND_US, Action, NodeClock, random_stream
 from kafkaesque.lab.sim.transport import brief, received, received_by_codec
-from kafkaesque.lab.sim.truth import Violation
 from kafkaesque.lab.sim.view import View
 from kafkaesque.model.errors import CorruptMessage, StorageFailed
 from kafkaesque.model.ids import GroupId, MemberId, NodeId, member_id
@@ -40,8 +38,8 @@ class SimulatedNode:
         self.node_id = node_id
         self.setting = setting
         self.clock = clock
-        self.random = chance(seed, f"node {node_id}")
-        self.disk = SimulatedDisk(chance(seed, f"disk {node_id}"), clock.wall_ms)
+        self.random = random_stream(seed, f"node {node_id}")
+        self.disk = SimulatedDisk(random_stream(seed, f"disk {node_id}"), clock.wall_ms)
         self.generation = 0
         self.life = 0
         """Counts the starts and ends of the process."""

@@ -14,7 +14,6 @@ from kafkaesque.lab.sim.checkers.clients import (
     ReadersSeeCommitted,
     ReadsAreNotStale,
 )
-from kafkaesque.lab.sim.checkers.cluster import TablesAgree
 from kafkaesque.lab.sim.checkers.commits import (
     AcknowledgedIsOnDisk,
     CommitIsKnownAfterRestart,
@@ -23,6 +22,7 @@ from kafkaesque.lab.sim.checkers.commits import (
     MajorityHoldsWhatIsCommitted,
     OffsetsAreDense,
     StateMachineSafety,
+    TablesAgree,
 )
 from kafkaesque.lab.sim.checkers.elections import (
     ElectionSafety,
@@ -45,7 +45,7 @@ from kafkaesque.lab.sim.checkers.transactions import (
     TransactionsAreAtomic,
 )
 from kafkaesque.lab.sim.disk import SimulatedDisk
-from kafkaesque.lab.sim.truth import (
+from kafkaesque.lab.sim.ground_truth import (
     Committed,
     EntryFact,
     GroupTruth,

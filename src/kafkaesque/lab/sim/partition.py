@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.raft.types import NO_TERM
-from kafkaesque.lab.sim.truth import EntryFact, batch_fact
+from kafkaesque.lab.sim.ground_truth import EntryFact, batch_fact
 from kafkaesque.model.errors import KafkaError
 from kafkaesque.model.ids import LeaderEpoch, Offset
 from kafkaesque.records.batch import read_header, stamp

@@ -30,18 +30,22 @@ from kafkaesque.broker.replication.sync_journal_recovery import recover_sync_jou
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
-from kafkaesque.lab.sim.clocks import NodeClock
 from kafkaesque.lab.sim.controller import SimulatedController
-from kafkaesque.lab.sim.disk import SimulatedDisk
-from kafkaesque.lab.sim.layout import JOURNAL_PATH, TOPIC, log_path
+from kafkaesque.lab.sim.disk import JOURNAL_PATH, TOPIC, SimulatedDisk, log_path
+from kafkaesque.lab.sim.ground_truth import Violation
 from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop, as_event_loop
 from kafkaesque.lab.sim.network import Network
 from kafkaesque.lab.sim.observer import LogWitness, Observer
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, SECOND_US, Action, Schedule
+from kafkaesque.lab.sim.schedule import (
+    MILLISECOND_US,
+    SECOND_US,
+    Action,
+    NodeClock,
+    Schedule,
+    Trace,
+)
 from kafkaesque.lab.sim.syncer import SimulatedSyncer
-from kafkaesque.lab.sim.trace import Trace
 from kafkaesque.lab.sim.transaction_side import Calls, TransactionSide
-from kafkaesque.lab.sim.truth import Violation
 from kafkaesque.lab.sim.view import View, WatchedEntryLog
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import (

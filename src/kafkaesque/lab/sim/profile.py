@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafkaesque.lab.sim.chance import chance
 from kafkaesque.lab.sim.network import Weather
-from kafkaesque.lab.sim.schedule import MILLISECOND_US
+from kafkaesque.lab.sim.schedule import MILLISECOND_US, random_stream
 
 CALM: Final = Weather(latency_us_max=1_500)
 ROUGH: Final = Weather(loss=2, repeat=2, slow=3, latency_us_max=4_000, is_ordered=False)
@@ -60,7 +59,7 @@ _TRANSACTORS: Final = 3
 def profile_of(seed: int) -> Profile:
     """Swarm testing (Groce et al., ISSTA '12): each run leaves out some kinds of fault, since the
     presence of one may hide another."""
-    random = chance(seed, "profile")
+    random = random_stream(seed, "profile")
     weights: dict[str, int] = {}
     for family in (_NETWORK, _PROCESS, _STALLS, _DISK, _CLOCKS, _OPERATOR):
         if random.random() < 0.65:

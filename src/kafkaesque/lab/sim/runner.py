@@ -1,4 +1,4 @@
-"""Many seeds: one after the other, or on several processes. Every seed stands for itself."""
+"""Runs many independent seeds, one after the other or in several processes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from kafkaesque.lab.sim.ground_truth import Violation
 from kafkaesque.lab.sim.profile import Profile
 from kafkaesque.lab.sim.simulation import Simulation
-from kafkaesque.lab.sim.truth import Violation
 from kafkaesque.model.errors import KafkaError
 
 
 class Outcome(NamedTuple):
-    """Of one seed."""
+    """The result of one seed."""
 
     seed: int
     violation: str | None
-    """Name and detail of the invariant that did not hold; None if all did."""
+    """Name and detail of the invariant that broke; None if none did."""
     digest: str
-    """Of the trace: the same seed gives the same."""
+    """Hash of the trace: the same for the same seed."""
     events: int
     committed: int
     elections: int
@@ -30,15 +30,15 @@ class Outcome(NamedTuple):
 
 
 def run_seed(seed: int) -> Outcome:
-    """Simulate one seed from beginning to end."""
+    """Simulate one seed."""
     return show_seed(seed, None)
 
 
 def show_seed(
     seed: int, show: Callable[[str], None] | None, profile: Profile | None = None
 ) -> Outcome:
-    """The same, and `show` gets every event as a line."""
-    # The product complains of every disk that we break for it.
+    """Simulate one seed; `show` gets every event as a line."""
+    # The product logs every simulated disk fault.
     logging.getLogger("kafkaesque").setLevel(logging.CRITICAL + 1)
     started = time.perf_counter()
     simulation = Simulation(seed, profile, show)
@@ -64,7 +64,7 @@ def show_seed(
 
 
 def run_seeds(seeds: Iterable[int], jobs: int = 1) -> Iterator[Outcome]:
-    """The outcomes as they come."""
+    """Yields the outcomes as they arrive."""
     if jobs <= 1:
         for seed in seeds:
             yield run_seed(seed)

@@ -1,6 +1,7 @@
-"""One run: a cluster, its clients and its faults from one seed; a storm, then peace.
+"""One run from one seed: a cluster with its clients and faults, in two phases.
 
-In the storm nothing wrong may happen. In peace everyone must agree again and go on, in time.
+In the storm faults occur, and no invariant may break. In peace the faults are lifted, and the cluster must
+recover in time.
 """
 
 from __future__ import annotations
@@ -12,28 +13,30 @@ from typing import Final
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.raft.config import RaftConfig
 from kafkaesque.broker.storage.config import LogConfig
-from kafkaesque.lab.sim.admin import SimulatedAdmin
-from kafkaesque.lab.sim.chance import chance
-from kafkaesque.lab.sim.clocks import NodeClock
+from kafkaesque.lab.sim.clients import SimulatedAdmin, SimulatedProducer, SimulatedReader
+from kafkaesque.lab.sim.cluster import SimulatedCluster
 from kafkaesque.lab.sim.controller import Operation
 from kafkaesque.lab.sim.convergence import Convergence
 from kafkaesque.lab.sim.faults import Faults
+from kafkaesque.lab.sim.ground_truth import Violation
 from kafkaesque.lab.sim.network import Ends, Network
 from kafkaesque.lab.sim.node import SimulatedNode
 from kafkaesque.lab.sim.observer import Observer
 from kafkaesque.lab.sim.operator import Operator
 from kafkaesque.lab.sim.partition import Answer, Reply, Verdict, produce, readable
 from kafkaesque.lab.sim.process import Setting
-from kafkaesque.lab.sim.producer import SimulatedProducer
 from kafkaesque.lab.sim.profile import Profile, profile_of
-from kafkaesque.lab.sim.reader import SimulatedReader
-from kafkaesque.lab.sim.schedule import MILLISECOND_US, SECOND_US, Schedule
-from kafkaesque.lab.sim.trace import Trace
+from kafkaesque.lab.sim.schedule import (
+    MILLISECOND_US,
+    SECOND_US,
+    NodeClock,
+    Schedule,
+    Trace,
+    random_stream,
+)
 from kafkaesque.lab.sim.transaction_requests import TransactionRequests
 from kafkaesque.lab.sim.transactor import ClientProcess, SimulatedTransactor
-from kafkaesque.lab.sim.truth import Violation
 from kafkaesque.lab.sim.view import View
-from kafkaesque.lab.sim.world import World
 from kafkaesque.model.errors import CorruptMessage, InvariantBroken
 from kafkaesque.model.ids import (
     CONTROLLER_GROUP,
@@ -47,14 +50,14 @@ from kafkaesque.model.ids import (
 from kafkaesque.records.batch import iter_batches, verify_crc
 
 PEACE_US_MAX: Final = 15 * SECOND_US
-"""Within this much time of peace everything must be well."""
+"""The cluster must have recovered after this much peace."""
 ADMIN_INTERVAL_US: Final = 150 * MILLISECOND_US
 READ_INTERVAL_US: Final = 50 * MILLISECOND_US
 LOOK_EVERY_US: Final = 200 * MILLISECOND_US
 
 
 class Simulation:
-    """Made from a seed, run once."""
+    """Built from a seed, run once."""
 
     def __init__(
         self,
@@ -68,9 +71,9 @@ class Simulation:
         self.trace = Trace(self.schedule, show)
         ids = [NodeId(number) for number in range(self.profile.node_count)]
         self.groups, coordinator = _groups_of(self.profile)
-        self.network = Network(self.schedule, chance(seed, "network"), ids)
+        self.network = Network(self.schedule, random_stream(seed, "network"), ids)
         self.observer = Observer(self.groups, coordinator)
-        self._requests = TransactionRequests(self, chance(seed, "transactions"))
+        self._requests = TransactionRequests(self, random_stream(seed, "transactions"))
         setting = Setting(
             self.schedule,
             self.trace,
@@ -94,7 +97,7 @@ class Simulation:
         self.nodes = self._make_nodes(ids, setting)
         self.operator = Operator(self.nodes, self.groups, coordinator, self.schedule)
         self.producers = self._make_producers()
-        self._world = World(
+        self._cluster = SimulatedCluster(
             seed,
             self.profile,
             self.schedule,
@@ -107,15 +110,15 @@ class Simulation:
             self.producers,
             self._make_transactors(coordinator),
         )
-        self._faults = Faults(self._world)
-        self.admin = SimulatedAdmin(self, self.schedule, chance(seed, "admin"))
+        self._faults = Faults(self._cluster)
+        self.admin = SimulatedAdmin(self, self.schedule, random_stream(seed, "admin"))
         self.readers = [
-            SimulatedReader(group, self, self.schedule, chance(seed, f"reader {group}"))
+            SimulatedReader(group, self, self.schedule, random_stream(seed, f"reader {group}"))
             for group in self.partitions
         ]
 
     def _make_nodes(self, ids: list[NodeId], setting: Setting) -> list[SimulatedNode]:
-        drift, most = chance(self.seed, "clocks"), self.profile.clock_drift_ppm_max
+        drift, most = random_stream(self.seed, "clocks"), self.profile.clock_drift_ppm_max
         nodes = [
             SimulatedNode(
                 node, setting, NodeClock(self.schedule, drift.randint(-most, most)), self.seed
@@ -128,7 +131,7 @@ class Simulation:
 
     @property
     def partitions(self) -> list[GroupId]:
-        """Those of clients: neither the controller's group nor the coordinator's."""
+        """The groups of client partitions: neither the controller's nor the coordinator's."""
         return self.groups[1 : 1 + self.profile.partition_count]
 
     def _make_transactors(self, coordinator: GroupId | None) -> list[SimulatedTransactor]:
@@ -140,7 +143,7 @@ class Simulation:
                 coordinator,
                 self.partitions,
                 self._requests,
-                chance(self.seed, f"transactor {number}"),
+                random_stream(self.seed, f"transactor {number}"),
             )
             for number in range(self.profile.transactors)
         ]
@@ -150,14 +153,14 @@ class Simulation:
         for group in self.partitions:
             for _ in range(self.profile.producers_per_partition):
                 number = len(producers)
-                random = chance(self.seed, f"producer {number}")
+                random = random_stream(self.seed, f"producer {number}")
                 producers.append(
                     SimulatedProducer(ProducerId(1000 + number), group, self, self.schedule, random)
                 )
         return producers
 
     def run(self) -> None:
-        """Raises Violation. Whatever the product itself finds impossible is one too."""
+        """Raises Violation if an invariant breaks, including the product's own checks."""
         try:
             self._storm()
             self._peace()
@@ -178,7 +181,7 @@ class Simulation:
             node.start()
         for producer in self.producers:
             producer.start(self.profile.produce_interval_us)
-        for transactor in self._world.transactors:
+        for transactor in self._cluster.transactors:
             transactor.start(ClientProcess(self.schedule, NodeClock(self.schedule, 0)))
         for reader in self.readers:
             reader.start(READ_INTERVAL_US)
@@ -191,7 +194,7 @@ class Simulation:
         self.trace.note("peace")
         self._faults.stop()
         self.operator.wish_for_all()
-        convergence = Convergence(self._world)
+        convergence = Convergence(self._cluster)
         end_us = self.schedule.now_us + PEACE_US_MAX
         while self.schedule.now_us < end_us:
             self.schedule.run_until(self.schedule.now_us + LOOK_EVERY_US)
@@ -201,10 +204,10 @@ class Simulation:
                 return
         raise Violation("progress in peace", convergence.what_is_missing)
 
-    # What clients can reach
+    # Requests of clients
 
     def produce(self, node: NodeId, group: GroupId, batch: bytes, reply: Reply) -> None:
-        """A request arrives at a node. Nobody answers for a process that is not there."""
+        """A request arrives at a node. There is no answer if its process is dead."""
         target = self.nodes[node]
 
         def perform() -> None:
@@ -216,7 +219,7 @@ class Simulation:
 
         def answer(said: Answer) -> None:
             if said.verdict is Verdict.COMMITTED and said.fact is not None:
-                # What a client hears must be true already: the checkers look first.
+                # The checkers run first: an acknowledgement must be true when it is sent.
                 target.observe()
                 self.observer.acknowledged(self.observer.groups[group], said.fact)
             self.schedule.after(200, lambda: reply(said))
@@ -226,7 +229,7 @@ class Simulation:
     def administer(
         self, operation: Operation, reply: Callable[[Answer, object], None], random: Random
     ) -> None:
-        """An operation arrives at whoever seems to lead the controller's group."""
+        """An operation arrives at the presumed leader of the controller's group."""
         target = self.nodes[self.guess_leader(CONTROLLER_GROUP, random)]
 
         def perform() -> None:
@@ -237,7 +240,7 @@ class Simulation:
         target.run(perform)
 
     def read(self, node: NodeId, group: GroupId, offset: Offset, floor: Offset) -> Offset | None:
-        """A fetch at one node: how far it may be read, None if the node does not serve it."""
+        """A fetch at one node; returns its high watermark, None if the node does not serve the group."""
         target = self.nodes[node]
         seen: list[Offset] = []
         target.run(lambda: self._read(target, group, offset, floor, seen))
@@ -277,20 +280,20 @@ class Simulation:
         return self.observer.groups[group].acked_offset
 
     def guess_leader(self, group: GroupId, random: Random) -> NodeId:
-        """Clients ask around; now and then they are told something old."""
+        """The leader as clients see it, which is sometimes outdated."""
         leader = self.operator.leader(group) if random.random() < 0.8 else None
         return leader[0].node_id if leader is not None else random.choice(self.nodes).node_id
 
 
 def _groups_of(profile: Profile) -> tuple[list[GroupId], GroupId | None]:
-    """The controller's, those of the partitions, and last the coordinator's if there is one."""
+    """The groups of the controller, of the partitions and, last, of the coordinator if there is one."""
     count = profile.partition_count + (profile.transactors > 0)
     groups = [GroupId(FIRST_PARTITION_GROUP + number) for number in range(count)]
     return [CONTROLLER_GROUP, *groups], groups[-1] if profile.transactors else None
 
 
 def _raft_config(profile: Profile) -> RaftConfig:
-    """Shorter than the product's, so that more happens in less time."""
+    """Shorter timeouts than the product's, so that more happens in less time."""
     return RaftConfig(
         election_timeout_ticks=8,
         heartbeat_ticks=2,

@@ -30,7 +30,7 @@ from kafkaesque.broker.transactions.types import (
     ProducerIdentity,
     TransactionConfig,
 )
-from kafkaesque.lab.sim.layout import TOPIC
+from kafkaesque.lab.sim.disk import TOPIC
 from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop, as_event_loop
 from kafkaesque.lab.sim.schedule import Action
 from kafkaesque.model.clock import Clock

@@ -8,7 +8,7 @@ from kafkaesque.broker.raft.core import Raft
 from kafkaesque.broker.raft.state import State
 from kafkaesque.broker.raft.types import Entry, LogIndex, Snapshot, Term
 from kafkaesque.broker.replication.entry_log import BatchPayload, BatchRef, EntryLog
-from kafkaesque.lab.sim.truth import GroupTruth, ReplicaTruth
+from kafkaesque.lab.sim.ground_truth import GroupTruth, ReplicaTruth
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import MemberId, NodeId, Offset
 

@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
-from kafkaesque.lab.bench.launcher import run_load
+from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import Metered, RunOptions, new_report, note_strangers
+from kafkaesque.lab.bench.rounds import Metered, RunOptions, new_report, note_other_load
 
 TOPIC = "active"
 RECORD_BYTES = 100
@@ -40,10 +40,10 @@ def run(options: RunOptions) -> Report:
             for rate in (full, light):
                 case = report.case(f"{partitions:,} partitions, {rate:,} records/s, {label}")
                 for _ in range(options.rounds):
-                    figures = _turn(cluster, _spec(cluster, rate, duration_s))
+                    figures = _measure(cluster, _spec(cluster, rate, duration_s))
                     case.add("ours", figures)
                     options.say(f"{case.title}: {figures}")
-    note_strangers(report, report.cases)
+    note_other_load(report, report.cases)
     report.notes.append(
         "latency of a request from when its records were due; fsyncs of all brokers"
     )
@@ -64,7 +64,7 @@ def _spec(cluster: OurCluster, rate: int, duration_s: int) -> dict[str, Any]:
     }
 
 
-def _turn(cluster: OurCluster, spec: dict[str, Any]) -> dict[str, float]:
+def _measure(cluster: OurCluster, spec: dict[str, Any]) -> dict[str, float]:
     before = _counts(cluster)
     with Metered(cluster) as cost:
         load = run_load("paced", spec)
@@ -78,7 +78,7 @@ def _turn(cluster: OurCluster, spec: dict[str, Any]) -> dict[str, float]:
         "server_cpu_us_per_record": cost.server_cpu_s / load["records"] * 1e6,
         "server_cpu_cores": cost.server_cpu_s / load["elapsed_s"],
         "generator_cpu_cores": load["cpu_s"] / load["elapsed_s"],
-        "strangers_cpu_share": cost.strangers_share(load["process_cpu_s"], os.cpu_count() or 1),
+        "strangers_cpu_share": cost.others_share(load["process_cpu_s"], os.cpu_count() or 1),
     }
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.lanes import LoadFailed
-from kafkaesque.lab.bench.launcher import run_load
+from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.scraping import Scrape, scrape
-from kafkaesque.lab.bench.turns import RunOptions, new_report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.harness.metrics import Scrape, scrape
 from kafkaesque.testing.table_rows import TableRows
 from kafkaesque.wire.messages.incremental_alter_configs import (
     AlterableConfig,

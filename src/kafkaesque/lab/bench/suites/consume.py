@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.launcher import run_load
+from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import (
+from kafkaesque.lab.bench.rounds import (
     Metered,
     RunOptions,
-    in_turns,
     new_report,
-    note_strangers,
+    note_other_load,
+    round_robin,
     throughput_figures,
 )
 
@@ -53,7 +53,7 @@ def run(options: RunOptions) -> Report:
         kafka_goal = None if client_limited else Goal("at least", 1.3)
         report.compare(case, "mb_per_s", {"floor": Goal("at least", 0.7), "kafka": kafka_goal})
         report.compare(case, "server_cpu_s_per_gb", {"kafka": Goal("at most", 0.7), "floor": None})
-    note_strangers(report, report.cases)
+    note_other_load(report, report.cases)
     return report
 
 
@@ -75,8 +75,8 @@ def _run_stored(options: RunOptions, report: Report, label: str, batch_bytes: in
         for peer in peers:
             _fill(peer, stored, batch_bytes)
         for kind, title in (("fetch", "raw fetch"), ("client_consume", "confluent-kafka client")):
-            for index, peer in in_turns(peers, options.rounds + 1):
-                figures = _turn(peer, kind, stored, options)
+            for index, peer in round_robin(peers, options.rounds + 1):
+                figures = _measure(peer, kind, stored, options)
                 if index > 0:
                     report.case(f"{title}, batches of {label}").add(peer.name, figures)
                     options.say(
@@ -120,7 +120,7 @@ def _fill(peer: Peer, stored: Stored, batch_bytes: int) -> None:
     )
 
 
-def _turn(peer: Peer, kind: str, stored: Stored, options: RunOptions) -> dict[str, float]:
+def _measure(peer: Peer, kind: str, stored: Stored, options: RunOptions) -> dict[str, float]:
     spec = {
         "host": peer.host,
         "port": peer.port,

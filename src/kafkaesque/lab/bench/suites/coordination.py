@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaesque.lab.bench.coordinations import CoordinationPeer, running_coordinations
-from kafkaesque.lab.bench.launcher import run_load
+from kafkaesque.lab.bench.coordination_servers import CoordinationPeer, running_coordinations
+from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import Metered, RunOptions, in_turns, new_report
+from kafkaesque.lab.bench.rounds import Metered, RunOptions, new_report, round_robin
 
 NODE_BYTES = 100
 
@@ -39,8 +39,8 @@ def run(options: RunOptions) -> Report:
     with running_coordinations(options.peers, options.directory / "coordination") as peers:
         report.peers = {peer.name: peer.described for peer in peers}
         for workload in WORKLOADS:
-            for index, peer in in_turns(peers, options.rounds + 1):
-                figures = _turn(peer, workload, options)
+            for index, peer in round_robin(peers, options.rounds + 1):
+                figures = _measure(peer, workload, options)
                 if index > 0:
                     report.case(workload.title).add(peer.name, figures)
                     options.say(
@@ -54,7 +54,7 @@ def run(options: RunOptions) -> Report:
     return report
 
 
-def _turn(peer: CoordinationPeer, workload: Workload, options: RunOptions) -> dict[str, float]:
+def _measure(peer: CoordinationPeer, workload: Workload, options: RunOptions) -> dict[str, float]:
     spec = {
         "servers": peer.servers,
         "kind": workload.kind,

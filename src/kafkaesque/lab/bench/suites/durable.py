@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.launcher import run_load
+from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import PeerOptions, running
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import Metered, RunOptions, in_turns, new_report, note_strangers
+from kafkaesque.lab.bench.rounds import (
+    Metered,
+    RunOptions,
+    new_report,
+    note_other_load,
+    round_robin,
+)
 
 CONNECTIONS = 64
 PARTITIONS = 4
@@ -25,7 +31,7 @@ def run(options: RunOptions) -> Report:
         for peer in peers:
             if peer.has_topics:
                 requests.create_topic(peer.host, peer.port, TOPIC, PARTITIONS)
-        for index, peer in in_turns(peers, options.rounds + 1):
+        for index, peer in round_robin(peers, options.rounds + 1):
             spec = {
                 "host": peer.host,
                 "port": peer.port,
@@ -57,5 +63,5 @@ def run(options: RunOptions) -> Report:
     case = report.case(CASE)
     report.compare(case, "records_per_s", {"kafka": Goal("at least", 1.0), "floor": None})
     report.compare(case, "p99_ms", {"kafka": Goal("at most", 1.0), "floor": None})
-    note_strangers(report, report.cases)
+    note_other_load(report, report.cases)
     return report

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from kafkaesque.lab.bench.launcher import HeldLoad
+from kafkaesque.lab.bench.load_process import HeldLoad
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import RunOptions, new_report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
 
 KIB = 1024
 

@@ -10,10 +10,10 @@ from statistics import mean
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
 from kafkaesque.lab.bench.figures import Comparison, Goal, Summary
-from kafkaesque.lab.bench.lanes import LoadFailed
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.scraping import Scrape
-from kafkaesque.lab.bench.turns import RunOptions, new_report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
+from kafkaesque.lab.harness.metrics import Scrape
 
 ASLEEP_TIMEOUT_S = 60.0
 POLL_S = 0.5

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.launcher import run_load
+from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import PeerOptions, running
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import Metered, RunOptions, in_turns, new_report
+from kafkaesque.lab.bench.rounds import Metered, RunOptions, new_report, round_robin
 
 CASE = "one record of 100 B in flight, acks=1"
 TOPIC = "latency"
@@ -21,7 +21,7 @@ def run(options: RunOptions) -> Report:
         for peer in peers:
             if peer.has_topics:
                 requests.create_topic(peer.host, peer.port, TOPIC, 1)
-        for _, peer in in_turns(peers, options.rounds):
+        for _, peer in round_robin(peers, options.rounds):
             spec = {"host": peer.host, "port": peer.port, "topic": TOPIC, "record_bytes": 100}
             with Metered(peer) as cost:
                 # Apache Kafka needs tens of thousands of requests before its compiler is done.

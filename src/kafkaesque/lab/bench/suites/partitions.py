@@ -6,10 +6,10 @@ import socket
 import time
 
 from kafkaesque.lab.bench import requests
-from kafkaesque.lab.bench.lanes import LoadFailed
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, ScriptPeer, running
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import RunOptions, new_report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
 
 TOPICS = 5
 LEADER_TIMEOUT_S = 60.0

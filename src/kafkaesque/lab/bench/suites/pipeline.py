@@ -1,7 +1,7 @@
 """The pipeline's Python engine beside Spark's own Kafka connector and a bare client, and how soon a
 record is in a table or a trend.
 
-All lanes read the same topic of our own broker in one Spark session, in turns, after warm-up rounds
+All measurements read the same topic of our own broker in one Spark session, in turns, after warm-up rounds
 that count for nothing: Spark's compilers need some ten queries. `broker`, Spark and its Python
 workers share the machine; ratios are taken round by round, of time and of CPU.
 """
@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.lanes import LoadFailed
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import RunOptions, new_report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
 
 if TYPE_CHECKING:
-    from kafkaesque.lab.bench.pipeline_lanes import Lane
+    from kafkaesque.lab.bench.pipeline_measurements import Measurement
 
 READ = "stream of 100-byte records, nothing done with them"
 QUERY = "from_json, one-minute window, count"
@@ -45,29 +45,29 @@ def run(options: RunOptions) -> Report:
 
 
 def _run(options: RunOptions) -> Report:
-    from kafkaesque.lab.bench.pipeline_lanes import Bed
+    from kafkaesque.lab.bench.pipeline_measurements import PipelineBench
 
     records = options.pick(3_000_000, 600_000)
     batch_records = options.pick(1_000_000, 200_000)
     report = new_report(
         "pipeline", options, {"records": records, "records_per_batch": batch_records}
     )
-    with Bed(options.directory, records, batch_records, options.say) as bed:
-        report.peers |= bed.described
-        _warm_up(options, READ, bed.readers(), options.pick(WARM_UP_ROUNDS, 1))
-        _compare(report, options, READ, bed.readers(), GOALS_READ)
-        _warm_up(options, QUERY, bed.queries(), 1)
-        _compare(report, options, QUERY, bed.queries(), GOALS_QUERY)
+    with PipelineBench(options.directory, records, batch_records, options.say) as bench:
+        report.peers |= bench.described
+        _warm_up(options, READ, bench.readers(), options.pick(WARM_UP_ROUNDS, 1))
+        _compare(report, options, READ, bench.readers(), GOALS_READ)
+        _warm_up(options, QUERY, bench.queries(), 1)
+        _compare(report, options, QUERY, bench.queries(), GOALS_QUERY)
         floor = report.case(FLOOR)
         for _ in range(options.pick(3, 1)):
-            for name, lane in bed.floors().items():
-                floor.add(name, _told(options, FLOOR, name, lane))
+            for name, measurement in bench.floors().items():
+                floor.add(name, _told(options, FLOOR, name, measurement))
         report.hold(floor, "p50_ms", Goal("at most", FLOOR_MS_MAX))
         for figure in ("p50_ms", "cpu_ms_per_batch"):
             report.compare(floor, figure, {"rate": None, "connector": None})
-        for title, lane in ((TABLE, bed.to_table), (TREND, bed.to_trend)):
+        for title, measurement in ((TABLE, bench.to_table), (TREND, bench.to_trend)):
             try:
-                figures = _told(options, title, "ours", lane)
+                figures = _told(options, title, "ours", measurement)
                 report.case(title).add("ours", figures)
             except LoadFailed as error:
                 # What was measured before is worth telling.
@@ -81,34 +81,36 @@ def _run(options: RunOptions) -> Report:
     return report
 
 
-def _warm_up(options: RunOptions, title: str, lanes: dict[str, Lane], rounds: int) -> None:
+def _warm_up(
+    options: RunOptions, title: str, measurements: dict[str, Measurement], rounds: int
+) -> None:
     for number in range(rounds):
-        for name, lane in lanes.items():
-            _told(options, title, f"warm-up {number + 1}: {name}", lane)
+        for name, measurement in measurements.items():
+            _told(options, title, f"warm-up {number + 1}: {name}", measurement)
 
 
 def _compare(
     report: Report,
     options: RunOptions,
     title: str,
-    lanes: dict[str, Lane],
+    measurements: dict[str, Measurement],
     goals: dict[str, Goal | None] | dict[str, Goal],
 ) -> None:
     case = report.case(title)
-    names = list(lanes)
+    names = list(measurements)
     for number in range(options.rounds):
         shift = number % len(names)
         # Each round in another order: what warms or heats the machine hits each in turn.
         for name in names[shift:] + names[:shift]:
-            case.add(name, _told(options, title, name, lanes[name]))
+            case.add(name, _told(options, title, name, measurements[name]))
     report.compare(case, "records_per_s", dict(goals))
     # On a busy machine who waits for whom is chance; what each costs is not.
     for figure in ("cpu_s_per_million", "settled_cpu_s_per_million"):
         report.compare(case, figure, dict.fromkeys(goals))
 
 
-def _told(options: RunOptions, title: str, name: str, lane: Lane) -> dict[str, float]:
-    figures = lane()
+def _told(options: RunOptions, title: str, name: str, measurement: Measurement) -> dict[str, float]:
+    figures = measurement()
     shown = ", ".join(f"{figure} {value:,.4g}" for figure, value in figures.items())
     options.say(f"{title}: {name}: {shown}")
     return figures

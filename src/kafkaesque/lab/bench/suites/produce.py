@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.launcher import run_load, warm_page_cache
+from kafkaesque.lab.bench.load_process import run_load, warm_page_cache
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import (
+from kafkaesque.lab.bench.rounds import (
     Metered,
     RunOptions,
-    in_turns,
     new_report,
-    note_strangers,
+    note_other_load,
+    round_robin,
     throughput_figures,
 )
 
@@ -59,8 +59,8 @@ def run(options: RunOptions) -> Report:
         report.peers = {peer.name: peer.described for peer in peers}
         for workload in WORKLOADS:
             # One unmeasured turn each: Java compiles what it runs often, Python caches it.
-            for index, peer in in_turns(peers, options.rounds + 1):
-                figures = _turn(peer, workload, f"produce-{index}", options)
+            for index, peer in round_robin(peers, options.rounds + 1):
+                figures = _measure(peer, workload, f"produce-{index}", options)
                 if index > 0:
                     report.case(workload.title).add(peer.name, figures)
                     options.say(
@@ -77,14 +77,14 @@ def _compare(report: Report) -> None:
         kafka_goal = None if client_limited else Goal("at least", 1.3)
         report.compare(case, "mb_per_s", {"floor": Goal("at least", 0.7), "kafka": kafka_goal})
         report.compare(case, "server_cpu_s_per_gb", {"kafka": Goal("at most", 0.7), "floor": None})
-    note_strangers(report, report.cases)
+    note_other_load(report, report.cases)
     report.notes.append(
         "with the confluent-kafka client, client and server share the machine's cores and the "
         "client is the limit; the raw replay shows the server alone"
     )
 
 
-def _turn(peer: Peer, workload: Workload, topic: str, options: RunOptions) -> dict[str, float]:
+def _measure(peer: Peer, workload: Workload, topic: str, options: RunOptions) -> dict[str, float]:
     name = f"{topic}-{workload.kind}-{workload.record_bytes}-{workload.batch_bytes}"
     if not peer.has_topics:
         name = "bench"

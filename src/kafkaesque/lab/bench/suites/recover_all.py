@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 
-from kafkaesque.lab.bench.acknowledging import wait_until_acknowledged
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
-from kafkaesque.lab.bench.filling import fill, stored_bytes
+from kafkaesque.lab.bench.recovery import fill, stored_bytes, wait_until_acknowledged
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import RunOptions, new_report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
 
 TOPIC = "recover"
 TIMEOUT_S = 300.0

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, ClusterPeer, running_clusters
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.launcher import run_load, warm_page_cache
+from kafkaesque.lab.bench.load_process import run_load, warm_page_cache
 from kafkaesque.lab.bench.peers import PeerOptions
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import (
+from kafkaesque.lab.bench.rounds import (
     Metered,
     RunOptions,
-    in_turns,
     new_report,
-    note_strangers,
+    note_other_load,
+    round_robin,
     throughput_figures,
 )
 
@@ -64,7 +64,7 @@ def run(options: RunOptions) -> Report:
     for case in report.cases:
         report.compare(case, "mb_per_s", {"kafka": Goal("at least", 1.3)})
         report.compare(case, "server_cpu_s_per_gb", {"kafka": Goal("at most", 0.7)})
-    note_strangers(report, report.cases)
+    note_other_load(report, report.cases)
     report.notes.append("CPU is of all brokers; a GB is counted once, not once a replica")
     return report
 
@@ -79,7 +79,7 @@ def _measure(
     is_synced = label == "synced"
     volume_bytes = options.pick(*((60, 20) if is_synced else (200, 40))) * 1_000_000
     title = f"{label}: {workload.title}"
-    for index, cluster in in_turns(clusters, options.rounds + 1):
+    for index, cluster in round_robin(clusters, options.rounds + 1):
         topic = f"r{index}-{workload.kind}-{workload.record_bytes}-{workload.batch_bytes}"
         figures = _turn(cluster, workload, topic, volume_bytes, options)
         if index > 0:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.lanes import LoadFailed
 from kafkaesque.lab.bench.peers import READY_TIMEOUT_S, Peer, PeerOptions, make_peer
+from kafkaesque.lab.bench.raw_load import LoadFailed
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import RunOptions, new_report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
 
 CASE = "empty data directory, one topic created, one record of 100 B, acks=1"
 TOPIC = "start"

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from kafkaesque.lab.bench.figures import percentile
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import RunOptions, new_report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
 
 PROCESSES = 3
 RECORD = bytes(170)

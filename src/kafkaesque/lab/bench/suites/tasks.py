@@ -11,8 +11,8 @@ from typing import Final
 
 from kafkaesque.lab.bench.figures import Goal
 from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
 from kafkaesque.lab.bench.tasks_peers import TaskPeer
-from kafkaesque.lab.bench.turns import RunOptions, new_report
 
 PEERS: Final = ("ours", "celery", "dramatiq", "taskiq")
 CASES: Final = {"noop": "no-op calls", "busy": "calls of 1 ms"}
@@ -34,7 +34,7 @@ def run(options: RunOptions) -> Report:
     for round_index in range(options.rounds):
         shift = round_index % len(names)
         for name in [*names[shift:], *names[:shift]]:
-            _turn(report, options, name, round_index, calls)
+            _measure(report, options, name, round_index, calls)
     goals: dict[str, Goal | None] = dict.fromkeys(PEERS[1:])
     for title in CASES.values():
         case = report.case(title)
@@ -43,7 +43,7 @@ def run(options: RunOptions) -> Report:
     return report
 
 
-def _turn(report: Report, options: RunOptions, name: str, round_index: int, calls: int) -> None:
+def _measure(report: Report, options: RunOptions, name: str, round_index: int, calls: int) -> None:
     directory = options.directory / f"round-{round_index}"
     peer = TaskPeer(name, directory)
     report.peers[name] = peer.described

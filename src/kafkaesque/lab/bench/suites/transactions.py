@@ -6,15 +6,15 @@ from typing import Any
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.figures import Goal
-from kafkaesque.lab.bench.launcher import run_load
+from kafkaesque.lab.bench.load_process import run_load
 from kafkaesque.lab.bench.peers import Peer, PeerOptions, running
 from kafkaesque.lab.bench.report import Report
-from kafkaesque.lab.bench.turns import (
+from kafkaesque.lab.bench.rounds import (
     Metered,
     RunOptions,
-    in_turns,
     new_report,
-    note_strangers,
+    note_other_load,
+    round_robin,
     throughput_figures,
 )
 
@@ -39,9 +39,9 @@ def run(options: RunOptions) -> Report:
     report = new_report("transactions", options, settings)
     with running(options.peers, PeerOptions(options.directory, loop=options.loop)) as peers:
         report.peers = {peer.name: peer.described for peer in peers}
-        for index, peer in in_turns(peers, options.rounds + 1):
-            plain = _turn(peer, "client_idempotent", f"plain-{index}", count)
-            inside = _turn(peer, "client_transactions", f"transactions-{index}", count)
+        for index, peer in round_robin(peers, options.rounds + 1):
+            plain = _measure(peer, "client_idempotent", f"plain-{index}", count)
+            inside = _measure(peer, "client_transactions", f"transactions-{index}", count)
             inside[SHARE] = inside["records_per_s"] / plain["records_per_s"]
             if index > 0:
                 report.case(PLAIN).add(peer.name, plain)
@@ -59,13 +59,13 @@ def _compare(report: Report) -> None:
         report.compare(case, "records_per_s", {"kafka": None})
         report.compare(case, "server_cpu_s_per_gb", {"kafka": None})
     report.compare(report.case(TRANSACTIONS), SHARE, {"kafka": Goal("at least", 1.0)})
-    note_strangers(report, report.cases)
+    note_other_load(report, report.cases)
     report.notes.append(
         "one transaction at a time, so each waits for its commit: the share says what a commit costs"
     )
 
 
-def _turn(peer: Peer, kind: str, topic: str, count: int) -> dict[str, float]:
+def _measure(peer: Peer, kind: str, topic: str, count: int) -> dict[str, float]:
     requests.create_topic(peer.host, peer.port, topic, PARTITIONS, None)
     spec: dict[str, Any] = {
         "host": peer.host,

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkaesque.lab.bench.clusters import BROKERS, REPLICAS, OurCluster, our_cluster
-from kafkaesque.lab.bench.filling import fill, stored_bytes, wait_until_stored
-from kafkaesque.lab.bench.lanes import LoadFailed
-from kafkaesque.lab.bench.launcher import BackgroundLoad, run_load
+from kafkaesque.lab.bench.load_process import BackgroundLoad, run_load
+from kafkaesque.lab.bench.raw_load import LoadFailed
+from kafkaesque.lab.bench.recovery import fill, stored_bytes, wait_until_stored
 from kafkaesque.lab.bench.report import Report
+from kafkaesque.lab.bench.rounds import RunOptions, new_report
 from kafkaesque.lab.bench.routing import partitions_of
-from kafkaesque.lab.bench.turns import RunOptions, new_report
 
 TOPIC = "wiped"
 VICTIM = 2

@@ -1,7 +1,7 @@
 """The anomalies by name: what each one means and when it is legal. No I/O.
 
-Names and definitions follow Jepsen's kafka workload, restated in research/reliability.md 2.4; the
-ones marked (ours) see what a client of our own broker may rely on in addition.
+Names and definitions follow Jepsen's kafka workload; those marked (ours) check additional guarantees of
+our own broker.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ class Name(StrEnum):
 
 MEANINGS: Final[dict[Name, str]] = {
     Name.INCONSISTENT_OFFSETS: "one offset was seen with two values",
-    Name.DUPLICATE: "one value stands at two offsets",
+    Name.DUPLICATE: "one value is at two offsets",
     Name.LOST_WRITE: "a committed value is missing though a later one was read",
     Name.UNSEEN: "an acknowledged value was never read to the end",
-    Name.VANISHED: "a value was served once and is gone at the end (ours)",
+    Name.VANISHED: "a value was served once and is missing at the end (ours)",
     Name.OFFSET_HOLE: "an offset in the middle has no record (ours)",
-    Name.DAMAGE_SERVED: "bytes that were damaged on disk came back as a record (ours)",
-    Name.PHANTOM: "a value was read that nobody sent to this key (ours)",
+    Name.DAMAGE_SERVED: "bytes that were damaged on disk were served as a record (ours)",
+    Name.PHANTOM: "a value was read that no client sent to this key (ours)",
     Name.G1A: "a value was read whose send definitely failed",
     Name.PRECOMMITTED_READ: "a transaction read what it wrote itself",
-    Name.POLL_SKIP: "a consumer jumped over records between two polls",
+    Name.POLL_SKIP: "a consumer skipped records between two polls",
     Name.NONMONOTONIC_POLL: "a consumer went back between two polls",
     Name.SUBSCRIBED_POLL_SKIP: "the same for a group member: legal, its partitions move",
     Name.SUBSCRIBED_NONMONOTONIC_POLL: "the same for a group member: legal, its partitions move",
-    Name.INT_POLL_SKIP: "a consumer jumped over records inside one poll",
+    Name.INT_POLL_SKIP: "a consumer skipped records inside one poll",
     Name.INT_NONMONOTONIC_POLL: "a consumer went back inside one poll",
-    Name.NONMONOTONIC_SEND: "a producer's later record stands before its earlier one",
+    Name.NONMONOTONIC_SEND: "a producer's later record is before its earlier one",
     Name.INT_NONMONOTONIC_SEND: "the same inside one operation",
     Name.INT_SEND_SKIP: "foreign records between two of one transaction: legal",
     Name.G0: "transactions wrote in different orders to different keys: legal",
-    Name.G1C: "transactions read from one another in a circle",
+    Name.G1C: "transactions read from one another in a cycle",
     Name.TORN_TRANSACTION: "a reader saw a part of a transaction (ours)",
 }
 
@@ -85,7 +85,7 @@ _ALWAYS_LEGAL: Final = frozenset(
 
 
 class Anomaly(NamedTuple):
-    """One place where a history shows one."""
+    """One occurrence in a history."""
 
     name: Name
     key: Key | None
@@ -97,7 +97,7 @@ class Anomaly(NamedTuple):
 
 
 def legal_under(terms: Terms) -> frozenset[Name]:
-    """What may happen under these terms without anything being wrong."""
+    """The anomalies that are no error under these terms."""
     legal = set(_ALWAYS_LEGAL)
     if not terms.idempotent:
         legal |= {Name.DUPLICATE, Name.NONMONOTONIC_SEND, Name.INT_NONMONOTONIC_SEND}

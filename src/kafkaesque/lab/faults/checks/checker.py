@@ -1,6 +1,6 @@
-"""The verdict on a history: every anomaly found, those that are legal under its terms set aside.
+"""The verdict on a history: every anomaly found, and which of them are legal under its terms.
 
-Pure: a history in, a verdict out. The definitions are in `anomalies`, the search in `checks/`.
+Pure: a history in, a verdict out. `anomalies` defines them; the other modules search for them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafkaesque.lab.faults.checks.anomalies import REORDERED, Anomaly, Name, legal_under
+from kafkaesque.lab.faults.checks.contents import find_log_anomalies, find_read_anomalies
 from kafkaesque.lab.faults.checks.figures import Figures, count_figures
 from kafkaesque.lab.faults.checks.history import History, Key, Value
-from kafkaesque.lab.faults.checks.log import find_log_anomalies
 from kafkaesque.lab.faults.checks.observations import Observations
-from kafkaesque.lab.faults.checks.polls import find_poll_anomalies
-from kafkaesque.lab.faults.checks.reads import find_read_anomalies
-from kafkaesque.lab.faults.checks.sends import find_send_anomalies
+from kafkaesque.lab.faults.checks.ordering import find_poll_anomalies, find_send_anomalies
 from kafkaesque.lab.faults.checks.transactions import find_transaction_anomalies
 
 EXAMPLES_MAX: Final = 8
@@ -41,15 +39,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a history shows."""
+    """The result of checking a history."""
 
     findings: dict[Name, Finding]
     legal: frozenset[Name]
     figures: Figures
     lost: int
-    """Committed values that are not there: distinct ones in lost-write and unseen."""
+    """Distinct committed values that are missing: those of lost-write and unseen."""
     damaged_records: int
-    """Acknowledged values in places that the run itself destroyed; not counted as lost."""
+    """Acknowledged values at offsets that the run itself destroyed; not counted as lost."""
 
     @property
     def bad(self) -> dict[Name, Finding]:
@@ -72,7 +70,7 @@ class Verdict:
 
 
 def check_history(history: History) -> Verdict:
-    """Find everything. HistoryUnusable if one value was sent twice, which no broker can cause."""
+    """Run all checks. HistoryUnusable if one value was sent twice, which no broker can cause."""
     observed = Observations(history)
     findings: dict[Name, Finding] = {}
     lost: set[tuple[Key | None, Value]] = set()

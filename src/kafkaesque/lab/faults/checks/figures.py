@@ -1,4 +1,4 @@
-"""Figures of a history that are no verdict: counts, the longest gap, how far readers lagged. No I/O."""
+"""Figures of a history: counts, gaps without acknowledgements, lag of readers. No I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _US_PER_MS = 1000
 
 
 class Fault(NamedTuple):
-    """Something was broken at this moment, and whoever sent to these keys may have felt it."""
+    """A fault that began at this moment and may affect senders to these keys."""
 
     at_us: int
     keys: frozenset[Key]
@@ -29,7 +29,7 @@ class Lag(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What happened, in numbers."""
+    """The figures of a report."""
 
     acknowledged: int
     unknown: int
@@ -71,13 +71,13 @@ def acknowledgement_gaps(sending: Sequence[Operation]) -> list[tuple[int, int]]:
     moments = sorted(one.completed_us for one in sending if one.outcome is Outcome.OK)
     moments.insert(0, min(one.invoked_us for one in sending))
     if moments[-1] < max(one.invoked_us for one in sending):
-        # Whoever was still sending then got no answer at all.
+        # The last operations were never acknowledged.
         moments.append(max(one.completed_us for one in sending))
     return list(pairwise(moments))
 
 
 def gaps_by_key(sending: Sequence[Operation]) -> dict[Key, list[tuple[int, int]]]:
-    """The gaps of each key: where one of several leaders is gone, the others go on."""
+    """The gaps of each key: when one of several leaders dies, the keys of the others are not affected."""
     by_key: dict[Key, list[Operation]] = {}
     for operation in sending:
         for key in {sent.key for sent in operation.sends}:
@@ -93,7 +93,7 @@ def gaps_of_faults(sending: Sequence[Operation], faults: Sequence[Fault]) -> lis
     ends = [*(fault.at_us for fault in faults[1:]), last]
     longest = []
     for fault, following in zip(faults, ends, strict=True):
-        # One that the next fault makes longer is cut there: the rest is the next one's.
+        # A gap that lasts into the next fault is cut there: the rest belongs to that fault.
         during = [
             min(end, following) - start
             for key in fault.keys
@@ -136,7 +136,7 @@ def realtime_lag(observed: Observations) -> Lag:
 
 
 def _first_known(observed: Observations) -> dict[Key, dict[int, int]]:
-    """For each offset the earliest moment at which some client could tell that it exists."""
+    """For each offset, the earliest moment at which some client knew that it exists."""
     known: dict[Key, dict[int, int]] = {}
     for operation, sends in observed.sending:
         if operation.outcome is not Outcome.OK:
@@ -150,7 +150,7 @@ def _first_known(observed: Observations) -> dict[Key, dict[int, int]]:
         for poll in operation.polls:
             for key, records in poll.records.items():
                 if records:
-                    # One offset of a poll is enough: those before it exist since then at the latest.
+                    # The last offset of a poll is enough: earlier ones existed by then as well.
                     _keep_earlier(known.setdefault(key, {}), records[-1][0], operation.completed_us)
     return known
 
@@ -161,7 +161,7 @@ def _keep_earlier(times: dict[int, int], offset: int, moment: int) -> None:
 
 
 def _known_from(times: dict[int, int]) -> dict[int, int]:
-    """For every offset: since when it or a later one is known."""
+    """For each offset, since when it or a later one was known."""
     known: dict[int, int] = {}
     earliest: int | None = None
     following = max(times, default=-1) + 1

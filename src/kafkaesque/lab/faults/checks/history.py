@@ -1,14 +1,13 @@
-"""What clients did and saw: operations as values, and their form in a file. No I/O, no clock.
+"""A history: the operations of all clients, and its file format. No I/O, no clock.
 
-An operation is one call of one client: sending, polling, or a transaction of both. Its outcome says
-what is known about it, and getting that right is half of the test (research/reliability.md 2.1,
-after Jepsen's kafka workload):
+An operation is one call of one client: sending, polling, or a transaction of both. Its outcome says what
+is known about it; getting that right is half of the test (after Jepsen's kafka workload):
 
     ok      it definitely happened
     fail    it definitely did not, and never will
-    info    nobody knows: timed out, connection lost, client gone
+    info    unknown: timed out, connection lost, client dead
 
-In a file each operation is one line of JSON behind one line with the terms it was recorded under.
+In a file, one line of JSON has the terms, and each following line one operation.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ FORMAT_VERSION: Final = 1
 Key = int
 """One partition of one topic."""
 Value = int | str
-"""A counter, unique in its key; a text for bytes that no writer of this run ever made."""
+"""A counter, unique in its key; a string for bytes that no client of this run wrote."""
 
 
 class HistoryUnusable(Exception):
-    """The text is not a history, or contradicts itself in a way that no broker can cause."""
+    """Not a history, or one that contradicts itself in a way that no broker can cause."""
 
 
 class Outcome(StrEnum):
@@ -40,7 +39,7 @@ class Outcome(StrEnum):
 
 
 class Function(StrEnum):
-    """What a client did. A FINAL poll is one of the readers from the beginning, after the run."""
+    """What a client did. FINAL is a poll of the readers that read everything after the run."""
 
     SEND = "send"
     POLL = "poll"
@@ -52,7 +51,7 @@ class Function(StrEnum):
 
 
 class Sent(msgspec.Struct, frozen=True, array_like=True, tag="s", gc=False):
-    """One record sent; the offset is there if an acknowledgement told it."""
+    """One record sent, with its offset if it was acknowledged."""
 
     key: Key
     offset: int | None
@@ -70,18 +69,18 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True, rename={"outcom
 
     index: int
     process: int
-    """One producer and one consumer, used by one thread. A client that died comes back as another."""
+    """One client, used by one thread. A client that died is replaced by one with another number."""
     outcome: Outcome
     f: Function
     micro: tuple[Sent | Polled, ...] = ()
     keys: tuple[Key, ...] = ()
-    """Of an assign or subscribe: all that the client reads from now on."""
+    """For assign and subscribe: all keys that the client reads from now on."""
     rebalanced: tuple[Key, ...] = ()
     """Keys whose position was moved during this operation by anything but reading."""
     invoked_us: int = 0
     completed_us: int = 0
     error: str = ""
-    """What the client said, for people; no check reads it."""
+    """The client's error message, for people; no check uses it."""
 
     @property
     def sends(self) -> list[Sent]:
@@ -93,7 +92,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True, rename={"outcom
 
 
 class Damage(msgspec.Struct, frozen=True, array_like=True):
-    """Offsets whose bytes a run destroyed where no other copy existed: nobody can serve them."""
+    """Offsets whose only copy a run destroyed: no broker can serve them."""
 
     key: Key
     first_offset: int
@@ -101,7 +100,7 @@ class Damage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Terms(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the clients were promised in this history: it decides which anomalies are legal."""
+    """The guarantees under which a history was recorded; they decide which anomalies are legal."""
 
     idempotent: bool = True
     """Producers were idempotent: a duplicate or a changed order is the broker's fault."""
@@ -153,7 +152,7 @@ def read_lines(lines: Iterable[bytes]) -> History:
         except msgspec.MsgspecError as error:
             raise HistoryUnusable(f"line {number}: {error}") from error
     if heading is None:
-        raise HistoryUnusable("there is no line in it")
+        raise HistoryUnusable("the file is empty")
     if heading.kafkaesque_history != FORMAT_VERSION:
         raise HistoryUnusable(f"format {heading.kafkaesque_history}, not {FORMAT_VERSION}")
     operations.sort(key=lambda operation: operation.index)

@@ -24,7 +24,7 @@ from kafkaesque.lab.faults.checks.history import (
 
 
 class KeyLog:
-    """One key as all clients together saw it."""
+    """One key as seen by all clients together."""
 
     __slots__ = (
         "conflicts",
@@ -56,7 +56,7 @@ class KeyLog:
         """The version order: rank of each offset among those observed, holes left out."""
 
     def place(self, offset: int, value: Value) -> None:
-        """Somebody saw `value` at `offset`."""
+        """A client saw `value` at `offset`."""
         known = self.value_at.setdefault(offset, value)
         if known != value:
             self.conflicts.setdefault(offset, {known}).add(value)
@@ -92,9 +92,9 @@ class Observations:
         self.keys: dict[Key, KeyLog] = {}
         self.has_final_reads = False
         self.sending: list[tuple[Operation, list[Sent]]] = []
-        """The operations that sent something, with what they sent."""
+        """The operations that sent something, with their records."""
         self.reading: list[Operation] = []
-        """The others, and those that did both: all that a consumer did."""
+        """The operations of consumers, including those that also sent."""
         self._damaged = [(d.key, d.first_offset, d.last_offset) for d in history.terms.damaged]
         self._divide()
         self._take_writers()
@@ -110,7 +110,7 @@ class Observations:
         return log
 
     def must_have_committed(self, operation: Operation) -> bool:
-        """It said so, or one of its values was read: then all of it must be there."""
+        """It was acknowledged, or one of its values was read: then all of them must be there."""
         if operation.outcome is Outcome.OK:
             return True
         if operation.outcome is Outcome.FAIL:
@@ -118,7 +118,7 @@ class Observations:
         return any(sent.value in self.log(sent.key).ok_read for sent in operation.sends)
 
     def is_damaged(self, key: Key, offset: int | None) -> bool:
-        """The run destroyed the only copy of it."""
+        """Whether the run destroyed its only copy."""
         return offset is not None and any(
             key == damaged and first <= offset <= last for damaged, first, last in self._damaged
         )
@@ -151,7 +151,7 @@ class Observations:
                     continue
                 for key, records in one.records.items():
                     log = self.log(key)
-                    # Of every outcome: a consumer must never show what is not safe.
+                    # Of every outcome: a consumer must never return uncommitted records.
                     log.place_all(records, operation.index)
                     if is_ok:
                         values = [value for _, value in records]

@@ -1,4 +1,4 @@
-"""Record values that say who they are: any byte that differs from what was sent shows. No I/O."""
+"""Record values that contain their own identity, so that any changed byte is detected. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def encode_value(key: Key, value: int, size_bytes: int) -> bytes:
 
 
 def decode_value(key: Key, data: bytes | None) -> Value:
-    """The counter, or a text if these are not the bytes of a value that was sent to this key."""
+    """The counter, or a description if these are not the bytes of a value sent to this key."""
     if data is None:
         return "no value"
     parts = data.split(b"/", 3)
@@ -31,6 +31,6 @@ def decode_value(key: Key, data: bytes | None) -> Value:
 
 
 def key_of(data: bytes) -> Key | None:
-    """The key that the bytes name, if they name one."""
+    """The key in the bytes; None if there is none."""
     head = data.split(b"/", 1)[0]
     return int(head) if head.isdigit() else None

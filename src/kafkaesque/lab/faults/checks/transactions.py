@@ -1,13 +1,12 @@
-"""What only transactions can do wrong: read themselves, read in circles, be seen in part."""
+"""Checks of transactions: none reads itself, none reads in a cycle, none is seen in part."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from kafkaesque.lab.faults.checks.anomalies import Anomaly, Name
-from kafkaesque.lab.faults.checks.circles import find_circles
 from kafkaesque.lab.faults.checks.history import Function, Key, Operation, Outcome, Sent, Value
 from kafkaesque.lab.faults.checks.observations import Observations
 
@@ -18,8 +17,8 @@ def find_transaction_anomalies(observed: Observations) -> Iterator[Anomaly]:
         return
     yield from _precommitted_reads(transactions)
     committed = [one for one in transactions if observed.must_have_committed(one)]
-    yield from _write_circles(observed, committed)
-    yield from _read_circles(observed, committed)
+    yield from _write_cycles(observed, committed)
+    yield from _read_cycles(observed, committed)
     yield from _aborted_and_seen(observed, transactions)
     yield from _torn(observed, committed)
 
@@ -41,8 +40,8 @@ def _precommitted_reads(transactions: list[Operation]) -> Iterator[Anomaly]:
                         )
 
 
-def _write_circles(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:
-    """G0 over the writers of several records; a writer of one cannot close a circle."""
+def _write_cycles(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:
+    """G0 among transactions with several records; one with a single record cannot close a cycle."""
     placed: dict[Key, list[tuple[int, int]]] = {}
     for operation in committed:
         sends = operation.sends
@@ -58,10 +57,10 @@ def _write_circles(observed: Observations, committed: list[Operation]) -> Iterat
         for (_, before), (_, after) in pairwise(places):
             if before != after:
                 edges.setdefault(before, set()).add(after)
-    yield from _circles(Name.G0, edges, "wrote around one another")
+    yield from _cycles(Name.G0, edges, "wrote around one another")
 
 
-def _read_circles(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:
+def _read_cycles(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:
     both = {one.index for one in committed if one.sends and one.polls}
     edges: dict[int, set[int]] = {}
     for operation in committed:
@@ -74,13 +73,13 @@ def _read_circles(observed: Observations, committed: list[Operation]) -> Iterato
                     writer = writers.get(value)
                     if writer is not None and writer.index in both and writer != operation:
                         edges.setdefault(writer.index, set()).add(operation.index)
-    yield from _circles(Name.G1C, edges, "read from one another")
+    yield from _cycles(Name.G1C, edges, "read from one another")
 
 
-def _circles(name: Name, edges: dict[int, set[int]], did: str) -> Iterator[Anomaly]:
-    for circle in find_circles(edges):
-        text = f"transactions {', '.join(map(str, circle))} {did}"
-        yield Anomaly(name, None, (), (), tuple(circle), text)
+def _cycles(name: Name, edges: dict[int, set[int]], did: str) -> Iterator[Anomaly]:
+    for cycle in find_cycles(edges):
+        text = f"transactions {', '.join(map(str, cycle))} {did}"
+        yield Anomaly(name, None, (), (), tuple(cycle), text)
 
 
 def _aborted_and_seen(observed: Observations, transactions: list[Operation]) -> Iterator[Anomaly]:
@@ -93,7 +92,7 @@ def _aborted_and_seen(observed: Observations, transactions: list[Operation]) -> 
 
 
 class _Reader:
-    """What one consumer read, and which stretches of each key it passed without leaving."""
+    """What one consumer read, and which ranges of each key it read without interruption."""
 
     __slots__ = ("last", "seen", "spans")
 
@@ -101,7 +100,7 @@ class _Reader:
         self.seen: dict[Key, set[Value]] = {}
         self.spans: dict[Key, list[list[int]]] = {}
         self.last: dict[Key, list[int]] = {}
-        """The stretch that is still growing."""
+        """The range that is still growing."""
 
     def take(self, operation: Operation) -> None:
         if operation.f in (Function.ASSIGN, Function.SUBSCRIBE):
@@ -134,7 +133,7 @@ class _Reader:
 
 
 def _torn(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:
-    """A reader saw one record of a transaction and passed the place of another without seeing it."""
+    """A reader saw one record of a transaction and passed the offset of another without seeing it."""
     readers: dict[int, _Reader] = {}
     final_readers: set[int] = set()
     for operation in observed.reading:
@@ -169,3 +168,53 @@ def _torn_anomaly(operation: Operation, sends: list[Sent], did: str) -> Anomaly:
         (operation.index,),
         f"transaction {operation.index} {did}: {', '.join(f'{s.key}/{s.value}' for s in sends)}",
     )
+
+
+def find_cycles(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
+    """The strongly connected components of more than one node, each sorted.
+
+    Tarjan 1972, with an explicit stack: histories are long.
+    """
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    open_nodes: list[int] = []
+    is_open: set[int] = set()
+    cycles: list[list[int]] = []
+    for root in edges:
+        if root in order:
+            continue
+        walk = [(root, iter(edges.get(root, ())))]
+        order[root] = low[root] = len(order)
+        open_nodes.append(root)
+        is_open.add(root)
+        while walk:
+            node, following = walk[-1]
+            for target in following:
+                if target not in order:
+                    order[target] = low[target] = len(order)
+                    open_nodes.append(target)
+                    is_open.add(target)
+                    walk.append((target, iter(edges.get(target, ()))))
+                    break
+                if target in is_open:
+                    low[node] = min(low[node], order[target])
+            else:
+                walk.pop()
+                if walk:
+                    parent = walk[-1][0]
+                    low[parent] = min(low[parent], low[node])
+                if low[node] == order[node]:
+                    part = _close(node, open_nodes, is_open)
+                    if len(part) > 1:
+                        cycles.append(sorted(part))
+    return cycles
+
+
+def _close(node: int, open_nodes: list[int], is_open: set[int]) -> list[int]:
+    part = []
+    while True:
+        member = open_nodes.pop()
+        is_open.discard(member)
+        part.append(member)
+        if member == node:
+            return part

@@ -1,1 +1,1 @@
-"""One file a fault run, each with a class `Run`; `lab/faults/catalog.py` names them."""
+"""The fault runs, grouped by what they break; `catalog.py` maps their names to the classes."""

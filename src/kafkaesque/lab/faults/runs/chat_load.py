@@ -1,10 +1,10 @@
-"""The load of the chat runs, in a process of its own: many clients that talk in pairs.
+"""The load of the chat runs, as a program: many clients that exchange messages in pairs.
 
     python -m kafkaesque.lab.faults.runs.chat_load '{"gateways": [...], "clients": 1000, ...}'
 
-Client 2k and client 2k+1 are one conversation, each with a number of its own that grows. Says `ready` once
-all are connected and have an account; on end of standard input it stops sending, waits for what is under
-way, and prints one JSON object. Times are of CLOCK_MONOTONIC, which all processes of a machine share.
+Clients 2k and 2k+1 share a conversation; each numbers its messages. The program prints `ready` once all
+are connected and have an account. At end of standard input it stops sending, waits for messages in flight,
+and prints one JSON object. Times are of CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import sys
 import time
 from collections.abc import Awaitable, Iterable
@@ -30,20 +31,19 @@ from kafkaesque.edge.client import (
     SnapshotNeeded,
 )
 from kafkaesque.edge.client_state import Credentials
-from kafkaesque.lab.faults.chance import seeded
 
 _LIFE_S: Final = 24 * 3600
 _CONNECTING: Final = 50
-"""Connections begun at once; a storm is another run's matter."""
+"""Connections opened at a time: connection storms are not the subject of these runs."""
 _RECEIPTS_EVERY_S: Final = 5.0
 _DRAIN_S: Final = 90.0
-_SAYING: Final = {"v2": "say"}
-"""What a version calls `message.send`."""
+_SEND_COMMANDS: Final = {"v2": "say"}
+"""The name of `message.send` in versions that call it something else."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """What the clients do."""
+    """How many clients there are, and what they send."""
 
     gateways: tuple[str, ...]
     secret: str
@@ -53,12 +53,12 @@ class LoadSettings:
     receipts: bool = True
     prefix: str = "c"
     versions: tuple[str, ...] = ("",)
-    """Of the application, dealt out in turn; empty is whatever the routes call the default."""
+    """Application versions, assigned to clients in turn; empty: the default of the routes."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of it."""
+    """Counts and times of all clients."""
 
     acknowledged: int = 0
     received: int = 0
@@ -75,14 +75,14 @@ class Tally:
     repeated: int = 0
     snapshots_needed: int = 0
     resume_ms: list[float] = field(default_factory=list)
-    """From the loss of a connection until events flow again."""
+    """From the loss of a connection until it is resumed."""
     failures: list[str] = field(default_factory=list)
     deliveries: list[tuple[int, float]] = field(default_factory=list)
-    """When each was sent (ns), and how long it took (ms)."""
+    """Per message: when it was sent (ns), and how long delivery took (ms)."""
 
 
-class Talker:
-    """One client. `peer` is whom it talks to."""
+class ChatClient:
+    """One client, in a conversation with `peer`."""
 
     def __init__(self, settings: LoadSettings, number: int, tally: Tally) -> None:
         self.name = f"{settings.prefix}{number}"
@@ -93,13 +93,13 @@ class Talker:
             settings.secret,
             algorithm="HS256",
         )
-        # Every other client begins at every other gateway; after that it goes where it can.
+        # Pairs start at alternating gateways; after a disconnect a client takes any.
         gateways = [*settings.gateways]
-        turn = number // 2 % len(gateways)
+        first = number // 2 % len(gateways)
         version = settings.versions[number % len(settings.versions)]
-        self._saying = _SAYING.get(version, "message.send")
+        self._send_command = _SEND_COMMANDS.get(version, "message.send")
         self.client = EdgeClient(
-            gateways[turn:] + gateways[:turn],
+            gateways[first:] + gateways[:first],
             Credentials(token=token),
             app_version=version,
             on_state=self._state_changed,
@@ -136,12 +136,12 @@ class Talker:
             self._tally.resume_ms.append((time.monotonic() - self._gone_s) * 1000)
             self._gone_s = None
 
-    async def say(self) -> None:
+    async def send(self) -> None:
         number, self._number = self._number, self._number + 1
         text = f"{number} {time.monotonic_ns()}"
         try:
             command_id = await self.client.send(
-                self._saying, {"to": self.peer, "text": text}, id=f"m{number}"
+                self._send_command, {"to": self.peer, "text": text}, id=f"m{number}"
             )
         except (RequestFailed, ClientClosed) as failed:
             self._tally.failures.append(str(failed))
@@ -186,14 +186,14 @@ class Talker:
         tally.deliveries.append((sent_ns, (time.monotonic_ns() - sent_ns) / 1e6))
         self._receipts.append(one_id)
 
-    async def give_receipts(self) -> None:
+    async def send_receipts(self) -> None:
         ids, self._receipts = self._receipts, []
         if ids:
             with contextlib.suppress(RequestFailed, ClientClosed):
                 await self.client.send("message.received", {"message_ids": ids})
 
-    def missing(self, peer: Talker) -> int:
-        """Of what this one had acknowledged."""
+    def missing(self, peer: ChatClient) -> int:
+        """How many of this client's acknowledged messages `peer` has not received."""
         return len(self.acknowledged - peer.received)
 
     def results_missing(self) -> int:
@@ -206,57 +206,53 @@ class Load:
     def __init__(self, settings: LoadSettings) -> None:
         self._settings = settings
         self.tally = Tally()
-        self.talkers = [Talker(settings, number, self.tally) for number in range(settings.clients)]
+        self.clients = [
+            ChatClient(settings, number, self.tally) for number in range(settings.clients)
+        ]
         self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        turn = asyncio.Semaphore(_CONNECTING)
+        await _limited((client.start() for client in self.clients), _CONNECTING)
 
-        async def one(talker: Talker) -> None:
-            async with turn:
-                await talker.start()
-
-        await asyncio.gather(*(one(talker) for talker in self.talkers))
-
-    async def talk(self, stopping: asyncio.Event) -> None:
-        """Until told to stop: at the rate, each client one message at a time."""
-        random = seeded(self._settings.seed)
-        saying: set[asyncio.Task[None]] = set()
+    async def send_messages(self, stopping: asyncio.Event) -> None:
+        """Send at the wanted rate until `stopping`; each client sends one message at a time."""
+        rng = random.Random(self._settings.seed)
+        sending: set[asyncio.Task[None]] = set()
         busy: set[str] = set()
         receipts_s = time.monotonic()
         next_s = time.monotonic()
         while not stopping.is_set():
             next_s += 1 / self._settings.messages_per_s
             await asyncio.sleep(max(0.0, next_s - time.monotonic()))
-            talker = random.choice(self.talkers)
-            if talker.name not in busy:
-                busy.add(talker.name)
-                task = asyncio.create_task(self._say(talker, busy))
-                saying.add(task)
-                task.add_done_callback(saying.discard)
+            client = rng.choice(self.clients)
+            if client.name not in busy:
+                busy.add(client.name)
+                task = asyncio.create_task(self._send(client, busy))
+                sending.add(task)
+                task.add_done_callback(sending.discard)
             if self._settings.receipts and time.monotonic() - receipts_s > _RECEIPTS_EVERY_S:
                 receipts_s = time.monotonic()
-                self._spawn(self._give_receipts())
-        await asyncio.gather(*saying)
+                self._spawn(self._send_receipts())
+        await asyncio.gather(*sending)
         await asyncio.gather(*self._background)
 
-    async def _say(self, talker: Talker, busy: set[str]) -> None:
+    async def _send(self, client: ChatClient, busy: set[str]) -> None:
         try:
-            await talker.say()
+            await client.send()
         finally:
-            busy.discard(talker.name)
+            busy.discard(client.name)
 
-    async def _give_receipts(self) -> None:
-        await _in_turns((talker.give_receipts() for talker in self.talkers), 50)
+    async def _send_receipts(self) -> None:
+        await _limited((client.send_receipts() for client in self.clients), 50)
 
     def _spawn(self, work: Any) -> None:
         self._background = [task for task in self._background if not task.done()]
         self._background.append(asyncio.create_task(work))
 
     async def drain(self) -> None:
-        """Wait until all that was acknowledged is there, or for long enough."""
+        """Wait until every acknowledged message has arrived, or until the timeout."""
         deadline_s = time.monotonic() + _DRAIN_S
-        pairs = [(one, self.talkers[at ^ 1]) for at, one in enumerate(self.talkers)]
+        pairs = [(one, self.clients[at ^ 1]) for at, one in enumerate(self.clients)]
         while time.monotonic() < deadline_s:
             if not any(one.missing(peer) or one.results_missing() for one, peer in pairs):
                 break
@@ -265,14 +261,15 @@ class Load:
         self.tally.results_missing = sum(one.results_missing() for one, _ in pairs)
 
     async def stop(self) -> None:
-        await _in_turns((talker.stop() for talker in self.talkers), 100)
+        await _limited((client.stop() for client in self.clients), 100)
 
 
-async def _in_turns(work: Iterable[Awaitable[None]], width: int) -> None:
-    turn = asyncio.Semaphore(width)
+async def _limited(work: Iterable[Awaitable[None]], width: int) -> None:
+    """Run at most `width` awaitables at a time."""
+    slots = asyncio.Semaphore(width)
 
     async def one(each: Awaitable[None]) -> None:
-        async with turn:
+        async with slots:
             await each
 
     await asyncio.gather(*(one(each) for each in work))
@@ -285,7 +282,7 @@ async def _main(settings: LoadSettings) -> None:
     click.echo(f"ready clients={settings.clients}")
     sys.stdout.flush()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), stopping.set)
-    await load.talk(stopping)
+    await load.send_messages(stopping)
     await load.drain()
     await load.stop()
     load.tally.failures = sorted(set(load.tally.failures))[:20]

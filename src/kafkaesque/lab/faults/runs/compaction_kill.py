@@ -1,31 +1,30 @@
-"""kill -9 while a compacted topic is written and cleaned: a table that loses no newest row."""
+"""kill -9 while a compacted topic is written and cleaned."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 import time
-import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafkaesque.lab.faults.clients import admin_settings
-from kafkaesque.lab.faults.stage import FaultRun, RunOptions, Stage
-from kafkaesque.lab.faults.target import TargetUnwell
+from kafkaesque.lab.faults.fault_run import FaultRun, RunContext, RunOptions
 from kafkaesque.lab.faults.workload import WorkloadSettings
+from kafkaesque.lab.harness.cluster import BrokerSettings, TargetFailed
+from kafkaesque.lab.harness.metrics import scrape
 from kafkaesque.testing.table_rows import RowsRefused, TableRows
 
 ROWS: Final = 1_000_000
 UPDATES: Final = 10
 TOPIC: Final = "rows"
 LATE_KILLS: Final = 3
-"""So many come when all is written, and only the cleaner works."""
+"""Kills after all rows are written, while only the cleaner works."""
 STILL_S_MAX: Final = 120.0
 _POLL_S: Final = 0.05
 DIRTY_RATIO: Final = 0.2
@@ -35,13 +34,13 @@ CONFIG: Final = {
     "min.cleanable.dirty.ratio": str(DIRTY_RATIO),
 }
 ROW_BYTES: Final = 118
-"""As it is written: key, value of 100 bytes, and what a batch adds."""
+"""Size of a row in the log: key, value of 100 bytes, and its share of the batch."""
 
 
-class Run(FaultRun):
+class CompactionKill(FaultRun):
     purpose = "kill -9 while a compacted topic is written and cleaned"
-    promise = "every newest row is there, at an offset that never changed"
-    settings: Mapping[str, object] = {"log.cleaner.backoff.ms": 100}
+    promise = "the newest version of every row is there, at an offset that never changed"
+    settings: ClassVar[BrokerSettings] = {"log.cleaner.backoff.ms": 100}
     rounds = 10
 
     def __init__(self) -> None:
@@ -53,7 +52,7 @@ class Run(FaultRun):
         self._writer = threading.Thread(target=self._write, name="rows", daemon=True)
 
     def workload(self, options: RunOptions) -> WorkloadSettings:
-        """A little of the usual load beside it."""
+        """Only a little of the usual load."""
         self._count = options.amount or ROWS
         return WorkloadSettings(
             records_per_s=min(options.records_per_s, 100),
@@ -63,12 +62,12 @@ class Run(FaultRun):
             subscribed_readers=0,
         )
 
-    def begin(self, stage: Stage) -> None:
-        servers = stage.target.bootstrap_servers
+    def begin(self, context: RunContext) -> None:
+        servers = context.target.bootstrap_servers
         admin = AdminClient(admin_settings(servers))
         admin.create_topics([NewTopic(TOPIC, 1, 1, config=CONFIG)])[TOPIC].result(30)
         self._rows = TableRows(servers, TOPIC, self._count)
-        stage.say(f"{self._count} rows, to be written {UPDATES} times")
+        context.say(f"{self._count} rows, to be written {UPDATES} times")
         self._writer.start()
 
     @property
@@ -78,7 +77,7 @@ class Run(FaultRun):
     @property
     def _table(self) -> TableRows:
         if self._rows is None:
-            raise TargetUnwell("the table was never begun")
+            raise TargetFailed("the table was never written")
         return self._rows
 
     def _write(self) -> None:
@@ -92,75 +91,73 @@ class Run(FaultRun):
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def inject(self, stage: Stage) -> None:
+    def inject(self, context: RunContext) -> None:
         early = max(1, (self.rounds or 1) - LATE_KILLS)
-        moments = sorted(stage.random.random() * self._wanted for _ in range(early))
-        while stage.another_round(0.0):
+        moments = sorted(context.random.random() * self._wanted for _ in range(early))
+        while context.another_round(0.0):
             self._wait_for(int(moments.pop(0)) if moments else self._wanted)
-            time.sleep(stage.random.uniform(0.0, 2.0))
-            stage.fault(f"kill -9; {self._written} of {self._wanted} batches written")
-            stage.count("cleanings_cut", self._unfinished(stage))
-            stage.target.kill(0)
-            stage.target.start(0)
+            time.sleep(context.random.uniform(0.0, 2.0))
+            context.fault(f"kill -9; {self._written} of {self._wanted} batches written")
+            context.count("cleanings_cut", self._unfinished(context))
+            context.target.kill(0)
+            context.target.bring_up(0)
         self._wait_for(self._wanted)
 
     def _wait_for(self, count: int) -> None:
         seen, since = -1, time.monotonic()
         while self._written < count:
             if self._failure is not None:
-                raise TargetUnwell(f"rows are not taken any more: {self._failure}")
+                raise TargetFailed(f"rows are not accepted any more: {self._failure}")
             if self._written != seen:
                 seen, since = self._written, time.monotonic()
             if time.monotonic() - since > STILL_S_MAX:
-                raise TargetUnwell(f"nothing was written since batch {seen}")
+                raise TargetFailed(f"nothing was written since batch {seen}")
             time.sleep(_POLL_S)
 
-    def _unfinished(self, stage: Stage) -> int:
-        """Whether a cleaner is writing at this moment, as its files tell."""
-        found = stage.target.data(0).glob("topics/*/0/*")
+    def _unfinished(self, context: RunContext) -> int:
+        """1 if the cleaner is writing at this moment, judged by its files."""
+        found = context.target.data(0).glob("topics/*/0/*")
         return int(any(path.suffix in (".cleaned", ".swap") for path in found))
 
     # -- at the end --------------------------------------------------------------------------------
 
-    def complaints(self, stage: Stage) -> list[str]:
+    def complaints(self, context: RunContext) -> list[str]:
         self._writer.join()
-        stored = self._wait_until_settled(stage)
-        stage.notes["rows"] = self._count
-        stage.notes["written_mb"] = round(UPDATES * self._count * ROW_BYTES / 1e6, 1)
-        stage.notes["stored_mb"] = round(stored / 1e6, 1)
+        stored = self._wait_until_settled(context)
+        context.notes["rows"] = self._count
+        context.notes["written_mb"] = round(UPDATES * self._count * ROW_BYTES / 1e6, 1)
+        context.notes["stored_mb"] = round(stored / 1e6, 1)
         wrong = self._table.wrong()
-        stage.notes["rows_wrong"] = len(wrong)
+        context.notes["rows_wrong"] = len(wrong)
         return wrong
 
-    def _wait_until_settled(self, stage: Stage) -> int:
-        """The size of the table once the cleaner has nothing to do; TargetUnwell if it stands still."""
+    def _wait_until_settled(self, context: RunContext) -> int:
+        """Wait until the cleaner has nothing to do; returns the size of the table."""
         ratio, since = 1.0, time.monotonic()
-        while (now := _dirty_ratio(stage.target.data(0))) >= DIRTY_RATIO or self._unfinished(stage):
+        while (now := _dirty_ratio(context.target.data(0))) >= DIRTY_RATIO or self._unfinished(
+            context
+        ):
             if now != ratio:
                 ratio, since = now, time.monotonic()
             if time.monotonic() - since > STILL_S_MAX:
-                raise TargetUnwell(f"{ratio:.0%} of the table is dirty and nobody cleans it")
+                raise TargetFailed(f"{ratio:.0%} of the table is dirty and is not being cleaned")
             time.sleep(_POLL_S * 4)
-        logs = stage.target.data(0).glob("topics/*/0/*.log")
+        logs = context.target.data(0).glob("topics/*/0/*.log")
         return max(_sizes_by_directory(logs).values())
 
 
 def _dirty_ratio(data: Path) -> float:
-    """Of the table, as the broker's metrics tell it; 1 while it tells nothing."""
+    """The dirty ratio of the table in the broker's metrics; 1 while they are not available."""
     try:
         address = json.loads((data / "broker.json").read_text())["http"]
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-            page = answer.read().decode()
+        metrics = scrape(address)
     except (OSError, KeyError, ValueError):
         return 1.0
-    found = re.search(
-        rf'^kafkaesque_log_dirty_ratio{{[^}}]*topic="{TOPIC}"[^}}]*}} (\S+)', page, re.M
-    )
-    return float(found[1]) if found else 1.0
+    return metrics.sum("kafkaesque_log_dirty_ratio", f'topic="{TOPIC}"', default=1.0)
 
 
 def _sizes_by_directory(paths: Iterable[Path]) -> dict[Path, int]:
-    """The table is by far the largest of the topics in a run."""
+    """Total size by directory. The table is by far the largest topic."""
     sizes: dict[Path, int] = {}
     for path in paths:
         with contextlib.suppress(FileNotFoundError):

@@ -4,14 +4,14 @@ records come in; then every sink is compared with the log."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from kafkaesque.lab.faults.stage import FaultRun, RunOptions, Stage
-from kafkaesque.lab.faults.target import SingleBroker, Target, TargetUnwell
+from kafkaesque.lab.faults.fault_run import FaultRun, RunContext, RunOptions
 from kafkaesque.lab.faults.workload import WorkloadSettings
+from kafkaesque.lab.harness.cluster import BrokerSettings, SingleBroker, Target, TargetFailed
 
 if TYPE_CHECKING:
     from kafkaesque.lab.faults.pipeline.kills import KillSettings
@@ -27,7 +27,7 @@ ROWS_PER_BATCH: Final = 2000
 class Run(FaultRun):
     purpose = "kill -9 the pipeline's driver at each point around a commit and at random moments"
     promise = "no record is missing or doubled in any sink: Delta, dead letters, topic, Parquet"
-    settings: Mapping[str, object] = {"log.segment.bytes": 4 << 20}
+    settings: ClassVar[BrokerSettings] = {"log.segment.bytes": 4 << 20}
     # Each named point and 20 random ones; `--rounds` takes the first so many.
     rounds = 9 + RANDOM_POINTS
 
@@ -55,50 +55,50 @@ class Run(FaultRun):
         return None
 
     @contextmanager
-    def open_target(self, directory: Path, settings: Mapping[str, object]) -> Iterator[Target]:
+    def open_target(self, directory: Path, settings: BrokerSettings) -> Iterator[Target]:
         self._data = directory / "pipeline"
         with closing(SingleBroker(directory, settings)) as target:
             yield target
         for log in self._data.glob("driver-*.log"):
             shutil.copyfile(log, directory / log.name)
 
-    def begin(self, stage: Stage) -> None:
-        stage.workload.create_topic(RELAY_TOPIC, 2)
+    def begin(self, context: RunContext) -> None:
+        context.workload.create_topic(RELAY_TOPIC, 2)
 
-    def inject(self, stage: Stage) -> None:
+    def inject(self, context: RunContext) -> None:
         from kafkaesque.lab.faults.pipeline.kills import POINTS, RANDOM, kill_at
         from kafkaesque.pipeline.errors import PipelineError
 
-        settings = self._settings(stage)
-        while stage.another_round(0.1):
-            number = stage.rounds_done - 1
+        settings = self._settings(context)
+        while context.another_round(0.1):
+            number = context.rounds_done - 1
             point = POINTS[number] if number < len(POINTS) else RANDOM
-            stage.fault(f"kill -9 the driver: {point}", [])
+            context.fault(f"kill -9 the driver: {point}", [])
             try:
-                kill_at(settings, point, stage.random)
+                kill_at(settings, point, context.random)
             except PipelineError as error:
-                raise TargetUnwell(str(error)) from error
-            stage.count("random_kills" if point == RANDOM else "named_kills")
+                raise TargetFailed(str(error)) from error
+            context.count("random_kills" if point == RANDOM else "named_kills")
 
-    def complaints(self, stage: Stage) -> list[str]:
+    def complaints(self, context: RunContext) -> list[str]:
         from kafkaesque.lab.faults.pipeline.kills import finish
         from kafkaesque.pipeline.errors import PipelineError
 
-        stage.say("letting a driver read the rest")
+        context.say("letting a driver read the rest")
         try:
-            report = finish(self._settings(stage), stage.rounds_done)
+            report = finish(self._settings(context), context.rounds_done)
         except PipelineError as error:
             return [f"the last driver failed: {error}"]
-        stage.notes |= {"rows_missing": report.missing, "rows_doubled": report.doubled}
+        context.notes |= {"rows_missing": report.missing, "rows_doubled": report.doubled}
         for sink in report.sinks:
             # A batch that was cut off is sent to the topic again under the same identity: these
             # records are there, and a reader drops them by their headers before it counts.
-            stage.say(
+            context.say(
                 f"sink {sink.sink}: {sink.rows} rows, {sink.missing} missing, {sink.doubled} doubled"
                 + (f"; {sink.repeats} repeats dropped by their headers" if sink.repeats else "")
             )
-            stage.notes[f"rows_in_{sink.sink}"] = sink.rows
-            stage.count("topic_repeats_dropped", sink.repeats)
+            context.notes[f"rows_in_{sink.sink}"] = sink.rows
+            context.count("topic_repeats_dropped", sink.repeats)
         return [
             f"sink {sink.sink}: {sink.missing} missing, {sink.doubled} doubled, "
             f"{sink.foreign} that are in no log, of {sink.rows}"
@@ -106,11 +106,11 @@ class Run(FaultRun):
             if not sink.is_whole
         ]
 
-    def _settings(self, stage: Stage) -> KillSettings:
+    def _settings(self, context: RunContext) -> KillSettings:
         from kafkaesque.lab.faults.pipeline.kills import KillSettings
 
         return KillSettings(
-            stage.target.bootstrap_servers,
+            context.target.bootstrap_servers,
             PATTERN,
             self._data,
             relay_topic=RELAY_TOPIC,

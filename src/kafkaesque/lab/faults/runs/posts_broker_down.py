@@ -1,23 +1,36 @@
-"""Document 003's experiment: posts of a network through three brokers to three concurrent consumers
-and the pipeline, and one broker is shut down in mid-stream."""
+"""Posts of a social network flow through three brokers to three consumers and the pipeline, and a broker
+is shut down in mid-stream.
+
+Source, consumers and pipeline run as users run them. The posts come from the seeded generator, so that
+the expected result can be computed.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator, Mapping
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from confluent_kafka import Consumer, KafkaException
+
+from kafkaesque.events.envelope import MalformedEvent
+from kafkaesque.events.social import POSTS as POST_EVENTS
+from kafkaesque.events.social import Post, PostDeleted
 from kafkaesque.events.topics import SOCIAL_POSTS
+from kafkaesque.lab.faults.clients import SILENT, consumer_settings
 from kafkaesque.lab.faults.cluster_run import ClusterRun
-from kafkaesque.lab.faults.cluster_target import BROKERS
-from kafkaesque.lab.faults.posts import Consumed, Expected, PostConsumer, read_status, table_posts
+from kafkaesque.lab.faults.fault_run import RunContext, RunOptions
 from kafkaesque.lab.faults.runs.pipeline_driver_kill import Run as DriverKill
-from kafkaesque.lab.faults.runs.service_process import ServiceProcess, kafkaesque
-from kafkaesque.lab.faults.stage import RunOptions, Stage
-from kafkaesque.lab.faults.target import Target, TargetUnwell
 from kafkaesque.lab.faults.workload import WorkloadSettings
+from kafkaesque.lab.harness.cluster import BROKERS, BrokerSettings, Target, TargetFailed
+from kafkaesque.lab.harness.service_process import ServiceProcess, kafkaesque
+from kafkaesque.sources.rules import generator
+from kafkaesque.testing.waiting import poll_until
 
 POSTS: Final = 3000
 POSTS_PER_S: Final = 100
@@ -26,15 +39,119 @@ GROUP: Final = "posts-readers"
 QUERY: Final = "posts"
 RECORDS_PER_S_MAX: Final = 200
 FAULT_AT: Final = 0.3
-"""The share of the posts that is there when the broker goes."""
+"""The share of the posts that the consumers have when the broker is shut down."""
 ARRIVE_S: Final = 300.0
 READY_S: Final = 600.0
-"""Spark starts in 10 s on a machine at rest, and in minutes beside a dozen others."""
+"""Spark starts in 10 s on an idle machine, and in minutes on a busy one."""
 _POLL_S: Final = 0.1
+_STOP_S: Final = 60.0
+_CONSUME_S: Final = 0.05
 
 
-class Run(ClusterRun):
-    purpose = "posts to three consumers and the pipeline, and one of three brokers is shut down"
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The ids that a timeline of `count` posts contains, and those it deletes again."""
+
+    posts: frozenset[str]
+    deleted: frozenset[str]
+
+    @classmethod
+    def of(cls, seed: int, count: int) -> Expected:
+        posts = list(generator.posts(seed, 0, count))
+        return cls(
+            frozenset(post.uri for post in posts),
+            frozenset(
+                post.uri
+                for post in posts
+                if post.deleted_after and post.number + post.deleted_after < count
+            ),
+        )
+
+
+@dataclass(slots=True)
+class Consumed:
+    """Everything that a group of consumers received."""
+
+    places: Counter[tuple[int, int]] = field(default_factory=Counter)
+    posts: dict[tuple[int, int], str] = field(default_factory=dict)
+    deleted: dict[tuple[int, int], str] = field(default_factory=dict)
+    unreadable: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, place: tuple[int, int], value: bytes) -> None:
+        with self.lock:
+            self.places[place] += 1
+            try:
+                body = POST_EVENTS.decode(value).body
+            except MalformedEvent:
+                self.unreadable += 1
+                return
+            if isinstance(body, Post):
+                self.posts[place] = body.id
+            elif isinstance(body, PostDeleted):
+                self.deleted[place] = body.id
+
+    @property
+    def doubled(self) -> int:
+        """How many posts are in the log more than once."""
+        return len(self.posts) - len(set(self.posts.values()))
+
+    @property
+    def received_twice(self) -> int:
+        return sum(count - 1 for count in self.places.values())
+
+
+class PostConsumer(threading.Thread):
+    """One member of the group; commits after counting."""
+
+    def __init__(self, bootstrap: str, group: str, consumed: Consumed) -> None:
+        super().__init__(name=f"{group}-member", daemon=True)
+        settings = {
+            **consumer_settings(bootstrap, group),
+            # Find a topic that is created after the members join.
+            "topic.metadata.refresh.interval.ms": 500,
+        }
+        self._consumer = Consumer(settings, logger=SILENT)
+        self._consumed = consumed
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        self._consumer.subscribe([SOCIAL_POSTS.name])
+        while not self._ending.is_set():
+            messages = self._consumer.consume(200, _CONSUME_S)
+            for message in messages:
+                value, partition, offset = message.value(), message.partition(), message.offset()
+                if message.error() is None and partition is not None and offset is not None:
+                    self._consumed.take((partition, offset), value or b"")
+                    self._consumer.store_offsets(message)
+            if messages:
+                with contextlib.suppress(KafkaException):
+                    # The next commit covers this one.
+                    self._consumer.commit(asynchronous=False)
+        self._consumer.close()
+
+    def end(self) -> None:
+        self._ending.set()
+        self.join(_STOP_S)
+
+
+def read_status(path: Path) -> dict[str, object]:
+    """The status file of a pipeline query; empty while there is none."""
+    with contextlib.suppress(OSError, json.JSONDecodeError):
+        found: dict[str, object] = json.loads(path.read_text())
+        return found
+    return {}
+
+
+def table_posts(path: Path) -> Counter[str]:
+    """How often each id is in the pipeline's table of posts."""
+    from deltalake import DeltaTable
+
+    return Counter(DeltaTable(path).to_pyarrow_table(columns=["id"])["id"].to_pylist())
+
+
+class PostsBrokerDown(ClusterRun):
+    purpose = "shut down one of three brokers while posts flow to three consumers and the pipeline"
     promise = "no post is lost or doubled: in the log, at the consumers, in the pipeline's table"
     rounds = 1
 
@@ -49,7 +166,7 @@ class Run(ClusterRun):
         self._expected = Expected(frozenset(), frozenset())
 
     def workload(self, options: RunOptions) -> WorkloadSettings:
-        """The usual load beside the posts, with the experiment's partitions and consumers."""
+        """The usual load beside the posts, with as many partitions and consumers."""
         return WorkloadSettings(
             records_per_s=min(options.records_per_s, RECORDS_PER_S_MAX),
             seed=options.seed,
@@ -64,7 +181,7 @@ class Run(ClusterRun):
         return DriverKill().impossible()
 
     @contextlib.contextmanager
-    def open_target(self, directory: Path, settings: Mapping[str, object]) -> Iterator[Target]:
+    def open_target(self, directory: Path, settings: BrokerSettings) -> Iterator[Target]:
         self._directory = directory
         with super().open_target(directory, settings) as target:
             try:
@@ -72,23 +189,21 @@ class Run(ClusterRun):
             finally:
                 self._stack.close()
 
-    # -- the experiment ---------------------------------------------------------------------------
-
-    def begin(self, stage: Stage) -> None:
-        super().begin(stage)
-        seed = stage.random.randrange(1 << 20)
+    def begin(self, context: RunContext) -> None:
+        super().begin(context)
+        seed = context.random.randrange(1 << 20)
         self._expected = Expected.of(seed, POSTS)
-        bootstrap = stage.target.bootstrap_servers
+        bootstrap = context.target.bootstrap_servers
         server = self._start(
             "server",
             *("source", "serve", "--seed", str(seed), "--rate", str(POSTS_PER_S)),
             *("--count", str(POSTS), "--end-with-stdin"),
         )
-        stage.workload.create_topic(SOCIAL_POSTS.name, SOCIAL_POSTS.partitions)
+        context.workload.create_topic(SOCIAL_POSTS.name, SOCIAL_POSTS.partitions)
         for _ in range(CONSUMERS):
             self._consumers.append(PostConsumer(bootstrap, GROUP, self._consumed))
             self._consumers[-1].start()
-        stage.say("starting the pipeline")
+        context.say("starting the pipeline")
         self._pipeline = self._start(
             "pipeline",
             *("pipeline", "run", QUERY, "--bootstrap-server", bootstrap),
@@ -107,19 +222,19 @@ class Run(ClusterRun):
         process.start()
         return process
 
-    def inject(self, stage: Stage) -> None:
-        while stage.another_round(0.1):
-            if stage.rounds_done > 1:
+    def inject(self, context: RunContext) -> None:
+        while context.another_round(0.1):
+            if context.rounds_done > 1:
                 self.cluster.heal()
-                self.cluster.wait_whole()
-            self._wait_for_share(FAULT_AT * stage.rounds_done)
-            node = self.cluster.leader_of((SOCIAL_POSTS.name, 0))
-            keys = self.keys_led_by(stage, [node])
-            stage.fault(f"shut down node {node} after {len(self._consumed.posts)} posts", keys)
-            self.cluster.stop(node)
-            stage.count("shutdowns")
-            self.wait_until_served(stage, keys)
-        stage.say("waiting for all posts")
+                self.cluster.wait_recovered()
+            self._wait_for_share(FAULT_AT * context.rounds_done)
+            node = self.cluster.wait_for_leader((SOCIAL_POSTS.name, 0))
+            keys = self.keys_led_by(context, [node])
+            context.fault(f"shut down node {node} after {len(self._consumed.posts)} posts", keys)
+            self.cluster.terminate(node)
+            context.count("shutdowns")
+            self.wait_until_served(context, keys)
+        context.say("waiting for all posts")
         self._wait("every post at the consumers", self._is_consumed)
         self._wait("every post in the table", self._is_in_the_table)
 
@@ -132,26 +247,22 @@ class Run(ClusterRun):
         return self._expected.posts <= posts and self._expected.deleted <= set(deleted)
 
     def _is_in_the_table(self) -> bool:
-        """The query has read up to where the consumers are."""
+        """Whether the query has read as far as the consumers."""
         status = read_status(self._directory / "pipeline" / "queries" / QUERY / "status.json")
         offsets = status.get("end_offsets")
         reached = offsets.get(SOCIAL_POSTS.name, {}) if isinstance(offsets, dict) else {}
         if status.get("state") != "running":
-            raise TargetUnwell(f"the pipeline does not run any more: {status.get('failure')}")
+            raise TargetFailed(f"the pipeline is not running: {status.get('failure')}")
         with self._consumed.lock:
             places = list(self._consumed.places)
         return all(offset < reached.get(str(partition), 0) for partition, offset in places)
 
     def _wait(self, what: str, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + ARRIVE_S
-        while not is_so():
-            if time.monotonic() > deadline:
-                raise TargetUnwell(f"not within {ARRIVE_S:g} s: {what}")
-            time.sleep(_POLL_S)
+        poll_until(is_so, what, ARRIVE_S, poll_s=_POLL_S, error=TargetFailed)
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def complaints(self, stage: Stage) -> list[str]:
+    def complaints(self, context: RunContext) -> list[str]:
         found = []
         for name, process in (("source", self._source), ("pipeline", self._pipeline)):
             code = process.stop() if process is not None else None
@@ -159,10 +270,10 @@ class Run(ClusterRun):
                 found.append(f"the {name} ended with {code}")
         for consumer in self._consumers:
             consumer.end()
-        found += self._judge(stage)
-        return [*found, *super().complaints(stage)]
+        found += self._judge(context)
+        return [*found, *super().complaints(context)]
 
-    def _judge(self, stage: Stage) -> list[str]:
+    def _judge(self, context: RunContext) -> list[str]:
         expected, consumed = self._expected, self._consumed
         in_table = table_posts(self._directory / "pipeline" / "tables" / "posts")
         must_stay = expected.posts - expected.deleted
@@ -175,6 +286,6 @@ class Run(ClusterRun):
             "deleted_posts_in_table": len(expected.deleted & in_table.keys()),
             "posts_unreadable": consumed.unreadable,
         }
-        stage.notes |= {"posts": len(expected.posts), **figures}
-        stage.notes["posts_handed_to_a_consumer_twice"] = consumed.handed_twice
+        context.notes |= {"posts": len(expected.posts), **figures}
+        context.notes["posts_handed_to_a_consumer_twice"] = consumed.received_twice
         return [f"{name}: {value}" for name, value in figures.items() if value]

@@ -1,42 +1,51 @@
-"""Requests of transactional producers are held back for seconds, and arrive in later transactions."""
+"""Requests of transactional producers are delayed for seconds and arrive during later transactions."""
 
 from __future__ import annotations
 
+import random
+import threading
 import time
 from collections import Counter
 from typing import Final
 
 from kafkaesque.broker.transactions.types import NEW_FLOW, OLD_FLOW
-from kafkaesque.lab.faults.chance import seeded
+from kafkaesque.lab.faults.checks.history import Function, Outcome, Sent
+from kafkaesque.lab.faults.checks.payload import encode_value
+from kafkaesque.lab.faults.clients import Partitions
 from kafkaesque.lab.faults.cluster_run import ClusterRun
-from kafkaesque.lab.faults.cluster_target import BROKERS
-from kafkaesque.lab.faults.delaying import HOLD_S_MAX, DelayingRelay
-from kafkaesque.lab.faults.stage import RunOptions, Stage
-from kafkaesque.lab.faults.target import TargetUnwell
-from kafkaesque.lab.faults.transactor import Transactor
-from kafkaesque.lab.faults.wire_producer import WireProducer
+from kafkaesque.lab.faults.delaying_relay import HOLD_S_MAX, DelayingRelay
+from kafkaesque.lab.faults.fault_run import RunContext, RunOptions
+from kafkaesque.lab.faults.recorder import Recorder
+from kafkaesque.lab.faults.wire_producer import Refused, Unserved, WireProducer
 from kafkaesque.lab.faults.workload import WorkloadSettings
+from kafkaesque.lab.harness.cluster import BROKERS, TargetFailed
 
 HELD: Final = 1000
 TRANSACTORS: Final = 24
 SHARE: Final = 0.1
-"""Of the requests that can be held back."""
+"""The share of these requests that is delayed."""
 PATIENCE_S: Final = 0.7
-"""After this long without an answer a producer hangs up and asks again."""
+"""After this long without an answer a producer reconnects and retries."""
 STILL_S_MAX: Final = 60.0
 _POLL_S: Final = 0.1
+FIRST_VALUE: Final = 1_000_000_000
+"""Values below this are those of plain senders."""
+_RECORDS_MAX: Final = 4
+_ABORT_SHARE: Final = 0.25
+_VALUE_BYTES: Final = 100
+_END_S: Final = 90.0
 
 
-class Run(ClusterRun):
-    purpose = "hold back EndTxn, Produce and AddPartitionsToTxn for seconds, then let them go"
-    promise = "no transaction is torn or lost, none is seen that was aborted; none hangs"
+class TransactionsDelayed(ClusterRun):
+    purpose = "delay EndTxn, Produce and AddPartitionsToTxn requests for seconds"
+    promise = "no transaction is torn or lost, no aborted one is visible; none hangs"
     dense_offsets = False
 
     def __init__(self) -> None:
         super().__init__()
         self._held = HELD
         self._relay: DelayingRelay | None = None
-        self._transactors: list[Transactor] = []
+        self._threads: list[TransactionThread] = []
 
     def workload(self, options: RunOptions) -> WorkloadSettings:
         self._held = options.amount or HELD
@@ -48,72 +57,157 @@ class Run(ClusterRun):
             subscribed_readers=0,
         )
 
-    def begin(self, stage: Stage) -> None:
-        super().begin(stage)
-        addresses = [self.cluster.network.address(node) for node in self.cluster.nodes]
-        relay = self._relay = DelayingRelay(addresses, SHARE, seeded(stage.random.getrandbits(32)))
+    def begin(self, context: RunContext) -> None:
+        super().begin(context)
+        addresses = [self.cluster.address(node) for node in self.cluster.nodes]
+        relay = self._relay = DelayingRelay(
+            addresses, SHARE, random.Random(context.random.getrandbits(32))
+        )
         relay.start()
         for number in range(TRANSACTORS):
             flow = NEW_FLOW if number % 2 else OLD_FLOW
             producer = WireProducer(relay.addresses, f"delayed-{number}", flow, PATIENCE_S)
-            self._transactors.append(
-                Transactor(
+            self._threads.append(
+                TransactionThread(
                     producer,
-                    stage.workload.partitions,
-                    stage.workload.recorder,
+                    context.workload.partitions,
+                    context.workload.recorder,
                     number=number,
                     count=TRANSACTORS,
-                    seed=stage.random.getrandbits(32),
+                    seed=context.random.getrandbits(32),
                 )
             )
-            self._transactors[-1].start()
+            self._threads[-1].start()
 
-    def inject(self, stage: Stage) -> None:
+    def inject(self, context: RunContext) -> None:
         relay = self._relay
         if relay is None:
             return
         relay.is_holding = True
-        stage.fault("requests are held back from now on")
-        told = before = 0
+        context.fault("requests are delayed from now on")
+        reported = before = 0
         since = time.monotonic()
         while (held := relay.held.total()) < self._held:
             if held > before:
                 before, since = held, time.monotonic()
-            if held >= told + self._held // 5:
-                told = held
-                stage.say(f"{held} held back, {relay.arrived_late} arrived late")
+            if held >= reported + self._held // 5:
+                reported = held
+                context.say(f"{held} delayed, {relay.arrived_late} arrived late")
             if time.monotonic() - since > STILL_S_MAX:
-                raise TargetUnwell(f"nothing to hold back for {STILL_S_MAX:g} s: {self._failures}")
+                raise TargetFailed(f"no request to delay for {STILL_S_MAX:g} s: {self._failures}")
             time.sleep(_POLL_S)
         relay.is_holding = False
-        time.sleep(HOLD_S_MAX)  # the last ones arrive in transactions that nobody disturbs
-        for transactor in self._transactors:
-            transactor.end()
+        time.sleep(HOLD_S_MAX)  # the last ones arrive during undisturbed transactions
+        for thread in self._threads:
+            thread.end()
 
     @property
     def _failures(self) -> list[str]:
-        return [one.failure for one in self._transactors if one.failure is not None]
+        return [one.failure for one in self._threads if one.failure is not None]
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def complaints(self, stage: Stage) -> list[str]:
-        found = [f"{one.name} does not end" for one in self._transactors if not one.wait()]
+    def complaints(self, context: RunContext) -> list[str]:
+        found = [f"{one.name} did not end" for one in self._threads if not one.wait()]
         found += self._failures
         counts: Counter[str] = Counter()
         refusals: Counter[str] = Counter()
-        for transactor in self._transactors:
-            counts += transactor.counts
-            refusals += transactor.refusals
-        stage.notes |= {
+        for thread in self._threads:
+            counts += thread.counts
+            refusals += thread.refusals
+        context.notes |= {
             "committed": counts["ok"],
             "aborted": counts["fail"],
             "undecided": counts["info"],
         }
-        stage.notes |= {f"refused {name}": count for name, count in sorted(refusals.items())}
+        context.notes |= {f"refused {name}": count for name, count in sorted(refusals.items())}
         if self._relay is not None:
             self._relay.close()
-            stage.notes |= {f"held {name}": n for name, n in sorted(self._relay.held.items())}
-            stage.notes["arrived_late"] = self._relay.arrived_late
+            context.notes |= {f"held {name}": n for name, n in sorted(self._relay.held.items())}
+            context.notes["arrived_late"] = self._relay.arrived_late
             if self._relay.arrived_late < self._held // 2:
-                found.append("most of what was held back was not late")
-        return [*found, *super().complaints(stage)]
+                found.append("most of the delayed requests were not late")
+        return [*found, *super().complaints(context)]
+
+
+class TransactionThread(threading.Thread):
+    """Runs one transaction after another and records the outcome of each.
+
+    Number `number` of `count` such threads; each takes every `count`-th value, so that values are
+    unique without a lock.
+    """
+
+    def __init__(
+        self,
+        producer: WireProducer,
+        partitions: Partitions,
+        recorder: Recorder,
+        *,
+        number: int,
+        count: int,
+        seed: int,
+    ) -> None:
+        super().__init__(name=f"thread-{number}", daemon=True)
+        self._producer = producer
+        self._partitions = partitions
+        self._recorder = recorder
+        self._next_value = FIRST_VALUE + number
+        self._count = count
+        self._random = random.Random(seed)
+        self._ended = threading.Event()
+        self.counts: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.failure: str | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._ended.is_set():
+                self._producer.init()
+                process = self._recorder.next_process()
+                while not self._ended.is_set() and self._transact(process):
+                    pass
+        except Unserved as error:
+            self.failure = str(error)
+        except Refused as error:
+            self.failure = f"init was refused: {error}"
+        finally:
+            self._producer.close()
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def wait(self) -> bool:
+        self.join(_END_S)
+        return not self.is_alive()
+
+    def _transact(self, process: int) -> bool:
+        """One transaction; False if the producer must be initialised again."""
+        invocation = self._recorder.invoke(process, Function.TXN)
+        sent: list[Sent] = []
+        is_commit = self._random.random() >= _ABORT_SHARE
+        is_usable = True
+        try:
+            for _ in range(self._random.randint(1, _RECORDS_MAX)):
+                self._send(sent)
+        except Refused as error:
+            self.refusals[f"send {error}"] += 1
+            is_commit = False
+        outcome = Outcome.INFO
+        try:
+            self._producer.end(is_commit=is_commit)
+            outcome = Outcome.OK if is_commit else Outcome.FAIL
+        except Refused as error:
+            self.refusals[f"end {error}"] += 1
+            is_usable = False
+        finally:
+            invocation.complete(outcome, sent)
+        self.counts[outcome] += 1
+        return is_usable
+
+    def _send(self, sent: list[Sent]) -> None:
+        key = self._random.choice(self._partitions.keys)
+        value = self._next_value
+        self._next_value += self._count
+        sent.append(Sent(key, None, value))
+        data = encode_value(key, value, _VALUE_BYTES)
+        sent[-1] = Sent(key, self._producer.send(self._partitions.place(key), data), value)

@@ -1,10 +1,10 @@
-"""What a checker can hear of. Each overrides the few that concern it."""
+"""The hooks of checkers. Each checker overrides those it needs."""
 
 from __future__ import annotations
 
 from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.raft.types import LogIndex, Snapshot, Term
-from kafkaesque.lab.sim.truth import Committed, EntryFact, GroupTruth
+from kafkaesque.lab.sim.ground_truth import Committed, EntryFact, GroupTruth
 from kafkaesque.lab.sim.view import View
 from kafkaesque.model.ids import Offset
 
@@ -13,7 +13,7 @@ class Checker:
     """An invariant. Its name is that of its class, in words."""
 
     def opened(self, view: View) -> None:
-        """A replica was opened, recovered and synced; it has said nothing yet."""
+        """A replica was opened, recovered and synced; it has sent nothing yet."""
 
     def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
         """An entry is about to be written."""
@@ -22,31 +22,31 @@ class Checker:
         """An entry was written to the page cache."""
 
     def cuts(self, view: View, index: LogIndex) -> None:
-        """The log is about to be cut from `index` on."""
+        """The log is about to be truncated from `index` on."""
 
     def installed(self, view: View, snapshot: Snapshot) -> None:
-        """The log was replaced by what stands behind a snapshot."""
+        """The log was replaced by one that starts after a snapshot."""
 
     def sends(self, view: View, message: Message) -> None:
-        """A message is on its way."""
+        """A message is sent."""
 
     def steps(self, view: View) -> None:
         """Something happened to a replica. Called most often: must be cheap."""
 
     def leads(self, view: View, term: Term) -> None:
-        """A replica leads a term, seen for the first time."""
+        """A replica was first seen as the leader of a term."""
 
     def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
-        """A replica knows first..last to be committed, and did not before."""
+        """A replica has learned that first..last are committed."""
 
     def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
-        """An entry is committed, which no node knew before."""
+        """An entry became committed, as the first node has learned."""
 
     def acknowledged(self, group: GroupTruth, fact: EntryFact) -> None:
-        """A client was told that a batch stands at the fact's offsets."""
+        """A batch was acknowledged to a client, at the offsets of `fact`."""
 
     def rested(self, views: list[View]) -> None:
-        """From time to time, and at the end of each phase."""
+        """Called from time to time, and at the end of each phase."""
 
 
 def name_of(checker: type[Checker]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkaesque.broker.raft.types import LogIndex
 from kafkaesque.lab.sim.checkers.base import Checker
-from kafkaesque.lab.sim.truth import Committed, EntryFact, GroupTruth, require
+from kafkaesque.lab.sim.ground_truth import Committed, EntryFact, GroupTruth, require
 from kafkaesque.lab.sim.view import View
 from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.records.batch import BatchHeader

@@ -6,9 +6,9 @@ from kafkaesque.broker.raft.messages import AppendResponse, HeartbeatResponse, M
 from kafkaesque.broker.raft.quorum import majority
 from kafkaesque.broker.raft.types import NO_INDEX, LogIndex, Role
 from kafkaesque.lab.sim.checkers.base import Checker, end_offset_before
-from kafkaesque.lab.sim.truth import Committed, ReplicaTruth, require
+from kafkaesque.lab.sim.ground_truth import Committed, ReplicaTruth, require
 from kafkaesque.lab.sim.view import View
-from kafkaesque.model.ids import MemberId
+from kafkaesque.model.ids import MemberId, Offset
 
 
 class StateMachineSafety(Checker):
@@ -105,3 +105,14 @@ class CommitIsKnownAfterRestart(Checker):
         hint = view.state.commit_index
         text = f"{view} starts with {hint}, committed is {view.group.committed_index}"
         require(hint <= view.group.committed_index, "commit is known after restart", text)
+
+
+class TablesAgree(Checker):
+    """Tables that have seen the same commands are equal, on every node, after every replay."""
+
+    def __init__(self) -> None:
+        self._at: dict[Offset, bytes] = {}
+
+    def applied(self, offset: Offset, tables: bytes) -> None:
+        known = self._at.setdefault(offset, tables)
+        require(known == tables, "tables agree", f"they differ at offset {offset}")

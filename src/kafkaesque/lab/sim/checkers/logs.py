@@ -12,7 +12,7 @@ from kafkaesque.broker.raft.types import (
     Term,
 )
 from kafkaesque.lab.sim.checkers.base import Checker
-from kafkaesque.lab.sim.truth import EntryFact, require
+from kafkaesque.lab.sim.ground_truth import EntryFact, require
 from kafkaesque.lab.sim.view import View
 from kafkaesque.model.ids import GroupId, MemberId
 

@@ -15,7 +15,7 @@ from kafkaesque.broker.raft.types import LogIndex, Term
 from kafkaesque.broker.transactions.log_format import decode, decode_key
 from kafkaesque.broker.transactions.types import ProducerIdentity, TransactionState
 from kafkaesque.lab.sim.checkers.base import Checker
-from kafkaesque.lab.sim.truth import Committed, EntryFact, require
+from kafkaesque.lab.sim.ground_truth import Committed, EntryFact, require
 from kafkaesque.lab.sim.view import View
 from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset, ProducerEpoch, ProducerId
 from kafkaesque.records.batch import BatchHeader, iter_batches, read_header

@@ -1,0 +1,22 @@
+"""Groups of the crowd: settled means everybody, in one generation."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.lab.bench.idle_clients import Group
+
+
+@pytest.mark.parametrize(
+    ("synced", "settled"),
+    [
+        ({}, False),
+        ({"a": 1}, False),
+        ({"a": 1, "b": 2}, False),
+        ({"a": 2, "b": 2}, True),
+    ],
+)
+def test_group_is_settled_when_all_members_share_a_generation(
+    synced: dict[str, int], settled: bool
+) -> None:
+    assert Group("g", 2, synced).is_settled is settled

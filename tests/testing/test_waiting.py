@@ -1,0 +1,25 @@
+"""Polling until something is there, or saying what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaesque.testing.waiting import poll_until
+
+
+def test_polling_returns_what_is_seen_or_says_what_is_not() -> None:
+    answers = iter([None, None, 7])
+    assert poll_until(lambda: next(answers), lambda: "seven", 10) == 7
+    with pytest.raises(TimeoutError, match="not within 0 s: seven"):
+        poll_until(lambda: None, lambda: "seven", 0)
+
+
+def test_false_is_polled_again_and_zero_is_an_answer() -> None:
+    answers = iter([False, False, True])
+    assert poll_until(lambda: next(answers), "true", 10) is True
+    assert poll_until(lambda: 0, "a number", 0) == 0
+
+
+def test_error_may_be_of_any_kind() -> None:
+    with pytest.raises(LookupError, match="not within 0 s: a sign"):
+        poll_until(lambda: None, "a sign", 0, error=LookupError)
