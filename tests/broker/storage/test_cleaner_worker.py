@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.broker.storage import cleaner_worker
-from kafkaesque.broker.storage.cleaner_worker import Pace
+from kafkaesque.broker.storage.cleaner_worker import RateLimiter
 
 RATE = 1000.0
 SLACK_S = 0.01
@@ -36,14 +36,14 @@ def time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 
 
 def test_work_that_takes_no_time_takes_what_the_rate_says(time: VirtualTime) -> None:
-    pace = Pace(RATE)
+    pace = RateLimiter(RATE)
     for _ in range(100):
         pace(50)
     assert time.slept == pytest.approx(100 * 50 / RATE, abs=SLACK_S)
 
 
 def test_work_that_is_slow_by_itself_is_not_held_back(time: VirtualTime) -> None:
-    pace = Pace(RATE)
+    pace = RateLimiter(RATE)
     for _ in range(100):
         time.now += 0.06
         pace(50)
@@ -51,7 +51,7 @@ def test_work_that_is_slow_by_itself_is_not_held_back(time: VirtualTime) -> None
 
 
 def test_time_without_work_is_not_saved_up(time: VirtualTime) -> None:
-    pace = Pace(RATE)
+    pace = RateLimiter(RATE)
     pace(1000)
     time.now += 3600
     pace(1)
@@ -69,7 +69,7 @@ def test_rate_is_never_exceeded_and_nobody_waits_without_need(
     with pytest.MonkeyPatch.context() as monkeypatch:
         time = VirtualTime()
         monkeypatch.setattr(cleaner_worker, "time", time)
-        pace, handled, worked, began = Pace(RATE), 0, 0.0, time.now
+        pace, handled, worked, began = RateLimiter(RATE), 0, 0.0, time.now
         for size_bytes, seconds in steps:
             time.now += seconds
             pace(size_bytes)

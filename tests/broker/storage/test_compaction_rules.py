@@ -8,11 +8,11 @@ from kafkaesque.broker.storage.compaction_rules import (
     AbortedRange,
     CleanableLimits,
     ProducerEnd,
-    TransactionTrail,
+    TransactionTracker,
     choose_cleanable,
-    fate_of,
+    decide_batch,
+    is_last_batch_of_producer,
     newest_only,
-    tells_producer,
 )
 from kafkaesque.broker.storage.segment import SegmentFacts
 from kafkaesque.model.ids import (
@@ -90,28 +90,28 @@ def test_record_stays_if_newest_and_no_tombstone_that_is_due(
 
 
 def test_only_batches_within_an_aborted_transaction_are_void() -> None:
-    trail = TransactionTrail([AbortedRange(7, 10, 14)])
-    assert not trail.is_aborted(data(5, 7))
-    assert trail.is_spent(marker(6, 8), is_commit=True)
-    assert not trail.is_spent(marker(7, 7), is_commit=True)
-    assert trail.is_aborted(data(10, 7))
-    assert not trail.is_aborted(data(11, 9))
-    assert not trail.is_aborted(header(12, producer=7))
-    assert not trail.is_spent(marker(14, 7), is_commit=False)
-    assert not trail.is_aborted(data(15, 7))
+    tracker = TransactionTracker([AbortedRange(7, 10, 14)])
+    assert not tracker.is_aborted(data(5, 7))
+    assert tracker.is_marker_obsolete(marker(6, 8), is_commit=True)
+    assert not tracker.is_marker_obsolete(marker(7, 7), is_commit=True)
+    assert tracker.is_aborted(data(10, 7))
+    assert not tracker.is_aborted(data(11, 9))
+    assert not tracker.is_aborted(header(12, producer=7))
+    assert not tracker.is_marker_obsolete(marker(14, 7), is_commit=False)
+    assert not tracker.is_aborted(data(15, 7))
 
 
 def test_aborted_transaction_ends_even_where_its_marker_is_not_walked_over() -> None:
-    trail = TransactionTrail([AbortedRange(7, 10, 14)])
-    assert not trail.is_aborted(data(20, 7))
+    tracker = TransactionTracker([AbortedRange(7, 10, 14)])
+    assert not tracker.is_aborted(data(20, 7))
 
 
 def test_marker_is_spent_when_no_batch_of_its_transaction_is_left() -> None:
-    trail = TransactionTrail([AbortedRange(7, 10, 14), AbortedRange(7, 20, 24)])
-    assert trail.is_spent(marker(14, 7), is_commit=False)
-    assert trail.is_aborted(data(22, 7))
-    assert not trail.is_spent(marker(24, 7), is_commit=False)
-    assert trail.is_spent(marker(30, 7), is_commit=True)
+    tracker = TransactionTracker([AbortedRange(7, 10, 14), AbortedRange(7, 20, 24)])
+    assert tracker.is_marker_obsolete(marker(14, 7), is_commit=False)
+    assert tracker.is_aborted(data(22, 7))
+    assert not tracker.is_marker_obsolete(marker(24, 7), is_commit=False)
+    assert tracker.is_marker_obsolete(marker(30, 7), is_commit=True)
 
 
 @pytest.mark.parametrize(
@@ -128,14 +128,14 @@ def test_spent_marker_waits_for_its_horizon(
     horizon_ms: int | None, is_commit: bool | None, expected: tuple[bool, bool, bool]
 ) -> None:
     batch = marker(5, 7, horizon_ms=horizon_ms)
-    assert fate_of(batch, TransactionTrail([]), {}, 500, is_commit=is_commit) == expected
+    assert decide_batch(batch, TransactionTracker([]), {}, 500, is_commit=is_commit) == expected
 
 
 def test_marker_of_a_transaction_that_has_batches_stays_as_it_is() -> None:
-    trail = TransactionTrail([])
-    trail.is_aborted(data(4, 7))
-    fate = fate_of(marker(5, 7, horizon_ms=0), trail, {}, 500, is_commit=True)
-    assert fate == (False, False, False)
+    tracker = TransactionTracker([])
+    tracker.is_aborted(data(4, 7))
+    decision = decide_batch(marker(5, 7, horizon_ms=0), tracker, {}, 500, is_commit=True)
+    assert decision == (False, False, False)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_marker_of_a_transaction_that_has_batches_stays_as_it_is() -> None:
 def test_last_batch_of_a_producer_tells_its_end(
     batch: BatchHeader, end: ProducerEnd, expected: bool
 ) -> None:
-    assert tells_producer(batch, {7: end}) is expected
+    assert is_last_batch_of_producer(batch, {7: end}) is expected
 
 
 def segments(*rows: tuple[int, int, int]) -> list[SegmentFacts]:

@@ -57,11 +57,11 @@ def test_epoch_that_begins_where_another_did_replaces_it() -> None:
 
 def test_only_the_first_epoch_is_told_by_the_latest() -> None:
     epochs = LeaderEpochs()
-    assert epochs.is_told_by_latest
+    assert epochs.has_at_most_one
     epochs.assign(0, 0)
-    assert epochs.is_told_by_latest
+    assert epochs.has_at_most_one
     epochs.assign(1, 5)
-    assert not epochs.is_told_by_latest
+    assert not epochs.has_at_most_one
 
 
 @pytest.mark.parametrize(

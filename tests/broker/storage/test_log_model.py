@@ -50,18 +50,18 @@ class LogMachine(RuleBasedStateMachine):
         segment_bytes=st.integers(1, 2000),
         interval_bytes=st.integers(0, 500),
         segment_ms=st.integers(20, 1000),
-        runway_bytes=st.sampled_from([0, 300, 1000]),
+        preallocate_bytes=st.sampled_from([0, 300, 1000]),
     )
     def open(
-        self, segment_bytes: int, interval_bytes: int, segment_ms: int, runway_bytes: int
+        self, segment_bytes: int, interval_bytes: int, segment_ms: int, preallocate_bytes: int
     ) -> None:
         self.config = LogConfig(
             segment_bytes=segment_bytes,
             index_interval_bytes=interval_bytes,
             segment_ms=segment_ms,
             retention_ms=50,
-            runway_bytes=runway_bytes,
-            runway_from_bytes=0,
+            preallocate_bytes=preallocate_bytes,
+            preallocate_after_bytes=0,
         )
         self.log = Log.open(self.directory, self.config, self.files, clean=False)
 

@@ -531,7 +531,7 @@ def test_sync_point_that_could_not_be_synced_is_written_again_before_it_is_relie
     disk.faults.sync_failures = 1
     with pytest.raises(OSError, match="Input/output error"):
         files.sync(point)
-    Durability("/data/log", files, log.synced_offset).unname(LogStructure())
+    Durability("/data/log", files, log.synced_offset).save_before_swap(LogStructure())
     inode = disk.inode_at(point.path)
     assert inode is not None
     assert inode.durable == inode.data

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaesque.broker.storage.chain import choose_expired
 from kafkaesque.broker.storage.config import LogConfig
-from kafkaesque.broker.storage.retention import choose_expired
 from kafkaesque.broker.storage.segment import SegmentFacts
 
 NOW = 10_000

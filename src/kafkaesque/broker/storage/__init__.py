@@ -1,4 +1,4 @@
-"""Files of one node: logs of record batches and small durable state.
+"""The files of one node: partition logs and small durable state.
 
-Blocking calls, no event loop, and no idea of topics' names, leaders or clients.
+All calls block; nothing here uses the event loop or depends on topic names, leaders or clients.
 """

@@ -1,14 +1,14 @@
-"""The ordered segments of a log: which one has an offset, writing at the end, reading from the middle.
+"""The ordered segments of a log: find an offset, append at the end, read from the middle, expire.
 
-Knows what changed since it was last made durable, and nothing of offsets that may be read, of
-epochs or of syncing. The log's lock guards all of it, except `read_in`, which says so.
+The chain tracks what changed since the last sync. Readable offsets, leader epochs and syncing are
+handled by `Log`. The log's lock guards everything here except `read_in`.
 """
 
 from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -28,24 +28,24 @@ _base_offset = attrgetter("base_offset")
 
 
 class ReadResult(NamedTuple):
-    """Whole batches as they lie in the log, each having passed its checksum."""
+    """Whole batches as stored in the log, each with a verified checksum."""
 
     records: memoryview
     next_offset: Offset
-    """Where to read on: behind the last batch, or the offset asked for if there is none."""
+    """Where to continue: after the last batch, or the requested offset if there is none."""
 
 
 class ReadRange(NamedTuple):
-    """What a reader wants."""
+    """The limits of one read."""
 
     offset: Offset
     limit_offset: Offset
     max_bytes: int
     at_least_one: bool
     epoch: int = ANY
-    """Of all that is wanted."""
+    """The leader epoch that every batch must have."""
     is_whole: bool = False
-    """Each batch begins where the one before it ends: no cleaner was here."""
+    """Each batch begins where the previous one ends: this part was never cleaned."""
 
 
 class SegmentChain:
@@ -54,7 +54,7 @@ class SegmentChain:
     __slots__ = (
         "_directory",
         "_files",
-        "_is_refusing",
+        "_is_rejecting",
         "_reported",
         "config",
         "has_new_name",
@@ -69,14 +69,14 @@ class SegmentChain:
         self._directory = directory
         self._files = files
         self._reported: set[str] | None = None
-        self._is_refusing = False
+        self._is_rejecting = False
         self.config = config
         self.segments = segments
         self.unsynced = [segment for segment in segments if not segment.is_synced]
         self.has_new_name = False
-        """A file was made whose name is not durable yet."""
+        """A file was created whose directory entry is not durable yet."""
         self.is_saved = True
-        """The segments are those that the structure on disk tells of."""
+        """The structure on disk describes exactly these segments."""
 
     @property
     def active(self) -> Segment:
@@ -85,8 +85,10 @@ class SegmentChain:
     def append(
         self, buffer: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int
     ) -> Offset:
-        """Write the batch at the end, in a new segment if it is time. The first offset of the
-        segment that has it. Raises StorageFailed."""
+        """Writes the batch at the end, rolling to a new segment if needed.
+
+        Returns the base offset of the segment that holds it. Raises StorageFailed.
+        """
         segment = self.segments[-1]
         files, config = self._files, self.config
         try:
@@ -94,11 +96,11 @@ class SegmentChain:
                 segment = self.roll(header.base_offset)
                 segment.append(files, buffer, header, now_ms, config)
         except StorageFailed as error:
-            self._complain(error)
+            self._log_rejection(error)
             raise
-        if self._is_refusing:
-            self._is_refusing = False
-            _log.warning("%s takes records again", self._directory)
+        if self._is_rejecting:
+            self._is_rejecting = False
+            _log.warning("%s accepts records again", self._directory)
         if segment.is_synced:
             self.note_unsynced(segment)
             if segment.size_bytes == header.size_bytes:
@@ -106,14 +108,14 @@ class SegmentChain:
                 self.is_saved &= segment.base_offset == 0
         return segment.base_offset
 
-    def _complain(self, error: StorageFailed) -> None:
-        """Say so once, not for every producer that tries again on a full disk."""
-        if not self._is_refusing:
-            self._is_refusing = True
-            _log.error("%s: records are refused until writing works again", error)
+    def _log_rejection(self, error: StorageFailed) -> None:
+        """Logs the first rejection only, not every retry of a producer on a full disk."""
+        if not self._is_rejecting:
+            self._is_rejecting = True
+            _log.error("%s: records are rejected until writing works again", error)
 
     def roll(self, base_offset: Offset) -> Segment:
-        """Begin a new segment. An empty one is replaced instead of closed. Raises StorageFailed."""
+        """Starts a new segment; replaces the active one if it is empty. Raises StorageFailed."""
         if self.active.size_bytes == 0:
             self.segments.pop().unlink(self._files)
         else:
@@ -125,10 +127,10 @@ class SegmentChain:
         return segment
 
     def trim(self) -> None:
-        """Nothing is appended to the active segment for now, or ever. Raises StorageFailed.
+        """Cuts preallocated zeros off the active segment, before it is closed. Raises StorageFailed.
 
-        To be synced before what comes behind it: to a recovery a file that ends in zeros has lost
-        something, and all behind it is void.
+        The cut must be synced before any later segment: recovery takes a file that ends in zeros
+        for torn and discards everything after it.
         """
         segment = self.active
         try:
@@ -143,14 +145,16 @@ class SegmentChain:
         self.unsynced.append(segment)
 
     def number_of(self, offset: Offset) -> int:
-        """Which segment has `offset`, or would have."""
+        """The number of the segment that contains `offset`, or would contain it."""
         if offset >= self.segments[-1].base_offset:
             return len(self.segments) - 1
         return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
 
     def place_of(self, segment: Segment, offset: Offset) -> tuple[int, int]:
-        """Where a walk towards `offset` may begin: which offset, and at which position. A damaged
-        index is rebuilt first."""
+        """Where a scan for `offset` can start: the offset of a batch and its position.
+
+        Rebuilds a damaged index.
+        """
         try:
             return segment.place_of(self._files, offset)
         except IndexDamaged as damage:
@@ -158,7 +162,7 @@ class SegmentChain:
             return segment.place_of(self._files, offset)
 
     def position_of_time(self, segment: Segment, timestamp: TimestampMs) -> int:
-        """Where a walk towards `timestamp` may begin. A damaged index is rebuilt first."""
+        """Where a scan for `timestamp` can start. Rebuilds a damaged index."""
         try:
             return segment.position_of_time(self._files, timestamp)
         except IndexDamaged as damage:
@@ -175,10 +179,10 @@ class SegmentChain:
     def read_in(
         self, segment: Segment, place: tuple[int, int], end: int, wanted: ReadRange
     ) -> tuple[memoryview, Offset, int] | None:
-        """What `wanted` gets from `place` to `end`: whole batches, and where to read on, by offset and
-        by position; None if there is nothing.
+        """Reads the batches that `wanted` selects between `place` and `end` of a segment.
 
-        Needs no lock: what lies before `end` does not change.
+        Returns whole batches and where to continue, by offset and by position; None if the segment
+        holds nothing of interest. Needs no lock: the bytes before `end` do not change.
         """
         start_offset, position = place
         offset, limit_offset, max_bytes, at_least_one, epoch, is_whole = wanted
@@ -210,9 +214,9 @@ class SegmentChain:
         return segment.headers(self._files, position)
 
     def cut(self, number: int, position: int) -> None:
-        """Drop everything from `position` of segment `number` on. Raises OSError.
+        """Drops everything from `position` of segment `number` on. Raises OSError.
 
-        From the end on, so that a crash on the way leaves no gap.
+        Works from the end of the log backwards, so that a crash midway leaves no gap.
         """
         segment = self.segments[number]
         for doomed in reversed(self.segments[number + 1 :]):
@@ -225,7 +229,7 @@ class SegmentChain:
         segment.rebuild(self._files, self.config.index_interval_bytes)
 
     def reset(self, base_offset: Offset) -> None:
-        """Delete all segments, from the end on, and begin at `base_offset`."""
+        """Deletes all segments, the last one first, and starts an empty one at `base_offset`."""
         for doomed in reversed(self.segments):
             self.has_new_name |= doomed.size_bytes > 0
             doomed.unlink(self._files)
@@ -233,7 +237,7 @@ class SegmentChain:
         self.unsynced = []
 
     def take_before(self, offset: Offset) -> list[Segment]:
-        """Take out the segments that end at or before `offset`; never the active one."""
+        """Removes and returns the segments that end at or before `offset`; never the active one."""
         count = max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
         taken = self.segments[:count]
         del self.segments[:count]
@@ -242,19 +246,19 @@ class SegmentChain:
         return taken
 
     def replace(self, number: int, count: int, cleaned: SegmentFacts) -> None:
-        """A cleaned segment, whose file is in place, stands for `count` segments from `number` on."""
+        """Replaces `count` segments from `number` on by a cleaned one whose file is in place."""
         taken = self.segments[number : number + count]
         self.segments[number : number + count] = [Segment(self._directory, cleaned)]
         self.unsynced = [segment for segment in self.unsynced if segment not in taken]
         self.is_saved = False
 
     def forget(self) -> None:
-        """Give back the descriptors."""
+        """Releases the descriptors."""
         for segment in self.segments:
             segment.forget(self._files)
 
     def _damaged(self, segment: Segment, position: int, reason: str) -> CorruptMessage:
-        """The error for a damaged place, which is logged once."""
+        """The error for damage at `position`; logs each place once."""
         error = segment.damaged(position, reason)
         if self._reported is None:
             self._reported = set()
@@ -262,3 +266,35 @@ class SegmentChain:
             self._reported.add(error.args[0])
             _log.error("%s", error)
         return error
+
+
+def choose_expired(
+    segments: Sequence[SegmentFacts],
+    log_end_offset: Offset,
+    committed_offset: Offset,
+    now_ms: int,
+    config: LogConfig,
+) -> int:
+    """Returns how many of the oldest segments retention may delete, by age and by size.
+
+    `segments` ascend; the last one is the active one and ends at `log_end_offset`. All of them may
+    expire, except an empty active segment. A segment that ends after `committed_offset` is kept. As
+    in Kafka's UnifiedLog, a segment is as old as its youngest record, so a timestamp in the future
+    keeps its segment and all later ones. Records without timestamps are as old as their segment.
+    """
+    size_bytes = sum(segment.size_bytes for segment in segments)
+    ends = [segment.base_offset for segment in segments[1:]] + [log_end_offset]
+    count = 0
+    for segment, end_offset in zip(segments, ends, strict=True):
+        is_empty_active = segment is segments[-1] and segment.size_bytes == 0
+        if is_empty_active or end_offset > committed_offset:
+            break
+        remaining_bytes = size_bytes - segment.size_bytes
+        youngest = max(segment.max_timestamp, segment.first_timestamp)
+        is_old = 0 <= config.retention_ms < now_ms - youngest
+        is_surplus = 0 <= config.retention_bytes <= remaining_bytes
+        if not (is_old or is_surplus):
+            break
+        size_bytes = remaining_bytes
+        count += 1
+    return count

@@ -1,12 +1,12 @@
-"""The two small files of a log: what it is made of, and up to where it is durable.
+"""The two small files of a log: its structure, and the point up to which it is durable.
 
-`structure`: first offset, leader epochs and closed segments. Changes rarely; replaced atomically and
-durably, always after a sync, so it only ever describes what is on disk.
+`structure`: log start offset, leader epochs and closed segments. It changes rarely and is replaced
+atomically and durably, always after a sync, so it only describes what is on disk.
 
 `sync-point`: one record of fixed size, overwritten in place after every sync. It is not fsynced: it
-survives a killed process, and after a power cut it may lag behind the truth but is never ahead of
-it. Everything in front of it was durable once, so damage there is not a torn write and is never
-cut; everything behind it may be torn.
+survives a killed process; after a power cut it may be older than the last sync but never newer.
+Everything before it was durable once, so damage there is not a torn write and is never cut;
+everything after it may be torn.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _MAGIC: Final = b"KQP1"
 
 
 class Cleaned(msgspec.Struct, frozen=True, array_like=True):
-    """How far a cleaner came."""
+    """How far the log is cleaned."""
 
     offset: Offset = Offset(0)
-    """Each key stands at most once before it."""
+    """Each key occurs at most once before it."""
     next_horizon_ms: int = -1
-    """When the first tombstone or marker before it may go; -1 if there is none."""
+    """When the first tombstone or marker before `offset` may be removed; -1 if there is none."""
 
 
 class LogStructure(msgspec.Struct, frozen=True, array_like=True):
-    """What changes rarely."""
+    """The content of the `structure` file."""
 
     log_start_offset: Offset = Offset(0)
     epochs: tuple[EpochStart, ...] = ()
@@ -50,9 +50,9 @@ class LogStructure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SyncPoint(NamedTuple):
-    """The end of what is durable: the log ends at `end_offset`, in the segment described.
+    """The durable end of the log: `end_offset`, in the segment described.
 
-    The latest epoch stands here too, so that a log's first record does not cost a structure.
+    The latest epoch is included so that a log's first record needs no structure file.
     """
 
     end_offset: Offset
@@ -70,7 +70,7 @@ def save_structure(
 
 
 def load_structure(directory: str, calls: SystemCalls = REAL_CALLS) -> LogStructure | None:
-    """None if there is none yet; StateDamaged if it cannot be read."""
+    """Returns None if there is no structure yet; raises StateDamaged if it cannot be read."""
     path = f"{directory}/{STRUCTURE_NAME}"
     content = durable_state.load(path, calls)
     if content is None:
@@ -98,7 +98,7 @@ def encode_sync_point(point: SyncPoint) -> bytes:
 
 
 def decode_sync_point(data: bytes) -> SyncPoint | None:
-    """None if it is not whole."""
+    """Returns None if the record is incomplete or fails its checksum."""
     if len(data) != SYNC_POINT_SIZE_BYTES:
         return None
     magic, end_offset, epoch, epoch_start, *facts = _POINT.unpack_from(data)

@@ -23,10 +23,10 @@ import msgspec
 from kafkaesque.broker.storage import swapping
 from kafkaesque.broker.storage.compaction_rules import (
     AbortedRange,
-    Fate,
+    BatchDecision,
     ProducerEnd,
-    TransactionTrail,
-    fate_of,
+    TransactionTracker,
+    decide_batch,
     newest_only,
 )
 from kafkaesque.broker.storage.index import ENTRY_SIZE_BYTES
@@ -111,7 +111,7 @@ class Cleaning:
         self._throttle = throttle
         self._newest: dict[bytes, int] = {}
         self._map_end = job.end_offset
-        self._trail = TransactionTrail(AbortedRange(*row) for row in job.aborted)
+        self._tracker = TransactionTracker(AbortedRange(*row) for row in job.aborted)
         self._producers = {row[0]: ProducerEnd(*row[1:]) for row in job.producers}
         self._next_horizon_ms = _NO_HORIZON
         self._spent_aborts: list[Offset] = []
@@ -122,7 +122,7 @@ class Cleaning:
         CorruptMessage for damage, StorageFailed if the disk refuses.
         """
         try:
-            swapping.discard(self._job.directory, self._files.calls)
+            swapping.discard_cleaned(self._job.directory, self._files.calls)
             self._map_keys()
             wanted = [s for s in self._job.segments if s.base_offset < self._map_end]
             for group in group_segments(wanted, self._job):
@@ -138,7 +138,7 @@ class Cleaning:
     def _map_keys(self) -> None:
         """Of what was not looked at before, as far as the memory goes."""
         job = self._job
-        trail = TransactionTrail(AbortedRange(*row) for row in job.aborted)
+        tracker = TransactionTracker(AbortedRange(*row) for row in job.aborted)
         cost_bytes = 0
         bases = [facts.base_offset for facts in job.segments[1:]]
         for facts, following in zip(job.segments, [*bases, job.end_offset], strict=True):
@@ -147,7 +147,7 @@ class Cleaning:
             for header, batch in self._batches(facts):
                 if header.is_control or header.record_count == 0:
                     continue
-                is_aborted = trail.is_aborted(header)
+                is_aborted = tracker.is_aborted(header)
                 if header.next_offset <= job.first_dirty_offset or is_aborted:
                     continue
                 cost_bytes += self._map_batch(header, batch)
@@ -204,19 +204,21 @@ class Cleaning:
             return batch
         job = self._job
         is_commit = _is_commit(header, batch)
-        fate = fate_of(header, self._trail, self._producers, job.now_ms, is_commit=is_commit)
-        if fate.are_records_dropped:
+        decision = decide_batch(
+            header, self._tracker, self._producers, job.now_ms, is_commit=is_commit
+        )
+        if decision.are_records_dropped:
             if is_commit is False:
                 self._spent_aborts.append(header.base_offset)
-            return _without_records(header, batch, fate)
+            return _without_records(header, batch, decision)
         if header.record_count == 0:
-            return batch if fate.stays_empty else None
+            return batch if decision.stays_empty else None
         if header.is_control:
-            return self._marker(header, batch, fate)
-        return self._filtered(header, batch, fate)
+            return self._marker(header, batch, decision)
+        return self._filtered(header, batch, decision)
 
     def _filtered(
-        self, header: BatchHeader, batch: memoryview, fate: Fate
+        self, header: BatchHeader, batch: memoryview, decision: BatchDecision
     ) -> bytes | bytearray | memoryview | None:
         horizon_ms = delete_horizon_ms(header)
         keep = newest_only(self._newest, horizon_ms, self._job.now_ms)
@@ -226,7 +228,7 @@ class Cleaning:
             _log.warning("%s: batch %d stays: %s", self._job.directory, header.base_offset, error)
             return batch
         if not selection.kept:
-            return _without_records(header, batch, fate)
+            return _without_records(header, batch, decision)
         new_horizon_ms = None
         if selection.has_tombstone:
             if horizon_ms is None:
@@ -237,12 +239,12 @@ class Cleaning:
         return encode_selection(selection, new_horizon_ms)
 
     def _marker(
-        self, header: BatchHeader, batch: memoryview, fate: Fate
+        self, header: BatchHeader, batch: memoryview, decision: BatchDecision
     ) -> bytes | bytearray | memoryview:
         horizon_ms = delete_horizon_ms(header)
         if horizon_ms is not None:
             self._note_horizon(horizon_ms)
-        if not fate.wants_horizon:
+        if not decision.needs_horizon:
             return batch
         horizon_ms = self._new_horizon_ms()
         self._note_horizon(horizon_ms)
@@ -292,9 +294,9 @@ def _is_commit(header: BatchHeader, batch: memoryview) -> bool | None:
 
 
 def _without_records(
-    header: BatchHeader, batch: memoryview, fate: Fate
+    header: BatchHeader, batch: memoryview, decision: BatchDecision
 ) -> bytes | bytearray | memoryview | None:
-    if not fate.stays_empty:
+    if not decision.stays_empty:
         return None
     return batch if header.record_count == 0 else empty_batch(header)
 
@@ -341,7 +343,7 @@ class _Output:
         return self._segment.size_bytes
 
     def write(self, batch: bytes | bytearray | memoryview) -> None:
-        self._segment.note(read_header(batch), self._first_timestamp, self._interval_bytes)
+        self._segment.note_batch(read_header(batch), self._first_timestamp, self._interval_bytes)
         self._unwritten += batch
         if len(self._unwritten) >= _CHUNK_BYTES:
             self._flush()

@@ -59,7 +59,7 @@ def frame_size(head: bytes) -> int:
     return int(_LENGTH.unpack(head)[0])
 
 
-class Pace:
+class RateLimiter:
     """Waits so that no more than so many bytes are handled in a second."""
 
     def __init__(self, bytes_per_second: float) -> None:
@@ -80,16 +80,16 @@ class Pace:
 
 def perform(order: Order, output: BinaryIO) -> None:
     """Do the job, telling each result as it comes."""
-    cleaning = Cleaning(order.job, OpenFiles(_FILES_MAX), Pace(order.bytes_per_second))
+    cleaning = Cleaning(order.job, OpenFiles(_FILES_MAX), RateLimiter(order.bytes_per_second))
     try:
         for result in cleaning.run():
-            _tell(output, result)
-        _tell(output, cleaning.finished())
+            _send(output, result)
+        _send(output, cleaning.finished())
     except KafkaError as error:
-        _tell(output, Failed(f"{type(error).__name__}: {error}"))
+        _send(output, Failed(f"{type(error).__name__}: {error}"))
 
 
-def _tell(output: BinaryIO, result: Result) -> None:
+def _send(output: BinaryIO, result: Result) -> None:
     output.write(frame(encode(result)))
     output.flush()
 

@@ -43,14 +43,14 @@ class ProducerEnd(NamedTuple):
     """Of its last batch with records; -1 if it has none in this epoch: then a marker tells it."""
 
 
-class Fate(NamedTuple):
+class BatchDecision(NamedTuple):
     """What becomes of a batch."""
 
     are_records_dropped: bool
     """All of them; else each is asked."""
     stays_empty: bool
     """The batch stays even if no record of it does."""
-    wants_horizon: bool
+    needs_horizon: bool
     """It is a marker that nothing needs any more, except those who may have read its records."""
 
 
@@ -143,7 +143,7 @@ def newest_only(newest: Mapping[bytes, int], horizon_ms: TimestampMs | None, now
     return keep
 
 
-class TransactionTrail:
+class TransactionTracker:
     """Walks over a log from its start and says which batches are an aborted transaction's, and
     which markers have outlived their transaction."""
 
@@ -168,7 +168,7 @@ class TransactionTrail:
         self._committed.add(header.producer_id)
         return False
 
-    def is_spent(self, header: BatchHeader, *, is_commit: bool | None) -> bool:
+    def is_marker_obsolete(self, header: BatchHeader, *, is_commit: bool | None) -> bool:
         """Whether nothing is left of the transaction that this marker ended; `is_commit` is None
         for a marker whose record is gone already."""
         self._advance(header)
@@ -188,26 +188,26 @@ class TransactionTrail:
             self._aborted[row.producer_id] = row
 
 
-def fate_of(
+def decide_batch(
     header: BatchHeader,
-    trail: TransactionTrail,
+    tracker: TransactionTracker,
     producers: Mapping[int, ProducerEnd],
     now_ms: int,
     *,
     is_commit: bool | None = None,
-) -> Fate:
+) -> BatchDecision:
     """What becomes of the next batch of a walk; `is_commit` of a marker tells which."""
-    stays_empty = tells_producer(header, producers)
+    stays_empty = is_last_batch_of_producer(header, producers)
     if not header.is_control:
-        return Fate(trail.is_aborted(header), stays_empty, False)
-    if not trail.is_spent(header, is_commit=is_commit):
-        return Fate(False, stays_empty, False)
+        return BatchDecision(tracker.is_aborted(header), stays_empty, False)
+    if not tracker.is_marker_obsolete(header, is_commit=is_commit):
+        return BatchDecision(False, stays_empty, False)
     horizon_ms = delete_horizon_ms(header)
     is_over = is_commit is None or (horizon_ms is not None and horizon_ms <= now_ms)
-    return Fate(is_over, stays_empty, horizon_ms is None and not is_over)
+    return BatchDecision(is_over, stays_empty, horizon_ms is None and not is_over)
 
 
-def tells_producer(header: BatchHeader, producers: Mapping[int, ProducerEnd]) -> bool:
+def is_last_batch_of_producer(header: BatchHeader, producers: Mapping[int, ProducerEnd]) -> bool:
     """Whether this is the batch from which a remembered producer's end is read."""
     end = producers.get(header.producer_id)
     if end is None:

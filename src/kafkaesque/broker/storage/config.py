@@ -1,4 +1,4 @@
-"""The settings of one log. Where they come from and what Kafka calls them is not known here."""
+"""The settings of one log, derived from its topic's settings."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from kafkaesque.model.settings import TopicConfig
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 POSITION_MAX: Final = 2**31 - 1
-"""Positions in an index have 32 bits, and Kafka's setting is an int."""
+"""Index entries store positions in 32 bits, and Kafka's `segment.bytes` is an int."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """How a log is cut into segments and when old ones go."""
+    """When a log rolls its segments and when it deletes old ones."""
 
     segment_bytes: int = 1024 * 1024 * 1024
-    """A segment is closed before it would grow beyond this; a larger batch has one of its own."""
+    """A segment is closed before it grows beyond this; a larger batch gets its own segment."""
     segment_ms: int = 7 * _DAY_MS
     """A segment is closed when a batch is younger than its first one by more than this."""
     index_interval_bytes: int = 4096
-    """Bytes of batches for each index entry: smaller means larger indexes and shorter walks."""
+    """Bytes of batches per index entry. Smaller means larger indexes and shorter scans."""
     segment_index_bytes: int = 10 * 1024 * 1024
-    """A segment is closed when its index would grow beyond this."""
+    """A segment is closed before its index grows beyond this."""
     retention_ms: int = 7 * _DAY_MS
-    """Segments whose youngest record is older than this may go; -1 keeps them for ever."""
+    """Segments whose youngest record is older than this may be deleted; -1 for no limit."""
     retention_bytes: int = -1
-    """The oldest segments may go while the rest still has at least this size; -1 is no limit."""
-    runway_bytes: int = 128 * 1024
-    """So much is laid out at a time ahead of a segment that grows fast; 0 is nothing."""
-    runway_from_bytes: int = 1024 * 1024
-    """It grows fast if so much was appended since the last sync."""
+    """The oldest segments may be deleted while the rest has at least this size; -1 for no limit."""
+    preallocate_bytes: int = 128 * 1024
+    """How many zero bytes to write at a time ahead of a segment that grows fast; 0 for none."""
+    preallocate_after_bytes: int = 1024 * 1024
+    """A segment grows fast if this many bytes were appended since the last sync."""
 
     def __post_init__(self) -> None:
         _require(1 <= self.segment_bytes <= POSITION_MAX, "segment_bytes", self.segment_bytes)
@@ -46,7 +46,9 @@ class LogConfig:
         )
         _require(self.retention_ms >= -1, "retention_ms", self.retention_ms)
         _require(self.retention_bytes >= -1, "retention_bytes", self.retention_bytes)
-        _require(0 <= self.runway_bytes <= POSITION_MAX, "runway_bytes", self.runway_bytes)
+        _require(
+            0 <= self.preallocate_bytes <= POSITION_MAX, "preallocate_bytes", self.preallocate_bytes
+        )
 
 
 def _require(condition: bool, name: str, value: int) -> None:
@@ -55,8 +57,11 @@ def _require(condition: bool, name: str, value: int) -> None:
 
 
 def log_config(config: TopicConfig) -> LogConfig:
-    """The settings of a topic's logs. A compacted topic deletes nothing by age or size, and closes a
-    segment before its records have waited too long for the cleaner."""
+    """The log settings of a topic.
+
+    A topic that is only compacted deletes nothing by age or size. A compacted topic closes a segment
+    before its records have waited for the cleaner longer than `max.compaction.lag.ms`.
+    """
     lag_ms = config.max_compaction_lag_ms if config.is_compacted else config.segment_ms
     return LogConfig(
         segment_bytes=config.segment_bytes,

@@ -1,12 +1,12 @@
-"""Making a log durable, and knowing up to where it is.
+"""Makes a log durable and tracks up to which offset it is.
 
-The order of `perform` is the safety argument: batches, then names, then structure, then the sync
-point. Each file therefore only speaks of what was durable before it was written.
+The order of `perform` is the safety argument: batches, then directory entries, then structure, then
+the sync point. Each file therefore describes only what was durable before it was written.
 
 A failed fsync is final. The kernel may have dropped the pages and will report success the next time
-(fsyncgate; Rebello et al., USENIX ATC '20), so the log takes no more records, and readers get only
-what is known to be durable. A failure to write the small files is not: they lag, and recovery reads
-more.
+(fsyncgate; Rebello et al., USENIX ATC '20), so the log rejects all further records, and readers get
+only what is known to be durable. A failure to write the small files (index, structure, sync point)
+is not final: they lag, and recovery reads more.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _log = logging.getLogger("kafkaesque.broker.storage")
 
 
 class SyncWork(NamedTuple):
-    """What was not durable at one moment; taken under the log's lock."""
+    """Everything that was not durable at one moment; collected under the log's lock."""
 
     point: SyncPoint
     segments: list[Segment]
     structure: LogStructure | None
-    """Only if it changed since it was last saved."""
+    """None if it has not changed since it was last saved."""
     directory_levels: int
-    """How many directories have new names in them: the log's own, and its parents if it is new."""
+    """How many directories have new entries: the log's own, and its parents if it is new."""
 
 
 class Durability:
-    """The durable end of one log. One thread at a time may `perform` or `lower`."""
+    """The durable end of one log. One thread at a time may `perform` or `move_back`."""
 
     __slots__ = (
         "_directory",
@@ -58,21 +58,21 @@ class Durability:
 
     def __init__(self, directory: str, files: OpenFiles, synced_offset: Offset) -> None:
         self.synced_offset = synced_offset
-        """Everything before it is durable, if not in the files then in a journal of the node."""
+        """Everything before it is durable, in the log's files or in the node's sync journal."""
         self.file_synced_offset = synced_offset
-        """Of this alone the sync point speaks."""
+        """Everything before it is durable in the log's files. The sync point covers only these."""
         self.failure: str | None = None
         self._directory = directory
         self._files = files
         self._point_file = OpenFile(f"{directory}/{SYNC_POINT_NAME}")
         self._is_lagging = False
 
-    def refuse_if_failed(self) -> None:
+    def raise_if_failed(self) -> None:
         if self.failure is not None:
-            raise StorageFailed(f"this log takes no more records: {self.failure}")
+            raise StorageFailed(f"this log rejects records after a failure: {self.failure}")
 
     def perform(self, work: SyncWork, lock: threading.Lock) -> bool:
-        """Make it durable and move the sync point; False if a small file could not be written."""
+        """Makes `work` durable and moves the sync point; False if a small file was not written."""
         self._sync_data(work)
         with lock:
             self.file_synced_offset = work.point.end_offset
@@ -85,36 +85,40 @@ class Durability:
             self._files.pwrite(self._point_file, encode_sync_point(work.point), 0)
         except OSError as error:
             if not self._is_lagging:
-                _log.warning("%s: the next recovery will read more: %s", self._directory, error)
+                _log.warning(
+                    "%s: sync point not written, the next recovery reads more: %s",
+                    self._directory,
+                    error,
+                )
             self._is_lagging = True
             return False
         self._is_lagging = False
         return True
 
-    def lower(self, point: SyncPoint) -> None:
-        """Move the sync point back, durably, before what it speaks of is cut."""
+    def move_back(self, point: SyncPoint) -> None:
+        """Moves the sync point back, durably, before the batches it covers are cut."""
         try:
             self._files.pwrite(self._point_file, encode_sync_point(point), 0)
             self._files.sync(self._point_file)
-            # The file may be new: without its name recovery would guess an older, higher point.
+            # The file may be new. Without its directory entry recovery would derive a higher point
+            # from the structure.
             self._files.calls.sync_directory(self._directory)
         except OSError as error:
             raise StorageFailed(f"cannot write {self._point_file.path}: {error}") from error
         self.file_synced_offset = min(self.file_synced_offset, point.end_offset)
         self.synced_offset = min(self.synced_offset, point.end_offset)
 
-    def note_empty(self, offset: Offset) -> None:
-        """The log begins and ends at `offset`."""
+    def reset_to(self, offset: Offset) -> None:
+        """Sets both offsets for a log that is now empty at `offset`."""
         self.synced_offset = self.file_synced_offset = offset
 
-    def unname(self, structure: LogStructure) -> None:
-        """Save a structure that says nothing of segments which are about to be replaced. Raises
-        OSError.
+    def save_before_swap(self, structure: LogStructure) -> None:
+        """Saves a structure without the segments that are about to be replaced. Raises OSError.
 
-        The sync point must not speak of one of them either, so it is made durable as it is: in the
-        segment that is written to.
+        The sync point must not describe one of them either. It is in the active segment, so it is
+        made durable as it is.
         """
-        # Written again: it may have been synced before and that failed, and then this one would lie.
+        # Rewritten first: after an earlier failed sync, syncing alone would falsely succeed.
         self._files.pwrite(
             self._point_file, self._files.pread(self._point_file, SYNC_POINT_SIZE_BYTES, 0), 0
         )
@@ -122,7 +126,7 @@ class Durability:
         save_structure(self._directory, structure, self._files.calls)
 
     def forget(self) -> None:
-        """Give back the descriptor."""
+        """Releases the descriptor."""
         self._files.forget(self._point_file)
 
     def _sync_data(self, work: SyncWork) -> None:
@@ -146,7 +150,7 @@ class Durability:
             directory = os.path.dirname(directory)
 
     def fail(self, reason: str) -> StorageFailed:
-        """Give up on the log: its state on disk is not known any more."""
+        """Fails the log permanently: its state on disk is unknown."""
         self.failure = reason
-        _log.critical("%s; this log takes no more records until the node restarts", reason)
+        _log.critical("%s; this log rejects records until the node restarts", reason)
         return StorageFailed(reason)

@@ -1,7 +1,7 @@
-"""Small state that is replaced as a whole: after a crash there is the old one or the new one.
+"""Small files that are replaced atomically: after a crash either the old or the new content is there.
 
-The order is write to a temporary name, fsync, rename, fsync the directory. A checksum in front
-tells damage from content; what the content means is the caller's affair.
+The order is: write to a temporary name, fsync, rename, fsync the directory. A checksum in the header
+detects damage. The content is opaque.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 
 
 class StateDamaged(Exception):
-    """The file is there and is not what was written."""
+    """The file exists but does not contain what was written."""
 
 
 def save(path: str, content: bytes, calls: SystemCalls = REAL_CALLS) -> None:
-    """Replace the state at `path`. Raises OSError, and then the old state stands."""
+    """Replaces the state at `path`. Raises OSError; the old state is kept then."""
     temporary = path + TEMPORARY_SUFFIX
     fd = calls.open(temporary, create=True)
     try:
@@ -41,7 +41,7 @@ def save(path: str, content: bytes, calls: SystemCalls = REAL_CALLS) -> None:
 
 
 def load(path: str, calls: SystemCalls = REAL_CALLS) -> bytes | None:
-    """The state at `path`, None if there never was one; StateDamaged if it is not whole."""
+    """Returns the state at `path`, or None if there never was one. Raises StateDamaged."""
     try:
         fd = calls.open(path, create=False)
     except FileNotFoundError:

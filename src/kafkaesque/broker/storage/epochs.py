@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets of a log. Pure; kept with the log's structure on disk."""
+"""Which leader epoch wrote which offsets of a log. Pure; saved in the log's structure."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class LeaderEpochs:
         return self._starts[-1] if self._starts else NO_EPOCH_START
 
     @property
-    def is_told_by_latest(self) -> bool:
-        """True if whoever knows the latest epoch knows all."""
+    def has_at_most_one(self) -> bool:
+        """True if the latest epoch is the only one, so that the sync point describes all."""
         return len(self._starts) <= 1
 
     def starts(self) -> list[EpochStart]:
         return list(self._starts)
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Note that `epoch` writes from `start_offset` on; False if that was known or is older."""
+        """Records that `epoch` starts at `start_offset`; False if the epoch is known or older."""
         if epoch <= self.latest:
             return False
         while self._starts and self._starts[-1][1] >= start_offset:
@@ -48,9 +48,9 @@ class LeaderEpochs:
         return True
 
     def end_of(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochStart:
-        """The epoch at or below `epoch` that wrote something, and where it ended.
+        """The largest epoch at or below `epoch` that wrote something, and its end offset.
 
-        (NO_EPOCH, NO_OFFSET) for an epoch not heard of yet: KIP-101, KIP-279, KIP-320.
+        (NO_EPOCH, NO_OFFSET) for an epoch after the latest: KIP-101, KIP-279, KIP-320.
         """
         if epoch < 0 or not self._starts or epoch > self.latest:
             return NO_EPOCH_START
@@ -61,12 +61,12 @@ class LeaderEpochs:
         return (self._starts[higher - 1][0] if higher > 0 else epoch), end_offset
 
     def at(self, offset: Offset) -> LeaderEpoch:
-        """The epoch that wrote `offset`, or would have; NO_EPOCH before the first."""
+        """The epoch that wrote `offset`, or would write it; NO_EPOCH before the first."""
         number = bisect_right(self._starts, offset, key=_start)
         return self._starts[number - 1][0] if number > 0 else NO_EPOCH
 
     def range_at(self, offset: Offset, log_end_offset: Offset) -> EpochStart:
-        """The epoch that wrote `offset`, and where it ends."""
+        """The epoch that wrote `offset`, and its end offset."""
         starts = self._starts
         if starts and offset >= starts[-1][1]:
             return starts[-1][0], log_end_offset
@@ -75,12 +75,12 @@ class LeaderEpochs:
         return (starts[number - 1][0] if number > 0 else NO_EPOCH), end_offset
 
     def drop_from(self, offset: Offset) -> None:
-        """Forget the epochs that begin at or behind `offset`: the log was cut there."""
+        """Drops the epochs that start at or after `offset`, where the log was cut."""
         self._starts = [entry for entry in self._starts if entry[1] < offset]
         self.latest = self._starts[-1][0] if self._starts else NO_EPOCH
 
     def drop_before(self, offset: Offset) -> None:
-        """Forget what ended before `offset`: the log now starts there."""
+        """Drops the epochs that ended before `offset`, where the log now starts."""
         number = bisect_right(self._starts, offset, key=_start)
         if number > 1 or (number == 1 and self._starts[0][1] < offset):
             self._starts[:number] = [(self._starts[number - 1][0], offset)]

@@ -1,13 +1,13 @@
-"""The sparse index of one segment: from offsets and from times to positions.
+"""The sparse index of one segment: maps offsets and timestamps to positions.
 
-An entry stands for a batch: the distance of its base offset from the segment's, its position, and
+An entry describes a batch: the distance of its base offset from the segment's, its position, and
 the largest timestamp of all batches before it. Entries ascend in all three, so the same file serves
-both searches: a record at or after time T cannot stand before the last entry whose "largest
-timestamp before" is below T. The first batch has no entry; position 0 is implied.
+both searches: a record at or after time T cannot be before the last entry whose "largest timestamp
+before" is below T. The first batch has no entry; position 0 is implied.
 
 New entries are kept in memory and written to the file when the log is synced (`flush`), so an index
-costs memory only for what is not synced. The file is not fsynced: each entry carries a checksum,
-and what is missing or damaged is rebuilt from the segment, which is the truth.
+uses memory only for what is not synced. The file is not fsynced: each entry has a checksum, and
+missing or damaged entries are rebuilt from the segment.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _FACTS: Final = struct.Struct(">IIq")
 _CHECKSUM: Final = struct.Struct(">I")
 ENTRY_SIZE_BYTES: Final = _FACTS.size + _CHECKSUM.size
 _PAGE_ENTRIES: Final = 200
-"""Below this many candidates a search reads them all at once instead of one by one."""
+"""With at most this many candidates a search reads them all at once instead of one by one."""
 
 _NUMBERS: Final = 3
-"""Of an entry."""
+"""Numbers per entry."""
 _OFFSET_DELTA: Final = 0
 _TIMESTAMP: Final = 2
 
@@ -38,7 +38,7 @@ Entry = tuple[int, int, int]
 
 
 class IndexDamaged(Exception):
-    """The index file does not hold what was written; the segment has to be walked again."""
+    """The index file does not contain what was written and must be rebuilt from the segment."""
 
 
 class SparseIndex:
@@ -50,7 +50,7 @@ class SparseIndex:
         self.file = file
         self.flushed_count = flushed_count
         self.count = flushed_count
-        """Of all entries, also those in memory."""
+        """The number of entries, in the file and in memory."""
         self._tail: array[int] | None = None
         """Three numbers for each entry that is not in the file yet."""
 
@@ -70,7 +70,7 @@ class SparseIndex:
         return self._last_below(files, _OFFSET_DELTA, offset_delta + 1)
 
     def floor_offset_in_memory(self, offset_delta: int) -> Entry | None:
-        """The same, if it can be told without the file."""
+        """Like `floor_offset`, without reading the file; None if that needs the file."""
         tail = self._tail
         if tail and tail[_OFFSET_DELTA] <= offset_delta:
             numbers = range(_OFFSET_DELTA, len(tail), _NUMBERS)
@@ -79,13 +79,13 @@ class SparseIndex:
         return None if self.flushed_count else (0, 0, -1)
 
     def floor_time(self, files: OpenFiles, timestamp: int) -> Entry:
-        """The last entry that has nothing at or after `timestamp` before it."""
+        """The last entry with no record at or after `timestamp` before it."""
         return self._last_below(files, _TIMESTAMP, timestamp)
 
     def flush(self, files: OpenFiles, lock: threading.Lock) -> None:
-        """Move the entries in memory to the file. `lock` guards them against `append`.
+        """Moves the entries in memory to the file. `lock` guards them against `append`.
 
-        Only one thread flushes at a time; searches and appends may go on in another.
+        Only one thread may flush at a time; another thread may search and append meanwhile.
         """
         with lock:
             taken = self._tail[:] if self._tail else ()
@@ -134,12 +134,12 @@ class SparseIndex:
         except FileNotFoundError:
             raise IndexDamaged(f"{self.file.path} is missing") from None
         if len(data) != size_bytes:
-            raise IndexDamaged(f"{self.file.path} is cut behind entry {first}")
+            raise IndexDamaged(f"{self.file.path} ends before entry {end - 1}")
         return data
 
 
 def _encode(numbers: Sequence[int]) -> bytes:
-    """Entries as they stand in the file."""
+    """The file format of entries."""
     data = bytearray()
     for at in range(0, len(numbers), _NUMBERS):
         facts = _FACTS.pack(*numbers[at : at + _NUMBERS])

@@ -1,14 +1,14 @@
-"""The log of one partition: its segments in order, append, sync, cut, read, clean.
+"""The log of one partition: append, sync, truncate, read and clean its segments.
 
-Threads: `append`, `read` and the lookups are quick and belong to the owner's thread. Calls that wait
-for the disk (`sync`, `truncate_to`, `delete_before`, `apply_retention`, `replace_segments`, `close`)
-may run in a worker thread at the same time and exclude one another. Two locks make that safe: the
-slow calls hold `_slow` from beginning to end; `_lock` is held only for moments, always inside
-`_slow`.
+Threads: `append`, `read` and the lookups are fast and run on the owner's thread. Calls that wait for
+the disk (`sync`, `truncate_to`, `delete_before`, `apply_retention`, `replace_segments`, `close`) may
+run concurrently on a worker thread; they exclude one another. Two locks make that safe. Slow calls
+hold `_slow` from start to end. `_lock` is held only briefly; a call that needs both takes `_slow`
+first.
 
 A segment may be replaced by a cleaned one while it is being read. A reader that has the file open
-reads it to its end; one that would have to open it again finds it retired (`OpenFiles.retire`) and
-looks the segment up again.
+reads it to its end. A reader that has to reopen it finds it retired (`OpenFiles.retire`) and looks
+the segment up again.
 
 Offsets: log_start_offset <= synced_offset <= log_end_offset.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from kafkaesque.broker.storage import snapshots, swapping
-from kafkaesque.broker.storage.chain import ReadRange, ReadResult, SegmentChain
+from kafkaesque.broker.storage.chain import ReadRange, ReadResult, SegmentChain, choose_expired
 from kafkaesque.broker.storage.checkpoint import Cleaned, LogStructure, SyncPoint
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.durability import Durability, SyncWork
@@ -30,7 +30,6 @@ from kafkaesque.broker.storage.index import IndexDamaged
 from kafkaesque.broker.storage.lookup import TimestampedOffset, find_first, find_latest
 from kafkaesque.broker.storage.open_files import FileRange, OpenFiles, Place
 from kafkaesque.broker.storage.recovery import Recovered, recover
-from kafkaesque.broker.storage.retention import choose_expired
 from kafkaesque.broker.storage.scanning import ANY
 from kafkaesque.broker.storage.segment import Segment, SegmentFacts
 from kafkaesque.broker.storage.unsynced_tail import Share, UnsyncedTail
@@ -39,15 +38,15 @@ from kafkaesque.model.ids import LeaderEpoch, Offset, TimestampMs
 from kafkaesque.records.batch import BatchHeader
 
 _NEW_DIRECTORY_LEVELS: Final = 3
-"""The log's directory, the topic's, and the one of all topics, whose names may all be new."""
+"""The log's directory, its topic's and the directory of all topics: all three may be new."""
 _FIRST_OFFSET: Final = Offset(0)
-_LOOKS_MAX: Final = 5
-"""A segment is replaced at most once in a cleaning; more misses than this are not that."""
+_ATTEMPTS_MAX: Final = 5
+"""A cleaning replaces a segment at most once, so more missing files than this are a real error."""
 _JUST_WRITTEN_BYTES: Final = 1024 * 1024
-"""What was written at the end of a log is in memory still: who follows it is not looked after."""
+"""Bytes this close to the log's end are assumed to be in the page cache."""
 Found = TypeVar("Found")
 _make_tuple = tuple.__new__
-"""A NamedTuple without its own constructor, which is a function of Python."""
+"""Makes a NamedTuple without its constructor, which is a Python function."""
 
 
 class Deleted(NamedTuple):
@@ -58,7 +57,7 @@ class Deleted(NamedTuple):
 
 
 class Log:
-    """One partition's batches on disk. Made by `open`."""
+    """One partition's batches on disk. Construct it with `Log.open`."""
 
     __slots__ = (
         "_chain",
@@ -93,17 +92,18 @@ class Log:
         self.log_start_offset = found.log_start_offset
         self.log_end_offset = found.log_end_offset
         self.cleaned = found.cleaned
-        """How far a cleaner came; changed by `note_cleaned`."""
+        """How far the log is cleaned; set by `note_cleaned`."""
         self.tail: UnsyncedTail | None = None
-        """Set if a journal may hold what is appended; it hears of every cut before the file does."""
+        """Set if a journal may hold appended batches. Every cut is recorded there before the file
+        is changed."""
 
     @classmethod
     def open(
         cls, directory: Path | str, config: LogConfig, files: OpenFiles, *, clean: bool
     ) -> Log:
-        """The log in `directory`, made if absent and recovered unless `clean`.
+        """Opens the log in `directory`, creating it if absent and recovering it unless `clean`.
 
-        `clean` says that the node closed all its logs when it last stopped.
+        `clean` means that the node closed all its logs when it last stopped.
         """
         path = str(directory)
         try:
@@ -116,7 +116,7 @@ class Log:
         return self._chain.config
 
     def set_config(self, config: LogConfig) -> None:
-        """Use these settings from now on; segments that are there stay as they are."""
+        """Applies these settings from now on; existing segments stay as they are."""
         self._chain.config = config
 
     @property
@@ -139,7 +139,7 @@ class Log:
 
     @property
     def failure(self) -> str | None:
-        """Why this log takes no more records; None while it does."""
+        """Why this log rejects appends; None while it accepts them."""
         return self._durability.failure
 
     @property
@@ -151,8 +151,8 @@ class Log:
     def has_unsynced_closed_segment(self) -> bool:
         """True if a segment was closed since the last sync.
 
-        Whoever does not sync for every acknowledgement should then do so in the background, as
-        Kafka does, or recovery and memory grow with all that was never synced.
+        A caller that does not sync before every acknowledgement should then sync in the background,
+        as Kafka does. Otherwise recovery time and memory grow with the unsynced data.
         """
         with self._lock:
             active = self._chain.active
@@ -165,7 +165,7 @@ class Log:
 
     @property
     def segments(self) -> tuple[SegmentFacts, ...]:
-        """What there is of each segment, the active one last."""
+        """The metadata of each segment, the active one last."""
         with self._lock:
             return tuple(segment.facts() for segment in self._chain.segments)
 
@@ -176,7 +176,7 @@ class Log:
 
     @property
     def active_base_offset(self) -> Offset:
-        """First offset of the segment that is written to: that of the last batch if it began it."""
+        """Base offset of the active segment; equals the last batch's if that batch started it."""
         return self._chain.segments[-1].base_offset
 
     # -- append and sync --------------------------------------------------------------------------
@@ -184,20 +184,21 @@ class Log:
     def append(
         self, buffer: bytes | bytearray | memoryview, header: BatchHeader, now_ms: int
     ) -> Offset:
-        """Write one stamped batch behind the last. StorageFailed leaves the log as it was.
+        """Writes one stamped batch at the end. StorageFailed leaves the log as it was.
 
-        The first offset of the segment that has it: the batch's own if it began one.
+        Returns the base offset of the segment that holds the batch; it is the batch's own if the
+        batch started a segment.
         """
         base_offset = header.base_offset
         with self._lock:
             if self._durability.failure is not None:
-                self._durability.refuse_if_failed()
+                self._durability.raise_if_failed()
             if base_offset < self.log_end_offset or len(buffer) != header.size_bytes:
                 check(False, f"{self._directory} at {self.log_end_offset} cannot take {header}")
             segment_base_offset = self._chain.append(buffer, header, now_ms)
             if header.leader_epoch > self._epochs.latest:
                 self._epochs.assign(header.leader_epoch, base_offset)
-                self._is_saved &= self._epochs.is_told_by_latest
+                self._is_saved &= self._epochs.has_at_most_one
             self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
             if (tail := self.tail) is not None:
                 synced_offset = self._durability.synced_offset
@@ -207,7 +208,7 @@ class Log:
     def restore(
         self, buffer: bytes | memoryview, header: BatchHeader, segment_base_offset: Offset
     ) -> None:
-        """Append a batch that stood in the segment named before a crash took it."""
+        """Appends a batch that was in the segment `segment_base_offset` before a crash lost it."""
         with self._lock:
             if segment_base_offset > self._chain.active.base_offset:
                 self._chain.roll(segment_base_offset)
@@ -215,29 +216,30 @@ class Log:
         self.append(buffer, header, modified_ms)
 
     def sync(self) -> Offset:
-        """Make everything appended so far durable; the offset up to which that is so.
+        """Makes everything appended so far durable and returns `synced_offset`.
 
-        After a failed fsync this and `append` raise StorageFailed for good.
+        After a failed fsync, this and `append` raise StorageFailed until the node restarts.
         """
         with self._slow:
             self._sync()
             return self._durability.synced_offset
 
     def sync_if_open(self) -> None:
-        """As `sync`, for whoever cannot know whether the log was closed meanwhile."""
+        """Like `sync`, but does nothing if the log was closed in the meantime."""
         with self._slow:
             if self.tail is not None:
                 self._sync()
 
     def share(self) -> Share | None:
-        """What a journal has to hold so that all of the log is durable; None if that is too much."""
+        """The batches a journal must hold to make the whole log durable; None if they are too many
+        or the log has failed."""
         tail = self.tail
         if tail is None or self._durability.failure is not None:
             return None
         return tail.take(self._durability.synced_offset)
 
     def note_durable(self, share: Share) -> None:
-        """A journal holds what `share` gave."""
+        """Records that a journal holds `share` durably."""
         with self._lock:
             if share.is_current:
                 self._durability.synced_offset = max(
@@ -245,9 +247,10 @@ class Log:
                 )
 
     def _sync(self) -> bool:
-        """With `_slow` held. False if a small file could not be written and lags."""
+        """Requires `_slow`. Returns False if the structure, the sync point or an index was not
+        written; recovery then reads more."""
         with self._lock:
-            self._durability.refuse_if_failed()
+            self._durability.raise_if_failed()
             if not self.needs_sync:
                 return True
             work = self._take_work()
@@ -283,7 +286,7 @@ class Log:
         return LogStructure(self.log_start_offset, epochs, closed, self.cleaned)
 
     def _put_back(self, work: SyncWork) -> None:
-        """What could not be made durable is still to be done."""
+        """Marks work that failed as not done, for the next sync."""
         with self._lock:
             for segment in work.segments:
                 if segment.is_synced:
@@ -295,26 +298,32 @@ class Log:
     # -- cut --------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: Offset) -> None:
-        """Remove the batches that have records at or behind `offset`; the log then ends before it.
+        """Removes the batches with records at or after `offset`.
 
-        A batch that begins before `offset` and ends behind it goes as a whole.
+        A batch that contains `offset` is removed as a whole, so the log may end before `offset`.
         """
         with self._slow:
             if offset >= self.log_end_offset:
                 return
-            check(offset >= self.log_start_offset, f"cannot cut {self._directory} at {offset}")
-            self._tell_cut(offset)
+            check(
+                offset >= self.log_start_offset,
+                f"cannot cut {self._directory} at {offset}: it starts at {self.log_start_offset}",
+            )
+            self._record_cut(offset)
             with self._lock:
                 self._cut(self._chain.number_of(offset), offset)
             self._sync()
 
-    def _tell_cut(self, offset: Offset) -> None:
-        """With `_slow` held: a recovery must not bring back what is cut. Raises StorageFailed."""
+    def _record_cut(self, offset: Offset) -> None:
+        """Records the cut in the journal, so that recovery does not restore the removed batches.
+
+        Requires `_slow`. Raises StorageFailed.
+        """
         if self.tail is not None:
             self.tail.cut(offset)
 
     def _cut(self, number: int, offset: Offset) -> None:
-        """With both locks held: whoever reads must not see it half done."""
+        """Requires both locks: a reader must not see a half-done cut."""
         segment = self._chain.segments[number]
         position, end_offset = segment.size_bytes, offset
         _, start = self._chain.place_of(segment, offset)
@@ -325,9 +334,9 @@ class Log:
                 break
         self._durability.synced_offset = min(self._durability.synced_offset, end_offset)
         if end_offset < self._durability.file_synced_offset:
-            # Until the next sync point the whole segment counts as not durable: recovery reads it.
+            # Until the next sync point, recovery treats the whole segment as not durable and reads it.
             base = segment.base_offset
-            self._durability.lower(SyncPoint(base, SegmentFacts(base), NO_EPOCH_START))
+            self._durability.move_back(SyncPoint(base, SegmentFacts(base), NO_EPOCH_START))
         try:
             self._chain.cut(number, position)
         except OSError as error:
@@ -340,7 +349,7 @@ class Log:
         )
 
     def delete_before(self, offset: Offset) -> None:
-        """Make `offset` the first one, durably; segments that end before it are deleted."""
+        """Makes `offset` the log start offset, durably, and deletes segments that end before it."""
         with self._slow:
             if offset <= self.log_start_offset:
                 return
@@ -351,9 +360,9 @@ class Log:
                 raise StorageFailed(f"cannot record the new first offset of {self._directory}")
 
     def apply_retention(self, now_ms: int, *, committed_offset: Offset | None = None) -> Deleted:
-        """Delete the oldest segments as far as the settings say, and only what is committed.
+        """Deletes the oldest segments as the retention settings require.
 
-        Everything is, unless told otherwise.
+        Only committed records are deleted. Without `committed_offset` all records count as committed.
         """
         with self._slow:
             with self._lock:
@@ -364,7 +373,7 @@ class Log:
                 chain = self._chain
                 count = self._count_expired(now_ms, committed_offset)
                 if count == len(chain.segments):
-                    # Never lose what was appended since the sync: it was not looked at.
+                    # Keep what was appended since the sync: it was not part of the decision.
                     if chain.active.is_synced:
                         chain.roll(self.log_end_offset)
                     else:
@@ -376,10 +385,10 @@ class Log:
         return Deleted(count, size_bytes)
 
     def plan_retention(self, now_ms: int, committed_offset: Offset) -> Offset:
-        """Where the log may start by its settings: the first offset of a segment.
+        """Returns the log start offset that the retention settings allow: a segment's base offset.
 
-        Nothing is deleted: `delete_before` does that. A last segment that is expired as a whole is
-        closed, so that it can go.
+        Deletes nothing; `delete_before` does that. If the active segment has expired too, it is
+        closed so that it can be deleted.
         """
         with self._lock:
             chain = self._chain
@@ -395,10 +404,10 @@ class Log:
         return choose_expired(facts, end, committed, now_ms, self._chain.config)
 
     def _start_at(self, offset: Offset) -> None:
-        """Move the first offset and delete what lies before it, with `_slow` held.
+        """Moves the log start offset and deletes the segments before it. Requires `_slow`.
 
-        Files go first and the structure follows, so that a full disk can be relieved: recovery
-        takes segments that are missing in front as deleted.
+        Files are deleted before the structure is saved, so that this can free space on a full disk.
+        Recovery treats segments missing at the front as deleted.
         """
         with self._lock:
             doomed = self._chain.take_before(offset)
@@ -410,23 +419,23 @@ class Log:
         self._sync()
 
     def reset_to(self, offset: Offset) -> None:
-        """Remove every batch, durably, and go on at `offset`, wherever that is.
+        """Removes every batch, durably; the log is then empty at `offset`, which may be any offset.
 
-        Of a log without batches nothing on disk is changed until it has one.
+        If the log has no batches, nothing on disk changes until one is appended.
         """
         with self._slow:
-            self._tell_cut(_FIRST_OFFSET)
+            self._record_cut(_FIRST_OFFSET)
             with self._lock:
-                self._durability.refuse_if_failed()
+                self._durability.raise_if_failed()
                 is_empty = all(segment.size_bytes == 0 for segment in self._chain.segments)
                 if not is_empty:
                     empty = SyncPoint(offset, SegmentFacts(offset), NO_EPOCH_START)
-                    self._durability.lower(empty)
+                    self._durability.move_back(empty)
                     self._is_saved = False
                 self._chain.reset(offset)
                 self._epochs = LeaderEpochs()
                 self.log_start_offset = self.log_end_offset = offset
-                self._durability.note_empty(offset)
+                self._durability.reset_to(offset)
             snapshots.delete_snapshots(
                 self._directory, before=offset, behind=offset, calls=self._files.calls
             )
@@ -435,7 +444,10 @@ class Log:
     # -- read -------------------------------------------------------------------------------------
 
     def segment(self, base_offset: Offset) -> Segment:
-        """To be read at places that the caller knows of. OffsetOutOfRange if it is gone."""
+        """The segment with this base offset, for reads at known positions.
+
+        Raises OffsetOutOfRange if it was deleted.
+        """
         with self._lock:
             segment = self._chain.segments[self._chain.number_of(base_offset)]
         if segment.base_offset != base_offset:
@@ -450,14 +462,14 @@ class Log:
         at_least_one: bool = True,
         whole_from: Offset | None = None,
     ) -> ReadResult:
-        """Batches from the one with `offset` on, of one segment, none from `limit_offset` on.
+        """Reads batches of one segment, from the one that contains `offset` up to `limit_offset`.
 
-        With `at_least_one` the first is taken even if it is larger than `max_bytes`. A damaged
-        batch is never handed out: those before it are, and reading at it raises CorruptMessage.
-        From `whole_from` on no cleaner has made gaps, so that a wrong offset or leader epoch is seen
-        too, which no checksum covers; such a read ends with its epoch.
+        With `at_least_one` the first batch is returned even if it exceeds `max_bytes`. A damaged
+        batch is never returned: a read ends before it, and a read that starts at it raises
+        CorruptMessage. From `whole_from` on the log has no gaps from cleaning, so a wrong offset or
+        leader epoch, which no checksum covers, is detected too; such a read ends with its epoch.
         """
-        for look in range(_LOOKS_MAX):
+        for attempt in range(_ATTEMPTS_MAX):
             try:
                 with self._lock:
                     if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -475,7 +487,7 @@ class Log:
                 limits = (offset, end_offset, max_bytes, at_least_one, epoch, is_whole)
                 return self._read_from(segments, _make_tuple(ReadRange, limits))
             except FileNotFoundError as error:
-                if look == _LOOKS_MAX - 1:
+                if attempt == _ATTEMPTS_MAX - 1:
                     self._check_range(offset)
                     raise self._unreadable(error) from error
             except OSError as error:
@@ -486,10 +498,10 @@ class Log:
     def on_disk(
         self, offset: Offset, max_bytes: int, tried: Container[Place] = ()
     ) -> FileRange | None:
-        """What has to be loaded before `read` does not wait for the disk; None if nothing has to.
+        """The file range to load so that `read` does not wait for the disk; None if nothing to load.
 
-        Told without waiting, as far as samples of the page cache tell. It may be the index first. Where
-        it was `tried` nothing is asked for again: whatever became of that, the read will tell.
+        Does not block; it samples the page cache, so the answer is a guess. The first range may be
+        the index. A range in `tried` is not returned again: `read` reports what went wrong with it.
         """
         with self._lock:
             if not self.log_start_offset <= offset < self.log_end_offset:
@@ -499,7 +511,7 @@ class Log:
             position = segment.position_in_memory(offset)
         try:
             if position is None:
-                if self._has_to_be_loaded(index, tried):
+                if self._must_load(index, tried):
                     return index
                 with self._lock:
                     _, position = segment.place_of(self._files, offset)
@@ -508,22 +520,24 @@ class Log:
                 return None
             size_bytes = min(rest_bytes, max_bytes + self._chain.config.index_interval_bytes)
             batches = FileRange(segment.file, position, size_bytes)
-            return batches if self._has_to_be_loaded(batches, tried) else None
+            return batches if self._must_load(batches, tried) else None
         except (IndexDamaged, OSError):
-            return None  # `read` sees to it, or says so
+            return None  # `read` repairs it or reports it
 
     def size_from(self, offset: Offset) -> int:
-        """The size of the batches from `offset` on, found without reading from the disk: too large by
-        an index interval at most, or by a part of a segment whose index is not in memory."""
+        """The size of the batches from `offset` on, without reading from the disk.
+
+        Too large by at most an index interval, or by part of a segment whose index is not in memory.
+        """
         with self._lock:
             segments = self._chain.segments[self._chain.number_of(offset) :]
             position = segments[0].position_in_memory(offset) or 0
             return sum(segment.size_bytes for segment in segments) - position
 
-    def _has_to_be_loaded(self, wanted: FileRange, tried: Container[Place]) -> bool:
+    def _must_load(self, wanted: FileRange, tried: Container[Place]) -> bool:
         if wanted.start in tried:
             return False
-        # Even to open it may have to wait.
+        # Opening the file may wait for the disk as well.
         return wanted.file.fd < 0 or not self._files.is_in_memory(wanted)
 
     def _read_from(self, segments: list[Segment], wanted: ReadRange) -> ReadResult:
@@ -540,16 +554,16 @@ class Log:
                     segment.remember(next_offset, position)
                 return _make_tuple(ReadResult, (records, next_offset))
         if wanted.is_whole and offset < self.log_end_offset:
-            # A damaged length led past the batch.
+            # A damaged length field made the read skip the batch.
             raise CorruptMessage(f"{self._directory} has no sound batch at offset {offset}")
         return ReadResult(memoryview(b""), offset)
 
     def headers_from(self, offset: Offset) -> Iterator[BatchHeader]:
-        """The headers of all batches from the one with `offset` on, records not looked at."""
+        """The headers of all batches from the one that contains `offset` on. Reads no records."""
         chain = self._chain
-        looks = 0
-        while looks < _LOOKS_MAX:
-            looks += 1
+        attempts = 0
+        while attempts < _ATTEMPTS_MAX:
+            attempts += 1
             with self._lock:
                 segments = chain.segments[chain.number_of(offset) :]
             try:
@@ -559,17 +573,17 @@ class Log:
                     for _, header in chain.headers(segment, position):
                         if header.next_offset > offset:
                             yield header
-                            offset, looks = header.next_offset, 0
+                            offset, attempts = header.next_offset, 0
                 return
             except FileNotFoundError as error:
-                if looks == _LOOKS_MAX:
+                if attempts == _ATTEMPTS_MAX:
                     raise self._unreadable(error) from error
             except OSError as error:
                 raise self._unreadable(error) from error
 
     def find_by_timestamp(self, timestamp: TimestampMs) -> TimestampedOffset | None:
-        """The first record with a timestamp of at least `timestamp`."""
-        return self._looking(
+        """The first record whose timestamp is at least `timestamp`."""
+        return self._with_retries(
             lambda segments, start: find_first(
                 segments, self._files, timestamp, start, self._position_of_time
             )
@@ -577,24 +591,25 @@ class Log:
 
     def max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the largest timestamp; None if no record has one."""
-        return self._looking(lambda segments, start: find_latest(segments, self._files, start))
+        return self._with_retries(lambda segments, start: find_latest(segments, self._files, start))
 
-    def _looking(self, find: Callable[[list[Segment], Offset], Found]) -> Found:
-        look = 0
+    def _with_retries(self, find: Callable[[list[Segment], Offset], Found]) -> Found:
+        """Calls `find` again with the current segments if a segment was replaced meanwhile."""
+        attempt = 0
         while True:
             with self._lock:
                 start, segments = self.log_start_offset, list(self._chain.segments)
             try:
                 return find(segments, start)
             except OSError as error:
-                look += 1
-                if look == _LOOKS_MAX or not isinstance(error, FileNotFoundError):
+                attempt += 1
+                if attempt == _ATTEMPTS_MAX or not isinstance(error, FileNotFoundError):
                     raise self._unreadable(error) from error
 
     def epoch_end(self, epoch: LeaderEpoch) -> EpochStart:
-        """The epoch at or below `epoch` that wrote here, and the offset behind its last record.
+        """The largest epoch at or below `epoch` that wrote here, and its end offset.
 
-        (NO_EPOCH, NO_OFFSET) for an epoch that this log has not heard of.
+        (NO_EPOCH, NO_OFFSET) if the log does not contain `epoch` yet.
         """
         with self._lock:
             return self._epochs.end_of(epoch, self.log_end_offset)
@@ -620,23 +635,23 @@ class Log:
     # -- cleaning --------------------------------------------------------------------------------
 
     def roll(self) -> None:
-        """Close the last segment, so that it can be cleaned."""
+        """Closes the active segment, so that it can be cleaned."""
         with self._lock:
-            self._durability.refuse_if_failed()
+            self._durability.raise_if_failed()
             if self._chain.active.size_bytes > 0:
                 self._chain.roll(self.log_end_offset)
 
     def note_cleaned(self, cleaned: Cleaned) -> None:
-        """A cleaner has come so far; durable with the next sync."""
+        """Records how far the log is cleaned; durable with the next sync."""
         with self._lock:
             self.cleaned = cleaned
             self._is_saved = False
 
     def replace_segments(self, bases: Sequence[Offset], cleaned: SegmentFacts, token: str) -> bool:
-        """Put the cleaned segment that is in the file of `token` in the place of those with these
-        first offsets, durably. False if they are not all there any more: then nothing is done.
+        """Replaces the segments `bases` by the cleaned segment in the file of `token`, durably.
 
-        A disk that refuses before the swap is decided leaves all as it was (StorageFailed).
+        Returns False and does nothing if some of them no longer exist. A disk error before the swap
+        is committed leaves everything as it was (StorageFailed).
         """
         directory, calls = self._directory, self._files.calls
         with self._slow:
@@ -653,16 +668,16 @@ class Log:
                 self._is_saved = False
             end_offset = following[0].base_offset
             try:
-                self._durability.unname(structure)
-                swapping.decide(directory, bases[0], end_offset, token, calls)
+                self._durability.save_before_swap(structure)
+                swapping.commit(directory, bases[0], end_offset, token, calls)
             except OSError as error:
                 raise StorageFailed(f"cannot clean {directory}: {error}") from error
             try:
                 with self._files.held([segment.file for segment in old]), self._lock:
                     for segment in old:
                         segment.retire(self._files)
-                    swapping.carry_out(directory, bases, end_offset, calls)
-                    swapping.adopt_index(directory, bases[0], token, calls)
+                    swapping.apply(directory, bases, end_offset, calls)
+                    swapping.install_index(directory, bases[0], token, calls)
                     self._chain.replace(number, len(old), cleaned)
                 calls.sync_directory(directory)
             except OSError as error:
@@ -671,10 +686,10 @@ class Log:
         return True
 
     def rewrite_at(self, base_offset: Offset, position: int, data: bytes | memoryview) -> None:
-        """Put bytes that are known to be right over damaged ones, durably."""
+        """Overwrites damaged bytes with `data`, which the caller knows to be correct, durably."""
         segment = self.segment(base_offset)
         with self._slow:
-            self._durability.refuse_if_failed()
+            self._durability.raise_if_failed()
             try:
                 self._files.pwrite(segment.file, data, position)
             except OSError as error:
@@ -686,16 +701,16 @@ class Log:
                 raise self._durability.fail(f"fsync of {path} failed: {error}") from error
 
     def save_snapshot(self, offset: Offset, content: bytes) -> None:
-        """Keep `content` beside the segments as the state at `offset`."""
+        """Saves `content` next to the segments as the state at `offset`."""
         snapshots.save_snapshot(self._directory, offset, content, self._files.calls)
 
     def latest_snapshot(self, offset: Offset) -> tuple[Offset, bytes] | None:
-        """The last sound snapshot at or before `offset`, with its offset."""
+        """The last intact snapshot at or before `offset`, with its offset."""
         return snapshots.latest_snapshot(self._directory, offset, self._files.calls)
 
     def prune_snapshots(self, keep: int) -> None:
-        """Delete those before the log's start, and of the others all but the last `keep` and one
-        at the start."""
+        """Deletes snapshots before the log start, and all others except the last `keep` and the one
+        at the log start."""
         snapshots.delete_snapshots(
             self._directory,
             before=self.log_start_offset,
@@ -705,14 +720,14 @@ class Log:
         )
 
     def close(self, clean: bool = True) -> None:
-        """Give back the descriptors; if `clean`, sync first so that the next open reads nothing."""
+        """Releases the descriptors; if `clean`, syncs first so that the next open reads nothing."""
         with self._slow:
             if clean and self._durability.failure is None:
                 with self._lock:
                     self._chain.trim()
                 self._sync()
             with self._lock:
-                # Whoever syncs it late must not touch files that are another log's by then.
+                # A late sync must not touch files that may belong to another log by then.
                 self._chain.unsynced, self._chain.is_saved, self._is_saved = [], True, True
                 self._chain.forget()
                 self._durability.forget()
@@ -721,13 +736,13 @@ class Log:
                 self.tail = None
 
     def abandon(self) -> None:
-        """Close it for good, since another log takes its place: nothing of it may come back."""
+        """Closes the log because another log replaces it; recovery must not restore any of it."""
         with self._slow:
-            self._tell_cut(_FIRST_OFFSET)
+            self._record_cut(_FIRST_OFFSET)
         self.close(clean=False)
 
     def delete(self) -> None:
-        """Remove the log with its directory."""
+        """Deletes the log and its directory."""
         if self.tail is not None:
             self.tail.discard()
         self.close(clean=False)

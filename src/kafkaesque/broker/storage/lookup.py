@@ -1,7 +1,7 @@
-"""Finding records by time: which batch is told by headers and index, which record by looking inside.
+"""Finds records by timestamp: the batch by index and headers, the record by decoding the batch.
 
-A producer's batch is opaque to the broker unless a topic asks for full validation, so its inside may
-be nonsense behind a checksum that holds. A lookup then answers with the batch as a whole.
+The broker does not decode a producer's batch unless full validation is on, so a batch with a valid
+checksum may contain no valid records. A lookup then answers for the batch as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.codec import check_records, find_timestamp
 
 Locate = Callable[[Segment, TimestampMs], int]
-"""Where in the segment a walk towards a time may begin."""
+"""The position in the segment where a scan for a timestamp can start."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -33,7 +33,7 @@ def find_first(
     start_offset: Offset,
     locate: Locate,
 ) -> TimestampedOffset | None:
-    """The first record at or behind `start_offset` with a timestamp of at least `timestamp`."""
+    """The first record at or after `start_offset` whose timestamp is at least `timestamp`."""
     for segment in segments:
         if segment.max_timestamp < timestamp or segment.size_bytes == 0:
             continue
@@ -58,7 +58,7 @@ def find_latest(
     for segment in segments:
         if segment.max_timestamp < 0 or (best and segment.max_timestamp <= best[2].max_timestamp):
             continue
-        # Where that batch was deleted, whatever is left of the segment stands behind it.
+        # If the log start moved past that batch, the rest of the segment follows it.
         for at, header in segment.headers(files, segment.max_timestamp_position):
             is_later = header.max_timestamp > (best[2].max_timestamp if best else NO_TIMESTAMP)
             if is_later and header.next_offset > start_offset and header.record_count:

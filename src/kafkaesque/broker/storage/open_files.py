@@ -1,8 +1,8 @@
 """A bounded set of open file descriptors, shared by all logs of a node.
 
 A log with a thousand segments, or a node with five thousand logs, has far more files than a process
-may hold open. Whoever wants to use a file acquires it, which opens it if needed, and releases it;
-files not in use are closed, least recently used first. Safe to use from any thread.
+may hold open. `acquire` opens a file if needed and `release` gives it back; files not in use are
+closed, least recently used first. Thread-safe.
 
 Linux keeps a write-back error with the inode and reports it to the next fsync even through a
 descriptor opened later (errseq_t, 4.16+), so closing a file with unsynced data does not lose it.
@@ -28,7 +28,7 @@ _RETIRED_SUFFIX: Final = "#retired"
 _LOAD_BYTES: Final = 1024 * 1024
 _ONLY_FROM_MEMORY: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 _ONE_BYTE: Final = (bytearray(1),)
-"""Nobody looks at what is read into it."""
+"""Target of probing reads; its content is never used."""
 _SHARE_OF_LIMIT: Final = 4
 """A quarter of the descriptors for logs; most of the rest is for connections."""
 
@@ -40,8 +40,8 @@ class FileStat(NamedTuple):
 
 
 class SystemCalls:
-    """What is asked of the operating system, in one place so that a test can make it fail and a
-    simulation can put a disk of its own behind it."""
+    """All calls to the operating system, so that tests can inject failures and the simulator can
+    substitute its own disk."""
 
     def open(self, path: str, *, create: bool) -> int:
         return os.open(path, os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
@@ -51,17 +51,17 @@ class SystemCalls:
 
     pread = staticmethod(os.pread)
     pwrite = staticmethod(os.pwrite)
-    """Without a frame of Python around them: every batch goes this way."""
+    """Static, to save a Python frame on the path of every batch."""
 
     def is_in_memory(self, fd: int, position: int) -> bool:
-        """Whether a read there would not wait for the disk. Where nobody can tell, it is hoped so."""
-        if not _ONLY_FROM_MEMORY:  # not this system: the look would be what waits
+        """Whether a read there would be served from the page cache. True if that is unknown."""
+        if not _ONLY_FROM_MEMORY:  # without RWF_NOWAIT the probe itself would block
             return True
         try:
             os.preadv(fd, _ONE_BYTE, position, _ONLY_FROM_MEMORY)
         except BlockingIOError:
             return False
-        except OSError:  # not this file system (tmpfs), or what the read itself will raise
+        except OSError:  # unsupported file system (tmpfs), or an error that the read will raise too
             return True
         return True
 
@@ -72,7 +72,7 @@ class SystemCalls:
         os.fdatasync(fd)
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Makes the entries of a directory durable."""
         fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
@@ -84,7 +84,7 @@ class SystemCalls:
         return FileStat(found.st_size, found.st_mtime_ns // 1_000_000)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a directory."""
+        """Whether a file or directory exists."""
         return os.path.exists(path)
 
     def list_names(self, path: str) -> list[str]:
@@ -95,14 +95,15 @@ class SystemCalls:
         os.makedirs(path)
 
     def rename(self, path: str, new_path: str) -> None:
-        """Atomically, in place of what had the new name; durable once the directory is synced."""
+        """Renames atomically, replacing any file at `new_path`. Durable once the directory is
+        synced."""
         os.rename(path, new_path)
 
     def unlink(self, path: str) -> None:
         os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        """As far as that is possible."""
+        """Deletes a directory with its content; ignores errors."""
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -110,15 +111,15 @@ REAL_CALLS: Final = SystemCalls()
 
 
 class OpenFile:
-    """A file that may or may not be open now. Only OpenFiles touches what is behind the path."""
+    """A file that may or may not be open now. Only OpenFiles uses the fields other than `path`."""
 
-    __slots__ = ("fd", "is_leaving", "path", "users")
+    __slots__ = ("closes_on_release", "fd", "path", "users")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.fd = -1
         self.users = 0
-        self.is_leaving = False
+        self.closes_on_release = False
 
 
 Place: TypeAlias = tuple[OpenFile, int]
@@ -126,7 +127,7 @@ Place: TypeAlias = tuple[OpenFile, int]
 
 
 class FileRange(NamedTuple):
-    """Bytes of a file, whoever has it open."""
+    """A range of bytes in a file."""
 
     file: OpenFile
     position: int
@@ -137,8 +138,11 @@ class FileRange(NamedTuple):
         return self.file, self.position
 
     def load(self) -> None:
-        """Have the page cache hold them. By its name and a descriptor of its own: what they mean, and
-        what becomes of the file meanwhile, is no affair of the thread that waits for the disk."""
+        """Loads the range into the page cache. Blocking.
+
+        Opens the file by name with its own descriptor, so it needs no lock and does not care what
+        happens to the file meanwhile.
+        """
         with suppress(OSError), open(self.file.path, "rb", buffering=0) as file:
             file.seek(self.position)
             left_bytes = self.size_bytes
@@ -147,7 +151,7 @@ class FileRange(NamedTuple):
 
 
 class OpenFiles:
-    """At most `files_max` descriptors, except while more than that many are in use at once."""
+    """At most `files_max` open descriptors, except while more files than that are in use."""
 
     __slots__ = ("_lock", "_open", "_pinned_count", "calls", "files_max")
 
@@ -160,11 +164,11 @@ class OpenFiles:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Descriptors held now."""
+        """The number of open descriptors."""
         return len(self._open)
 
     def acquire(self, file: OpenFile, *, create: bool = False) -> int:
-        """A descriptor that stays valid until `release`. Raises OSError."""
+        """Returns a descriptor that stays valid until `release`. Raises OSError."""
         with self._lock:
             if file.fd < 0:
                 self._open_now(file, create=create)
@@ -176,14 +180,14 @@ class OpenFiles:
     def release(self, file: OpenFile) -> None:
         with self._lock:
             file.users -= 1
-            if file.is_leaving and file.users == 0:
+            if file.closes_on_release and file.users == 0:
                 self._close(file)
 
     def pin(self, file: OpenFile) -> int:
-        """A descriptor that stays valid until `unpin`; -1 if enough files are pinned already.
+        """Returns a descriptor that stays valid until `unpin`; -1 if too many files are pinned.
 
-        For a file that is written again and again: acquire and release cost more than the rest of
-        a small append. Only half of the descriptors can be pinned, so that the bound holds.
+        For files that are written all the time: acquire and release cost more than the rest of a
+        small append. At most half of the descriptors can be pinned, so that `files_max` holds.
         """
         if self._pinned_count >= self.files_max // 2:
             return -1
@@ -198,8 +202,8 @@ class OpenFiles:
         self.release(file)
 
     def pread(self, file: OpenFile, size_bytes: int, position: int) -> bytes:
-        """Up to `size_bytes` from `position`; fewer only at the end of the file."""
-        # `acquire` and `release` written out: every fetch comes this way.
+        """Reads `size_bytes` from `position`; fewer only at the end of the file."""
+        # `acquire` and `release` are inlined: this is on the path of every fetch.
         with self._lock:
             if (fd := file.fd) < 0:
                 fd = self._open_now(file, create=False)
@@ -217,14 +221,15 @@ class OpenFiles:
         finally:
             with self._lock:
                 file.users -= 1
-                if file.is_leaving and file.users == 0:
+                if file.closes_on_release and file.users == 0:
                     self._close(file)
 
     def is_in_memory(self, wanted: FileRange) -> bool:
-        """Whether `pread` of this would not wait for the disk, as far as two looks tell.
+        """Whether `pread` of this range would not wait for the disk, judged by two probes.
 
-        One at the end, where the kernel's reading ahead has not been, one at random: a look has the
-        kernel load the few pages around it, and whoever looks at the same place next sees those.
+        One probe is at the end, which readahead has not reached; the other is at a random position.
+        A fixed position would not do: a probe makes the kernel load the pages around it, and the
+        next probe of the same place would find those.
         """
         file, position, size_bytes = wanted
         fd, is_in_memory, last = self.acquire(file), self.calls.is_in_memory, max(size_bytes - 1, 0)
@@ -235,7 +240,7 @@ class OpenFiles:
             self.release(file)
 
     def pwrite(self, file: OpenFile, data: bytes | bytearray | memoryview, position: int) -> None:
-        """All of `data` at `position`, creating the file if needed."""
+        """Writes all of `data` at `position`, creating the file if needed."""
         fd = self.acquire(file, create=True)
         try:
             written = self.calls.pwrite(fd, data, position)
@@ -264,39 +269,41 @@ class OpenFiles:
             self.release(file)
 
     def size_bytes(self, file: OpenFile) -> int:
-        """The file's size; 0 if there is none."""
+        """The file's size; 0 if it does not exist."""
         try:
             return self.calls.stat(file.path).size_bytes
         except FileNotFoundError:
             return 0
 
     def modified_ms(self, file: OpenFile) -> int:
-        """When the file was last written, in wall-clock milliseconds; 0 if there is none."""
+        """When the file was last written, in wall-clock milliseconds; 0 if it does not exist."""
         try:
             return self.calls.stat(file.path).modified_ms
         except FileNotFoundError:
             return 0
 
     def forget(self, file: OpenFile) -> None:
-        """Close the file, now or, if another thread is using it, as soon as it is released."""
+        """Closes the file now, or on release if another thread is using it."""
         with self._lock:
             if file.fd < 0:
                 return
             if file.users == 0:
                 self._close(file)
             else:
-                file.is_leaving = True
+                file.closes_on_release = True
 
     def retire(self, file: OpenFile) -> None:
-        """The name will soon be another file's: who uses this one may finish, nobody opens it again
-        (FileNotFoundError)."""
+        """Marks a file whose name another file is about to take.
+
+        Current users may finish; opening it again raises FileNotFoundError.
+        """
         with self._lock:
             file.path += _RETIRED_SUFFIX
         self.forget(file)
 
     @contextmanager
     def held(self, files: Iterable[OpenFile]) -> Iterator[None]:
-        """Keep files open: deleting a large one then costs nothing until this ends."""
+        """Keeps files open, so that deleting a large one costs nothing until the block ends."""
         acquired = []
         try:
             for file in files:
@@ -308,7 +315,7 @@ class OpenFiles:
                 self.release(file)
 
     def close(self) -> None:
-        """Close every file."""
+        """Closes every file."""
         with self._lock:
             for file in list(self._open):
                 self._close(file)
@@ -329,13 +336,13 @@ class OpenFiles:
 
     def _close(self, file: OpenFile) -> None:
         del self._open[file]
-        file.is_leaving = False
+        file.closes_on_release = False
         fd, file.fd = file.fd, -1
         self.calls.close(fd)
 
 
 def default_files_max() -> int:
-    """A share of what this process may open."""
+    """A quarter of the process's descriptor limit, within FILES_MIN and FILES_MAX."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return FILES_MAX

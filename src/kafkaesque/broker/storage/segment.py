@@ -1,7 +1,7 @@
 """One file of batches with its sparse index, named by the first offset it may hold.
 
-A segment knows where things are; which segment to ask, what may be read and what is durable is the
-log's affair. Not safe for several threads by itself: the log's lock guards whatever changes it.
+A segment finds, appends and reads batches in its file. `Log` decides what may be read and what is
+durable. Not thread-safe: the log's lock guards every change.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from kafkaesque.records.batch import BatchHeader, read_header, verify_crc
 _log = logging.getLogger("kafkaesque.broker.storage")
 
 OFFSET_DELTA_MAX: Final = 2**31 - 1
-"""Offsets in an index have 32 bits; Kafka rolls at the same distance."""
+"""Index entries store offsets relative to the segment in 32 bits; Kafka rolls at the same distance."""
 _COPY_SIZE_BYTES: Final = 1024 * 1024
 RECENT_MAX: Final = 128
-"""Remembered batch starts: enough for every consumer near the tail of one partition."""
-_blank = lru_cache(maxsize=4)(bytes)
-"""So many zeros."""
+"""Cached batch positions: enough for every consumer near the end of one partition."""
+_zeros = lru_cache(maxsize=4)(bytes)
+"""`_zeros(n)` returns n zero bytes."""
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, array_like=True):
-    """What has to be known of a segment without reading it."""
+    """A segment's metadata, kept so that opening it does not read the file."""
 
     base_offset: Offset
     size_bytes: int = 0
     first_timestamp: TimestampMs = NO_TIMESTAMP
-    """Maximum timestamp of the first batch (or when it came, if it has none): rolling by age."""
+    """Maximum timestamp of the first batch, or its arrival time if it has none. For rolling by age."""
     max_timestamp: TimestampMs = NO_TIMESTAMP
     max_timestamp_position: int = 0
-    """Of the first batch that has it."""
+    """Position of the first batch with `max_timestamp`."""
     index_count: int = 0
 
 
 class Segment:
-    """The batches from `base_offset` on."""
+    """The batches from `base_offset` up to the next segment."""
 
     __slots__ = (
         "_indexed_position",
         "_needs_repair",
         "_pinned_fd",
+        "_preallocated_end",
         "_recent",
-        "_runway_end",
         "_unsynced_position",
         "base_offset",
         "file",
@@ -70,7 +70,7 @@ class Segment:
         self.base_offset = facts.base_offset
         self.size_bytes = facts.size_bytes
         self.opened_size_bytes = facts.size_bytes
-        """What lies behind this was written since."""
+        """Everything after this position was written by this process."""
         self.first_timestamp = facts.first_timestamp
         self.max_timestamp = facts.max_timestamp
         self.max_timestamp_position = facts.max_timestamp_position
@@ -82,11 +82,11 @@ class Segment:
         self._recent: dict[int, int] | None = None
         self._needs_repair = False
         self._pinned_fd = -1
-        """Of `file` while batches are appended to it."""
-        self._runway_end = 0
-        """The file is longer than `size_bytes` if this is greater: up to here it was laid out."""
+        """The descriptor of `file` while batches are appended to it; -1 otherwise."""
+        self._preallocated_end = 0
+        """If greater than `size_bytes`, the file is preallocated with zeros up to here."""
         self._unsynced_position = 0
-        """Where the first batch was appended since the last sync."""
+        """Position of the first batch appended since the last sync."""
 
     def facts(self) -> SegmentFacts:
         return SegmentFacts(
@@ -106,10 +106,10 @@ class Segment:
         now_ms: int,
         config: LogConfig,
     ) -> bool:
-        """Write the batch behind the others, or raise StorageFailed and leave no trace of it.
+        """Writes the batch at the end, or raises StorageFailed and leaves no trace of it.
 
-        False, and nothing is done, if it belongs into a new segment (Kafka's
-        LogSegment.shouldRoll); never of a segment that is empty and begins at the batch.
+        Returns False and does nothing if the batch needs a new segment (Kafka's
+        LogSegment.shouldRoll). An empty segment that starts at the batch always accepts it.
         """
         position, base_offset = self.size_bytes, header.base_offset
         if base_offset + header.last_offset_delta - self.base_offset > OFFSET_DELTA_MAX:
@@ -133,17 +133,17 @@ class Segment:
             if self.is_synced:
                 self._unsynced_position = position
             elif (
-                position + header.size_bytes > self._runway_end
-                and position - self._unsynced_position >= config.runway_from_bytes
-                and header.size_bytes <= config.runway_bytes // 2
+                position + header.size_bytes > self._preallocated_end
+                and position - self._unsynced_position >= config.preallocate_after_bytes
+                and header.size_bytes <= config.preallocate_bytes // 2
             ):
-                self._lay_runway(files, position + header.size_bytes, config)
+                self._preallocate(files, position + header.size_bytes, config)
             if fd < 0 or files.calls.pwrite(fd, buffer, position) != len(buffer):
-                # No descriptor to spare, or not all was written: the long way, from the start.
+                # No descriptor to pin, or a short write: write all of it through OpenFiles.
                 files.pwrite(self.file, buffer, position)
         except OSError as error:
-            raise self._undone(files, error) from error
-        self.note(header, now_ms, config.index_interval_bytes)
+            raise self._roll_back(files, error) from error
+        self.note_batch(header, now_ms, config.index_interval_bytes)
         recent = self._recent
         if recent is None or len(recent) >= RECENT_MAX:
             self.remember(base_offset, position)
@@ -151,8 +151,8 @@ class Segment:
             recent[base_offset] = position
         return True
 
-    def _undone(self, files: OpenFiles, error: OSError) -> StorageFailed:
-        """A write failed: remove what it may have left, now or before the next one."""
+    def _roll_back(self, files: OpenFiles, error: OSError) -> StorageFailed:
+        """Removes what a failed write may have left, now or before the next append."""
         self._needs_repair = True
         try:
             self._repair(files)
@@ -160,42 +160,41 @@ class Segment:
             _log.error("%s", repair_error)
         return StorageFailed(f"cannot write {self.file.path}: {error}")
 
-    def _lay_runway(self, files: OpenFiles, position: int, config: LogConfig) -> None:
-        """Zeros behind `position`, which is behind the last runway, for the batches to come.
+    def _preallocate(self, files: OpenFiles, position: int, config: LogConfig) -> None:
+        """Writes zeros ahead of `position`, aligned, for the batches to come.
 
-        Appends begin anywhere in a page, so the kernel gives each of their pages by itself; what is
-        written in one aligned piece gets large pages, and to write over those costs little. Together
-        half of what an append of 16 kB costs alone (7 instead of 14 microseconds, ext4). Large
-        batches get large pages by themselves, and a file that is synced all the time would be
-        written twice.
+        Appends start anywhere in a page, so the kernel allocates their pages one by one. A large
+        aligned write gets large pages, which are cheap to overwrite. Together the two writes cost
+        half of a plain append of 16 kB (7 instead of 14 microseconds, ext4). Large batches get large
+        pages anyway, and a file that is synced all the time would be written twice.
         """
-        size_bytes = config.runway_bytes
+        size_bytes = config.preallocate_bytes
         start = -(-position // size_bytes) * size_bytes
         if start + size_bytes > config.segment_bytes:
             return
-        self._runway_end = start + size_bytes
+        self._preallocated_end = start + size_bytes
         try:
-            files.pwrite(self.file, _blank(size_bytes), start)
-        except OSError:  # full: leave the room to the batches
+            files.pwrite(self.file, _zeros(size_bytes), start)
+        except OSError:  # the disk is full: leave the space to the batches
             self.trim(files)
-            self._runway_end = POSITION_MAX
+            self._preallocated_end = POSITION_MAX
 
     def trim(self, files: OpenFiles) -> bool:
-        """Let the file end where its last batch does; true if it did not. Raises OSError."""
-        is_longer = self._runway_end > self.size_bytes
+        """Cuts the file at the end of its last batch; True if it was longer. Raises OSError."""
+        is_longer = self._preallocated_end > self.size_bytes
         if is_longer:
             files.truncate(self.file, self.size_bytes)
-        self._runway_end = 0
+        self._preallocated_end = 0
         return is_longer
 
     def unpin(self, files: OpenFiles) -> None:
-        """Nothing is appended for now: the descriptor is one like the others."""
+        """Releases the pinned descriptor when nothing is appended for now."""
         if self._pinned_fd >= 0:
             self._pinned_fd = -1
             files.unpin(self.file)
 
-    def note(self, header: BatchHeader, now_ms: int, interval_bytes: int) -> None:
-        """Account for a batch that now stands at the end of the file."""
+    def note_batch(self, header: BatchHeader, now_ms: int, interval_bytes: int) -> None:
+        """Updates the metadata and the index for a batch written at the end of the file."""
         position, timestamp = self.size_bytes, header.max_timestamp
         if position == 0:
             self.first_timestamp = timestamp if timestamp >= 0 else TimestampMs(now_ms)
@@ -210,7 +209,7 @@ class Segment:
         self.size_bytes = position + header.size_bytes
 
     def remember(self, offset: int, position: int) -> None:
-        """A reader that comes for the batch that begins at `offset` will find it at `position`."""
+        """Caches the position of the batch that begins at `offset`, for the next reader."""
         recent = self._recent
         if recent is None:
             self._recent = {offset: position}
@@ -220,14 +219,14 @@ class Segment:
         recent[offset] = position
 
     def position_in_memory(self, offset: int) -> int | None:
-        """Where a walk towards `offset` may begin, if that is known without reading the index."""
+        """Where a scan for `offset` can start; None if that needs the index file."""
         if self._recent is not None and offset in self._recent:
             return self._recent[offset]
         found = self.index.floor_offset_in_memory(max(0, offset - self.base_offset))
         return None if found is None else found[1]
 
     def place_of(self, files: OpenFiles, offset: int) -> tuple[int, int]:
-        """Where a walk towards `offset` may begin: the offset of a batch at or before it, and its
+        """Where a scan for `offset` can start: the offset of a batch at or before it, and its
         position. Raises IndexDamaged."""
         if self._recent is not None and offset in self._recent:
             return offset, self._recent[offset]
@@ -235,21 +234,21 @@ class Segment:
         return self.base_offset + delta, position
 
     def position_of_time(self, files: OpenFiles, timestamp: int) -> int:
-        """Where a walk towards the first record at or after `timestamp` may begin.
+        """Where a scan for the first record at or after `timestamp` can start.
 
         Raises IndexDamaged.
         """
         return self.index.floor_time(files, timestamp)[1]
 
     def headers(self, files: OpenFiles, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of the batches from `position` on; CorruptMessage names the file."""
+        """Position and header of each batch from `position` on. CorruptMessage names the file."""
         try:
             yield from iter_headers(self.reader(files), position, self.size_bytes)
         except CorruptMessage as error:
             raise self.damaged(error.args[1], error.args[0]) from None
 
     def read_batch(self, files: OpenFiles, position: int, size_bytes: int) -> bytes:
-        """One whole batch, checked."""
+        """Reads one whole batch and verifies its checksum."""
         data = self.reader(files)(size_bytes, position)
         try:
             verify_crc(data, read_header(data))
@@ -257,8 +256,8 @@ class Segment:
             raise self.damaged(position, error.args[0]) from None
         return data
 
-    def write_again(self, files: OpenFiles, position: int) -> None:
-        """Put the bytes from `position` on over themselves, so that the next sync has to write them.
+    def rewrite_in_place(self, files: OpenFiles, position: int) -> None:
+        """Rewrites the bytes from `position` on with themselves, so that the next sync writes them.
 
         Raises OSError.
         """
@@ -274,9 +273,9 @@ class Segment:
         return CorruptMessage(f"{self.file.path} is damaged at position {position}: {reason}")
 
     def rebuild(self, files: OpenFiles, interval_bytes: int) -> None:
-        """Recompute from the headers what is known about [0, size_bytes), index included.
+        """Recomputes the metadata and the index of [0, size_bytes) from the batch headers.
 
-        Batches behind damage stay unindexed; they are found by walking as far as that is possible.
+        Batches after damage stay unindexed; a scan finds them if it can get past the damage.
         """
         directory = self.file.path.rpartition("/")[0]
         fresh = Segment(directory, SegmentFacts(self.base_offset))
@@ -286,7 +285,7 @@ class Segment:
             for position, header in iter_headers(self.reader(files), 0, self.size_bytes):
                 if not end_offset <= header.base_offset <= self.base_offset + OFFSET_DELTA_MAX:
                     raise CorruptMessage(f"offset {header.base_offset} is out of order", position)
-                fresh.note(header, modified_ms, interval_bytes)
+                fresh.note_batch(header, modified_ms, interval_bytes)
                 end_offset = header.next_offset
         except CorruptMessage as error:
             _log.error("%s", self.damaged(error.args[1], error.args[0]))
@@ -297,35 +296,35 @@ class Segment:
         self._recent = None
         if files.size_bytes(self.index.file) > 0:
             files.truncate(self.index.file, 0)
-            # Or a crash could bring back entries that are whole, and true of batches that are gone.
+            # Otherwise a crash could bring back valid entries of batches that no longer exist.
             files.sync(self.index.file)
         fresh.index.file = self.index.file
         self.index = fresh.index
 
     def cut(self, files: OpenFiles, position: int) -> None:
-        """Drop every byte from `position` on; `rebuild` then says what is left."""
+        """Drops every byte from `position` on. Call `rebuild` afterwards."""
         files.truncate(self.file, position)
-        self._runway_end = 0
+        self._preallocated_end = 0
         self.size_bytes = position
         self.opened_size_bytes = min(self.opened_size_bytes, position)
         self._recent = None
         self._needs_repair = False
 
     def forget(self, files: OpenFiles) -> None:
-        """Give back the descriptors."""
+        """Releases the descriptors."""
         self.unpin(files)
         files.forget(self.file)
         files.forget(self.index.file)
 
     def retire(self, files: OpenFiles) -> None:
-        """Another segment gets the name of this one."""
+        """Marks the files as replaced: another segment is about to get their names."""
         files.retire(self.file)
         files.retire(self.index.file)
 
     def unlink(self, files: OpenFiles) -> None:
-        """Remove the files; a reader in another thread may still finish with an open one.
+        """Deletes the files; a reader in another thread may finish with an open descriptor.
 
-        A file that cannot be removed is left for the next recovery, which finds it useless.
+        A file that cannot be deleted is left to the next recovery.
         """
         self.unpin(files)
         for file in (self.file, self.index.file):
@@ -338,11 +337,11 @@ class Segment:
                 _log.warning("cannot delete %s: %s", file.path, error)
 
     def _repair(self, files: OpenFiles) -> None:
-        """Remove what a failed write may have left; until that works nothing is appended."""
+        """Removes what a failed write may have left; no append is accepted until this succeeds."""
         try:
             if files.size_bytes(self.file) > self.size_bytes:
                 files.truncate(self.file, self.size_bytes)
-            self._runway_end = 0
+            self._preallocated_end = 0
         except OSError as error:
             raise StorageFailed(f"cannot repair {self.file.path}: {error}") from error
         self._needs_repair = False

@@ -1,7 +1,7 @@
-"""Named blobs that belong to an offset of a log, kept beside its segments.
+"""Snapshots of state at an offset of a log, saved next to its segments.
 
-The content is opaque (today: producers' state). Each is written atomically and carries a checksum;
-one that is damaged counts as absent, because what it holds can be rebuilt from an older one.
+The content is opaque (today: the state of idempotent producers). Each file is written atomically with
+a checksum. A damaged snapshot counts as absent, because the state can be rebuilt from an older one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def save_snapshot(
 def latest_snapshot(
     directory: str, offset: Offset, calls: SystemCalls = REAL_CALLS
 ) -> tuple[Offset, bytes] | None:
-    """The last sound snapshot at or before `offset`."""
+    """The last intact snapshot at or before `offset`, with its offset."""
     for at in reversed(list_snapshots(directory, calls)):
         if at > offset:
             continue
         try:
             content = durable_state.load(_path(directory, at), calls)
         except (durable_state.StateDamaged, OSError) as error:
-            _log.warning("ignoring a snapshot: %s", error)
+            _log.warning("ignoring a snapshot that cannot be read: %s", error)
             continue
         if content is not None:
             return at, content
@@ -62,8 +62,11 @@ def delete_snapshots(
     keep: int | None = None,
     calls: SystemCalls = REAL_CALLS,
 ) -> None:
-    """Delete those before or behind the offsets given, and of the rest all but the last `keep` and
-    the one at `before`, which tells of what is there no more."""
+    """Deletes the snapshots before `before` or after `behind`.
+
+    With `keep`, deletes the others too except the last `keep` and the one at `before`, which covers
+    records that no longer exist.
+    """
     offsets = list_snapshots(directory, calls)
     wanted = [offset for offset in offsets if before <= offset <= behind]
     if keep is not None:

@@ -37,7 +37,7 @@ def cleaned_index_path(directory: str, base_offset: Offset, token: str) -> str:
     return f"{directory}/{base_offset:020d}.{token}.index{CLEANED_SUFFIX}"
 
 
-def decide(
+def commit(
     directory: str, base_offset: Offset, end_offset: Offset, token: str, calls: SystemCalls
 ) -> None:
     """From here on the cleaned segment counts. Blocking; raises OSError."""
@@ -48,9 +48,7 @@ def decide(
     calls.sync_directory(directory)
 
 
-def carry_out(
-    directory: str, bases: Sequence[Offset], end_offset: Offset, calls: SystemCalls
-) -> None:
+def apply(directory: str, bases: Sequence[Offset], end_offset: Offset, calls: SystemCalls) -> None:
     """Delete what was replaced and give the cleaned segment its name. Raises OSError.
 
     The name that both have goes last: as long as the `.swap` file is there, this can be done again.
@@ -65,7 +63,7 @@ def carry_out(
     )
 
 
-def adopt_index(directory: str, base_offset: Offset, token: str, calls: SystemCalls) -> None:
+def install_index(directory: str, base_offset: Offset, token: str, calls: SystemCalls) -> None:
     """An index is never needed; it only saves reading the segment."""
     with contextlib.suppress(FileNotFoundError):
         calls.rename(
@@ -74,17 +72,17 @@ def adopt_index(directory: str, base_offset: Offset, token: str, calls: SystemCa
         )
 
 
-def discard(directory: str, calls: SystemCalls) -> None:
+def discard_cleaned(directory: str, calls: SystemCalls) -> None:
     """Remove what a cleaner left that did not come to its end."""
     for name in calls.list_names(directory):
         if name.endswith(CLEANED_SUFFIX):
             _unlink(f"{directory}/{name}", calls)
 
 
-def finish_all(directory: str, calls: SystemCalls) -> list[Offset]:
+def finish_committed(directory: str, calls: SystemCalls) -> list[Offset]:
     """After a crash: go the rest of the way of each swap that was decided; the first offsets of
     the segments that were replaced. Blocking; raises OSError."""
-    discard(directory, calls)
+    discard_cleaned(directory, calls)
     replaced: list[Offset] = []
     names = calls.list_names(directory)
     for name in sorted(names):
@@ -98,7 +96,7 @@ def finish_all(directory: str, calls: SystemCalls) -> list[Offset]:
         for base in reversed(old):
             _unlink(f"{directory}/{base:020d}.log", calls)
         calls.sync_directory(directory)
-        carry_out(directory, [base_offset, *old], end_offset, calls)
+        apply(directory, [base_offset, *old], end_offset, calls)
         calls.sync_directory(directory)
         replaced += [base_offset, *old]
     return replaced

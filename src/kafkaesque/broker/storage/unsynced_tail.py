@@ -1,11 +1,11 @@
-"""The last batches of a log in memory, so that they can be made durable elsewhere than in its file.
+"""The unsynced batches at the end of a log, kept in memory for the node's sync journal.
 
-A node with many logs writes what all of them appended into one journal and syncs that (docs/adr/0008).
-The tail has the bytes for it, and stands between the log and that journal: whatever takes batches away
-from the log is told to the journal first.
+A node with many logs writes the new batches of all logs to one journal and syncs only that
+(docs/adr/0008). The tail supplies the bytes. It also connects the log to the journal: every removal
+of batches is recorded in the journal before the log changes.
 
-Threads: `append` and `take` belong to the log's owner; `is_current` may be asked from any, and any may
-cut or close the log.
+Threads: `append` and `take` run on the owner's thread. `is_current` may be read, and the log cut or
+closed, on any thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from kafkaesque.model.ids import GroupId, Offset
 
 TAIL_SIZE_BYTES_MAX: Final = 32 * 1024
-"""A log that has more to sync is synced by itself: so large a write is worth a sync of its own."""
+"""A log with more unsynced bytes is synced by itself: a large write is worth its own sync."""
 
 
 class TailBatch(NamedTuple):
@@ -28,7 +28,7 @@ class TailBatch(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one log has to sync, as it was at one moment."""
+    """The unsynced batches of one log at one moment, for a round of the sync journal."""
 
     tail: UnsyncedTail
     cut_count: int
@@ -38,12 +38,12 @@ class Share(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing was cut since, and the log is open."""
+        """False if the log was cut or closed since."""
         return self.tail.cut_count == self.cut_count
 
 
 class Tailed(Protocol):
-    """What a journal needs of a log."""
+    """The part of `Log` that a journal uses."""
 
     tail: UnsyncedTail | None
 
@@ -65,23 +65,23 @@ class CutRecorder(Protocol):
     """The journal that may hold batches of the log."""
 
     def attach(self, group: GroupId, log: Tailed) -> None:
-        """Hold batches of this log from now on. Blocking; raises StorageFailed."""
+        """Starts to hold batches of this log. Blocking; raises StorageFailed."""
 
     def record_cut(self, tail: UnsyncedTail, offset: Offset) -> None:
-        """Durably: batches that end behind `offset` are void. Calls the tail's `note_cut`.
+        """Records durably that batches ending after `offset` are void. Calls the tail's `note_cut`.
 
-        Blocking. Raises StorageFailed, and then nothing may be cut.
+        Blocking. Raises StorageFailed; the log must not be cut then.
         """
 
     def record_deleted(self, tail: UnsyncedTail) -> None:
-        """All batches are void, as durably as the disk allows. Blocking."""
+        """Records that all batches are void, as durably as the disk allows. Blocking."""
 
     def record_closed(self, tail: UnsyncedTail) -> None:
-        """The log takes no more calls. Calls the tail's `note_cut`, for what was taken before."""
+        """Detaches a closed log. Calls the tail's `note_cut`, which voids earlier shares."""
 
 
 class UnsyncedTail:
-    """Batches one behind the other up to the end of the log; the first ones may be durable."""
+    """Consecutive batches up to the end of the log; the first ones may be durable already."""
 
     __slots__ = (
         "_batches",
@@ -103,12 +103,12 @@ class UnsyncedTail:
         self.group = group
         self.cut_count = 0
         self.note_durable = note_durable
-        """Tells the log that a journal holds a share of it."""
+        """The log's `note_durable`, called when the journal holds a share."""
         self._recorder = recorder
         self._batches: deque[TailBatch] = deque()
         self._size_bytes = 0
         self._start_offset = end_offset
-        """Of the first batch here; what the log has before it is not."""
+        """Offset of the first batch in the tail."""
 
     def append(
         self,
@@ -117,7 +117,7 @@ class UnsyncedTail:
         end_offset: Offset,
         synced_offset: Offset,
     ) -> None:
-        """The log has grown by a batch; what lies before `synced_offset` is not needed any more."""
+        """Adds a batch appended to the log and drops the batches before `synced_offset`."""
         if self._batches and self._batches[0].end_offset <= synced_offset:
             self._drop_before(synced_offset)
         size_bytes = self._size_bytes + len(data)
@@ -128,8 +128,8 @@ class UnsyncedTail:
         self._batches.append(TailBatch(segment_base_offset, end_offset, bytes(data)))
 
     def take(self, synced_offset: Offset) -> Share | None:
-        """All that is behind `synced_offset`; None if not all of that is here."""
-        cut_count = self.cut_count  # before the rest: a cut meanwhile makes the share void
+        """Returns the batches after `synced_offset`; None if the tail does not hold all of them."""
+        cut_count = self.cut_count  # read first: a concurrent cut then voids the share
         if self._start_offset > synced_offset:
             return None
         self._drop_before(synced_offset)
@@ -138,20 +138,23 @@ class UnsyncedTail:
         return Share(self, cut_count, batches, end_offset, self._size_bytes)
 
     def cut(self, offset: Offset) -> None:
-        """The log is about to lose the batches that end behind `offset`. Raises StorageFailed."""
+        """Records that the log is about to lose the batches that end after `offset`.
+
+        Raises StorageFailed.
+        """
         self._recorder.record_cut(self, offset)
 
     def note_cut(self, offset: Offset) -> None:
-        """What was taken before is no longer true of the log."""
+        """Voids all shares taken before."""
         self.cut_count += 1
         self._drop_all(offset)
 
     def discard(self) -> None:
-        """The log is about to be deleted."""
+        """Records that the log is about to be deleted."""
         self._recorder.record_deleted(self)
 
     def follow(self, log: Tailed) -> None:
-        """Another log has taken the place of this one, which is closed. Raises StorageFailed."""
+        """Attaches the log that replaced this closed one. Raises StorageFailed."""
         self._recorder.attach(self.group, log)
 
     def close(self) -> None:
@@ -165,7 +168,7 @@ class UnsyncedTail:
             self._start_offset = gone.end_offset
 
     def _drop_all(self, end_offset: Offset) -> None:
-        # Not emptied: another thread may close the log while a round takes from it.
+        # A new deque instead of clear(): another thread may close the log during `take`.
         self._batches = deque()
         self._size_bytes = 0
         self._start_offset = end_offset

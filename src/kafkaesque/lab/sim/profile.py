@@ -35,7 +35,7 @@ class Profile:
     """Transactional producers; with them there is a coordinator's partition."""
     journal_logs_min: int = 100
     """A round with as many logs to sync goes by the sync journal; 100 is never."""
-    runway_bytes: int = 0
+    preallocate_bytes: int = 0
 
 
 _NETWORK = {"cut_one_way": 3, "cut_pair": 3, "isolate": 4, "ring": 2, "heal": 8}
@@ -89,4 +89,4 @@ def profile_of(seed: int) -> Profile:
     )
     if random.random() < 0.1:
         profile = replace(profile, weights=weights | _FAILING_DISKS)
-    return replace(profile, runway_bytes=random.choice((0, 0, 512)))
+    return replace(profile, preallocate_bytes=random.choice((0, 0, 512)))

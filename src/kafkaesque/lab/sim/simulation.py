@@ -85,8 +85,8 @@ class Simulation:
             LogConfig(
                 segment_bytes=self.profile.segment_bytes,
                 index_interval_bytes=200,
-                runway_bytes=self.profile.runway_bytes,
-                runway_from_bytes=0,
+                preallocate_bytes=self.profile.preallocate_bytes,
+                preallocate_after_bytes=0,
             ),
             self.profile.uses_codec,
             self.profile.journal_logs_min,

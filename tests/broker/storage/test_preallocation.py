@@ -17,7 +17,7 @@ from kafkaesque.model.errors import StorageFailed
 FIRST = "00000000000000000000.log"
 BATCH_BYTES = 16_000
 LARGE = LogConfig(segment_bytes=64 * 1024 * 1024, retention_ms=-1)
-RUNWAY_BYTES, RUNWAY_FROM_BYTES = LARGE.runway_bytes, LARGE.runway_from_bytes
+RUNWAY_BYTES, RUNWAY_FROM_BYTES = LARGE.preallocate_bytes, LARGE.preallocate_after_bytes
 ENOUGH = (RUNWAY_FROM_BYTES + RUNWAY_BYTES) // BATCH_BYTES + 2
 
 
