@@ -1,1 +1,1 @@
-"""Values and vocabulary of the whole system. Standard library only; no I/O, no clock, no chance."""
+"""Shared types: ids, errors, limits, settings. Standard library only; no I/O, clock or randomness."""

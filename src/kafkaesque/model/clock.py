@@ -1,4 +1,4 @@
-"""Time is an argument: whatever has rules about time receives a Clock and never reads one."""
+"""The clock interface. Code that depends on time receives a Clock and never reads system time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kafkaesque.model.ids import TimestampMs
 
 
 class Clock(Protocol):
-    """Two times that must not be confused."""
+    """Wall-clock and monotonic time, which must not be mixed."""
 
     def wall_ms(self) -> TimestampMs:
-        """Milliseconds since the Unix epoch. May jump either way: for timestamps and retention only."""
+        """Milliseconds since the Unix epoch. May jump: use it for timestamps and retention only."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start. Never goes back: for every timeout and every session."""
+        """Seconds since an arbitrary start. Never decreases: use it for timeouts and sessions."""
         ...

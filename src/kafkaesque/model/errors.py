@@ -1,10 +1,10 @@
-"""Two kinds of wrong.
+"""Errors: broken invariants, and failures that are reported to clients.
 
-A broken invariant is our own bug: `check` raises `InvariantBroken`, which stops the node. It is a
-function and not the `assert` statement because it must hold under `python -O` too.
+A broken invariant is a bug: `check` raises `InvariantBroken`, which stops the node. It is a function
+instead of the `assert` statement because it must also work under `python -O`.
 
-An expected failure is a `KafkaError`: it carries the code that the client gets, and this file is
-the one place where a failure meets its code.
+An expected failure is a `KafkaError` with the error code that the client gets. This module is the
+only place that maps failures to codes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import ClassVar
 
 
 class InvariantBroken(Exception):
-    """The program's own state is impossible; continuing could lose or invent data."""
+    """The program's state is inconsistent; continuing could lose or corrupt data."""
 
 
 def check(condition: bool, text: str) -> None:
-    """Stop the node with `text` unless `condition` holds."""
+    """Raises InvariantBroken, which stops the node, unless `condition` holds."""
     if not condition:
         raise InvariantBroken(text)
 
@@ -152,7 +152,7 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """An expected failure that a client is told about by `code`, with `args[0]` as its message."""
+    """An expected failure, sent to the client as `code` with `args[0]` as the message."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -188,7 +188,7 @@ class InvalidTopic(KafkaError):
 
 
 class RecordsRefused(KafkaError):
-    """`records` names the offending records of the batch: (index, what is wrong), where known."""
+    """A batch with invalid records. `records` lists (index, reason) of each, if known."""
 
     def __init__(self, text: str, records: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(text)
@@ -236,7 +236,7 @@ class InvalidConfig(KafkaError):
 
 
 class PolicyViolation(KafkaError):
-    """A limit of this cluster (topics, partitions) forbids what was asked."""
+    """The request exceeds a limit of this cluster (topics, partitions)."""
 
     code = ErrorCode.POLICY_VIOLATION
 
@@ -274,13 +274,13 @@ class NotEnoughReplicas(KafkaError):
 
 
 class StorageFailed(KafkaError):
-    """The disk refused: full, failing, or gone. The client may retry; nothing was kept."""
+    """A disk error: full, failing or missing. Nothing was stored; the client may retry."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class NotLeaderOrFollower(KafkaError):
-    """Another node leads the partition, or nobody does yet: the client looks again and retries."""
+    """This node does not lead the partition; the client refreshes its metadata and retries."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -326,7 +326,7 @@ class FencedLeaderEpoch(KafkaError):
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol. Parsers raise this and nothing else; the connection is closed."""
+    """The peer violated the protocol. Parsers raise only this; the connection is then closed."""
 
 
 class DataDirectoryInUse(Exception):

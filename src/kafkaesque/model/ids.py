@@ -1,7 +1,7 @@
-"""Types for the numbers that must not be mixed.
+"""Types for numbers that must not be mixed.
 
-Words, everywhere: an *offset* counts records in a partition, a *position* counts bytes in a file,
-an *index* counts entries of a Raft log. docs/GLOSSARY.md has the rest.
+Terms used everywhere: an *offset* counts records in a partition, a *position* counts bytes in a file,
+an *index* counts entries of a Raft log. See docs/GLOSSARY.md for the rest.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ PartitionIndex = NewType("PartitionIndex", int)
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
 TimestampMs = NewType("TimestampMs", int)
-"""Wall-clock milliseconds since the Unix epoch; -1 where a record carries none."""
+"""Wall-clock milliseconds since the Unix epoch; -1 if a record has none."""
 TopicId = NewType("TopicId", UUID)
 GroupId = NewType("GroupId", int)
-"""One Raft group. Small numbers are the platform's own, the others are partitions."""
+"""One Raft group. Numbers below FIRST_PARTITION_GROUP are system groups, the others partitions."""
 MemberId = NewType("MemberId", int)
-"""One life of one broker's disk, as Raft groups know it: see `member_id`."""
+"""A Raft group member: a broker with one particular disk, see `member_id`."""
 
 NO_OFFSET = Offset(-1)
 NO_EPOCH = LeaderEpoch(-1)
@@ -38,11 +38,11 @@ NODE_ID_MAX = NodeId((1 << _NODE_BITS) - 1)
 
 
 def member_id(node_id: NodeId, generation: int) -> MemberId:
-    """The member that a broker is with its `generation`-th disk, counted from 0.
+    """The member id of a broker with its `generation`-th disk, counted from 0.
 
-    A broker whose disk was wiped has forgotten its votes and acknowledgements: under its old name
-    it could elect a leader that lacks what was committed (KIP-853 has directory ids for this). So
-    it comes back as another member. With the first disk the two ids are the same number.
+    A broker whose disk was wiped has lost its votes and acknowledgements. Under its old id it could
+    help elect a leader that lacks committed entries (KIP-853 has directory ids for this), so it
+    rejoins as a new member. With the first disk, node id and member id are the same number.
     """
     return MemberId(generation << _NODE_BITS | node_id)
 
@@ -56,7 +56,7 @@ def generation_of(member: MemberId) -> int:
 
 
 class TopicPartition(NamedTuple):
-    """One partition, by the names that clients use."""
+    """One partition, by topic name and partition index."""
 
     topic: str
     partition: PartitionIndex

@@ -1,6 +1,6 @@
-"""Upper bounds of everything that a peer can make grow, with how they relate.
+"""Upper bounds of everything that a peer can make grow, and how they relate.
 
-A bound that an operator may tune is a broker setting; its hard ceiling or default stands here.
+A bound that an operator may tune is a broker setting; its hard maximum or default is defined here.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ REQUEST_SIZE_BYTES_DEFAULT = 100 * MIB
 """`socket.request.max.bytes` as in Kafka: a Produce request may carry many batches."""
 
 REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER = 512 * KIB
-"""Until a connection has had one request answered, a frame may not be larger (as Kafka's
-`sasl.server.max.receive.size`): a stranger cannot make us buffer 100 MiB."""
+"""Largest frame before the first response on a connection (like Kafka's
+`sasl.server.max.receive.size`): an unknown client cannot make the broker buffer 100 MiB."""
 
 CONNECTIONS_DEFAULT = 20_000
-"""`max.connections`: an idle one costs about 6 KiB and a file; twice what `bench idle` opens."""
+"""`max.connections`: an idle one costs about 6 KiB and a descriptor. Twice what `bench idle` opens."""
 
 TAGGED_FIELDS_MAX = 64
-"""Tagged fields in one struct. The protocol defines at most 4 in any message; a frame full of
-two-byte tags cost a Python broker a second of its event loop (CVE-2026-111115's shape)."""
+"""Tagged fields in one struct. The protocol defines at most 4 in any message. A frame full of
+two-byte tags would block the event loop for a second (the attack of CVE-2026-111115)."""
 
 ARRAY_ELEMENTS_MAX = 100_000
-"""Elements decoded from one message, over all its arrays: bounds the parse at about 0.1 s, whatever
-the bytes."""
+"""Elements decoded from one message, over all its arrays. Bounds parsing at about 0.1 s for any
+input."""
 
 BATCH_SIZE_BYTES_MAX = 64 * MIB
 """No setting may raise `max.message.bytes` above this."""
@@ -36,7 +36,7 @@ GROUP_ID_LENGTH_MAX = 32_767
 OFFSET_METADATA_LENGTH_MAX = 4096
 
 RECORDS_DECOMPRESSED_BYTES_MAX = 64 * MIB
-"""Ceiling of what one compressed batch may expand to where we have to look inside it."""
+"""Largest decompressed size of a batch that the broker has to decode."""
 
 FETCH_SESSIONS_MAX = 1000
 """`max.incremental.fetch.session.cache.slots` as in Kafka."""

@@ -1,6 +1,6 @@
-"""What a setting is: name, type, default, bounds and a sentence; how its text is read and shown.
+"""How a setting is declared (name, type, default, bounds, help text), parsed and formatted.
 
-The settings themselves stand in `settings.py`, each declared once, as a field of a typed dataclass.
+`settings.py` declares the settings of topics and brokers, each once, as a field of a typed dataclass.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Scope(IntEnum):
     """When a changed value takes effect."""
 
     READ_ONLY = 0
-    """At the next start only; the wire cannot change it."""
+    """At the next start only; AlterConfigs cannot change it."""
     CLUSTER_WIDE = 1
-    """At once, for every broker, by AlterConfigs."""
+    """Immediately, on every broker, by AlterConfigs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Setting:
     choices: tuple[str, ...] = ()
     scope: Scope = Scope.CLUSTER_WIDE
     synonyms: tuple[str, ...] = ()
-    """For a topic setting: the broker settings that give its default, most specific first."""
+    """For a topic setting: the broker settings that supply its default, most specific first."""
     ours: bool = False
-    """True where Apache Kafka has no setting of this name."""
+    """True if Apache Kafka has no setting of this name."""
 
     def parse(self, text: str) -> SettingValue:
-        """The typed value of `text`, or InvalidConfig that says what was expected."""
+        """Returns the typed value of `text`. InvalidConfig says what was expected."""
         try:
             value = _PARSERS[self.type](text.strip())
         except ValueError:
@@ -76,7 +76,7 @@ class Setting:
             if self.at_most is not None and value > self.at_most:
                 raise self._invalid(value, f"Value must be no more than {self.at_most}")
         if self.choices:
-            # An empty list is legal, as in Kafka: a topic without any cleanup policy keeps all.
+            # An empty list is valid, as in Kafka: a topic without a cleanup policy keeps everything.
             for item in value if isinstance(value, tuple) else (value,):
                 if item not in self.choices:
                     raise self._invalid(item, f"String must be one of: {', '.join(self.choices)}")
@@ -87,11 +87,11 @@ class Setting:
         return f"Not a number of type {self.type.name}"
 
     def _invalid(self, shown: object, why: str) -> InvalidConfig:
-        """In the words of Kafka's ConfigException, which scripts and tests look for."""
+        """An error with the text of Kafka's ConfigException, which scripts and tests search for."""
         return InvalidConfig(f"Invalid value {shown} for configuration {self.name}: {why}")
 
     def show(self, value: SettingValue) -> str | None:
-        """The text of `value` as Kafka writes it on the wire."""
+        """Formats `value` as Kafka does in DescribeConfigs."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -111,7 +111,7 @@ def _parse_boolean(text: str) -> bool:
 
 def _parse_integer(low: int, high: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        # int() alone would take Python's 1_000 and the digits of other scripts.
+        # int() alone would accept Python's 1_000 and non-ASCII digits.
         if not _INTEGER.fullmatch(text):
             raise ValueError(text)
         value = int(text)
@@ -138,7 +138,7 @@ _PARSERS: Mapping[SettingType, Callable[[str], SettingValue]] = {
 
 
 def setting(name: str, type_: SettingType, default: SettingValue, doc: str, **more: Any) -> Any:
-    """Declare a setting as a field of a settings dataclass."""
+    """Declares a setting as a field of a settings dataclass."""
     declared = Setting(name=name, type=type_, default=default, doc=doc, **more)
     return field(default=default, metadata={"setting": declared})
 
@@ -150,14 +150,14 @@ def settings_of(cls: type) -> Mapping[str, Setting]:
 
 
 def attributes_of(cls: type) -> Mapping[str, str]:
-    """From the name of a setting to the attribute of `cls` that holds it."""
+    """Maps setting names to the attributes of `cls` that hold them."""
     return {item.metadata["setting"].name: item.name for item in fields(cls)}
 
 
 def typed_settings(cls: type[T], texts: Mapping[str, str]) -> T:
-    """A `cls` with the values of `texts` and defaults for the rest.
+    """Builds a `cls` from `texts`, with defaults for the rest.
 
-    InvalidConfig names the setting that is unknown or whose value is wrong.
+    InvalidConfig names the setting that is unknown or has an invalid value.
     """
     declared, attributes = settings_of(cls), attributes_of(cls)
     given = {}
@@ -169,7 +169,7 @@ def typed_settings(cls: type[T], texts: Mapping[str, str]) -> T:
 
 
 def unknown_setting(name: str, known: Iterable[str]) -> InvalidConfig:
-    """With the name that may have been meant, or with all of them."""
+    """An error that suggests the closest name, or lists all names."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
@@ -179,6 +179,9 @@ def unknown_setting(name: str, known: Iterable[str]) -> InvalidConfig:
 def environment_texts(
     known: Iterable[str], environment: Mapping[str, str], prefix: str
 ) -> dict[str, str]:
-    """PREFIX_NUM_PARTITIONS=4 is num.partitions=4. Other variables of the prefix are not ours."""
+    """Settings from the environment: PREFIX_NUM_PARTITIONS=4 is num.partitions=4.
+
+    Ignores other variables with the prefix.
+    """
     variables = {name: prefix + name.upper().replace(".", "_") for name in known}
     return {name: environment[key] for name, key in variables.items() if key in environment}

@@ -1,6 +1,7 @@
-"""Every setting that we honour: Kafka's name, meaning, type and default wherever Kafka has one.
+"""The settings of topics and brokers, with Kafka's name, meaning, type and default where it has one.
 
-A setting that is not here is refused, never ignored: what DescribeConfigs lists is what holds.
+A setting that is not here is rejected, never ignored, so everything that DescribeConfigs lists is in
+effect.
 """
 
 from __future__ import annotations
@@ -21,67 +22,173 @@ from kafkaesque.model.setting import (
     setting,
     settings_of,
 )
-from kafkaesque.model.topic_settings import COMPRESSIONS, INDEX_BYTES_MIN, TopicConfig
 
-__all__ = [
-    "BROKER_SETTINGS",
-    "TOPIC_SETTINGS",
-    "BrokerConfig",
-    "TopicConfig",
-    "broker_config",
-    "broker_config_attribute",
-    "broker_value",
-    "check_topic_values",
-    "inherited",
-    "topic_config",
-    "topic_value",
-]
-
-BOOLEAN, STRING, INT, SHORT = (
-    SettingType.BOOLEAN,
-    SettingType.STRING,
-    SettingType.INT,
-    SettingType.SHORT,
-)
-LONG, LIST, DOUBLE = SettingType.LONG, SettingType.LIST, SettingType.DOUBLE
+BOOLEAN, STRING, LIST = SettingType.BOOLEAN, SettingType.STRING, SettingType.LIST
+INT, LONG, DOUBLE = SettingType.INT, SettingType.LONG, SettingType.DOUBLE
 READ_ONLY = Scope.READ_ONLY
+
+
+COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+DAY_MS = 24 * 3600 * 1000
+INDEX_BYTES_MIN = 32
+"""Space for one entry of `storage.index`, which is larger than Kafka's (its minimum is 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """The effective settings of one topic: its own values, then the broker's defaults."""
+
+    cleanup_policy: tuple[str, ...] = setting(
+        "cleanup.policy", LIST, ("delete",),
+        "What happens to old segments: `delete` deletes them by age and size; `compact` requires a key "
+        "in every record and keeps at least the newest record of each key.",
+        choices=("compact", "delete"), synonyms=("log.cleanup.policy",),
+    )  # fmt: skip
+    compression_type: str = setting(
+        "compression.type", STRING, "producer",
+        "The codec of stored records. `producer` keeps batches as the producer sent them; with any "
+        "other value the broker recompresses them.",
+        choices=COMPRESSIONS, synonyms=("compression.type",),
+    )  # fmt: skip
+    delete_retention_ms: int = setting(
+        "delete.retention.ms", LONG, DAY_MS,
+        "How long a compacted topic keeps a tombstone (a record without a value) after it was first "
+        "cleaned. A consumer that reads the topic from its start within that time sees the deletion.",
+        at_least=0, synonyms=("log.cleaner.delete.retention.ms",),
+    )  # fmt: skip
+    flush_messages: int = setting(
+        "flush.messages", LONG, INT64_MAX,
+        "Sync the log after this many records, before the last of them is acknowledged. Only relevant "
+        "with `flush=never`: the default syncs before every acks=all response.",
+        at_least=1, synonyms=("log.flush.interval.messages",),
+    )  # fmt: skip
+    flush_ms: int = setting(
+        "flush.ms", LONG, INT64_MAX,
+        "Sync the log when its oldest unsynced record is this old. Only relevant with `flush=never`.",
+        at_least=0, synonyms=("log.flush.interval.ms",),
+    )  # fmt: skip
+    index_interval_bytes: int = setting(
+        "index.interval.bytes", INT, 4096,
+        "Approximate number of log bytes between two entries of the sparse index.",
+        at_least=0, synonyms=("log.index.interval.bytes",),
+    )  # fmt: skip
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms", LONG, INT64_MAX,
+        "Longest time that a record of a compacted topic stays uncompacted, whatever the dirty ratio.",
+        at_least=1, synonyms=("log.cleaner.max.compaction.lag.ms",),
+    )  # fmt: skip
+    max_message_bytes: int = setting(
+        "max.message.bytes", INT, 1048588,
+        "The largest record batch (after compression) that the topic accepts.",
+        at_least=0, at_most=limits.BATCH_SIZE_BYTES_MAX, synonyms=("message.max.bytes",),
+    )  # fmt: skip
+    message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms", LONG, 3600000,
+        "How far a record's timestamp may be ahead of the broker's clock (CreateTime topics).",
+        at_least=0, synonyms=("log.message.timestamp.after.max.ms",),
+    )  # fmt: skip
+    message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms", LONG, INT64_MAX,
+        "How old a record's timestamp may be by the broker's clock (CreateTime topics).",
+        at_least=0, synonyms=("log.message.timestamp.before.max.ms",),
+    )  # fmt: skip
+    message_timestamp_type: str = setting(
+        "message.timestamp.type", STRING, "CreateTime",
+        "Whether a record keeps its producer's timestamp or gets the broker's append time.",
+        choices=("CreateTime", "LogAppendTime"), synonyms=("log.message.timestamp.type",),
+    )  # fmt: skip
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio", DOUBLE, 0.5,
+        "A compacted log is cleaned when its uncleaned part reaches this ratio of its size.",
+        at_least=0, at_most=1, synonyms=("log.cleaner.min.cleanable.ratio",),
+    )  # fmt: skip
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms", LONG, 0,
+        "Shortest time that a record of a compacted topic is kept, even if a newer one has its key.",
+        at_least=0, synonyms=("log.cleaner.min.compaction.lag.ms",),
+    )  # fmt: skip
+    min_insync_replicas: int = setting(
+        "min.insync.replicas", INT, 1,
+        "How many replicas must hold a record before acks=all is acknowledged. With fewer replicas "
+        "alive, the producer gets NOT_ENOUGH_REPLICAS.",
+        at_least=1, synonyms=("min.insync.replicas",),
+    )  # fmt: skip
+    retention_bytes: int = setting(
+        "retention.bytes", LONG, -1,
+        "Delete the oldest segments when a partition is larger than this; -1 for no limit.",
+        at_least=-1, synonyms=("log.retention.bytes",),
+    )  # fmt: skip
+    retention_ms: int = setting(
+        "retention.ms", LONG, 7 * DAY_MS,
+        "Delete segments whose newest record is older than this; -1 for no limit.",
+        at_least=-1, synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    )  # fmt: skip
+    # Kafka 4.3 raised the minimum to 1 MiB. Ours is lower: small segments are cheap here, and tests
+    # of retention and rolling need not write megabytes.
+    segment_bytes: int = setting(
+        "segment.bytes", INT, 1073741824,
+        "The size at which a partition starts a new segment file.",
+        at_least=14, synonyms=("log.segment.bytes",),
+    )  # fmt: skip
+    segment_index_bytes: int = setting(
+        "segment.index.bytes", INT, 10485760,
+        "The index size at which a partition starts a new segment file.",
+        at_least=INDEX_BYTES_MIN, synonyms=("log.index.size.max.bytes",),
+    )  # fmt: skip
+    segment_ms: int = setting(
+        "segment.ms", LONG, 7 * DAY_MS,
+        "The age at which a partition starts a new segment file, full or not.",
+        at_least=1, synonyms=("log.roll.ms", "log.roll.hours"),
+    )  # fmt: skip
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes_old(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def uses_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """The settings of one broker: file, KAFKAESQUE_* environment, flags and AlterConfigs, in that order."""
+    """The settings of one broker. Later sources win: file, KAFKAESQUE_* environment, flags, AlterConfigs."""
 
     node_id: int = setting("node.id", INT, 0, "This broker's id.", at_least=0, scope=READ_ONLY)
     log_dirs: str = setting("log.dirs", STRING, "", "The data directory (one).", scope=READ_ONLY)
     listeners: str = setting(
         "listeners", STRING, "PLAINTEXT://127.0.0.1:9092",
-        "Where the broker listens, as PLAINTEXT://HOST:PORT; port 0 takes a free one.", scope=READ_ONLY,
+        "Address to listen on, as PLAINTEXT://HOST:PORT; port 0 picks a free port.", scope=READ_ONLY,
     )  # fmt: skip
     advertised_listeners: str = setting(
         "advertised.listeners", STRING, "",
-        "The address told to clients, as PLAINTEXT://HOST:PORT; empty: the real address of `listeners`.",
+        "Address that clients are given, as PLAINTEXT://HOST:PORT; empty for the address of `listeners`.",
         scope=READ_ONLY,
     )  # fmt: skip
     http_listener: str = setting(
         "http.listener", STRING, "127.0.0.1:0",
-        "HOST:PORT of /metrics, /healthz and /readyz; port 0 takes a free one, empty turns it off.",
+        "HOST:PORT of /metrics, /healthz and /readyz; port 0 picks a free port, empty disables it.",
         scope=READ_ONLY, ours=True,
     )  # fmt: skip
     coordination_listener: str = setting(
         "coordination.listener", STRING, "",
-        "HOST:PORT of the ZooKeeper-compatible coordination service; port 0 takes a free one, empty: "
-        "no clients here. Every broker keeps the tree either way.",
+        "HOST:PORT of the ZooKeeper-compatible coordination service; port 0 picks a free port, empty "
+        "accepts no clients on this broker. Every broker replicates the tree either way.",
         scope=READ_ONLY, ours=True,
     )  # fmt: skip
     text_listener: str = setting(
         "text.listener", STRING, "",
-        "HOST:PORT of the text protocol (PUBS, SUBS, CONS); port 0 takes a free one, empty turns it "
-        "off.",
+        "HOST:PORT of the text protocol (PUBS, SUBS, CONS); port 0 picks a free port, empty disables "
+        "it.",
         scope=READ_ONLY, ours=True,
     )  # fmt: skip
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable", BOOLEAN, True,
-        "Create a topic when a client that permits it asks for its metadata.", scope=READ_ONLY,
+        "Create a missing topic when a client that allows it requests its metadata.", scope=READ_ONLY,
     )  # fmt: skip
     compression_type: str = setting(
         "compression.type", STRING, "producer", "Default of the topic setting `compression.type`.",
@@ -100,13 +207,13 @@ class BrokerConfig:
     )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes", INT, limits.FETCH_RESPONSE_BYTES_MAX,
-        "The most bytes one Fetch answer holds, whatever the client asks for.", at_least=1024,
+        "Maximum size of a Fetch response, whatever the client requests.", at_least=1024,
         scope=READ_ONLY,
     )  # fmt: skip
     flush: str = setting(
         "flush", STRING, "always",
-        "`always`: a record is synced to disk before acks=all is answered and before a consumer sees "
-        "it. `never`: the page cache is trusted, which is Apache Kafka's own default.",
+        "`always`: sync a record to disk before acks=all is acknowledged and before a consumer sees "
+        "it. `never`: rely on the page cache, as Apache Kafka does by default.",
         choices=("always", "never"), scope=READ_ONLY, ours=True,
     )  # fmt: skip
     group_initial_rebalance_delay_ms: int = setting(
@@ -115,15 +222,15 @@ class BrokerConfig:
         scope=READ_ONLY,
     )  # fmt: skip
     group_max_session_timeout_ms: int = setting(
-        "group.max.session.timeout.ms", INT, 1800000, "Longest session timeout a member may ask for.",
+        "group.max.session.timeout.ms", INT, 1800000, "Longest session timeout a member may request.",
         at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     group_max_size: int = setting(
-        "group.max.size", INT, INT32_MAX, "Most members of one consumer group.", at_least=1,
+        "group.max.size", INT, INT32_MAX, "Maximum members of one consumer group.", at_least=1,
         scope=READ_ONLY,
     )  # fmt: skip
     group_min_session_timeout_ms: int = setting(
-        "group.min.session.timeout.ms", INT, 6000, "Shortest session timeout a member may ask for.",
+        "group.min.session.timeout.ms", INT, 6000, "Shortest session timeout a member may request.",
         at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     insecure: bool = setting(
@@ -133,29 +240,29 @@ class BrokerConfig:
     )  # fmt: skip
     join: tuple[str, ...] = setting(
         "join", LIST, (),
-        "HOST:PORT of brokers of the cluster to join, any of them; none: the first of a new cluster. "
-        "Read when the data directory is new, and to find the others when they have moved.",
+        "HOST:PORT of one or more brokers of the cluster to join; empty to start a new cluster. Used "
+        "when the data directory is new, and to find the other brokers if their addresses changed.",
         scope=READ_ONLY, ours=True,
     )  # fmt: skip
     leader_imbalance_check_interval_seconds: int = setting(
         "leader.imbalance.check.interval.seconds", LONG, 10,
-        "How often leadership is handed back to preferred leaders.", at_least=1, scope=READ_ONLY,
+        "How often leadership is moved back to preferred leaders.", at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     auto_leader_rebalance_enable: bool = setting(
         "auto.leader.rebalance.enable", BOOLEAN, True,
-        "Whether leadership is handed back to preferred leaders by itself.", scope=READ_ONLY,
+        "Whether leadership is moved back to preferred leaders automatically.", scope=READ_ONLY,
     )  # fmt: skip
     broker_rack: str | None = setting(
-        "broker.rack", STRING, None, "Where this broker stands: replicas are spread over racks.",
+        "broker.rack", STRING, None, "The rack of this broker; replicas are spread over racks.",
         scope=READ_ONLY,
     )  # fmt: skip
     log_cleaner_backoff_ms: int = setting(
         "log.cleaner.backoff.ms", LONG, 15000,
-        "How long the cleaner rests when no log is worth cleaning.", at_least=0,
+        "How long the cleaner sleeps when no log needs cleaning.", at_least=0,
     )  # fmt: skip
     log_cleaner_dedupe_buffer_size: int = setting(
         "log.cleaner.dedupe.buffer.size", LONG, 128 * limits.MIB,
-        "Memory for the keys of one cleaning; a log with more is cleaned in several.",
+        "Memory for the keys of one cleaning; a log with more keys is cleaned in several passes.",
         at_least=limits.MIB,
     )  # fmt: skip
     log_cleaner_delete_retention_ms: int = setting(
@@ -171,7 +278,7 @@ class BrokerConfig:
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
         "log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308,
-        "The most that the cleaner reads and writes, taken together.", at_least=1,
+        "Rate limit of the cleaner's reads and writes together.", at_least=1,
     )  # fmt: skip
     log_cleaner_max_compaction_lag_ms: int = setting(
         "log.cleaner.max.compaction.lag.ms", LONG, INT64_MAX,
@@ -194,7 +301,7 @@ class BrokerConfig:
         at_least=1,
     )  # fmt: skip
     log_flush_interval_ms: int | None = setting(
-        "log.flush.interval.ms", LONG, None, "Default of the topic setting `flush.ms`; none: never.",
+        "log.flush.interval.ms", LONG, None, "Default of the topic setting `flush.ms`; unset: never.",
     )  # fmt: skip
     log_index_interval_bytes: int = setting(
         "log.index.interval.bytes", INT, 4096, "Default of the topic setting `index.interval.bytes`.",
@@ -225,22 +332,22 @@ class BrokerConfig:
         at_least=-1,
     )
     log_retention_check_interval_ms: int = setting(
-        "log.retention.check.interval.ms", LONG, 300000, "How often old segments are looked for.",
+        "log.retention.check.interval.ms", LONG, 300000, "How often logs are checked for old segments.",
         at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     log_retention_hours: int = setting(
-        "log.retention.hours", INT, 168, "Retention in hours, where neither finer setting is given.",
+        "log.retention.hours", INT, 168, "Retention in hours, unless set in minutes or milliseconds.",
         scope=READ_ONLY,
     )  # fmt: skip
     log_retention_minutes: int | None = setting(
-        "log.retention.minutes", INT, None, "Retention in minutes, where log.retention.ms is not given.",
+        "log.retention.minutes", INT, None, "Retention in minutes, unless log.retention.ms is set.",
         scope=READ_ONLY,
     )  # fmt: skip
     log_retention_ms: int | None = setting(
         "log.retention.ms", LONG, None, "Default of the topic setting `retention.ms`.", at_least=-1
     )
     log_roll_hours: int = setting(
-        "log.roll.hours", INT, 168, "Roll age in hours, where log.roll.ms is not given.", at_least=1,
+        "log.roll.hours", INT, 168, "Roll age in hours, unless log.roll.ms is set.", at_least=1,
         scope=READ_ONLY,
     )  # fmt: skip
     log_roll_ms: int | None = setting(
@@ -252,23 +359,23 @@ class BrokerConfig:
     )  # fmt: skip
     max_connections: int = setting(
         "max.connections", INT, limits.CONNECTIONS_DEFAULT,
-        "Most connections at once; further ones are closed (Kafka's default is no bound).", at_least=0,
+        "Maximum open connections; further ones are closed (Kafka's default is no limit).", at_least=0,
     )  # fmt: skip
     max_connections_per_ip: int = setting(
-        "max.connections.per.ip", INT, INT32_MAX, "Most connections at once from one address.",
+        "max.connections.per.ip", INT, INT32_MAX, "Maximum open connections from one address.",
         at_least=0,
     )  # fmt: skip
     max_incremental_fetch_session_cache_slots: int = setting(
         "max.incremental.fetch.session.cache.slots", INT, limits.FETCH_SESSIONS_MAX,
-        "Most incremental fetch sessions kept.", at_least=0, scope=READ_ONLY,
+        "Maximum number of incremental fetch sessions.", at_least=0, scope=READ_ONLY,
     )  # fmt: skip
     max_partitions: int = setting(
-        "max.partitions", INT, 20000, "Most partitions this cluster will create.", at_least=1,
+        "max.partitions", INT, 20000, "Maximum number of partitions in the cluster.", at_least=1,
         scope=READ_ONLY, ours=True,
     )  # fmt: skip
     max_requests_in_flight_per_connection: int = setting(
         "max.requests.in.flight.per.connection", INT, 64,
-        "Requests of one connection taken in before its socket is no longer read.", at_least=1,
+        "Maximum requests in flight on one connection; its socket is not read beyond that.", at_least=1,
         scope=READ_ONLY, ours=True,
     )  # fmt: skip
     message_max_bytes: int = setting(
@@ -284,10 +391,10 @@ class BrokerConfig:
     )  # fmt: skip
     offset_metadata_max_bytes: int = setting(
         "offset.metadata.max.bytes", INT, limits.OFFSET_METADATA_LENGTH_MAX,
-        "Longest metadata text of a committed offset.", at_least=0, scope=READ_ONLY,
+        "Maximum length of the metadata of a committed offset.", at_least=0, scope=READ_ONLY,
     )  # fmt: skip
     offsets_retention_check_interval_ms: int = setting(
-        "offsets.retention.check.interval.ms", LONG, 600000, "How often expired offsets are looked for.",
+        "offsets.retention.check.interval.ms", LONG, 600000, "How often offsets are checked for expiry.",
         at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     offsets_retention_minutes: int = setting(
@@ -296,12 +403,12 @@ class BrokerConfig:
     )  # fmt: skip
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions", INT, 50,
-        "Partitions of __consumer_offsets; fixed when it is first created.", at_least=1,
+        "Partitions of __consumer_offsets; fixed when the topic is created.", at_least=1,
         scope=READ_ONLY,
     )  # fmt: skip
     offsets_topic_replication_factor: int = setting(
         "offsets.topic.replication.factor", INT, 3,
-        "Replicas of __consumer_offsets, at most as many as there are brokers when it is created.",
+        "Replicas of __consumer_offsets, limited to the number of brokers when it is created.",
         at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     offsets_topic_segment_bytes: int = setting(
@@ -310,40 +417,40 @@ class BrokerConfig:
     )  # fmt: skip
     open_files_max: int = setting(
         "open.files.max", INT, 0,
-        "Most segment and index files held open; 0: half of the process's limit, at most 4096.",
+        "Maximum open segment and index files; 0 for a quarter of the process's limit, at most 4096.",
         at_least=0, scope=READ_ONLY, ours=True,
     )  # fmt: skip
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms", INT, 86400000,
-        "How long a partition remembers an idempotent producer after its last record.", at_least=1,
+        "How long a partition keeps an idempotent producer's state after its last record.", at_least=1,
     )  # fmt: skip
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes", LONG, 256 * limits.MIB,
-        "Bytes of requests held in memory over all connections before sockets are no longer read; as "
-        "many of incomplete requests, then those that hold most are closed (Kafka's default is no "
-        "bound).", at_least=limits.MIB, scope=READ_ONLY,
+        "Maximum bytes of queued requests over all connections; beyond it sockets are not read. "
+        "Incomplete requests have the same limit; beyond it the connections that hold most are "
+        "closed (Kafka's default is no limit).", at_least=limits.MIB, scope=READ_ONLY,
     )  # fmt: skip
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes", INT, limits.REQUEST_SIZE_BYTES_DEFAULT,
-        "The largest request; a longer one closes the connection.", at_least=1024, scope=READ_ONLY,
+        "Maximum request size; a larger request closes the connection.", at_least=1024, scope=READ_ONLY,
     )  # fmt: skip
     transaction_max_timeout_ms: int = setting(
         "transaction.max.timeout.ms", INT, 900000,
-        "The longest transaction timeout a producer may ask for.", at_least=1, scope=READ_ONLY,
+        "Longest transaction timeout a producer may request.", at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     transaction_state_log_min_isr: int = setting(
         "transaction.state.log.min.isr", INT, 2,
-        "min.insync.replicas of __transaction_state, at most as many as it has replicas.", at_least=1,
+        "min.insync.replicas of __transaction_state, limited to its number of replicas.", at_least=1,
         scope=READ_ONLY,
     )  # fmt: skip
     transaction_state_log_num_partitions: int = setting(
         "transaction.state.log.num.partitions", INT, 50,
-        "Partitions of __transaction_state; fixed when it is first created.", at_least=1,
+        "Partitions of __transaction_state; fixed when the topic is created.", at_least=1,
         scope=READ_ONLY,
     )  # fmt: skip
     transaction_state_log_replication_factor: int = setting(
         "transaction.state.log.replication.factor", INT, 3,
-        "Replicas of __transaction_state, at most as many as there are brokers when it is created.",
+        "Replicas of __transaction_state, limited to the number of brokers when it is created.",
         at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     transaction_state_log_segment_bytes: int = setting(
@@ -352,12 +459,12 @@ class BrokerConfig:
     )  # fmt: skip
     transactional_id_expiration_ms: int = setting(
         "transactional.id.expiration.ms", INT, 604800000,
-        "How long a transactional id that nobody uses is remembered.", at_least=1, scope=READ_ONLY,
+        "How long an unused transactional id is kept.", at_least=1, scope=READ_ONLY,
     )  # fmt: skip
     validation: str = setting(
         "validation", STRING, "header",
-        "`header`: a batch is checked by its header and checksum. `full`: every record is walked, as "
-        "Apache Kafka does; compacted topics always are.",
+        "`header`: validate a batch's header and checksum. `full`: validate every record, as Apache "
+        "Kafka does. Compacted topics are always fully validated.",
         choices=("header", "full"), scope=READ_ONLY, ours=True,
     )  # fmt: skip
 
@@ -375,13 +482,13 @@ _MS_PER_UNIT = {
 
 
 def broker_config(values: Mapping[str, str]) -> BrokerConfig:
-    """The typed settings of a broker from their texts; InvalidConfig names what is wrong."""
+    """Parses the settings of a broker. InvalidConfig names the setting that is wrong."""
     typed: dict[str, SettingValue] = {}
     for name, text in values.items():
         known = BROKER_SETTINGS.get(name)
         if known is None:
             raise InvalidConfig(
-                f"Unknown broker setting {name!r}: `kafkaesque config list` names them all"
+                f"Unknown broker setting {name!r}: `kafkaesque config list` lists all settings"
             )
         typed[_BROKER_ATTRIBUTES[name]] = known.parse(text)
     config = BrokerConfig(**typed)  # type: ignore[arg-type]
@@ -406,7 +513,7 @@ def topic_value(config: TopicConfig, name: str) -> SettingValue:
 
 
 def inherited(config: BrokerConfig, name: str) -> SettingValue:
-    """What a topic that does not set `name` itself gets from its broker."""
+    """The value of `name` for a topic that does not set it, from the broker's settings."""
     for synonym in TOPIC_SETTINGS[name].synonyms:
         value = broker_value(config, synonym)
         if value is None:
@@ -419,7 +526,7 @@ def inherited(config: BrokerConfig, name: str) -> SettingValue:
 
 
 def check_topic_values(values: Mapping[str, str]) -> None:
-    """InvalidConfig unless every name is a topic setting with a legal value."""
+    """Raises InvalidConfig unless every name is a topic setting with a valid value."""
     for name, text in values.items():
         known = TOPIC_SETTINGS.get(name)
         if known is None:
@@ -434,7 +541,7 @@ def check_topic_values(values: Mapping[str, str]) -> None:
 
 
 def topic_config(values: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-    """The settings in force for a topic with its own `values` on `broker`."""
+    """The effective settings of a topic: its own `values`, then the defaults of `broker`."""
     typed = {
         _TOPIC_ATTRIBUTES[name]: known.parse(values[name])
         if name in values

@@ -36,28 +36,28 @@ def time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 
 
 def test_work_that_takes_no_time_takes_what_the_rate_says(time: VirtualTime) -> None:
-    pace = RateLimiter(RATE)
+    limiter = RateLimiter(RATE)
     for _ in range(100):
-        pace(50)
+        limiter(50)
     assert time.slept == pytest.approx(100 * 50 / RATE, abs=SLACK_S)
 
 
 def test_work_that_is_slow_by_itself_is_not_held_back(time: VirtualTime) -> None:
-    pace = RateLimiter(RATE)
+    limiter = RateLimiter(RATE)
     for _ in range(100):
         time.now += 0.06
-        pace(50)
+        limiter(50)
     assert time.slept == 0.0
 
 
 def test_time_without_work_is_not_saved_up(time: VirtualTime) -> None:
-    pace = RateLimiter(RATE)
-    pace(1000)
+    limiter = RateLimiter(RATE)
+    limiter(1000)
     time.now += 3600
-    pace(1)
+    limiter(1)
     before = time.slept
-    pace(1000)
-    pace(1000)
+    limiter(1000)
+    limiter(1000)
     assert time.slept - before >= 1.0
 
 
@@ -69,10 +69,10 @@ def test_rate_is_never_exceeded_and_nobody_waits_without_need(
     with pytest.MonkeyPatch.context() as monkeypatch:
         time = VirtualTime()
         monkeypatch.setattr(cleaner_worker, "time", time)
-        pace, handled, worked, began = RateLimiter(RATE), 0, 0.0, time.now
+        limiter, handled, worked, began = RateLimiter(RATE), 0, 0.0, time.now
         for size_bytes, seconds in steps:
             time.now += seconds
-            pace(size_bytes)
+            limiter(size_bytes)
             handled += size_bytes
             worked += seconds
             passed = time.now - began

@@ -39,7 +39,7 @@ def test_damaged_snapshot_counts_as_absent(
 
 
 @pytest.mark.parametrize(
-    ("before", "behind", "keep", "left"),
+    ("before", "after", "keep", "left"),
     [
         (0, 99, None, [10, 20, 30]),
         (11, 99, None, [20, 30]),
@@ -51,13 +51,13 @@ def test_damaged_snapshot_counts_as_absent(
     ],
 )
 def test_snapshots_outside_the_log_and_all_but_the_last_are_deleted(
-    tmp_path: Path, before: int, behind: int, keep: int | None, left: list[int]
+    tmp_path: Path, before: int, after: int, keep: int | None, left: list[int]
 ) -> None:
     directory = str(tmp_path)
     (tmp_path / "notes.snapshot").write_text("not ours")
     for offset in (10, 20, 30):
         save_snapshot(directory, offset, b"")
-    delete_snapshots(directory, before=before, behind=behind, keep=keep)
+    delete_snapshots(directory, before=before, after=after, keep=keep)
     assert list_snapshots(directory) == left
     assert (tmp_path / "notes.snapshot").exists()
 

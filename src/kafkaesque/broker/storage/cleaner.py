@@ -1,12 +1,13 @@
-"""Writes closed segments anew with only the records that stay. Blocking; decides nothing.
+"""Log compaction: rewrites closed segments with only the records that are kept. Blocking.
 
-What stays is in `compaction_rules`, how a batch loses records in `records.rewriting`, how the result
-takes the place of its sources in `swapping`. A cleaning reads the segments twice: once the part not
-looked at before, for the newest offset of each key, then all of them. Sources are only read, so it
-may run beside everything else, in another process too, and be stopped at any moment.
+`compaction_rules` decides which records are kept, `records.rewriting` re-encodes batches, and
+`swapping` replaces the old segments by the result. A cleaning reads the segments twice: first the
+dirty part, to find the newest offset of each key, then all of them. The sources are only read, so a
+cleaning may run concurrently with everything else, also in another process, and may be killed at any
+time.
 
-A batch whose inside is not records stays as it is: nothing can be said about it. A batch that fails
-its checksum ends the cleaning (CorruptMessage): what is damaged must not be written anew.
+A batch that cannot be decoded into records is kept as it is. A batch that fails its checksum ends
+the cleaning (CorruptMessage): damaged data must not be rewritten.
 """
 
 from __future__ import annotations
@@ -52,31 +53,31 @@ _log = logging.getLogger("kafkaesque.broker.storage")
 
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
 _KEY_COST_BYTES: Final = 150
-"""Of a key in the map, besides its own bytes: an entry, two objects, room for growth."""
+"""Memory per key in the map besides its own bytes: a dict entry, two objects, spare capacity."""
 _MARKER_KEY: Final = struct.Struct(">hh")
 _COMMIT: Final = 1
 _NO_HORIZON: Final = -1
 
 Throttle = Callable[[int], None]
-"""Called with bytes read or written; may wait."""
+"""Called with the number of bytes read or written; may sleep."""
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):
-    """One cleaning of one log. Everything that is to be known, so that another process can do it."""
+    """One cleaning of one log, complete enough to be run by another process."""
 
     directory: str
     segments: tuple[SegmentFacts, ...]
-    """All before `end_offset`, ascending; closed and durable."""
+    """All segments before `end_offset`, ascending; closed and durable."""
     first_dirty_offset: Offset
     end_offset: Offset
-    """The first offset of the segment behind them."""
+    """The base offset of the next segment."""
     now_ms: int
     delete_retention_ms: int
     token: str
     aborted: tuple[tuple[int, int, int], ...] = ()
-    """AbortedRange of each transaction with records before `end_offset`."""
+    """AbortedRange of each aborted transaction with records before `end_offset`."""
     producers: tuple[tuple[int, int, int], ...] = ()
-    """Producer id and ProducerEnd of each that is remembered."""
+    """Producer id and ProducerEnd of each live producer."""
     segment_bytes: int = 1024 * 1024 * 1024
     segment_index_bytes: int = 10 * 1024 * 1024
     index_interval_bytes: int = 4096
@@ -84,21 +85,21 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CleanedSegment(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Segments that were looked at, and the one that may take their place."""
+    """A group of segments that was cleaned, and the segment that may replace it."""
 
     bases: tuple[Offset, ...]
     facts: SegmentFacts | None
-    """None if nothing would change."""
+    """None if nothing changed."""
     read_bytes: int
     spent_aborts: tuple[Offset, ...]
-    """Markers of aborted transactions that are gone from it."""
+    """Offsets of abort markers that were removed."""
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The whole job is done."""
+    """The result of a completed job."""
 
     cleaned_offset: Offset
-    """Before it each key stands once, as soon as all segments are in place."""
+    """Each key occurs once before it, as soon as all cleaned segments are in place."""
     next_horizon_ms: int
 
 
@@ -117,9 +118,9 @@ class Cleaning:
         self._spent_aborts: list[Offset] = []
 
     def run(self) -> Iterator[CleanedSegment]:
-        """Each result as soon as it is durable, in order; `finished` behind the last.
+        """Yields each result as soon as it is durable, in order. Call `finished` after the last.
 
-        CorruptMessage for damage, StorageFailed if the disk refuses.
+        Raises CorruptMessage for damage, StorageFailed for a disk error.
         """
         try:
             swapping.discard_cleaned(self._job.directory, self._files.calls)
@@ -136,7 +137,7 @@ class Cleaning:
     # -- the newest of each key --------------------------------------------------------------------
 
     def _map_keys(self) -> None:
-        """Of what was not looked at before, as far as the memory goes."""
+        """Maps the keys of the dirty part, as far as `map_bytes_max` allows."""
         job = self._job
         tracker = TransactionTracker(AbortedRange(*row) for row in job.aborted)
         cost_bytes = 0
@@ -156,7 +157,7 @@ class Cleaning:
                     return
 
     def _map_batch(self, header: BatchHeader, batch: memoryview) -> int:
-        """The memory that its keys take."""
+        """Adds the batch's keys and returns the memory that they take."""
         try:
             _, places = places_of(batch, 0, header)
         except (InvalidRecord, UnsupportedCompressionType):
@@ -170,7 +171,7 @@ class Cleaning:
         added = len(newest) - before
         return added * (_KEY_COST_BYTES + key_bytes // max(1, len(places)))
 
-    # -- writing anew ------------------------------------------------------------------------------
+    # -- rewriting ---------------------------------------------------------------------------------
 
     def _clean(self, group: Sequence[SegmentFacts]) -> CleanedSegment:
         output = _Output(self._job, group[0], self._files)
@@ -178,12 +179,12 @@ class Cleaning:
         dropped: BatchHeader | None = None
         for facts in group:
             for header, batch in self._batches(facts):
-                stays = self._rewritten(header, batch)
-                dropped = header if stays is None else None
-                if stays is not None:
-                    output.write(stays)
-                    self._throttle(len(stays))
-                    output.is_changed |= stays is not batch
+                rewritten = self._rewritten(header, batch)
+                dropped = header if rewritten is None else None
+                if rewritten is not None:
+                    output.write(rewritten)
+                    self._throttle(len(rewritten))
+                    output.is_changed |= rewritten is not batch
         if dropped is not None:
             output.write(empty_batch(dropped))
         is_changed = len(group) > 1 or output.is_changed or output.size_bytes != group[0].size_bytes
@@ -199,7 +200,7 @@ class Cleaning:
     def _rewritten(
         self, header: BatchHeader, batch: memoryview
     ) -> bytes | bytearray | memoryview | None:
-        """What stands in the place of a batch; itself if nothing changes, None if nothing stays."""
+        """The replacement of a batch: itself if unchanged, None if it is dropped."""
         if header.base_offset >= self._map_end:
             return batch
         job = self._job
@@ -225,7 +226,12 @@ class Cleaning:
         try:
             selection = select(batch, 0, header, keep)
         except (InvalidRecord, UnsupportedCompressionType) as error:
-            _log.warning("%s: batch %d stays: %s", self._job.directory, header.base_offset, error)
+            _log.warning(
+                "%s: kept undecodable batch offset=%d: %s",
+                self._job.directory,
+                header.base_offset,
+                error,
+            )
             return batch
         if not selection.kept:
             return _without_records(header, batch, decision)
@@ -258,7 +264,7 @@ class Cleaning:
         self._next_horizon_ms = horizon_ms if known < 0 else min(known, horizon_ms)
 
     def _batches(self, facts: SegmentFacts) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """All batches of a segment, each having passed its checksum."""
+        """All batches of a segment, with verified checksums."""
         segment = Segment(self._job.directory, facts)
         read = segment.reader(self._files)
         position, chunk, chunk_position = 0, memoryview(b""), 0
@@ -283,7 +289,7 @@ class Cleaning:
 
 
 def _is_commit(header: BatchHeader, batch: memoryview) -> bool | None:
-    """Of a marker that still has its record: whether it commits."""
+    """Whether a transaction marker is a commit; None if the batch has no marker record."""
     if not header.is_control or header.record_count == 0:
         return None
     _, places = places_of(batch, 0, header)
@@ -302,7 +308,7 @@ def _without_records(
 
 
 def group_segments(segments: Iterable[SegmentFacts], job: Job) -> Iterator[list[SegmentFacts]]:
-    """Neighbours that fit into one segment as they are (Kafka's Cleaner.groupSegmentsBySize)."""
+    """Groups neighbours whose total size fits one segment (Kafka's Cleaner.groupSegmentsBySize)."""
     group: list[SegmentFacts] = []
     ends = {a.base_offset: b.base_offset for a, b in pairwise(job.segments)}
     for facts in segments:
@@ -349,7 +355,7 @@ class _Output:
             self._flush()
 
     def close(self) -> SegmentFacts:
-        """Make it durable."""
+        """Makes the segment durable and returns its metadata."""
         self._flush()
         segment = self._segment
         self._files.sync(segment.file)

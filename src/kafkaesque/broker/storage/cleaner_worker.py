@@ -1,9 +1,9 @@
 """The process in which logs are cleaned: `python -m kafkaesque.broker.storage.cleaner_worker`.
 
 A broker starts it, writes jobs to its standard input and reads results from its standard output,
-each a msgpack value behind its length. It only reads segments that no longer change, and writes
-files beside them that nobody else knows; so it may die, or be killed, at any moment. It dies with
-its broker, and yields to it: compaction must not be noticed by those who produce and consume.
+each a length-prefixed msgpack value. The worker only reads segments that no longer change and writes
+files under names of its own, so it may be killed at any time. It dies with its broker and runs at a
+lower priority, so that compaction does not slow down producers and consumers.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _PAUSE_SECONDS_MIN: Final = 0.01
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
-    """A job, and how fast it may be done."""
+    """A job and its I/O rate limit."""
 
     job: Job
     bytes_per_second: float
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The job was given up; what was told of before holds."""
+    """The job was aborted; results sent before remain valid."""
 
     reason: str
 
@@ -55,12 +55,12 @@ def frame(body: bytes) -> bytes:
 
 
 def frame_size(head: bytes) -> int:
-    """Of the body behind the four bytes in front of it."""
+    """The body size in a frame's length prefix."""
     return int(_LENGTH.unpack(head)[0])
 
 
 class RateLimiter:
-    """Waits so that no more than so many bytes are handled in a second."""
+    """Sleeps as needed to keep the throughput at or below `bytes_per_second`."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._bytes_per_second = bytes_per_second
@@ -79,7 +79,7 @@ class RateLimiter:
 
 
 def perform(order: Order, output: BinaryIO) -> None:
-    """Do the job, telling each result as it comes."""
+    """Runs the job and sends each result as it is ready."""
     cleaning = Cleaning(order.job, OpenFiles(_FILES_MAX), RateLimiter(order.bytes_per_second))
     try:
         for result in cleaning.run():
@@ -95,9 +95,9 @@ def _send(output: BinaryIO, result: Result) -> None:
 
 
 def main() -> None:
-    """Take jobs until the broker closes the pipe, or dies."""
+    """Runs jobs until the broker closes the pipe or dies."""
     _die_with_parent()
-    # What a terminal sends to all of a broker's processes is the broker's to answer.
+    # A terminal sends SIGINT to the whole process group; the broker decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
@@ -107,7 +107,8 @@ def main() -> None:
 
 
 def _die_with_parent() -> None:
-    """Linux only; elsewhere the closed pipe ends it after its job, which harms nobody."""
+    """Asks Linux to kill this process with its parent. Elsewhere the closed pipe ends it after its
+    current job, which is harmless."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,18 +1,20 @@
-"""Which records of a compacted log stay, and which of its segments are worth cleaning. Pure.
+"""Which records of a compacted log are kept, and which segments are worth cleaning. Pure.
 
 The rules are those of Apache Kafka's Cleaner, CleanedTransactionMetadata and LogCleanerManager:
 
-- Of each key the newest record stays. Older ones go, if the newest lies in what was looked at.
-- A newest record without a value (a tombstone) stays until its batch's delete horizon, which the
-  first cleaning that meets it sets (KIP-534): whoever reads the log from its start within that time
-  learns that the key was deleted.
-- Records of an aborted transaction go. The marker of a transaction stays until no batch of it is
-  left, and from then on until a delete horizon as well: who has read a record must meet its marker.
-- The last batch of a producer that is remembered stays, if need be without records, so that its
-  epoch and its last sequence can be read from the log.
-- The last batch of what is cleaned stays, if need be without records, so that the log's end can.
+- The newest record of each key is kept. Older ones are removed if the newest is in the mapped part.
+- A newest record without a value (a tombstone) is kept until its batch's delete horizon, which the
+  first cleaning that meets it sets (KIP-534). A consumer that reads the log from its start within
+  that time learns that the key was deleted.
+- Records of an aborted transaction are removed. A transaction's marker is kept until no batch of the
+  transaction is left, and then until a delete horizon as well: a consumer that has read a record
+  must also see its marker.
+- The last batch of each live producer is kept, if need be without records, so that the producer's
+  epoch and last sequence can be read from the log.
+- The last batch of the cleaned part is kept, if need be without records, so that the log's end
+  offset can be read from the log.
 
-Offsets never change, and the order neither.
+Offsets and order never change.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from kafkaesque.records.rewriting import Keep, delete_horizon_ms
 
 
 class AbortedRange(NamedTuple):
-    """A transaction that was aborted: from its first record to its marker."""
+    """An aborted transaction: from its first record to its marker."""
 
     producer_id: int
     first_offset: int
@@ -36,44 +38,46 @@ class AbortedRange(NamedTuple):
 
 
 class ProducerEnd(NamedTuple):
-    """What the log must still tell of a producer that is remembered."""
+    """The last state of a live producer, which the log must preserve."""
 
     epoch: int
     last_base_offset: int
-    """Of its last batch with records; -1 if it has none in this epoch: then a marker tells it."""
+    """Base offset of its last batch with records; -1 if it has none in this epoch. Then a marker
+    carries the epoch."""
 
 
 class BatchDecision(NamedTuple):
-    """What becomes of a batch."""
+    """What a cleaning does with a batch."""
 
     are_records_dropped: bool
-    """All of them; else each is asked."""
+    """Drop all records; otherwise each record is decided by itself."""
     stays_empty: bool
-    """The batch stays even if no record of it does."""
+    """Keep the batch even if no record of it is kept."""
     needs_horizon: bool
-    """It is a marker that nothing needs any more, except those who may have read its records."""
+    """An obsolete marker that gets its delete horizon now, for consumers that may have read records
+    of its transaction."""
 
 
 class CleanableLimits(NamedTuple):
-    """What a log may be cleaned by, and when."""
+    """Limits on which part of a log may be cleaned."""
 
     stable_offset: Offset
-    """Nothing at or behind it is touched: it is not committed, or its transaction not ended."""
+    """Nothing at or after it is cleaned: it is uncommitted or in an open transaction."""
     min_lag_ms: int
     max_lag_ms: int
 
 
 class Cleanable(NamedTuple):
-    """The part of a log that a cleaning would look at: [log start, `end_offset`)."""
+    """The part of a log that a cleaning would process: [log start, `end_offset`)."""
 
     first_dirty_offset: Offset
-    """What lies before was cleaned: each key stands there once."""
+    """Everything before it was cleaned: each key occurs there once."""
     end_offset: Offset
-    """The first offset of a segment."""
+    """The base offset of a segment."""
     clean_bytes: int
     dirty_bytes: int
     is_due: bool
-    """Whatever the ratio: a record is older than the longest lag, or a tombstone is due."""
+    """Clean regardless of the dirty ratio: a record exceeds `max_lag_ms`, or a tombstone is due."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -88,9 +92,10 @@ def choose_cleanable(
     limits: CleanableLimits,
     now_ms: int,
 ) -> Cleanable:
-    """`segments` ascend; the last one is the active one, which is never cleaned.
+    """Returns the part of a log that may be cleaned now.
 
-    `next_horizon_ms` is when the first tombstone of the clean part may go; -1 if there is none.
+    `segments` ascend; the last one is the active one, which is never cleaned. `next_horizon_ms` is
+    when the first tombstone of the clean part may be removed; -1 if there is none.
     """
     end_offset = _end_of_cleanable(segments, first_dirty_offset, limits, now_ms)
     before = [pair for pair in pairwise(segments) if pair[0].base_offset < end_offset]
@@ -114,7 +119,7 @@ def _end_of_cleanable(
     limits: CleanableLimits,
     now_ms: int,
 ) -> Offset:
-    """The first offset of the first segment that must not be touched yet."""
+    """The base offset of the first segment that must not be cleaned yet."""
     for segment, following in pairwise(segments):
         is_stable = following.base_offset <= limits.stable_offset
         is_young = (
@@ -128,10 +133,10 @@ def _end_of_cleanable(
 
 
 def newest_only(newest: Mapping[bytes, int], horizon_ms: TimestampMs | None, now_ms: int) -> Keep:
-    """Whether a record stays: it is the newest of its key, and a tombstone is not yet due.
+    """Returns a filter that keeps the newest record of each key, except tombstones that are due.
 
-    `newest` has the newest offset of each key that was looked at; a record of another key, or
-    behind all that was looked at, is not in it and stays. `horizon_ms` is that of its batch.
+    `newest` maps each key to its newest offset in the mapped part. Records of other keys and records
+    after the mapped part are kept. `horizon_ms` is the delete horizon of the batch.
     """
     may_drop_tombstones = horizon_ms is not None and horizon_ms <= now_ms
 
@@ -144,20 +149,20 @@ def newest_only(newest: Mapping[bytes, int], horizon_ms: TimestampMs | None, now
 
 
 class TransactionTracker:
-    """Walks over a log from its start and says which batches are an aborted transaction's, and
-    which markers have outlived their transaction."""
+    """Follows a scan of a log from its start to determine which batches belong to aborted transactions
+    and which markers are obsolete."""
 
     def __init__(self, aborted: Iterable[AbortedRange]) -> None:
         self._coming = sorted(aborted, key=lambda row: row.first_offset, reverse=True)
         self._aborted: dict[int, AbortedRange] = {}
-        """Producers within an aborted transaction."""
+        """Producers in an aborted transaction at the current batch."""
         self._met: set[AbortedRange | None] = set()
-        """Aborted transactions of which a batch was met."""
+        """Aborted transactions that still have a batch."""
         self._committed: set[int] = set()
-        """Producers of which a batch was met that is not an aborted transaction's."""
+        """Producers that have a batch in a transaction that was not aborted."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the records of a batch, which is no marker, are void."""
+        """Whether a batch, which must not be a marker, belongs to an aborted transaction."""
         self._advance(header)
         if not header.is_transactional:
             return False
@@ -169,8 +174,10 @@ class TransactionTracker:
         return False
 
     def is_marker_obsolete(self, header: BatchHeader, *, is_commit: bool | None) -> bool:
-        """Whether nothing is left of the transaction that this marker ended; `is_commit` is None
-        for a marker whose record is gone already."""
+        """Whether no batch is left of the transaction that this marker ended.
+
+        `is_commit` is None for a marker whose record was already removed.
+        """
         self._advance(header)
         if is_commit is None:
             return True
@@ -182,7 +189,7 @@ class TransactionTracker:
         return row not in self._met
 
     def _advance(self, header: BatchHeader) -> None:
-        """Enter the transactions that begin at or before this batch."""
+        """Adds the aborted transactions that begin at or before this batch."""
         while self._coming and self._coming[-1].first_offset <= header.last_offset:
             row = self._coming.pop()
             self._aborted[row.producer_id] = row
@@ -196,7 +203,7 @@ def decide_batch(
     *,
     is_commit: bool | None = None,
 ) -> BatchDecision:
-    """What becomes of the next batch of a walk; `is_commit` of a marker tells which."""
+    """Decides about the next batch of a scan. `is_commit` is for markers only."""
     stays_empty = is_last_batch_of_producer(header, producers)
     if not header.is_control:
         return BatchDecision(tracker.is_aborted(header), stays_empty, False)
@@ -208,7 +215,7 @@ def decide_batch(
 
 
 def is_last_batch_of_producer(header: BatchHeader, producers: Mapping[int, ProducerEnd]) -> bool:
-    """Whether this is the batch from which a remembered producer's end is read."""
+    """Whether this batch carries the last state of a live producer."""
     end = producers.get(header.producer_id)
     if end is None:
         return False

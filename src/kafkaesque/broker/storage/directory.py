@@ -1,15 +1,14 @@
-"""Names and places in a node's data directory, its lock, and how the node last stopped.
+"""The layout of a node's data directory, its lock, and the marker of a clean shutdown.
 
     <data>/lock                                   held while a process uses the directory
     <data>/meta                                   format, cluster, node
-    <data>/clean-shutdown                         there only after a clean stop
-    <data>/starts                                 how often a node was started on it
+    <data>/clean-shutdown                         exists only after a clean shutdown
+    <data>/starts                                 how many times a node was started on it
     <data>/journal/                               the controller's log
-    <data>/raft/                                  votes, terms and such of all Raft groups
+    <data>/raft/                                  terms, votes and control entries of all Raft groups
     <data>/topics/<topic id>/<partition>/         one log
 
-Directories are named by topic id: a topic's name is a stranger's text and never becomes a path.
-What is in a log's directory is the log's own affair.
+Directories are named by topic id: a topic's name comes from a client and never becomes a path.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ _TOPICS_NAME: Final = "topics"
 
 
 class DataDirectoryInvalid(Exception):
-    """The directory is not one that this node can use; the text says what to do."""
+    """This node cannot use the directory; the message says what to do."""
 
 
 class Meta(msgspec.Struct, frozen=True):
-    """Whose directory this is. Written once."""
+    """The node and cluster that own the directory. Written once."""
 
     cluster_id: str
     node_id: NodeId
     directory_id: UUID
-    """Names this disk: a node that comes with another one has forgotten what it promised."""
+    """Identifies this disk: a node with another disk has lost its Raft votes and promises."""
     generation: int
-    """How many disks the node had before this one, as the cluster counts."""
+    """How many disks the node had before this one, as counted by the cluster."""
     format_version: int = FORMAT_VERSION
 
 
@@ -62,7 +61,7 @@ class DataDirectory:
     """The directory of one node, locked until `close`."""
 
     def __init__(self, path: Path | str) -> None:
-        """Make the directory if needed and lock it; DataDirectoryInUse if a process has it."""
+        """Creates the directory if needed and locks it. Raises DataDirectoryInUse."""
         self.path = Path(path)
         self._topics = self.path / _TOPICS_NAME
         self._topics.mkdir(parents=True, exist_ok=True)
@@ -71,17 +70,17 @@ class DataDirectory:
             self._was_clean = self._consume_clean_marker()
             self._meta = self._load_meta()
         except BaseException:
-            # Nobody gets this object, so nobody else would give the lock back; the error goes on.
+            # The caller never gets this object, so the lock has to be released here.
             self.close()
             raise
 
     @property
     def meta(self) -> Meta | None:
-        """None until `set_meta` was called once."""
+        """None until the first `set_meta`."""
         return self._meta
 
     def set_meta(self, meta: Meta) -> None:
-        """Say whose directory this is. It cannot be given to another node or cluster."""
+        """Records the owner of the directory. It cannot change to another node or cluster."""
         if self._meta is not None and self._meta != meta:
             raise DataDirectoryInvalid(
                 f"{self.path} belongs to node {self._meta.node_id} of cluster "
@@ -93,16 +92,16 @@ class DataDirectory:
             self._meta = meta
 
     def was_clean(self) -> bool:
-        """Whether the last process closed everything. True once, for this process only."""
+        """Whether the last process shut down cleanly. The marker is consumed on start."""
         return self._was_clean
 
     def mark_clean(self) -> None:
-        """Say that all logs are closed. The last act before `close`."""
+        """Records that all logs are closed. Must be the last call before `close`."""
         check(self._lock_fd >= 0, "the data directory is still locked")
         durable_state.save(str(self.path / _CLEAN_NAME), b"")
 
     def count_start(self) -> int:
-        """A number that no earlier start on this directory was given: 0, 1, 2, ... Durable."""
+        """Returns a number unique to this start of the node: 0, 1, 2, ... Durable."""
         path = str(self.path / _STARTS_NAME)
         try:
             content = durable_state.load(path)
@@ -121,14 +120,14 @@ class DataDirectory:
         return self.path / _RAFT_NAME
 
     def log_path(self, topic_id: TopicId, partition: PartitionIndex) -> Path:
-        """Where the log of a partition is, or will be."""
+        """The directory of a partition's log, which may not exist yet."""
         return self.topic_path(topic_id) / str(partition)
 
     def topic_path(self, topic_id: TopicId) -> Path:
         return self._topics / str(topic_id)
 
     def topic_ids(self) -> list[TopicId]:
-        """The topics that have a directory; whatever else lies there is not ours."""
+        """The topics that have a directory. Ignores any other names."""
         found = []
         for name in sorted(os.listdir(self._topics)):
             with contextlib.suppress(ValueError):
@@ -146,19 +145,19 @@ class DataDirectory:
         return sorted(PartitionIndex(int(name)) for name in names if name.isdecimal())
 
     def delete_topic(self, topic_id: TopicId) -> None:
-        """Remove the directory of a topic whose logs are closed."""
+        """Deletes the directory of a topic whose logs are closed."""
         shutil.rmtree(self.topic_path(topic_id), ignore_errors=True)
 
     def close(self) -> None:
-        """Unlock the directory."""
+        """Unlocks the directory."""
         if self._lock_fd >= 0:
-            # Explicitly: a forked child that still has the descriptor would keep the lock.
+            # An explicit unlock: a forked child that still has the descriptor would keep the lock.
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
             os.close(self._lock_fd)
             self._lock_fd = -1
 
     def _consume_clean_marker(self) -> bool:
-        """Durably, so that a power cut during this run does not find it again."""
+        """Deletes the marker durably, so that it does not reappear after a power cut."""
         marker = self.path / _CLEAN_NAME
         try:
             os.unlink(marker)
@@ -183,9 +182,9 @@ class DataDirectory:
 
 
 def _lock(path: Path) -> int:
-    """Lock the file for this process and write its pid into it.
+    """Locks the file for this process and writes its pid into it.
 
-    The kernel drops the lock when the process ends, however it ends; the file itself stays.
+    The kernel releases the lock when the process ends, however it ends; the file stays.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:

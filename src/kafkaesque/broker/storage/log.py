@@ -345,7 +345,7 @@ class Log:
         self._is_saved = False
         self.log_end_offset = end_offset
         snapshots.delete_snapshots(
-            self._directory, before=_FIRST_OFFSET, behind=end_offset, calls=self._files.calls
+            self._directory, before=_FIRST_OFFSET, after=end_offset, calls=self._files.calls
         )
 
     def delete_before(self, offset: Offset) -> None:
@@ -437,7 +437,7 @@ class Log:
                 self.log_start_offset = self.log_end_offset = offset
                 self._durability.reset_to(offset)
             snapshots.delete_snapshots(
-                self._directory, before=offset, behind=offset, calls=self._files.calls
+                self._directory, before=offset, after=offset, calls=self._files.calls
             )
             self._sync()
 
@@ -714,7 +714,7 @@ class Log:
         snapshots.delete_snapshots(
             self._directory,
             before=self.log_start_offset,
-            behind=self.log_end_offset,
+            after=self.log_end_offset,
             keep=keep,
             calls=self._files.calls,
         )

@@ -163,7 +163,7 @@ class _Recovery:
             self._segments.append(Segment(self._directory, SegmentFacts(start)))
         end = self._log_end_offset
         snapshots.delete_snapshots(
-            self._directory, before=_FIRST_OFFSET, behind=end, calls=self._files.calls
+            self._directory, before=_FIRST_OFFSET, after=end, calls=self._files.calls
         )
         synced = min(point.end_offset, end)
         return Recovered(

@@ -1,7 +1,7 @@
-"""Walking over batches as they lie in a file. Pure: bytes come in through a function.
+"""Scans batches in a file. Pure: bytes are read through a function.
 
-Nothing that fails its checksum is handed to a reader. A batch that is merely passed by on the way to
-the wanted offset is not checked: its header has to make sense, its records are nobody's concern.
+A batch that fails its checksum is never returned to a reader. The records of a batch that is only
+skipped on the way to the requested offset are not checked; its header must be plausible.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ Read = Callable[[int, int], bytes]
 """(size_bytes, position) -> bytes, fewer only at the end."""
 
 _BRIEF: Final = struct.Struct(">qiibI2xi")
-"""Base offset, length, leader epoch, magic, checksum, last offset delta: what a reader needs of a
-header, for a third of the price of a BatchHeader."""
+"""Base offset, length, leader epoch, magic, checksum, last offset delta: the fields that a read
+needs, at a third of the cost of a BatchHeader."""
 ANY: Final = -1
-"""Instead of an offset or an epoch: not known."""
+"""In place of an offset or an epoch: unknown, not checked."""
 HEADERS_CHUNK_BYTES: Final = 16 * 1024
 VERIFY_CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Damage(NamedTuple):
-    """Where in the chunk the bytes stop making sense, and why."""
+    """The position of invalid bytes in the chunk, and what is wrong."""
 
     position: int
     reason: str
 
 
 class Cut(NamedTuple):
-    """Which part of a chunk to hand out: [start, end), and what stands behind it."""
+    """The part of a chunk to return, [start, end), and how to continue."""
 
     start: int
     end: int
     next_offset: Offset
-    """Behind the last batch handed out; the wanted offset if there is none."""
+    """The offset after the last returned batch; the requested offset if there is none."""
     missing_bytes: int
-    """Above 0 if the batch at `start` does not end in the chunk: its whole size."""
+    """If the batch at `start` does not end in the chunk: its whole size. Otherwise 0."""
     damage: Damage | None
     start_offset: int
-    """Of the batch at `start`, as far as that is known; else ANY."""
+    """The base offset of the batch at `start` if known, else ANY."""
 
 
 @compiled(Cut, BATCH_SIZE_BYTES_MAX)
@@ -68,12 +68,12 @@ def cut_batches(
     epoch: int,
     start_offset: int,
 ) -> Cut:
-    """Choose the whole, sound batches from the one with `offset` on, up to the limits.
+    """Selects the whole, intact batches from the one with `offset` on, up to the limits.
 
     `chunk` starts with a batch at or before `offset`. With `at_least_one` the first batch is taken
-    whatever its size. No checksum covers a batch's offset and epoch, so these are compared with what
-    they have to be: the chunk begins at `start_offset`, each batch begins where the one before ends,
-    and all that are chosen are of `epoch`. ANY for either looks at less.
+    whatever its size. No checksum covers a batch's offset and epoch, so they are compared with the
+    expected ones: the chunk begins at `start_offset`, each batch begins where the previous one ends,
+    and all selected batches have `epoch`. ANY disables either check.
     """
     length, view = len(chunk), memoryview(chunk)
     start = position = 0
@@ -120,9 +120,9 @@ def cut_batches(
 
 
 def iter_headers(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in [position, end), records not looked at.
+    """Position and header of each batch in [position, end). Does not read records.
 
-    CorruptMessage where there is no header, with the position as its second argument.
+    Raises CorruptMessage where there is no valid header, with the position as its second argument.
     """
     chunk, chunk_position = b"", position
     while position < end:
@@ -135,9 +135,9 @@ def iter_headers(read: Read, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def iter_verified(read: Read, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch in [position, end), each having passed its checksum.
+    """Position and header of each batch in [position, end), with verified checksums.
 
-    CorruptMessage at the first one that has not, with the position as its second argument.
+    Raises CorruptMessage at the first invalid one, with the position as its second argument.
     """
     chunk, chunk_position = b"", position
     while position < end:

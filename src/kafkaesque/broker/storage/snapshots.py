@@ -58,17 +58,17 @@ def delete_snapshots(
     directory: str,
     *,
     before: Offset,
-    behind: Offset,
+    after: Offset,
     keep: int | None = None,
     calls: SystemCalls = REAL_CALLS,
 ) -> None:
-    """Deletes the snapshots before `before` or after `behind`.
+    """Deletes the snapshots before `before` or after `after`.
 
     With `keep`, deletes the others too except the last `keep` and the one at `before`, which covers
     records that no longer exist.
     """
     offsets = list_snapshots(directory, calls)
-    wanted = [offset for offset in offsets if before <= offset <= behind]
+    wanted = [offset for offset in offsets if before <= offset <= after]
     if keep is not None:
         last = wanted[len(wanted) - min(keep, len(wanted)) :]
         wanted = [offset for offset in wanted if offset in last or offset == before]

@@ -1,13 +1,13 @@
-"""A cleaned segment takes the place of those it was made of, whatever happens on the way.
+"""Replaces segments by the cleaned segment made from them, atomically across crashes.
 
-    <base>.<token>.cleaned              being written; of no use after a crash
-    <base>-<end>.swap                   whole and durable: it stands for all segments in [base, end)
-    <base>.log                          the end of it
+    <base>.<token>.cleaned              being written; useless after a crash
+    <base>-<end>.swap                   complete and durable; replaces all segments in [base, end)
+    <base>.log                          the final name
 
-The rename to `.swap` is the moment of decision, and the directory is synced before and after it.
-From then on the segments it was made of are deleted and it gets its name; a crash anywhere on that
-way leaves the `.swap` file, and recovery goes the rest. What the old segments were is struck from
-the log's structure before, so a size or an index of theirs is never taken for the new one's.
+The rename to `.swap` commits the swap; the directory is synced before and after it. Then the old
+segments are deleted and the new one gets its final name. A crash in between leaves the `.swap` file,
+and recovery finishes the swap. The old segments are removed from the log's structure beforehand, so
+their sizes and indexes are never mistaken for those of the new one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LOG: Final = re.compile(r"([0-9]{20})\.log")
 
 
 def cleaned_path(directory: str, base_offset: Offset, token: str) -> str:
-    """`token` tells apart those who may have written here: a cleaner that outlived its broker."""
+    """`token` distinguishes cleaners: one that outlived its broker may still write here."""
     return f"{directory}/{base_offset:020d}.{token}{CLEANED_SUFFIX}"
 
 
@@ -40,7 +40,7 @@ def cleaned_index_path(directory: str, base_offset: Offset, token: str) -> str:
 def commit(
     directory: str, base_offset: Offset, end_offset: Offset, token: str, calls: SystemCalls
 ) -> None:
-    """From here on the cleaned segment counts. Blocking; raises OSError."""
+    """Commits the swap: from here on the cleaned segment is the valid one. Raises OSError."""
     calls.sync_directory(directory)
     calls.rename(
         cleaned_path(directory, base_offset, token), _swap_path(directory, base_offset, end_offset)
@@ -49,9 +49,10 @@ def commit(
 
 
 def apply(directory: str, bases: Sequence[Offset], end_offset: Offset, calls: SystemCalls) -> None:
-    """Delete what was replaced and give the cleaned segment its name. Raises OSError.
+    """Deletes the replaced segments and renames the cleaned one. Raises OSError.
 
-    The name that both have goes last: as long as the `.swap` file is there, this can be done again.
+    The first segment, whose name the cleaned one takes, is replaced last by the rename. As long as
+    the `.swap` file exists, this can be repeated.
     """
     base_offset = bases[0]
     for base in reversed(bases):
@@ -64,7 +65,7 @@ def apply(directory: str, bases: Sequence[Offset], end_offset: Offset, calls: Sy
 
 
 def install_index(directory: str, base_offset: Offset, token: str, calls: SystemCalls) -> None:
-    """An index is never needed; it only saves reading the segment."""
+    """Renames the cleaned segment's index if there is one; without it the index is rebuilt."""
     with contextlib.suppress(FileNotFoundError):
         calls.rename(
             cleaned_index_path(directory, base_offset, token),
@@ -73,15 +74,17 @@ def install_index(directory: str, base_offset: Offset, token: str, calls: System
 
 
 def discard_cleaned(directory: str, calls: SystemCalls) -> None:
-    """Remove what a cleaner left that did not come to its end."""
+    """Deletes the files of a cleaning that did not finish."""
     for name in calls.list_names(directory):
         if name.endswith(CLEANED_SUFFIX):
             _unlink(f"{directory}/{name}", calls)
 
 
 def finish_committed(directory: str, calls: SystemCalls) -> list[Offset]:
-    """After a crash: go the rest of the way of each swap that was decided; the first offsets of
-    the segments that were replaced. Blocking; raises OSError."""
+    """Finishes, after a crash, every swap that was committed.
+
+    Returns the base offsets of the replaced segments. Blocking; raises OSError.
+    """
     discard_cleaned(directory, calls)
     replaced: list[Offset] = []
     names = calls.list_names(directory)
@@ -91,8 +94,8 @@ def finish_committed(directory: str, calls: SystemCalls) -> list[Offset]:
             continue
         base_offset, end_offset = Offset(int(found[1])), Offset(int(found[2]))
         old = [base for base in _bases(names) if base_offset < base < end_offset]
-        _log.warning("%s/%s: finishing what a crash cut short", directory, name)
-        # Those behind the first are gone for certain before the name that tells of them is.
+        _log.warning("%s/%s: finishing a swap that a crash interrupted", directory, name)
+        # The other old segments must be durably deleted before the `.swap` name, which lists them.
         for base in reversed(old):
             _unlink(f"{directory}/{base:020d}.log", calls)
         calls.sync_directory(directory)
