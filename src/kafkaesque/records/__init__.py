@@ -1,1 +1,1 @@
-"""The record-batch layout shared by the wire and the disk. No I/O, no clock."""
+"""The record batch format, which is the same on the wire and on disk. No I/O, no clock."""

@@ -1,12 +1,12 @@
-/* CRC-32C (Castagnoli): by folding where the processor multiplies without carries, by its own
- * instruction for this checksum where it has only that, by tables elsewhere.
+/* CRC-32C (Castagnoli): by folding if the processor has carry-less multiplication, by its CRC-32C
+ * instruction if it has only that, by tables otherwise.
  *
- * Numbers here are polynomials over GF(2), reflected as the checksum is: the lowest bit is the
- * highest power. Two facts carry everything. The checksum of A B is that of A, moved past as many
- * zero bytes as B has, xor that of B, so neighbouring blocks can be summed at once and joined; and to
- * move past n zero bytes is to multiply by x^(8n) modulo the polynomial (Gopal et al., "Fast CRC
- * Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009). No constant is written down: all
- * come from the polynomial when the module is loaded.
+ * Numbers here are polynomials over GF(2), reflected like the checksum: the lowest bit is the highest
+ * power. Everything rests on two facts. The checksum of A B is that of A, moved past as many zero
+ * bytes as B has, xor that of B, so neighbouring blocks can be computed in parallel and combined. And
+ * moving past n zero bytes is multiplication by x^(8n) modulo the polynomial (Gopal et al., "Fast CRC
+ * Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009). All constants are computed from
+ * the polynomial when the module is loaded.
  *
  * Measured for 16 kB in the cache on a busy Zen 3: folding and instruction together 36 GB/s, the
  * instruction in three streams 22, google_crc32c with its copy 8.
@@ -27,7 +27,7 @@
 #define CRC32C_HARDWARE "sse4.2"
 static int crc32c_has_hardware(void) { return __builtin_cpu_supports("sse4.2") != 0; }
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32) && defined(__GNUC__)
-/* Where the compiler may assume it, as on every Mac; elsewhere the tables serve. */
+/* Only if the compiler may assume the instruction, as on every Mac; otherwise tables are used. */
 #include <arm_acle.h>
 #define CRC32C_TARGET
 #define CRC32C_STEP8(crc, word) __crc32cd((uint32_t)(crc), (word))
@@ -94,8 +94,9 @@ static uint32_t crc32c_power(size_t n) {
 
 /* -- by the instruction ------------------------------------------------------------------------ */
 
-/* It takes three cycles but a new one can begin in each, so three blocks are summed at once. Four
- * small tables for each of the two block sizes move a checksum: moving is linear in its 32 bits. */
+/* The instruction takes three cycles but one can start in every cycle, so three blocks are computed
+ * in parallel. Four small tables for each of the two block sizes move a checksum past a block: moving
+ * is linear in its 32 bits. */
 #define CRC32C_LONG 1024
 #define CRC32C_SHORT 128
 
@@ -148,12 +149,12 @@ CRC32C_TARGET static uint32_t crc32c_by_hardware(uint32_t start, const uint8_t *
 /* -- by folding -------------------------------------------------------------------------------- */
 
 #ifdef CRC32C_FOLDS
-/* Each width of register has its own of this function: see there for how it works. */
+/* There is one folding function for each register width; _crc32c_folding.h explains it. */
 #define CRC32C_STREAM_BYTES_MAX 4096
 #define CRC32C_GRAIN_BYTES 16
 
-/* What multiplies a checksum past n grains, where the product is then reduced by the instruction:
- * x^33 less, since a product of reflected numbers stands one bit low and the instruction adds x^32. */
+/* Multipliers that move a checksum past n grains if the instruction then reduces the product: x^33
+ * less, because a product of reflected numbers is one bit low and the instruction adds x^32. */
 static uint32_t crc32c_past_grains[3 * CRC32C_STREAM_BYTES_MAX / CRC32C_GRAIN_BYTES + 1];
 
 static void crc32c_fill_grains(void) {
@@ -174,7 +175,7 @@ static void crc32c_fill_grains(void) {
 #define LANE_FIRST(low) _mm256_set_epi64x(0, 0, 0, (low))
 #define LANE_XOR(a, b) _mm256_xor_si256((a), (b))
 #define LANE_PRODUCT(a, b, halves) _mm256_clmulepi64_epi128((a), (b), (halves))
-/* Dirty upper halves would slow the code of others on some processors. */
+/* Dirty upper register halves would slow down other code on some processors. */
 #define LANE_DONE() _mm256_zeroupper()
 #include "_crc32c_folding.h"
 
@@ -211,7 +212,7 @@ typedef struct {
 
 static int crc32c_has_tables(void) { return 1; }
 
-/* The best first. */
+/* The fastest first. */
 static const Crc32cWay crc32c_ways[] = {
 #ifdef CRC32C_FOLDS
     {"vpclmulqdq", crc32c_has_vpclmul, crc32c_by_folding_256},
@@ -226,7 +227,7 @@ static const Crc32cWay crc32c_ways[] = {
 
 static const Crc32cWay *crc32c_way;
 
-/* Fill the tables and choose; before anything else, once. */
+/* Fills the tables and chooses an implementation. Must be called once, before anything else. */
 static void crc32c_prepare(void) {
     crc32c_fill_table();
 #ifdef CRC32C_HARDWARE

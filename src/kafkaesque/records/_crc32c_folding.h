@@ -1,11 +1,11 @@
-/* One function of _crc32c.h, included there once for each width of register (FOLD, LANE and so on).
+/* The folding function, included by _crc32c.h once for each register width (FOLD, LANE and so on).
  *
- * Four lanes go over the first part of a block. In each step every 16 bytes of them move past the
- * 4 lanes that are read in this step, which is to multiply both halves by constants, and the bytes
- * found there are added; what the lanes hold in the end is a message with the checksum of all that they
- * saw. Multiplier and checksum instruction are different units, so three streams of the latter go
- * over the rest of the block in the same loop, FOLD_WORDS words of each in a step: measured half as
- * fast again as the lanes alone.
+ * Four lanes process the first part of a block. In each step every 16 bytes of the lanes are moved
+ * past the 4 lanes that this step reads, by multiplying both halves by constants, and the bytes read
+ * are added. At the end the lanes hold a message with the checksum of everything they processed. The
+ * multiplier and the checksum instruction are different units, so three streams of the instruction
+ * process the rest of the block in the same loop, FOLD_WORDS words of each in a step. This was
+ * measured at 1.5 times the speed of the lanes alone.
  *
  *     | lanes: steps * 4 lanes | a: steps * FOLD_WORDS words | b: as many | c: as many |
  */
@@ -16,8 +16,8 @@
 #define FOLD_STEP_BYTES (FOLD_LANES_BYTES + 3 * FOLD_STREAM_BYTES)
 #define FOLD_STEPS_MAX (CRC32C_STREAM_BYTES_MAX / FOLD_STREAM_BYTES)
 
-/* What the halves of 16 bytes are multiplied by. The low half holds the higher powers: it stands x^64
- * higher. A product with a reflected number of 32 bits stands x^33 higher than it should. */
+/* The multipliers of the halves of 16 bytes. The low half holds the higher powers, by x^64. A product
+ * with a reflected number of 32 bits is x^33 too high. */
 static uint64_t FOLD_NAME(FOLD, _low), FOLD_NAME(FOLD, _high);
 
 static void FOLD_NAME(FOLD, _prepare)(void) {
@@ -30,7 +30,7 @@ FOLD_TARGET static inline LANE FOLD_NAME(FOLD, _lane)(LANE lane, LANE past, cons
     return LANE_XOR(moved, LANE_LOAD(p));
 }
 
-/* The checksum moved past so many grains, but not reduced. */
+/* The checksum moved past `grains` grains, not reduced. */
 FOLD_TARGET static inline uint64_t FOLD_NAME(FOLD, _past)(uint64_t crc, size_t grains) {
     __m128i power = _mm_cvtsi64_si128((int64_t)crc32c_past_grains[grains]);
     return (uint64_t)_mm_cvtsi128_si64(

@@ -1,12 +1,12 @@
-/* The hot functions of records/, compiled: checksums, batch headers, runs of batches.
+/* The hot functions of records/ in C: checksums, batch headers, selection of batches.
  *
- * Fast where all is well, and nothing else. Each maker here takes the pure function of the same
- * behaviour and returns a builtin that does the common case itself and hands every other (damage,
- * old formats, arguments of an unusual type) to the pure one, which alone knows how to refuse and
- * what to say. So the two cannot differ in what they refuse, only in speed.
+ * Each factory takes the pure Python function with the same behaviour and returns a builtin. The
+ * builtin handles the common case and calls the pure function for everything else (damage, old
+ * formats, unusual argument types). Only the pure function raises errors, so the two cannot differ in
+ * what they reject, only in speed.
  *
- * Lengths and positions that come from bytes are never trusted: a position is compared with what
- * the buffer has left (never added up first), so no sum can overflow and no read can leave it.
+ * Lengths and positions read from bytes are never trusted: a position is compared with the rest of
+ * the buffer, never added up first, so no sum can overflow and no read can leave the buffer.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -40,7 +40,7 @@ enum {
     NO_TIMESTAMP = -1,
 };
 
-/* Below this much work, giving up the GIL and taking it back costs more than it gives others. */
+/* Below this size, releasing and reacquiring the GIL costs more than it gains. */
 #define GIL_FREE_BYTES 65536
 
 static uint32_t u32(const uint8_t *p) {
@@ -66,17 +66,17 @@ static uint32_t checksum(const uint8_t *bytes, Py_ssize_t size) {
     return crc;
 }
 
-/* -- makers: (pure, *bound) -> builtin ------------------------------------------------------ */
+/* -- factories: (pure, *bound) -> builtin --------------------------------------------------- */
 
-/* What a builtin made here carries as its self: the pure function first. */
+/* The `self` of a builtin is a tuple: the pure function, then the bound values. */
 #define PURE(self) PyTuple_GET_ITEM(self, 0)
 #define BOUND(self, n) PyTuple_GET_ITEM(self, (n) + 1)
 
-/* The arguments of a call by position; a call by name is the pure function's. */
+/* Positional arguments; a call with keywords goes to the pure function. */
 #define ARGUMENTS PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names
-#define ASK_PURE ask_pure(self, args, count, names)
+#define FALL_BACK fall_back(self, args, count, names)
 
-static PyObject *ask_pure(ARGUMENTS) {
+static PyObject *fall_back(ARGUMENTS) {
     PyErr_Clear();
     return PyObject_Vectorcall(PURE(self), args, (size_t)count, names);
 }
@@ -87,14 +87,14 @@ static PyObject *make(PyMethodDef *method, PyObject *args, Py_ssize_t bound) {
     return PyCFunction_NewEx(method, args, NULL);
 }
 
-/* A bound class must be a tuple of exactly this many fields: its items are set without asking. */
+/* A bound class must be a subclass of tuple: its items are set without a check. */
 static int is_tuple_type(PyObject *type) {
     if (PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type)) return 1;
     PyErr_SetString(PyExc_TypeError, "a subclass of tuple is needed");
     return 0;
 }
 
-/* type(*items), as tuple.__new__(type, items) does it. Takes over the items, also when it fails. */
+/* tuple.__new__(type, items). Steals the references to the items, even if it fails. */
 static PyObject *tuple_of(PyObject *type, PyObject **items, Py_ssize_t count) {
     PyObject *made = NULL;
     Py_ssize_t n = 0;
@@ -112,13 +112,13 @@ static PyObject *tuple_of(PyObject *type, PyObject **items, Py_ssize_t count) {
 static PyObject *crc32c_call(ARGUMENTS) {
     Py_buffer view;
     if (names != NULL || count != 1 || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
-        return ASK_PURE;
+        return FALL_BACK;
     uint32_t crc = checksum(view.buf, view.len);
     PyBuffer_Release(&view);
     return PyLong_FromUnsignedLong(crc);
 }
 
-/* -- checksum_by(way, view): for tests, which compare all ways that this processor has ----------- */
+/* -- checksum_by(way, view): for tests, which compare all implementations on this processor ------ */
 
 static PyObject *checksum_by(PyObject *module, PyObject *args) {
     const char *name;
@@ -179,7 +179,7 @@ static PyObject *read_header_call(ARGUMENTS) {
     if (count == 2) position = PyLong_AsSsize_t(args[1]);
     if (names != NULL || count < 1 || count > 2 || position < 0 ||
         PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
-        return ASK_PURE;
+        return FALL_BACK;
     const uint8_t *p = (const uint8_t *)view.buf + position;
     int64_t size_bytes_max = PyLong_AsLongLong(BOUND(self, 1));
     int64_t size_bytes = 0;
@@ -188,7 +188,7 @@ static PyObject *read_header_call(ARGUMENTS) {
     if (!is_whole || !is_sound(p, size_bytes, size_bytes_max) || i64(p) < 0 ||
         i32(p + DELTA_POSITION) < 0 || i32(p + COUNT_POSITION) < 0) {
         PyBuffer_Release(&view);
-        return ASK_PURE;
+        return FALL_BACK;
     }
     PyObject *header = header_of(BOUND(self, 0), p, size_bytes);
     PyBuffer_Release(&view);
@@ -197,7 +197,7 @@ static PyObject *read_header_call(ARGUMENTS) {
 
 /* -- plain_header(buffer, size_bytes_max, earliest_ms, latest_ms) ------------------------------- */
 
-/* The rule of records.batch.plain_header, without the checksum. */
+/* The rules of records.batch.plain_header, without the checksum. */
 static int is_plain(const uint8_t *p, int64_t earliest_ms, int64_t latest_ms) {
     int attributes = i16(p + CHECKSUMMED_POSITION);
     int64_t records = i32(p + COUNT_POSITION), producer_id = i64(p + PRODUCER_POSITION);
@@ -212,10 +212,10 @@ static int is_plain(const uint8_t *p, int64_t earliest_ms, int64_t latest_ms) {
 
 static PyObject *plain_header_call(ARGUMENTS) {
     Py_buffer view;
-    if (names != NULL || count != 4) return ASK_PURE;
+    if (names != NULL || count != 4) return FALL_BACK;
     int64_t size_bytes_max = PyLong_AsLongLong(args[1]), limit = PyLong_AsLongLong(BOUND(self, 1));
     int64_t earliest_ms = PyLong_AsLongLong(args[2]), latest_ms = PyLong_AsLongLong(args[3]);
-    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) return ASK_PURE;
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) return FALL_BACK;
     const uint8_t *p = view.buf;
     int64_t size_bytes = view.len;
     if (size_bytes_max > limit) size_bytes_max = limit;
@@ -239,7 +239,7 @@ static PyObject *verify_crc_call(ARGUMENTS) {
     if (names != NULL || count < 2 || count > 3 || position < 0 || !PyTuple_Check(args[1]) ||
         PyTuple_GET_SIZE(args[1]) != HEADER_FIELDS ||
         PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
-        return ASK_PURE;
+        return FALL_BACK;
     Py_ssize_t size_bytes = PyLong_AsSsize_t(PyTuple_GET_ITEM(args[1], 1));
     unsigned long long expected = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(args[1], 4));
     int is_right = 0;
@@ -250,7 +250,7 @@ static PyObject *verify_crc_call(ARGUMENTS) {
             checksum(p + CHECKSUMMED_POSITION, size_bytes - CHECKSUMMED_POSITION) == expected;
     }
     PyBuffer_Release(&view);
-    return is_right ? Py_NewRef(Py_None) : ASK_PURE;
+    return is_right ? Py_NewRef(Py_None) : FALL_BACK;
 }
 
 /* -- stamp(buffer, header, base_offset, leader_epoch) ------------------------------------------- */
@@ -259,19 +259,19 @@ static PyObject *stamp_call(ARGUMENTS) {
     Py_buffer view;
     if (names != NULL || count != 4 || !PyTuple_Check(args[1]) ||
         PyTuple_GET_SIZE(args[1]) != HEADER_FIELDS)
-        return ASK_PURE;
+        return FALL_BACK;
     long long base_offset = PyLong_AsLongLong(args[2]);
     long leader_epoch = PyLong_AsLong(args[3]);
     if (PyErr_Occurred() || leader_epoch < INT32_MIN || leader_epoch > INT32_MAX ||
         PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE) < 0)
-        return ASK_PURE;
+        return FALL_BACK;
     int fits = view.len >= MAGIC_POSITION;
     if (fits) {
         put_i64(view.buf, base_offset);
         put_u32((uint8_t *)view.buf + EPOCH_POSITION, (uint32_t)leader_epoch);
     }
     PyBuffer_Release(&view);
-    if (!fits) return ASK_PURE;
+    if (!fits) return FALL_BACK;
     PyObject *fields[HEADER_FIELDS];
     for (Py_ssize_t n = 0; n < HEADER_FIELDS; n++)
         fields[n] = Py_NewRef(n == 0 ? args[2] : n == 2 ? args[3] : PyTuple_GET_ITEM(args[1], n));
@@ -280,7 +280,7 @@ static PyObject *stamp_call(ARGUMENTS) {
 
 /* -- cut_batches(chunk, offset, limit_offset, max_bytes, at_least_one, epoch, start_offset) ---- */
 
-#define ANY (-1) /* instead of an offset or an epoch: not known */
+#define ANY (-1) /* in place of an offset or an epoch: unknown, not checked */
 
 typedef struct {
     int64_t offset, limit_offset, max_bytes, epoch, start_offset, size_bytes_max;
@@ -291,15 +291,15 @@ typedef struct {
     int64_t start, end, next_offset, missing_bytes, start_offset;
 } Choice;
 
-/* The rule of storage.scanning.cut_batches. 0 at damage of any kind: the pure one then says which.
+/* The rules of storage.scanning.cut_batches. Returns 0 for any damage; the pure function reports it.
  *
- * A batch that is passed by may end behind the chunk: then the loop ends with a position there,
- * which is told and never read. It cannot overflow: `position` is at most the chunk's length when
- * a size, of 31 bits, is added. */
+ * A skipped batch may end after the chunk. Then the loop ends with a position after the chunk, which
+ * is returned but never read. It cannot overflow: `position` is at most the chunk's length when a
+ * size of 31 bits is added. */
 static int choose(const uint8_t *chunk, int64_t length, const Wanted *want, Choice *choice) {
     int64_t start = 0, position = 0, next_offset = want->offset, missing_bytes = 0;
     int64_t start_offset = want->start_offset, expected = start_offset;
-    int is_out = 1; /* the loop ended for want of bytes, not by a limit */
+    int is_out = 1; /* the loop ended at the end of the chunk, not at a limit */
     while (length - position >= HEADER_SIZE_BYTES) {
         const uint8_t *p = chunk + position;
         int64_t base_offset = i64(p), delta = i32(p + DELTA_POSITION);
@@ -338,7 +338,7 @@ static int choose(const uint8_t *chunk, int64_t length, const Wanted *want, Choi
 
 static PyObject *cut_batches_call(ARGUMENTS) {
     Py_buffer view;
-    if (names != NULL || count != 7) return ASK_PURE;
+    if (names != NULL || count != 7) return FALL_BACK;
     Wanted want = {
         .offset = PyLong_AsLongLong(args[1]),
         .limit_offset = PyLong_AsLongLong(args[2]),
@@ -349,7 +349,7 @@ static PyObject *cut_batches_call(ARGUMENTS) {
         .at_least_one = PyObject_IsTrue(args[4]),
     };
     if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
-        return ASK_PURE;
+        return FALL_BACK;
     Choice choice;
     int is_chosen;
     if (view.len < GIL_FREE_BYTES) {
@@ -360,7 +360,7 @@ static PyObject *cut_batches_call(ARGUMENTS) {
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&view);
-    if (!is_chosen) return ASK_PURE;
+    if (!is_chosen) return FALL_BACK;
     PyObject *fields[] = {
         PyLong_FromLongLong(choice.start),
         PyLong_FromLongLong(choice.end),

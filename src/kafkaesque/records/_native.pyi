@@ -1,4 +1,4 @@
-"""Makers of compiled functions: each takes the pure one, and what it needs of its module."""
+"""Factories of compiled functions: each takes the pure function and the values bound to it."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 CHECKSUM_BY: str
 """What computes checksums: an instruction set, or "tables"."""
 CHECKSUM_WAYS: list[str]
-"""All that could here, the best first."""
+"""All implementations that this processor supports, the fastest first."""
 
 def checksum_by(way: str, buffer: bytes | bytearray | memoryview, /) -> int: ...
 def crc32c(pure: F, /) -> F: ...

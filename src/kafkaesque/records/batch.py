@@ -1,11 +1,11 @@
 """The 61-byte header of a v2 record batch: read it, check it, stamp it.
 
-The records behind the header stay opaque here; `records.codec` looks inside them. Layout and
-attribute bits: org.apache.kafka.common.record.DefaultRecordBatch.
+The records after the header are opaque here; `records.codec` decodes them. Layout and attribute
+bits: org.apache.kafka.common.record.DefaultRecordBatch.
 
-Base offset, batch length, leader epoch and magic stand before the checksummed part, so a broker
-assigns offsets without touching the checksum (`stamp`). Timestamps and attributes are behind it
-(`stamp_append_time` recomputes it).
+Base offset, batch length, leader epoch and magic precede the checksummed part, so a broker assigns
+offsets without changing the checksum (`stamp`). Timestamps and attributes are in the checksummed
+part (`stamp_append_time` recomputes the checksum).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Buffer = bytes | bytearray | memoryview
 MAGIC: Final = 2
 HEADER_SIZE_BYTES: Final = 61
 LENGTH_OVERHEAD_BYTES: Final = 12
-"""Base offset and the length field itself, which `batchLength` does not count."""
+"""Size of the base offset and the length field, which `batchLength` does not include."""
 MAGIC_POSITION: Final = 16
 CRC_POSITION: Final = 17
 CHECKSUMMED_POSITION: Final = 21
-"""Where the attributes stand: the checksum covers everything from here to the end of the batch."""
+"""Position of the attributes. The checksum covers everything from here to the end of the batch."""
 SEQUENCE_MAX: Final = 2**31 - 1
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -56,7 +56,7 @@ CONTROL_BIT: Final = 0x20
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed; the low three attribute bits."""
+    """The compression codec of a batch: the low three attribute bits."""
 
     NONE = 0
     GZIP = 1
@@ -66,10 +66,10 @@ class Codec(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """A header as it stands in the bytes, except that `size_bytes` is the whole batch's size.
+    """A decoded header. `size_bytes` is the size of the whole batch.
 
-    size_bytes >= HEADER_SIZE_BYTES, last_offset_delta >= 0, record_count >= 0: `read_header`
-    refuses anything else, so offsets computed from a header never go back.
+    size_bytes >= HEADER_SIZE_BYTES, last_offset_delta >= 0, record_count >= 0: `read_header` rejects
+    anything else, so offsets computed from a header never decrease.
     """
 
     base_offset: Offset
@@ -88,16 +88,15 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The codec bits, which a client may have set to a number that `Codec` does not know."""
+        """The codec bits; a client may have set them to a number that `Codec` does not define."""
         return self.attributes & _CODEC_MASK
 
     @property
     def uses_append_time(self) -> bool:
         """True if every record's timestamp is the batch's maximum, set by the broker.
 
-        Only a broker may set the bit: Kafka's LogValidator answers INVALID_TIMESTAMP to a
-        producer that did, whatever the topic's timestamp type, and so there is nothing here that
-        would clear it.
+        Only a broker may set the bit. Kafka's LogValidator answers INVALID_TIMESTAMP to a producer
+        that sets it, whatever the topic's timestamp type, so nothing here needs to clear it.
         """
         return self.attributes & APPEND_TIME_BIT != 0
 
@@ -127,7 +126,7 @@ class BatchHeader(NamedTuple):
 
 @compiled(BatchHeader, BATCH_SIZE_BYTES_MAX)
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. The rest of the batch need not be in `buffer` yet."""
+    """Reads the header at `position`. The rest of the batch need not be in `buffer`."""
     available_bytes = len(buffer) - position
     if available_bytes < HEADER_SIZE_BYTES:
         _refuse_old_format(buffer, position)
@@ -150,11 +149,11 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def plain_header(
     buffer: Buffer, size_bytes_max: int, earliest_ms: int, latest_ms: int
 ) -> BatchHeader | None:
-    """The header of the one batch in `buffer`, if a producer may send it just so.
+    """Returns the header of the only batch in `buffer` if it passes all rules for producers.
 
-    None if there is anything amiss, or more than one batch: whoever asks knows the rules one by
-    one and can say which is broken (`partitions.admission`). One call for all of them, because
-    this is what every produced batch must pass.
+    Returns None if a rule is broken or there is more than one batch; the caller then checks the rules
+    one by one to report which (`partitions.rules.admission`). All rules are in one call because every
+    produced batch has to pass them.
     """
     if not HEADER_SIZE_BYTES <= len(buffer) <= size_bytes_max or buffer[MAGIC_POSITION] != MAGIC:
         return None
@@ -183,7 +182,7 @@ def _is_plain(header: BatchHeader, earliest_ms: int, latest_ms: int) -> bool:
 
 
 def _refuse_old_format(buffer: Buffer, position: int) -> None:
-    """Formats 0 and 1 are shorter than 61 bytes but have their magic at the same place."""
+    """Rejects formats 0 and 1, which have their magic at the same position but shorter headers."""
     if len(buffer) - position > MAGIC_POSITION and buffer[position + MAGIC_POSITION] != MAGIC:
         raise UnsupportedForMessageFormat(
             f"message format {buffer[position + MAGIC_POSITION]} is not supported, only {MAGIC}"
@@ -192,7 +191,7 @@ def _refuse_old_format(buffer: Buffer, position: int) -> None:
 
 @compiled()
 def verify_crc(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
-    """Raise CorruptMessage unless the whole batch is in `buffer` and matches its checksum."""
+    """Raises CorruptMessage unless the whole batch is in `buffer` and matches its checksum."""
     end = position + header.size_bytes
     if end > len(buffer):
         raise CorruptMessage(
@@ -206,7 +205,7 @@ def verify_crc(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch; CorruptMessage if the last one is not whole."""
+    """Position and header of each batch. Raises CorruptMessage if the last one is incomplete."""
     position = 0
     while position < len(buffer):
         header = read_header(buffer, position)
@@ -225,9 +224,9 @@ def stamp(
     base_offset: Offset,
     leader_epoch: LeaderEpoch,
 ) -> BatchHeader:
-    """Give the batch its place in the log, in place; its header from then on.
+    """Writes base offset and leader epoch into the batch and returns its new header.
 
-    Both fields are outside the checksum.
+    Neither field is covered by the checksum.
     """
     _OFFSET.pack_into(batch, 0, base_offset)
     _EPOCH.pack_into(batch, _EPOCH_POSITION, leader_epoch)
@@ -237,10 +236,10 @@ def stamp(
 def stamp_append_time(
     buffer: bytearray | memoryview, position: int, timestamp_ms: TimestampMs
 ) -> None:
-    """Make `timestamp_ms` the timestamp of every record of the (whole) batch at `position`.
+    """Sets the timestamp of every record of the (whole) batch at `position` to `timestamp_ms`.
 
-    A BatchHeader read before this is stale afterwards: attributes, maximum timestamp and checksum
-    have changed.
+    A BatchHeader read before is stale afterwards: attributes, maximum timestamp and checksum have
+    changed.
     """
     header = read_header(buffer, position)
     attributes_position = position + CHECKSUMMED_POSITION
@@ -250,6 +249,6 @@ def stamp_append_time(
 
 
 def reseal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
-    """Write the checksum that the batch's bytes now have."""
+    """Recomputes and writes the checksum of the batch."""
     checksummed = memoryview(buffer)[position + CHECKSUMMED_POSITION : position + size_bytes]
     _CRC.pack_into(buffer, position + CRC_POSITION, crc32c(checksummed))

@@ -1,7 +1,7 @@
-"""Records inside a v2 batch: bytes to values and back, and a walk that builds nothing.
+"""Encodes, decodes and validates the records inside a v2 batch.
 
-The CRC is `records.batch`'s affair. What is malformed behind a checksum that holds raises
-InvalidRecord; nothing else leaves this module, whatever the bytes. Layout:
+`records.batch` checks the CRC. Malformed records in a batch with a valid CRC raise InvalidRecord;
+malformed bytes never raise an unexpected exception. Layout:
 org.apache.kafka.common.record.DefaultRecord.
 """
 
@@ -42,16 +42,16 @@ NO_SEQUENCE: Final = -1
 _VARINT_BITS_MAX: Final = 32
 _VARLONG_BITS_MAX: Final = 64
 _RECORD_SIZE_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, two lengths of -1 and a header count, a byte each."""
+"""Length, attributes, two deltas, two lengths of -1 and a header count, one byte each."""
 _TIMESTAMP_MAX: Final = 2**63 - 1
 _KEY_ERRORS: Final = "surrogateescape"
-"""A header key need not be UTF-8; this keeps what is not, so that a round trip is exact."""
+"""Header keys need not be UTF-8; this preserves other bytes, so that a round trip is exact."""
 _FIRST_OFFSET: Final = Offset(0)
 _NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
 
 
 class Record(NamedTuple):
-    """One record with its place in the log."""
+    """One record with its offset in the log."""
 
     offset: Offset
     timestamp: TimestampMs
@@ -61,12 +61,12 @@ class Record(NamedTuple):
 
 
 class RecordsSummary(NamedTuple):
-    """What a walk over a batch's records found."""
+    """The result of `check_records`."""
 
     max_timestamp: TimestampMs
     """NO_TIMESTAMP for a batch without records."""
     max_timestamp_offset: Offset
-    """Offset of the first record that has it."""
+    """Offset of the first record with `max_timestamp`."""
 
 
 def encode_batch(
@@ -82,10 +82,10 @@ def encode_batch(
     is_control: bool = False,
     keep_offsets: bool = False,
 ) -> bytearray:
-    """A sealed batch of `records`.
+    """Encodes `records` into a batch with a valid checksum.
 
-    Offsets are dense from `base_offset` and the records' own are not looked at, unless
-    `keep_offsets`: then each keeps its own, which must ascend from `base_offset` on.
+    Offsets are consecutive from `base_offset`; the records' own are ignored. With `keep_offsets` each
+    record keeps its own offset; they must ascend from `base_offset` on.
     """
     check(len(records) > 0, "a batch has at least one record")
     base_timestamp = records[0].timestamp
@@ -124,7 +124,7 @@ def encode_batch(
 
 
 def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
-    """The records of the batch at `position`, inflated within RECORDS_DECOMPRESSED_BYTES_MAX."""
+    """Decodes the batch at `position`; decompresses at most RECORDS_DECOMPRESSED_BYTES_MAX."""
     header, body = _open_body(buffer, position)
     try:
         return list(_read_records(header, body))
@@ -139,10 +139,10 @@ def check_records(
     dense: bool = True,
     keys_required: bool = False,
 ) -> RecordsSummary:
-    """Walk the records without building them; InvalidRecord if any rule is broken.
+    """Validates the records without building them. Raises InvalidRecord.
 
-    `dense`: offsets are 0, 1, 2, ... as a producer must send them; a compacted batch has gaps.
-    `keys_required`: a compacted topic takes no record without a key.
+    `dense`: offset deltas must be 0, 1, 2, ... as producers send them; a compacted batch has gaps.
+    `keys_required`: every record must have a key, as in a compacted topic.
     """
     header, body = _open_body(buffer, position)
     best, best_delta = NO_TIMESTAMP, -1
@@ -172,8 +172,8 @@ def find_timestamp(
     *,
     from_offset: Offset = _FIRST_OFFSET,
 ) -> tuple[TimestampMs, Offset] | None:
-    """Timestamp and offset of the batch's first record, from `from_offset` on, that has a
-    timestamp of at least `timestamp`."""
+    """Timestamp and offset of the first record at or after `from_offset` whose timestamp is at least
+    `timestamp`."""
     header, body = _open_body(buffer, position)
     for walked in _walk(header, body):
         offset = Offset(header.base_offset + walked.offset_delta)
@@ -189,7 +189,7 @@ class _Walked(NamedTuple):
 
 
 def _open_body(buffer: Buffer, position: int) -> tuple[BatchHeader, Buffer]:
-    """The header, and the records inflated; refuses a count that the bytes cannot hold."""
+    """The header and the decompressed records. Rejects a record count that does not fit."""
     header = read_header(buffer, position)
     end = position + header.size_bytes
     if end > len(buffer):
@@ -204,7 +204,10 @@ def _open_body(buffer: Buffer, position: int) -> tuple[BatchHeader, Buffer]:
 
 
 def _walk(header: BatchHeader, body: Buffer) -> Iterator[_Walked]:
-    """Each record's facts, having checked that its parts exactly fill it and the batch."""
+    """Validates each record and yields its timestamp, offset delta and whether it has a key.
+
+    The fields must exactly fill the record, and the records the batch.
+    """
     append_time = header.max_timestamp if header.uses_append_time else None
     position = 0
     delta = -1
@@ -227,11 +230,11 @@ def _walk(header: BatchHeader, body: Buffer) -> Iterator[_Walked]:
     except IndexError:
         raise InvalidRecord("record runs past the end of its batch") from None
     if position != len(body):
-        raise InvalidRecord(f"{len(body) - position} bytes behind the last record")
+        raise InvalidRecord(f"{len(body) - position} bytes after the last record")
 
 
 def _record_bounds(body: Buffer, position: int) -> tuple[int, int]:
-    """Where the record behind the length at `position` starts and ends."""
+    """Start and end of the record whose length is at `position`."""
     size_bytes, position = _read_varint(body, position, _VARINT_BITS_MAX)
     end = position + size_bytes
     if size_bytes < _RECORD_SIZE_BYTES_MIN - 1 or end > len(body):
@@ -240,7 +243,7 @@ def _record_bounds(body: Buffer, position: int) -> tuple[int, int]:
 
 
 def _skip_rest(body: Buffer, position: int, end: int) -> int:
-    """Skip a record's value and headers, which must end at `end`."""
+    """Skips a record's value and headers, which must end at `end`."""
     if position > end:
         raise InvalidRecord("record key runs past its record")
     size_bytes, position = _read_varint(body, position, _VARINT_BITS_MAX)
@@ -264,7 +267,7 @@ def _skip_rest(body: Buffer, position: int, end: int) -> int:
 
 
 def _read_records(header: BatchHeader, body: Buffer) -> Iterator[Record]:
-    """Each record built. The walk goes first and checks it, so this only cuts out the parts."""
+    """Builds each record. `_walk` has validated it, so this only extracts the fields."""
     start = 0
     for walked in _walk(header, body):
         _, position = _read_varint(body, start, _VARINT_BITS_MAX)
@@ -291,7 +294,7 @@ def _read_bytes(body: Buffer, position: int) -> tuple[bytes | None, int]:
 
 
 def _read_varint(body: Buffer, position: int, bits_max: int) -> tuple[int, int]:
-    """A zigzag varint and the position behind it; IndexError where the bytes end."""
+    """A zigzag varint and the position after it. IndexError if the bytes end."""
     byte = body[position]
     position += 1
     if byte < 0x80:

@@ -1,9 +1,9 @@
-"""The four codecs of Kafka behind one pair of functions. Knows nothing of batches or records.
+"""Compresses and decompresses with Kafka's four codecs.
 
-What a peer sent is never trusted about its size: output goes into a buffer that we allocate, which
-grows up to the caller's limit and no further (CVE-2023-34455, CVE-2023-43642, CVE-2026-111073).
-Whatever cannot be inflated is an InvalidRecord and not a CorruptMessage: the checksum held, so
-sending the same bytes again, which clients do on CORRUPT_MESSAGE, would not help.
+Sizes claimed by a peer are never trusted: output goes into a buffer allocated here, which grows up to
+the caller's limit and no further (CVE-2023-34455, CVE-2023-43642, CVE-2026-111073). Data that cannot
+be decompressed raises InvalidRecord, not CorruptMessage: the checksum was valid, so sending the same
+bytes again, as clients do on CORRUPT_MESSAGE, would not help.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
 def compress(codec: int, data: Buffer) -> bytes:
-    """`data` under `codec`, framed as the Java client frames it."""
+    """Compresses `data` with `codec`, framed as the Java client does."""
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
@@ -47,7 +47,7 @@ def compress(codec: int, data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, size_bytes_max: int) -> Buffer:
-    """What `data` inflates to; InvalidRecord if that is malformed or above `size_bytes_max`."""
+    """Decompresses `data`. InvalidRecord if it is malformed or exceeds `size_bytes_max`."""
     if codec == Codec.NONE:
         if len(data) > size_bytes_max:
             raise _too_large(size_bytes_max)
@@ -66,9 +66,9 @@ def decompress(codec: int, data: Buffer, size_bytes_max: int) -> Buffer:
 def _inflate(
     decompress_into: Callable[[Any, Any], int], data: Buffer, size_bytes_max: int
 ) -> memoryview:
-    """Inflate into a buffer of a guessed size, and again into a larger one while it overflows.
+    """Decompresses into a buffer of a guessed size, and again into a larger one if it overflows.
 
-    Starting over costs at most a third more than inflating once, and keeps the bound exact.
+    Starting over costs at most a third more than decompressing once, and keeps the limit exact.
     """
     guess = max(_FIRST_GUESS_SIZE_BYTES_MIN, len(data) * _FIRST_GUESS_RATIO)
     while True:
@@ -100,7 +100,7 @@ def _compress_xerial(data: memoryview) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytearray:
-    """Raw snappy (librdkafka) or snappy-java's framing, told apart by the stream header."""
+    """Raw snappy (librdkafka) or snappy-java's framing, distinguished by the stream header."""
     output = bytearray()
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         _append_snappy_block(output, data, size_bytes_max)
@@ -121,7 +121,7 @@ def _decompress_snappy(data: memoryview, size_bytes_max: int) -> bytearray:
 
 
 def _append_snappy_block(output: bytearray, block: memoryview, size_bytes_max: int) -> None:
-    """Inflate one raw block behind `output`, whose size counts towards the limit."""
+    """Decompresses one raw block and appends it to `output`, whose size counts towards the limit."""
     try:
         size_bytes = cramjam.snappy.decompress_raw_len(block)
         if len(output) + size_bytes > size_bytes_max:

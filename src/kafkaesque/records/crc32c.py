@@ -1,9 +1,9 @@
-"""CRC-32C (Castagnoli) of a buffer. Nothing here knows what the bytes mean.
+"""CRC-32C (Castagnoli) of a buffer.
 
-The pure function stands on google_crc32c, which takes `bytes` only, so a view must be copied
-first. Copies of at most 64 KiB stay in the allocator's arenas and in the cache: measured 12 GB/s
-against 15 GB/s without any copy, while one large copy would fault in fresh pages on each call. The
-compiled one copies nothing.
+The pure function uses google_crc32c, which accepts only `bytes`, so a view must be copied first.
+Copies of at most 64 KiB stay in the allocator's arenas and in the CPU cache: measured 12 GB/s against
+15 GB/s without a copy, while one large copy would fault in fresh pages on each call. The compiled
+function copies nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The few field types of records in internal topics: bounds-checked reading, and writing into bytes.
+"""The field types of records in internal topics: bounds-checked reading, and writing.
 
-For the formats of `__consumer_offsets` and `__transaction_state`, whose rules may not import the wire
-codec. No format of any record is here.
+For the formats of `__consumer_offsets` and `__transaction_state`, whose rules must not import the wire
+codec. The formats themselves are defined there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VARINT_BYTES_MAX: Final = 5
 
 
 class Reader:
-    """Reads fields in order; whatever is wrong with the bytes is CorruptMessage."""
+    """Reads fields in order. Any malformed input raises CorruptMessage."""
 
     __slots__ = ("_data", "_position", "flexible")
 
@@ -58,7 +58,7 @@ class Reader:
         return self.take(self.varint() - 1 if self.flexible else self.int32())
 
     def count(self, element_bytes_min: int) -> int:
-        """Elements of an array, refused before anything is made if so many cannot follow."""
+        """The element count of an array. Rejected before allocation if that many cannot follow."""
         count = self.nullable_count(element_bytes_min)
         if count is None:
             raise CorruptMessage("an array of a record is null")
@@ -73,7 +73,7 @@ class Reader:
         return count
 
     def tagged_fields(self) -> dict[int, bytes]:
-        """Every tag with its bytes; none where the version is not flexible."""
+        """Every tag with its bytes; empty if the version is not flexible."""
         if not self.flexible:
             return {}
         fields = {}

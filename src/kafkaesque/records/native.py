@@ -1,8 +1,8 @@
-"""Whether the hot functions are compiled ones. The only place that knows.
+"""Selects compiled or pure versions of the hot functions. The only place that makes this choice.
 
-`_native` is there if a C compiler was when the package was built (hatch_build.py), and refuses to be
-imported where KAFKAESQUE_PURE is set. A compiled function does the common case itself and hands
-every other to the pure one that it was made with, so nobody who calls it can tell which it is.
+`_native` exists if a C compiler was available when the package was built (hatch_build.py); importing
+it fails if KAFKAESQUE_PURE is set. A compiled function handles the common case itself and calls the
+pure function for everything else, so callers see no difference.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ else:
     _module = _native
 
 CHECKSUM_BY: str = "google-crc32c" if _module is None else _module.CHECKSUM_BY
-"""What computes checksums, for those who ask about the installation."""
+"""What computes checksums; shown in the version details of an installation."""
 
 
 def compiled(*bound: Any) -> Callable[[F], F]:
-    """Decorates a pure function: the compiled one of its name takes its place, if there is one.
+    """Decorator that replaces a pure function by the compiled one of the same name, if available.
 
-    `bound` is what the compiled one needs of the module: a class to make, a limit to hold.
+    `bound` are the values that the compiled function needs from the module: a result class, a limit.
     """
 
     def choose(pure: F) -> F:
@@ -39,7 +39,7 @@ def compiled(*bound: Any) -> Callable[[F], F]:
 
 
 def pure(function: F) -> F:
-    """The pure function behind a compiled one; itself where nothing is compiled."""
+    """The pure function of a compiled one; `function` itself if it is not compiled."""
     bound = getattr(function, "__self__", None)
     found: F = bound[0] if isinstance(bound, tuple) else function
     return found

@@ -1,9 +1,9 @@
-"""Batches as a cleaner of logs sees them: the keys in one, and one with fewer records.
+"""Filters the records of a batch, for log compaction. Pure.
 
-Pure. A record keeps its bytes, its offset and its timestamp whatever goes from beside it; a batch
-keeps its first and last offset, its leader epoch and what it says of its producer, so sequences and
-epochs can still be read from it when it has no record left. Layout and the rules of re-encoding:
-org.apache.kafka.common.record.MemoryRecords.filterTo; the delete horizon is KIP-534's.
+A kept record keeps its bytes, offset and timestamp. A batch keeps its first and last offset, its
+leader epoch and its producer fields, so sequences and epochs can be read from it even when no record
+is left. Layout and re-encoding rules: org.apache.kafka.common.record.MemoryRecords.filterTo; delete
+horizon: KIP-534.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from kafkaesque.records.batch import (
 from kafkaesque.records.compression import compress, decompress
 
 DELETE_HORIZON_BIT: Final = 0x40
-"""Set: the base timestamp of the batch is the time from which its tombstones may go."""
+"""If set, the base timestamp of the batch is the time from which its tombstones may be removed."""
 
 Keep = Callable[[int, bytes | None, bool], bool]
-"""(offset, key, has a value) -> whether the record stays."""
+"""(offset, key, has a value) -> whether the record is kept."""
 
 
 class RecordPlace(NamedTuple):
-    """Where one record stands in the inflated body of its batch, and what a cleaner asks of it."""
+    """The position of one record in the decompressed batch, and the fields that a cleaner needs."""
 
     start: int
-    """Of the length in front of it."""
+    """Position of its length prefix."""
     rest: int
-    """Behind its timestamp delta."""
+    """Position after its timestamp delta."""
     end: int
     timestamp_delta: int
     offset_delta: int
@@ -50,7 +50,7 @@ class RecordPlace(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """The records of a batch that stay."""
+    """The records of a batch that are kept."""
 
     header: BatchHeader
     body: bytes
@@ -63,15 +63,17 @@ class Selection(NamedTuple):
 
 
 def delete_horizon_ms(header: BatchHeader) -> TimestampMs | None:
-    """From when on its tombstones may go; None if no cleaner has said so yet."""
+    """When the batch's tombstones may be removed; None if no cleaning has set it yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON_BIT else None
 
 
 def places_of(
     buffer: Buffer, position: int, header: BatchHeader
 ) -> tuple[bytes, list[RecordPlace]]:
-    """The inflated records of the batch at `position`, and where each is. InvalidRecord if the
-    bytes are not records."""
+    """The decompressed records of the batch at `position`, and where each is.
+
+    Raises InvalidRecord if the bytes are not records.
+    """
     end = position + header.size_bytes
     if end > len(buffer):
         raise CorruptMessage(f"batch of {header.size_bytes} bytes is cut")
@@ -84,8 +86,11 @@ def places_of(
 
 
 def _walk(body: bytes, count: int) -> Iterator[RecordPlace]:
-    """Single-byte numbers are read in place: they are nearly all there are, and this is the
-    innermost loop of a cleaner."""
+    """Yields the place of each record.
+
+    Single-byte varints, the common case, are decoded inline: this is the innermost loop of a
+    cleaning.
+    """
     position, size_bytes = 0, len(body)
     for _ in range(count):
         start = position
@@ -134,7 +139,7 @@ def _varint(body: bytes, position: int) -> tuple[int, int]:
 
 
 def select(buffer: Buffer, position: int, header: BatchHeader, keep: Keep) -> Selection:
-    """Ask of each record of the batch whether it stays."""
+    """Selects the records of the batch that `keep` accepts."""
     body, places = places_of(buffer, position, header)
     base_offset = header.base_offset
     kept = [p for p in places if keep(base_offset + p.offset_delta, p.key, p.has_value)]
@@ -142,9 +147,9 @@ def select(buffer: Buffer, position: int, header: BatchHeader, keep: Keep) -> Se
 
 
 def encode_selection(selection: Selection, horizon_ms: TimestampMs | None) -> bytearray:
-    """The batch with the records that stay, at least one, compressed as it was.
+    """Encodes a batch with the kept records (at least one), compressed with the same codec.
 
-    `horizon_ms` is the delete horizon that it gets now; None leaves it as it is.
+    `horizon_ms` is the delete horizon to set; None leaves it unchanged.
     """
     header, body, kept, _ = selection
     uses_append_time = bool(header.attributes & APPEND_TIME_BIT)
@@ -170,14 +175,14 @@ def encode_selection(selection: Selection, horizon_ms: TimestampMs | None) -> by
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """What stays of a batch without its records: offsets, epochs, producer and sequences."""
+    """The batch without records: keeps offsets, epochs, producer and sequences."""
     attributes = header.attributes & (APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT)
     fields = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
     return _sealed(fields, b"")
 
 
 def _moved(body: bytes, place: RecordPlace, shift_ms: int) -> bytes:
-    """The record with its timestamp told from another base."""
+    """The record with its timestamp delta relative to another base timestamp."""
     _, attributes_position = _varint(body, place.start)
     record = bytearray([body[attributes_position]])
     _append_varint(record, place.timestamp_delta + shift_ms)

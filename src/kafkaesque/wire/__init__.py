@@ -1,5 +1,5 @@
-"""Kafka's wire format: bytes in, values out, and back.
+"""Kafka's wire format: encodes and decodes messages and frames.
 
-No socket, clock, thread or file in this package. Whatever a peer sends, its parsers raise
+This package uses no socket, clock, thread or file. On any malformed input its parsers raise
 `model.errors.ProtocolError` and nothing else.
 """

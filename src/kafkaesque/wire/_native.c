@@ -1,12 +1,12 @@
-/* Readers, writers, frames and the request header of wire/, compiled: the tables walked in C.
+/* Readers, writers, frames and the request header of wire/ in C.
  *
- * One engine for every (message, version). A plan (wire/native.py) lists the fields of a struct in
- * the order of the wire; the engine walks it where all is ordinary and gives up at anything else: a
- * length that does not fit, a tagged field, a value out of range, an unusual type. Then the
- * generated Python function of the same (message, version) does the whole message again, and it
- * alone refuses and says why. So the two cannot differ in what they refuse, only in speed.
+ * One engine serves every (message, version). A plan (wire/native.py) lists the fields of a struct in
+ * wire order. The engine handles the common case and gives up at anything else: a length that does
+ * not fit, a tagged field, a value out of range, an unusual type. Then the generated Python function
+ * of the same (message, version) processes the whole message again. Only that function raises errors,
+ * so the two cannot differ in what they reject, only in speed.
  *
- * Lengths that come from bytes are compared with what is left before they are used.
+ * Lengths read from bytes are compared with the remaining data before they are used.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in wire/native.py. */
+/* Same values as in wire/native.py. */
 enum Kind {
     ABSENT, BOOL, INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, UUID,
     STRING, BYTES, RECORDS, STRUCT, KINDS
@@ -32,7 +32,7 @@ typedef struct {
     enum Kind kind;
     int flags;
     Py_ssize_t size_min; /* of one element: bounds a count before anything is allocated */
-    Py_ssize_t slot;     /* where the field lies in its object */
+    Py_ssize_t slot;     /* offset of the field in its object */
     PyObject *fallback;  /* its default; borrowed from the description, as is `type` below */
     Plan *plan;          /* of a STRUCT */
 } Item;
@@ -64,7 +64,7 @@ static void free_capsule(PyObject *capsule) {
     free_plan(PyCapsule_GetPointer(capsule, NULL));
 }
 
-/* Where `type` keeps the slot `name`; -1 with an error if it has none. */
+/* The offset of the slot `name` in `type`; -1 with an error if there is none. */
 static Py_ssize_t find_slot(PyTypeObject *type, PyObject *name) {
     PyObject *found = PyObject_GetAttr((PyObject *)type, name);
     if (found == NULL) return -1;
@@ -110,7 +110,7 @@ failed:
     return NULL;
 }
 
-/* -- reading: NULL, with or without an error set, means "not here" --------------------------------- */
+/* -- reading: NULL, with or without an error set, means "use the Python function" ------------------ */
 
 typedef struct {
     const uint8_t *bytes;
@@ -121,7 +121,7 @@ typedef struct {
 
 static int has(const In *in, Py_ssize_t size) { return size <= in->end - in->position; }
 
-/* A length or count into *value, -1 for null; 0 if it cannot be read. */
+/* Reads a length or count into *value, -1 for null. Returns 0 if it cannot be read. */
 static int read_length(In *in, int flexible, int width, int64_t *value) {
     if (!flexible) {
         if (!has(in, width)) return 0;
@@ -243,12 +243,12 @@ failed:
     return NULL;
 }
 
-/* A builtin's self: (pure, capsule of the plan, its description, ...). */
+/* The `self` of a builtin: (pure, capsule of the plan, description of the plan, ...). */
 #define PURE(self) PyTuple_GET_ITEM(self, 0)
 #define BOUND(self, n) PyTuple_GET_ITEM(self, (n) + 3)
 #define PLAN(self) ((Plan *)PyCapsule_GetPointer(PyTuple_GET_ITEM(self, 1), NULL))
 
-static PyObject *ask_pure(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+static PyObject *fall_back(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     PyErr_Clear();
     return PyObject_Vectorcall(PURE(self), args, (size_t)count, NULL);
 }
@@ -259,7 +259,7 @@ static PyObject *read_call(PyObject *self, PyObject *const *args, Py_ssize_t cou
     Py_ssize_t position = count == 2 ? PyLong_AsSsize_t(args[1]) : -1;
     if (position < 0 || !PyMemoryView_Check(args[0]) ||
         PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
-        return ask_pure(self, args, count);
+        return fall_back(self, args, count);
     PyObject *made = NULL;
     if (view.itemsize == 1 && position <= view.len) {
         In in = {view.buf, position, view.len, PyLong_AsLongLong(BOUND(self, 2)), args[0],
@@ -268,16 +268,16 @@ static PyObject *read_call(PyObject *self, PyObject *const *args, Py_ssize_t cou
         if (made != NULL && in.position != in.end && !Py_IsTrue(BOUND(self, 1))) Py_CLEAR(made);
     }
     PyBuffer_Release(&view);
-    return made != NULL ? made : ask_pure(self, args, count);
+    return made != NULL ? made : fall_back(self, args, count);
 }
 
-/* -- writing: 0, with or without an error set, means "not here" ------------------------------------ */
+/* -- writing: 0, with or without an error set, means "use the Python function" --------------------- */
 
 typedef struct {
-    uint8_t *bytes; /* of the piece in the making */
+    uint8_t *bytes; /* the current piece */
     size_t size, room;
     uint8_t first[CAPACITY_FIRST];
-    PyObject *pieces; /* finished ones, records between them; NULL while there are none */
+    PyObject *pieces; /* finished pieces, with records between them; NULL if there are none */
     Py_ssize_t total;
 } Out;
 
@@ -300,7 +300,7 @@ static int put(Out *out, const void *bytes, size_t size) {
     return place != NULL;
 }
 
-/* The piece in the making is finished; another one begins. */
+/* Finishes the current piece and starts another. */
 static int finish_piece(Out *out) {
     PyObject *piece = PyBytes_FromStringAndSize((const char *)out->bytes, (Py_ssize_t)out->size);
     if (out->pieces == NULL) out->pieces = PyList_New(0);
@@ -412,7 +412,7 @@ static int put_field(Out *out, const Item *item, int flexible, PyObject *value) 
     return 1;
 }
 
-/* Whether a tagged field is at its default and left out; the others are for the pure writer. */
+/* Whether a tagged field has its default and is omitted; others are left to the Python writer. */
 static int is_left_out(const Item *item, PyObject *value) {
     if (item->flags & ARRAY) return PyList_CheckExact(value) && PyList_GET_SIZE(value) == 0;
     if (item->kind == STRUCT || Py_IsNone(item->fallback)) return Py_IsNone(value);
@@ -435,7 +435,7 @@ static int put_struct(Out *out, const Plan *plan, PyObject *object) {
     return !plan->flexible || put(out, "\0", 1);
 }
 
-/* The pieces of `message` behind `head` bytes left blank; NULL if that is not for us. */
+/* The pieces of `message`, after `head` bytes left blank. NULL means "use the Python function". */
 static PyObject *write_pieces(PyObject *self, PyObject *message, size_t head, Py_ssize_t *total) {
     Out out = {.bytes = out.first, .room = CAPACITY_FIRST};
     int done = reserve(&out, head) != NULL;
@@ -452,7 +452,7 @@ static PyObject *write_pieces(PyObject *self, PyObject *message, size_t head, Py
 static PyObject *write_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t total;
     PyObject *pieces = count == 1 ? write_pieces(self, args[0], 0, &total) : NULL;
-    return pieces != NULL ? pieces : ask_pure(self, args, count);
+    return pieces != NULL ? pieces : fall_back(self, args, count);
 }
 
 /* write_frame(message, correlation id) -> (pieces, their size); bound: is the header flexible */
@@ -464,9 +464,9 @@ static PyObject *write_frame_call(PyObject *self, PyObject *const *args, Py_ssiz
         pieces = write_pieces(self, args[0], Py_IsTrue(BOUND(self, 0)) ? 9 : 8, &total);
     if (pieces == NULL || total > INT32_MAX) {
         Py_XDECREF(pieces);
-        return ask_pure(self, args, count);
+        return fall_back(self, args, count);
     }
-    /* Nobody else has seen this object of bytes yet. */
+    /* This bytes object is not visible to anyone else yet, so it may be changed. */
     uint8_t *head = (uint8_t *)PyBytes_AS_STRING(PyList_GET_ITEM(pieces, 0));
     put_u32(head, (uint32_t)(total - 4));
     put_u32(head + 4, (uint32_t)correlation_id);
@@ -480,7 +480,7 @@ enum { NOT_GIVEN = 255 };
 static PyObject *construct_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     const Plan *plan = PLAN(self);
     const uint8_t *numbers = (const uint8_t *)PyBytes_AS_STRING(BOUND(self, 0));
-    if (count != PyLong_AsSsize_t(BOUND(self, 1))) return ask_pure(self, args, count);
+    if (count != PyLong_AsSsize_t(BOUND(self, 1))) return fall_back(self, args, count);
     PyObject *made = plan->type->tp_alloc(plan->type, 0);
     for (Py_ssize_t n = 0; made != NULL && n < plan->count; n++) {
         const Item *item = &plan->items[n];
@@ -498,7 +498,7 @@ static PyObject *construct_call(PyObject *self, PyObject *const *args, Py_ssize_
 static PyObject *header_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     Py_buffer view;
     if (count != 1 || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
-        return ask_pure(self, args, count);
+        return fall_back(self, args, count);
     PyTypeObject *type = (PyTypeObject *)PyTuple_GET_ITEM(self, 1);
     const int32_t *rules = (const int32_t *)PyBytes_AS_STRING(PyTuple_GET_ITEM(self, 2));
     Py_ssize_t keys = PyBytes_GET_SIZE(PyTuple_GET_ITEM(self, 2)) / (Py_ssize_t)sizeof(int32_t[3]);
@@ -535,7 +535,7 @@ static PyObject *header_call(PyObject *self, PyObject *const *args, Py_ssize_t c
 done:
     Py_XDECREF(client_id);
     PyBuffer_Release(&view);
-    return made != NULL ? made : ask_pure(self, args, count);
+    return made != NULL ? made : fall_back(self, args, count);
 }
 
 /* -- cut_frames(view, start, filled, smallest, largest) ---------------------------------------------- */
@@ -544,13 +544,13 @@ done:
 static PyObject *cut_frames_call(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t numbers[4];
     Py_buffer view;
-    if (count != 5 || !PyMemoryView_Check(args[0])) return ask_pure(self, args, count);
+    if (count != 5 || !PyMemoryView_Check(args[0])) return fall_back(self, args, count);
     for (int n = 0; n < 4; n++) {
         numbers[n] = PyLong_AsSsize_t(args[n + 1]);
-        if (numbers[n] < 0) return ask_pure(self, args, count);
+        if (numbers[n] < 0) return fall_back(self, args, count);
     }
     Py_ssize_t start = numbers[0], filled = numbers[1], smallest = numbers[2], largest = numbers[3];
-    if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) return ask_pure(self, args, count);
+    if (PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0) return fall_back(self, args, count);
     PyObject *frames = view.itemsize == 1 && filled <= view.len ? PyList_New(0) : NULL;
     PyObject *next = Py_None;
     while (frames != NULL && filled - start >= LENGTH_BYTES) {
@@ -568,7 +568,7 @@ static PyObject *cut_frames_call(PyObject *self, PyObject *const *args, Py_ssize
     PyBuffer_Release(&view);
     if (frames == NULL || next == NULL) {
         Py_XDECREF(frames);
-        return ask_pure(self, args, count);
+        return fall_back(self, args, count);
     }
     if (next == Py_None) Py_INCREF(next);
     return Py_BuildValue("NnN", frames, start, next);

@@ -1,4 +1,4 @@
-"""Makers of compiled functions: each takes the generated Python function of the same behaviour."""
+"""Factories of compiled functions: each takes the Python function with the same behaviour."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

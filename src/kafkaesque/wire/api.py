@@ -1,7 +1,7 @@
-"""Which APIs exist, which versions of them we have tables for, and the header of a request.
+"""The API keys, the versions that have tables, and the request header.
 
-Nothing here knows what the broker answers: a handler may serve fewer versions than the tables have
-(or announce more, protocol trap: Produce), and that is the broker's business.
+The versions that a broker supports are decided by its handlers: a handler may serve fewer versions
+than there are tables for, or announce more (Produce does, for compatibility with old clients).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
-# To add an API is to add its module: every table of the package is found here.
+# Adding a module to `messages` adds an API: all tables in the package are discovered here.
 _MODULES = [
     importlib.import_module(f"{messages.__name__}.{found.name}")
     for found in pkgutil.iter_modules(messages.__path__)
@@ -134,7 +134,7 @@ def _index(base: type[Message]) -> dict[int, type[Message]]:
 
 
 REQUESTS: dict[int, type[Request]] = _index(Request)  # type: ignore[assignment]
-"""Request class by API key, for every API that has tables."""
+"""Request classes by API key, for every API that has tables."""
 RESPONSES: dict[int, type[Response]] = _index(Response)  # type: ignore[assignment]
 
 _RULES = {key: (*cls.VERSIONS, cls.FLEXIBLE_SINCE) for key, cls in REQUESTS.items()}
@@ -143,11 +143,11 @@ _unpack_fixed = struct.Struct(">hhih").unpack_from
 _make_tuple = tuple.__new__
 
 REQUEST_HEADER_BYTES_MIN = 10
-"""Key, version, correlation id, length of the client id."""
+"""API key, version, correlation id, and the length of the client id."""
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what, and where in the frame the body starts."""
+    """A decoded request header. `body_position` is where the body starts in the frame."""
 
     api_key: int
     api_version: int
@@ -157,10 +157,10 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedRequest(ProtocolError):
-    """A well-formed start of a request that we have no table for.
+    """A request with a valid header for an API or version that has no table.
 
-    The connection is closed, except that an ApiVersions request of an unknown version is answered
-    with UNSUPPORTED_VERSION in a body of version 0 (KIP-511), for which the id is kept here.
+    The connection is closed, except that an ApiVersions request of an unknown version gets
+    UNSUPPORTED_VERSION in a response of version 0 (KIP-511), which needs the correlation id.
     """
 
     def __init__(self, api_key: int, api_version: int, correlation_id: int, text: str) -> None:
@@ -171,15 +171,15 @@ class UnsupportedRequest(ProtocolError):
 
 
 class UnknownApiKey(UnsupportedRequest):
-    """No API has this key, or none that we speak."""
+    """The API key is unknown or not supported."""
 
 
 class UnsupportedVersion(UnsupportedRequest):
-    """We speak this API, but not this version of it."""
+    """The API is supported, but not in this version."""
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
-    """Header v1 or v2 of a frame without its length, whichever the (API, version) has."""
+    """Decodes request header v1 or v2, depending on the API version. `frame` excludes the length."""
     try:
         api_key, api_version, correlation_id, client_id_length = _unpack_fixed(frame)
         rule = _RULES.get(api_key)
@@ -196,7 +196,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
         elif client_id_length != -1:
             raise ProtocolError(f"client_id: negative length {client_id_length}")
         if api_version >= rule[2]:
-            # Almost always the single byte 0: no tagged field is defined for this header.
+            # Almost always the single byte 0, because the header defines no tagged fields.
             if frame[position]:
                 position, _ = skip_tags(frame, position, len(frame), TAGGED_FIELDS_MAX)
             else:
@@ -205,7 +205,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
         raise ProtocolError("request header is cut short") from error
     except UnicodeDecodeError as error:
         raise ProtocolError("client_id is not UTF-8") from error
-    # As RequestHeader(...) would, without its Python-level constructor: this runs per request.
+    # Like RequestHeader(...), without its Python-level constructor: this runs for every request.
     return _make_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, position))
 
 
@@ -217,5 +217,5 @@ def _unsupported(api_key: int, api_version: int, correlation_id: int) -> Unsuppo
         text = f"unknown API key {api_key}"
         return UnknownApiKey(api_key, api_version, correlation_id, text)
     low, high = REQUESTS[api_key].VERSIONS
-    text = f"{ApiKey(api_key).name} version {api_version}, we speak {low} to {high}"
+    text = f"{ApiKey(api_key).name} version {api_version} is not supported, only {low} to {high}"
     return UnsupportedVersion(api_key, api_version, correlation_id, text)

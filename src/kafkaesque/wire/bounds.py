@@ -1,7 +1,7 @@
-"""Slow paths of the generated readers and writers: long varints, tagged fields, refusals.
+"""Slow paths of the generated readers and writers: long varints, tagged fields, errors.
 
-What the generated code does not do inline, because it is rare, stands here. Every function that
-reads takes the position after which nothing may be trusted and raises ProtocolError.
+The generated code calls these functions for rare cases that it does not handle inline. Functions that
+read raise ProtocolError, or IndexError at the end of the data, which `wire.codec.decode` converts.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from kafkaesque.model.errors import ProtocolError
 from kafkaesque.model.limits import ARRAY_ELEMENTS_MAX, TAGGED_FIELDS_MAX
 
 STRING_LENGTH_MAX = 0x7FFF
-"""Kafka refuses longer strings in every version, also where a varint could say more."""
+"""Kafka rejects longer strings in every version, even where a varint allows more."""
 
 
 class LocalProtocolError(ValueError):
-    """We were about to send something that the protocol cannot say: a bug of our own."""
+    """A message of ours cannot be encoded in the requested version. This is a bug."""
 
 
 def read_uvarint(data: memoryview, position: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits, and the position after it."""
-    # Unrolled for the two and three bytes that say how long a batch of records is.
+    # Unrolled: the length of a record batch usually takes two or three bytes.
     value = data[position]
     if value < 0x80:
         return value, position + 1
@@ -56,14 +56,14 @@ def uvarint(value: int) -> bytes:
 
 
 UVARINTS = tuple(uvarint(value) for value in range(128))
-"""Every varint of one byte, ready made."""
+"""All one-byte varints, precomputed."""
 
-# Topic ids come again and again and uuid.UUID() is slow; bounded, so a peer cannot grow it.
+# Topic ids repeat and uuid.UUID() is slow. The cache is bounded, so a peer cannot grow it.
 read_uuid = lru_cache(maxsize=4096)(lambda raw: UUID(bytes=raw))
 
 
 def skip_tags(data: memoryview, position: int, end: int, budget: int) -> tuple[int, int]:
-    """Step over a tagged-field section that we know no tag of; returns (position, budget)."""
+    """Skips a section of unknown tagged fields; returns (position, budget)."""
     count, position = read_uvarint(data, position)
     budget = charge_tags(count, budget)
     for _ in range(count):
@@ -76,7 +76,7 @@ def skip_tags(data: memoryview, position: int, end: int, budget: int) -> tuple[i
 
 
 def charge_tags(count: int, budget: int) -> int:
-    """What is left of the element budget after `count` tagged fields."""
+    """Returns the element budget left after `count` tagged fields."""
     if count > TAGGED_FIELDS_MAX:
         raise ProtocolError(f"{count} tagged fields in one struct, at most {TAGGED_FIELDS_MAX}")
     if count > budget:
@@ -89,7 +89,7 @@ def over_budget(field: str) -> ProtocolError:
 
 
 def bad_length(field: str, length: int, remaining: int) -> ProtocolError:
-    """Refusal of a count or length: negative, above its own limit, or more than there are bytes."""
+    """The error for a count or length that is negative, above its limit, or beyond the data."""
     if length < 0:
         return ProtocolError(f"{field}: null or negative length {length} is not allowed")
     return ProtocolError(f"{field}: length {length} does not fit in the {remaining} bytes left")
@@ -104,7 +104,7 @@ def trailing(count: int) -> ProtocolError:
 
 
 def explain_unwritable(message: Any, version: int, path: str = "") -> str:
-    """Name the first field of `message` that `version` cannot carry as it is (for error texts)."""
+    """Describes the first field of `message` that `version` cannot encode (for error messages)."""
     for field in type(message).fields:
         if version not in field.versions:
             continue

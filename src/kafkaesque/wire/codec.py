@@ -1,7 +1,7 @@
-"""Messages to buffers and back, with the headers and length prefixes around them.
+"""Encodes and decodes messages, with their headers and length prefixes.
 
-Readers and writers are compiled on first use, one per (class, version). The functions here are all
-that the rest of the program calls.
+Readers and writers are generated on first use, one per (class, version). The rest of the program
+calls only the functions of this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ M = TypeVar("M", bound=Message)
 R = TypeVar("R", bound=Response)
 
 Buffers: TypeAlias = list[bytes | memoryview]
-"""Consecutive pieces of one transmission, for writev or writelines."""
+"""Consecutive buffers of one message, for writev or writelines."""
 
 API_VERSIONS_KEY = 18
 
@@ -36,9 +36,9 @@ _unpack_int32 = struct.Struct(">i").unpack_from
 
 
 def decode(cls: type[M], data: memoryview, version: int, position: int = 0) -> M:
-    """The message that fills `data` from `position` to its end, or ProtocolError.
+    """Decodes the message that fills `data` from `position` to its end. Raises ProtocolError.
 
-    Records come out as slices of `data`, writable if it is; nothing else keeps it alive.
+    Records are slices of `data`, writable if it is; nothing else keeps `data` alive.
     """
     reader = message_reader(cls, version)
     try:
@@ -49,11 +49,11 @@ def decode(cls: type[M], data: memoryview, version: int, position: int = 0) -> M
 
 
 UNREADABLE = (struct.error, IndexError, UnicodeDecodeError)
-"""What a reader raises besides ProtocolError, for `explain_unreadable`."""
+"""Exceptions that a reader raises besides ProtocolError, for `explain_unreadable`."""
 
 
 def message_reader(cls: type[M], version: int) -> Callable[[memoryview, int], M]:
-    """What `decode` reads with, for those who read the same again and again."""
+    """The reader that `decode` uses, for callers that decode the same message type repeatedly."""
     return cls.compiled_readers.get(version) or _make_reader(cls, version)
 
 
@@ -64,7 +64,7 @@ def explain_unreadable(cls: type[Message], version: int, error: Exception) -> Pr
 
 
 def encode(message: Message, version: int) -> Buffers:
-    """The body of `message`: records as they are, everything between them joined."""
+    """Encodes the body of `message`. Records are not copied; everything between them is joined."""
     cls = type(message)
     writer = cls.compiled_writers.get(version) or _make_writer(cls, version)
     try:
@@ -78,25 +78,25 @@ def encode(message: Message, version: int) -> Buffers:
 def encode_response_frame(
     message: Response, version: int, correlation_id: int
 ) -> tuple[Buffers, int]:
-    """A whole response (length, response header, body) and its size in bytes."""
+    """Encodes a response frame (length, header, body); returns it with its size in bytes."""
     return response_framer(type(message), version)(message, correlation_id)
 
 
 def response_framer(cls: type[R], version: int) -> Callable[[R, int], tuple[Buffers, int]]:
-    """What `encode_response_frame` writes with."""
+    """The function that `encode_response_frame` uses for this class and version."""
     return cls.compiled_frame_writers.get(version) or _make_frame_writer(cls, version)
 
 
 def encode_request_frame(
     message: Request, version: int, correlation_id: int, client_id: str | None
 ) -> Buffers:
-    """A whole request: length, request header v1 or v2, body."""
+    """Encodes a request frame: length, request header v1 or v2, body."""
     buffers = encode(message, version)
     name = b"" if client_id is None else client_id.encode()
     if len(name) > STRING_LENGTH_MAX:
         raise LocalProtocolError("client_id is too long")
     name_length = -1 if client_id is None else len(name)
-    # In header v2 the client id keeps its old form, so that a broker can read it at any version.
+    # Header v2 keeps the old format of the client id, so that a broker can read it in any version.
     tail = name + (b"\0" if version >= message.FLEXIBLE_SINCE else b"")
     size_bytes = 10 + len(tail) + sum(map(len, buffers))
     fixed = struct.pack(">ihhih", size_bytes, message.API_KEY, version, correlation_id, name_length)
@@ -105,14 +105,14 @@ def encode_request_frame(
 
 
 def decode_correlation_id(frame: memoryview) -> int:
-    """Which request a response frame (without its length) answers."""
+    """The correlation id of a response frame (without its length)."""
     if len(frame) < 4:
         raise ProtocolError("response frame is cut short")
     return int(_unpack_int32(frame)[0])
 
 
 def decode_response(cls: type[R], frame: memoryview, version: int) -> R:
-    """The response in a frame (without its length): header skipped, body decoded."""
+    """Decodes the response in a frame (without its length), skipping the header."""
     position = 4
     if response_header_is_flexible(cls, version):
         try:
@@ -123,8 +123,8 @@ def decode_response(cls: type[R], frame: memoryview, version: int) -> R:
 
 
 def response_header_is_flexible(message: Response | type[Response], version: int) -> bool:
-    # A client does not know what the broker speaks until it has read this one answer, so the
-    # ApiVersions response keeps header v0 for ever (KIP-511).
+    # A client does not know the broker's versions until it has read the ApiVersions response, so
+    # that response always has header v0 (KIP-511).
     return version >= message.FLEXIBLE_SINCE and message.API_KEY != API_VERSIONS_KEY
 
 

@@ -1,11 +1,11 @@
-"""Cuts a stream of bytes into length-prefixed frames, for asyncio.BufferedProtocol. Sans-IO.
+"""Splits a byte stream into length-prefixed frames, for asyncio.BufferedProtocol. Sans-IO.
 
-Small frames share a scratch buffer, which is used from front to back once and then left to whoever
-still holds a frame of it; nothing is written over that anybody looks at. A frame that does not fit
-in the rest of the scratch is received into a buffer of its own, and so is, from its first byte on,
-one that follows such a frame. What a connection may make us allocate follows what it has really
-sent: the length that a peer claims is not believed beyond `TRUSTED_BYTES_MIN` or the largest frame
-that it has completed before.
+Small frames share a scratch buffer. It is filled once from front to back and then left to the holders
+of its frames, so bytes that a frame refers to are never overwritten. A frame that does not fit in the
+rest of the scratch buffer gets its own buffer; after a large frame, the next one is received into a
+large buffer from its first byte on. Allocation follows what a connection has really sent: a claimed
+length is not trusted beyond `TRUSTED_BYTES_MIN` or the largest frame that the peer has completed
+before.
 
 An idle connection between frames holds at most `SCRATCH_BYTES_MIN`.
 """
@@ -21,7 +21,7 @@ from kafkaesque.wire.api import REQUEST_HEADER_BYTES_MIN
 
 SCRATCH_BYTES_MIN = 2 * KIB
 SCRATCH_BYTES_MAX = 256 * KIB
-"""Takes five pipelined requests of 16 kB, which is what a Java producer sends, in one read."""
+"""Large enough to receive five pipelined requests of 16 kB, as a Java producer sends, in one read."""
 TRUSTED_BYTES_MIN = 16 * KIB
 TRUSTED_BYTES_MAX = 4 * MIB
 
@@ -30,17 +30,18 @@ POOLED_BYTES_MIN = 16 * KIB
 POOLED_BYTES_MAX = 2 * MIB
 """The pool holds at most POOLED_BUFFERS_MAX times this."""
 _ROOMY = 4
-"""A buffer serves wishes down to this part of its size, so that a few bytes never pin many."""
+"""A pooled buffer is at most this many times larger than requested, so that small frames do not pin
+large buffers."""
 
 LENGTH_BYTES = 4
 _unpack_length = struct.Struct(">i").unpack_from
 
 
 class BufferPool:
-    """Buffers that nothing more will be received into, for whoever wants to receive next.
+    """Reuses receive buffers.
 
-    A new buffer is zeroed and its pages are faulted in; a used one is neither, and lies in the
-    cache. All connections of a listener share a pool, so that an idle one keeps nothing.
+    A new buffer is zeroed and its pages are faulted in; a used one needs neither and is in the CPU
+    cache. All connections of a listener share a pool, so that an idle connection keeps nothing.
     """
 
     __slots__ = ("_buffers",)
@@ -49,7 +50,7 @@ class BufferPool:
         self._buffers: list[bytearray] = []
 
     def take(self, size_bytes: int) -> memoryview:
-        """`size_bytes` to receive into, used or new."""
+        """Returns a buffer of `size_bytes`, reused or new."""
         for number, buffer in enumerate(self._buffers):
             if size_bytes <= len(buffer) <= size_bytes * _ROOMY and _is_free(buffer):
                 del self._buffers[number]
@@ -57,8 +58,8 @@ class BufferPool:
         return memoryview(bytearray(size_bytes))
 
     def give(self, view: memoryview) -> None:
-        """Take back a buffer. The event loop and the holders of its frames may look at it still:
-        that is seen when it is taken."""
+        """Returns a buffer to the pool. The event loop and holders of its frames may still use it;
+        `take` checks that."""
         buffer = view.obj
         if isinstance(buffer, bytearray) and POOLED_BYTES_MIN <= len(buffer) <= POOLED_BYTES_MAX:
             if len(self._buffers) == POOLED_BUFFERS_MAX:
@@ -67,7 +68,7 @@ class BufferPool:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """A bytearray that somebody looks at cannot change its size."""
+    """Whether nothing refers to the buffer: a bytearray with exports cannot be resized."""
     try:
         buffer.append(buffer.pop())
     except BufferError:
@@ -78,10 +79,10 @@ def _is_free(buffer: bytearray) -> bool:
 def cut_frames(
     view: memoryview, start: int, filled: int, smallest: int, largest: int
 ) -> tuple[list[memoryview], int, int | None]:
-    """The frames that stand whole in [start, filled), and where they end.
+    """Returns the complete frames in [start, filled), where they end, and the next frame's length.
 
-    Last the length of the frame that begins there, which is not whole or not between `smallest` and
-    `largest`; None if it has not come in.
+    The next frame is incomplete, or its length is not between `smallest` and `largest`. Its length is
+    None if it has not been received.
     """
     frames: list[memoryview] = []
     while start + LENGTH_BYTES <= filled:
@@ -98,9 +99,9 @@ cut_frames = native.frame_cutter(cut_frames)
 
 
 class FrameReader:
-    """`get_buffer` says where the next bytes go; `buffer_updated` returns the frames they end.
+    """`get_buffer` returns where to receive next; `buffer_updated` returns the completed frames.
 
-    Not defined after it has raised: the stream cannot be trusted and the connection must close.
+    Must not be used after it has raised: the stream is invalid and the connection must be closed.
     """
 
     def __init__(
@@ -112,30 +113,30 @@ class FrameReader:
     ) -> None:
         self._pool = pool or BufferPool()
         self.limit_bytes = limit_bytes
-        """Largest frame accepted, the length prefix not counted. May be changed at any time and
-        holds for frames whose length has not been seen yet."""
+        """Largest accepted frame, without its length prefix. May be changed at any time; applies to
+        frames whose length has not been read yet."""
         self._frame_bytes_min = frame_bytes_min
         self._scratch_bytes = SCRATCH_BYTES_MIN
         self._trusted_bytes = TRUSTED_BYTES_MIN
-        # 0 <= start <= filled <= len(view): [start, filled) has not been handed out yet.
+        # 0 <= start <= filled <= len(view): [start, filled) has not been returned yet.
         self._view: memoryview | None = None
         self._start = 0
         self._filled = 0
         # Length of the frame that fills `view` on its own, or 0 when `view` is scratch.
         self._own_frame_bytes = 0
-        # Size of the last frame with its prefix if that was a large one: the next is likely to be.
+        # Size of the last frame with its prefix if it was large: the next one is likely to be too.
         self._expected_bytes = 0
 
     @property
     def held_bytes(self) -> int:
-        """Size of the buffer that an incomplete frame is received into; 0 between frames."""
+        """Size of the buffer of an incomplete frame; 0 between frames."""
         if self._view is None or not (self._own_frame_bytes or self._filled > self._start):
             return 0
         buffer = self._view.obj
         return len(buffer) if isinstance(buffer, bytearray) else 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
-        """Where to receive next; never empty. (`size_hint` is asyncio's and says nothing.)"""
+        """Returns where to receive next; never empty. Ignores asyncio's `size_hint`."""
         view = self._view
         if view is None:
             view = self._view = self._pool.take(max(self._scratch_bytes, self._expected_bytes))
@@ -144,7 +145,7 @@ class FrameReader:
         return view[self._filled :] if self._filled else view
 
     def buffer_updated(self, received_bytes: int) -> list[memoryview]:
-        """Account for bytes received into the last buffer; returns the frames now complete."""
+        """Accounts for bytes received into the last buffer and returns the completed frames."""
         view = self._view
         if view is None:
             raise ValueError("buffer_updated without get_buffer")
@@ -153,7 +154,7 @@ class FrameReader:
             return self._finish_own(view)
         view_bytes = len(view)
         if filled == view_bytes and received_bytes * 2 >= view_bytes:
-            # More is waiting than we offered to take.
+            # The peer has sent more than the buffer could take: offer a larger one next time.
             self._scratch_bytes = min(self._scratch_bytes * 4, SCRATCH_BYTES_MAX)
         smallest, largest = self._frame_bytes_min, self.limit_bytes
         frames, start, next_bytes = cut_frames(view, self._start, filled, smallest, largest)
@@ -177,9 +178,9 @@ class FrameReader:
         )
 
     def _make_room(self, view: memoryview, frame_bytes: int) -> None:
-        """A frame is incomplete: decide where the rest of it shall go.
+        """Decides where to receive the rest of an incomplete frame.
 
-        `frame_bytes` is its length, 0 if that is not yet known.
+        `frame_bytes` is its length, or 0 if that is not known yet.
         """
         body = self._start + LENGTH_BYTES
         if frame_bytes:
@@ -190,7 +191,7 @@ class FrameReader:
             self._replace(view, self._start, self._scratch_bytes)
 
     def _rest(self, view: memoryview) -> None:
-        """Everything was handed out. Give back a buffer that is large, or has little room left."""
+        """Returns the buffer to the pool when all frames were returned and it is large or nearly full."""
         filled = self._filled
         if filled * 4 < len(view) and self._scratch_bytes > SCRATCH_BYTES_MIN:
             self._scratch_bytes //= 2
@@ -204,7 +205,7 @@ class FrameReader:
         self._pool.give(view)
 
     def _replace(self, view: memoryview, start: int, size_bytes: int) -> None:
-        """Continue in another buffer that begins with what was received from `start` on."""
+        """Moves the bytes received from `start` on to a new buffer and continues there."""
         head_bytes = self._filled - start
         fresh = self._pool.take(size_bytes)
         fresh[:head_bytes] = view[start : self._filled]
@@ -214,7 +215,7 @@ class FrameReader:
         self._filled = head_bytes
 
     def _believed(self, received_bytes: int) -> int:
-        """How much of the frame's claimed length to allocate, given what has arrived of it."""
+        """How much of the frame's claimed length to allocate, given what has been received."""
         return min(self._own_frame_bytes, max(self._trusted_bytes, received_bytes * 4))
 
     def _grow_own(self, view: memoryview) -> memoryview:

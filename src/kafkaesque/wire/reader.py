@@ -1,10 +1,10 @@
 """Generates the straight-line reader of one (message class, version).
 
-The reader is one function without calls for the common case: fixed-width neighbours are unpacked
-together, together with the first byte (or the fixed length) of the variable field that follows
-them, straight into the slots of the new object. Reading past the end shows as struct.error or
-IndexError, which `wire.codec.decode` turns into ProtocolError; what would be silent (a slice that
-comes out short) or dear (a count that allocates) is checked inline, before anything is allocated.
+The reader is one function that makes no calls in the common case. Neighbouring fixed-width fields are
+unpacked together, with the first byte (or the fixed length) of the variable field that follows,
+directly into the slots of the new object. Reading past the end raises struct.error or IndexError,
+which `wire.codec.decode` turns into ProtocolError. What would fail silently (a slice that is too
+short) or be expensive (a count that allocates) is checked inline, before anything is allocated.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ FORMATS = {
     "Float64": "d",
     "Uuid": "16s",
 }
-"""Fixed-width scalars, as the struct module names them."""
+"""Format characters of the struct module for fixed-width scalars."""
 
 
 def size_min(field: Field, version: int, flexible: bool, *, element: bool = False) -> int:
-    """Fewest bytes that a value of this field can take (an `element` of it, if it is an array)."""
+    """The minimum size of a value of this field, or of one `element` of an array field."""
     if field.is_array and not element:
         return 1 if flexible else 4
     if field.struct is not None:
@@ -94,14 +94,14 @@ class _Reader:
             self.struct("o", cls)
             self.flush()
             if not issubclass(cls, Request):
-                # A request may be followed by bytes that mean nothing, as in Kafka: librdkafka
-                # 2.16 writes the null array of Metadata v13 three bytes too long.
+                # Requests may have trailing bytes, as in Kafka: librdkafka 2.16 writes the null
+                # array of Metadata v13 three bytes too long.
                 source.line("if pos != end: raise trailing(end - pos)")
             source.line("return o")
         return source.compile("read", f"reader of {cls.__name__} v{self.version}")
 
     def flush(self) -> None:
-        """Emit one unpack for all pending fixed-width items."""
+        """Emits one unpack for all pending fixed-width items."""
         if [fmt for fmt, _ in self.run] == ["B"]:  # indexing beats unpacking for a lone byte
             self.source.line(f"{self.run.pop()[1]} = data[pos]")
             self.source.line("pos += 1")
@@ -117,7 +117,7 @@ class _Reader:
             self.after_run.clear()
 
     def struct(self, name: str, cls: type[Struct]) -> None:
-        """Read a struct into the new local `name`. Leaves a pending run."""
+        """Emits the reading of a struct into the new local `name`. Leaves a pending run."""
         line = self.source.line
         self.flush()
         line(f"{name} = new({self.source.constant('C', cls)})")
@@ -154,7 +154,7 @@ class _Reader:
         name = self.source.fresh("o")
         guard: AbstractContextManager[None] = nullcontext()
         if nullable:
-            # KIP-893: a signed byte, negative for null, in flexible and old versions alike.
+            # KIP-893: a signed byte, negative for null, in flexible and older versions alike.
             flag = self.source.fresh("n")
             self.run.append(("b", flag))
             self.flush()
@@ -177,7 +177,7 @@ class _Reader:
             self.sized(field, target, nullable=nullable)
 
     def length(self, wide: str) -> str:
-        """Emit the reading of a length or count (-1 for null) and return its local name."""
+        """Emits the reading of a length or count (-1 for null) and returns its local name."""
         name = self.source.fresh("n")
         if not self.flexible:
             self.run.append((wide, name))
@@ -190,7 +190,7 @@ class _Reader:
         return name
 
     def unless_null(self, length: str, target: str, nullable: bool) -> AbstractContextManager[None]:
-        """Emit the null case of a length, if there is one; what follows is for the other case."""
+        """Emits the null case if the field is nullable; the returned block is the other case."""
         if not nullable:
             return nullcontext()
         with self.source.block(f"if {length} == -1:"):
@@ -219,7 +219,7 @@ class _Reader:
         line = self.source.line
         count = self.length("i")
         with self.unless_null(count, target, self.version in field.nullable):
-            # An element that could be empty would make the count unbounded; none is.
+            # No element is empty, so the remaining bytes bound the count.
             least = max(1, size_min(field, self.version, self.flexible, element=True))
             line(
                 f"if {count} < 0 or {count} * {least} > end - pos: "
@@ -247,7 +247,7 @@ class _Reader:
             line(f"{items}.append({item})")
 
     def tags(self, name: str, tagged: list[Field]) -> None:
-        """The tagged-field section that closes every struct of a flexible version."""
+        """The tagged-field section at the end of every struct in a flexible version."""
         line, count = self.source.line, self.source.fresh("t")
         self.run.append(("B", count))
         self.flush()
@@ -271,7 +271,7 @@ class _Reader:
                         self.flush()
                         line(f"if pos != {stop}: raise bad_tag({field.name!r})")
                         if field.struct is not None and not field.is_array:
-                            # "There with its defaults" says no more than "not there".
+                            # A struct with all defaults is equivalent to an absent one.
                             default = self.source.constant("D", blank(field.struct))
                             line(f"if {target} == {default}: {target} = None")
                     word = "elif"

@@ -1,8 +1,8 @@
 """Builds and compiles the source of one generated function.
 
-The only place of the project that runs generated code. The text comes from our own message tables
-(class and field names that are Python identifiers of this repository) and from constants bound
-by name; no byte that a peer sent, and no setting, ever gets into it.
+This is the only place in the project that runs generated code. The text comes from our own message
+tables (class and field names that are Python identifiers of this repository) and from constants
+bound by name. It never contains bytes from a peer or values of settings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Source:
-    """Lines of one function in the making, with the constants that they name."""
+    """The lines of a function under construction, and the constants they refer to."""
 
     def __init__(self, constants: dict[str, Any] | None = None) -> None:
         self._lines: list[str] = []
@@ -39,7 +39,7 @@ class Source:
         return f"{stem}{self._count}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """The name under which the function sees `value`; the same value keeps one name."""
+        """The name of `value` in the function; the same value always gets the same name."""
         name = self._names.get(id(value))
         if name is None:
             name = self._names[id(value)] = self.fresh(stem)
@@ -47,10 +47,10 @@ class Source:
         return name
 
     def compile(self, function: str, title: str) -> Callable[..., Any]:
-        """The function named `function`. `title` stands for the file name in tracebacks."""
+        """Compiles and returns the function `function`. `title` is its file name in tracebacks."""
         text = "\n".join(self._lines) + "\n"
         filename = f"<generated {title}>"
-        # Tracebacks and debuggers show the generated lines; an entry without a time never expires.
+        # Lets tracebacks and debuggers show the generated lines. Without an mtime it never expires.
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         namespace = self._constants
         exec(compile(text, filename, "exec"), namespace)  # noqa: S102 - see the module docstring

@@ -8,11 +8,11 @@
         transactional_id: String | None = f("3+", nullable="3+", default=None)
 
 mypy sees fields and constructors; the codec sees names, types and version ranges. Declaring a class
-is cheap (a broker imports more than a hundred): annotations stay strings until the class is first
-used, and so does the constructor. Nothing here knows how a value looks in bytes.
+is cheap (a broker imports more than a hundred): annotations are resolved and constructors generated
+when the class is first used. The encoding is defined elsewhere (`reader`, `writer`).
 
-A field without `default` must be given to the constructor: those are the fields that every version
-carries and for which Kafka's schema names no default.
+A field without `default` must be passed to the constructor: these are the fields that exist in every
+version and have no default in Kafka's schema.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from uuid import UUID
 
 from kafkaesque.wire.source import Source
 
-# The codec goes by the *name* of the alias in the annotation; mypy by what it stands for.
+# The codec uses the *name* of the alias in the annotation; mypy uses the aliased type.
 Bool: TypeAlias = bool
 Int8: TypeAlias = int
 Int16: TypeAlias = int
@@ -37,7 +37,7 @@ Uuid: TypeAlias = UUID
 String: TypeAlias = str
 Bytes: TypeAlias = bytes
 Records: TypeAlias = memoryview
-"""Record batches, never copied: a slice of the received frame, or a buffer to be sent as it is."""
+"""Record batches, never copied: a slice of a received frame, or a buffer that is sent unchanged."""
 
 SCALARS = frozenset(
     [
@@ -86,7 +86,7 @@ def parse_versions(text: str) -> Versions:
 
 
 class _FieldSpec:
-    """What `f` was given, kept as it is until the class is first used."""
+    """The arguments of `f`, kept until the class is first used."""
 
     __slots__ = ("default", "hint", "nullable", "tag", "tagged", "versions")
 
@@ -107,11 +107,11 @@ def f(
     tagged: str = "",
     default: Any = _REQUIRED,
 ) -> Any:
-    """A field: the versions that carry it, that allow null, that carry it as tagged field `tag`.
+    """Declares a field: the versions that have it, that allow null, that have it as tagged field.
 
-    `default` is what a constructor uses when the field is left out, what a reader sets when the
-    version does not carry the field, and what a tagged field is not written for. A list given as
-    default is a new list each time. `None` for a tagged struct means "not there".
+    `default` is used by the constructor if the field is omitted and by the reader if the version
+    does not have it; a tagged field with this value is not written. A list default is a new list each
+    time. `None` for a tagged struct means that it is absent.
     """
     return _FieldSpec(versions, nullable, tag, tagged, default)
 
@@ -121,7 +121,7 @@ class Field(NamedTuple):
 
     name: str
     scalar: str
-    """One of SCALARS, or "" where `struct` is set."""
+    """One of SCALARS, or "" if `struct` is set."""
     struct: type[Struct] | None
     is_array: bool
     versions: Versions
@@ -129,7 +129,7 @@ class Field(NamedTuple):
     tag: int
     tagged: Versions
     default: Any
-    """What stands in for a missing value; `required` says whether constructors may use it."""
+    """The value of a missing field. The constructor does not use it if `required`."""
     required: bool
 
 
@@ -145,7 +145,7 @@ _ZERO: dict[str, Any] = {
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(f,))
 class StructMeta(type):
-    """Turns the fields of a class body into slots, and keeps what they were declared with."""
+    """Turns the fields of a class body into slots and keeps their declarations."""
 
     _specs: dict[str, _FieldSpec]
     _fields: tuple[Field, ...] | None
@@ -176,7 +176,7 @@ class StructMeta(type):
 
     @property
     def fields(cls) -> tuple[Field, ...]:
-        """The table of this class, in the order of the wire."""
+        """The fields of this class, in wire order."""
         if cls._fields is None:
             module = vars(sys.modules[cls.__module__])
             cls._fields = tuple(_resolve(name, spec, module) for name, spec in cls._specs.items())
@@ -207,10 +207,10 @@ def _resolve(name: str, spec: _FieldSpec, module: dict[str, Any]) -> Field:
 
 
 class Struct(metaclass=StructMeta):
-    """Base of every message and of every struct inside one."""
+    """Base class of messages and of the structs inside them."""
 
     def __init__(self, **values: Any) -> None:
-        # Runs once per class: puts the real constructor in its own place, then calls it.
+        # Runs once per class: replaces itself by the generated constructor, then calls that.
         cls = type(self)
         cls.__init__ = _constructor(cls)  # type: ignore[method-assign]
         cls.__init__(self, **values)
@@ -228,7 +228,7 @@ class Struct(metaclass=StructMeta):
 
 
 def blank(cls: type[S]) -> S:
-    """An instance with every field at its default, also those that the constructor insists on."""
+    """An instance with every field at its default, including required ones."""
     instance = object.__new__(cls)
     for field in cls.fields:
         is_list = isinstance(field.default, list)
@@ -276,8 +276,8 @@ class Message(Struct):
 
 
 class Request(Message):
-    """What a client sends."""
+    """A message from a client to a broker."""
 
 
 class Response(Message):
-    """What a broker answers."""
+    """A broker's answer to a request."""

@@ -1,10 +1,10 @@
 """Generates the straight-line writer of one (message class, version).
 
-The writer collects small pieces and joins them; fixed-width neighbours are packed together, with
-the fixed length of the variable field that follows. Buffers of records go out as they are, between
-the joined pieces: the result is a list of buffers for one vectored send. Nothing is validated in
-the straight line: a null that the version does not allow fails by itself (it has no length and no
-attributes), and `wire.codec.encode` then finds its name.
+The writer collects small pieces and joins them. Neighbouring fixed-width fields are packed together,
+with the fixed length of the variable field that follows. Record buffers are not copied; they go
+between the joined pieces, so the result is a list of buffers for one vectored send. The writer does
+not validate: a null that the version does not allow raises an error (it has no length and no
+attributes), and `wire.codec.encode` then finds the field's name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Writer:
         return source.compile("write", f"writer of {cls.__name__} v{self.version}")
 
     def flush(self) -> None:
-        """Emit one pack for all pending fixed-width items."""
+        """Emits one pack for all pending fixed-width items."""
         if self.run:
             layout = "".join(fmt for fmt, _ in self.run)
             arguments = ", ".join(expression for _, expression in self.run if expression)
@@ -64,7 +64,7 @@ class _Writer:
         self.source.line(f"{self.sink}({expression})")
 
     def struct(self, name: str, cls: type[Struct]) -> None:
-        """Write the struct in local `name`. Leaves a pending run."""
+        """Emits the writing of the struct in local `name`. Leaves a pending run."""
         tagged: list[Field] = []
         for field in cls.fields:
             if self.version in field.tagged:
@@ -110,7 +110,7 @@ class _Writer:
             self.sized(scalar, expression, nullable=nullable)
 
     def length(self, count: str, wide: str) -> None:
-        """Write a length; leaves it pending where its width is fixed."""
+        """Emits the writing of a length; leaves it pending if its width is fixed."""
         if self.flexible:
             self.flush()
             self.put(f"UVARINTS[{count} + 1] if {count} < 127 else uvarint({count} + 1)")
@@ -118,7 +118,7 @@ class _Writer:
             self.run.append((wide, count))
 
     def unless_null(self, name: str, wide: str, nullable: bool) -> AbstractContextManager[None]:
-        """Emit the null case of `name`, if there is one; what follows is for the other case."""
+        """Emits the null case if `name` is nullable; the returned block is the other case."""
         if not nullable:
             return nullcontext()
         self.flush()
@@ -167,7 +167,7 @@ class _Writer:
                 self.flush()
 
     def tags(self, name: str, tagged: list[Field]) -> None:
-        """The tagged-field section, by ascending tag; a field at its default is left out."""
+        """The tagged-field section, by ascending tag. Fields with their default are omitted."""
         self.flush()
         line, found = self.source.line, self.source.fresh("g")
         line(f"{found} = []")
@@ -190,11 +190,11 @@ class _Writer:
             self.put("b'\\0'")
 
     def differs(self, field: Field, value: str) -> str:
-        """The condition under which a tagged field has to be written."""
+        """The condition under which a tagged field must be written."""
         if field.struct is not None and not field.is_array:
             if self.version in field.nullable:
                 return f"{value} is not None"
-            # "Not there" and "there with its defaults" are the same thing to a peer.
+            # An absent struct and one with all defaults are equivalent.
             default = self.source.constant("D", blank(field.struct))
             return f"{value} is not None and {value} != {default}"
         if field.default is None:
