@@ -1,4 +1,4 @@
-"""How the text of one setting is read, refused and shown."""
+"""Parsing, rejecting and formatting the value of a setting."""
 
 from __future__ import annotations
 
@@ -124,6 +124,6 @@ def test_unknown_name_or_wrong_value_is_named(texts: dict[str, str], said: str) 
         typed_settings(Small, texts)
 
 
-def test_variables_of_the_environment_stand_for_the_settings_they_name() -> None:
+def test_environment_variables_set_the_settings_they_name() -> None:
     environment = {"APP_SIZE_MAX": "3", "APP_OTHER": "1", "LABEL": "not ours"}
     assert environment_texts(settings_of(Small), environment, "APP_") == {"size.max": "3"}

@@ -1,4 +1,4 @@
-"""The settings themselves: what a topic inherits, and that the declarations hold together."""
+"""Topic and broker settings: what a topic inherits, and that the declarations are consistent."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_default_is_a_legal_value_and_the_setting_is_documented(setting: Setting
 
 
 @pytest.mark.parametrize("setting", TOPIC_SETTINGS.values(), ids=lambda setting: setting.name)
-def test_topic_setting_has_a_broker_setting_behind_it_with_the_same_default(
+def test_topic_setting_has_a_broker_setting_with_the_same_default(
     setting: Setting,
 ) -> None:
     assert setting.synonyms
@@ -47,7 +47,7 @@ def test_retention_of_minus_one_hour_means_for_ever() -> None:
     assert inherited(broker_config({"log.retention.hours": "-1"}), "retention.ms") == -1
 
 
-def test_topics_own_value_stands_before_its_brokers() -> None:
+def test_topic_value_overrides_the_broker_value() -> None:
     broker = broker_config({"log.segment.bytes": "1000", "message.max.bytes": "2000"})
     config = topic_config({"segment.bytes": "500"}, broker)
     assert (config.segment_bytes, config.max_message_bytes) == (500, 2000)

@@ -1,4 +1,4 @@
-"""The batch header: reading, refusing, stamping."""
+"""The batch header: reading, rejecting, stamping."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_header_of_a_batch_says_what_was_encoded() -> None:
         (-1, 4, -1),
     ],
 )
-def test_last_sequence_wraps_behind_the_largest_int(base: int, delta: int, last: int) -> None:
+def test_last_sequence_wraps_after_the_largest_int(base: int, delta: int, last: int) -> None:
     assert _header(base_sequence=base, last_offset_delta=delta).last_sequence == last
 
 
@@ -108,7 +108,7 @@ def test_impossible_numbers_in_a_header_are_corrupt(
         read_header(batch)
 
 
-def test_every_flipped_bit_behind_the_checksum_is_noticed() -> None:
+def test_every_flipped_bit_after_the_checksum_is_detected() -> None:
     batch = encode_batch(_records(2))
     header = read_header(batch)
     for position in range(21, len(batch)):

@@ -1,4 +1,4 @@
-"""Codecs within bounds."""
+"""Compression codecs and their size limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled and pure functions do the same, whatever they are given."""
+"""Compiled and pure functions behave the same for any input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
 
 
 def run_of(sizes: list[int]) -> bytearray:
-    """Batches behind one another, with a record of each size given, at offsets 0, 2, 4, ..."""
+    """Consecutive batches, with a record of each size given, at offsets 0, 2, 4, ..."""
     chunk = bytearray()
     for number, size in enumerate(sizes):
         records = [Record(Offset(0), TimestampMs(1000 + number), None, bytes([number]) * size)] * 2
@@ -163,7 +163,7 @@ def test_batch_is_stamped_alike(size: int, base_offset: int, epoch: int) -> None
 
 @compiled_only
 @pytest.mark.parametrize("value", [0, 1, 2, 0x7F, 0x80, 0xFF])
-def test_what_a_producer_may_send_is_told_alike(value: int) -> None:
+def test_both_versions_accept_the_same_batches_from_producers(value: int) -> None:
     sound = run_of([30])
     stamp(sound, read_header(sound), Offset(0), LeaderEpoch(-1))
     time_ms = read_header(sound).base_timestamp

@@ -1,4 +1,4 @@
-"""Batches with fewer records: bytes, offsets and timestamps of those that stay are untouched."""
+"""Filtered batches: bytes, offsets and timestamps of kept records are unchanged."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_horizon_that_was_set_stays_when_more_records_go() -> None:
     ]
 
 
-def test_append_time_is_that_of_the_batch_whatever_goes() -> None:
+def test_append_time_of_the_batch_is_kept_whatever_is_removed() -> None:
     batch = encoded([Record(Offset(0), TimestampMs(100 + i), b"k%d" % i, None) for i in range(3)])
     stamp_append_time(batch, 0, TimestampMs(5000))
     selection = select(batch, 0, read_header(batch), lambda offset, *_: offset == 1000)
@@ -97,7 +97,7 @@ def test_append_time_is_that_of_the_batch_whatever_goes() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_batch_without_records_still_tells_its_producer(codec: Codec) -> None:
+def test_batch_without_records_keeps_its_producer(codec: Codec) -> None:
     header = read_header(encoded([Record(Offset(0), TimestampMs(5), b"k", b"v")] * 3, codec))
     written = empty_batch(header)
     found = read_header(written)

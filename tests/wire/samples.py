@@ -1,4 +1,4 @@
-"""Random messages, made from the tables themselves, for the tests of this package and the fuzzer."""
+"""Random messages generated from the tables, for the tests of this package and the fuzzer."""
 
 from __future__ import annotations
 

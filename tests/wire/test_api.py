@@ -1,4 +1,4 @@
-"""Keys, and the header of a request."""
+"""API keys and the request header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Varints and tagged sections, the parts that generated readers call."""
+"""Varints and tagged fields: the helpers of generated readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a stream into frames: however it arrives, and at what price in memory."""
+"""Splitting a stream into frames, for any fragmentation, within memory limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled and generated codecs do the same, for every message and whatever the bytes."""
+"""Compiled and generated codecs behave the same for every message and any bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kio, an independent implementation generated from Kafka's own schemas, as the judge of bytes."""
+"""Comparison with kio, an independent implementation generated from Kafka's schemas."""
 
 from __future__ import annotations
 

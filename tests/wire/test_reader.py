@@ -1,4 +1,4 @@
-"""What a reader accepts, what it refuses, and that refusing is cheap."""
+"""What a reader accepts and rejects, and that rejecting is cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The converter from Kafka's schemas to our tables, and that our tables are what it prints."""
+"""The converter from Kafka's schemas to our tables, and that our tables match its output."""
 
 from __future__ import annotations
 

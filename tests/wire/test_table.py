@@ -1,4 +1,4 @@
-"""Declaring messages: slots, defaults, constructors, ranges."""
+"""Message declarations: slots, defaults, constructors, version ranges."""
 
 from __future__ import annotations
 

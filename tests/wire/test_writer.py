@@ -1,4 +1,4 @@
-"""What a writer puts out: few buffers, records untouched, defaults of tagged fields left out."""
+"""What a writer emits: few buffers, uncopied records, no tagged fields with defaults."""
 
 from __future__ import annotations
 

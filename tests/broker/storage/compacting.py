@@ -1,4 +1,4 @@
-"""Logs with keys, and the cleaning of them, for the tests of compaction."""
+"""Logs of keyed records and helpers to clean them, for the tests of compaction."""
 
 from __future__ import annotations
 

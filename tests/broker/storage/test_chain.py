@@ -1,4 +1,4 @@
-"""Finding batches in segments, sound and damaged."""
+"""Finding batches in intact and damaged segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs cleaned for real: what stays, what a crash leaves at every step, what readers meet."""
+"""Cleaning real logs: what is kept, crashes at every step, concurrent readers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fill(log: Log, count: int = 60, keys: int = 5) -> None:
 
 
 def check_cleaned(log: Log, before: list[Record]) -> None:
-    """Nothing that a reader relies on has changed."""
+    """Asserts that cleaning changed nothing that readers rely on."""
     after = records(log)
     assert table(after) == table(before)
     assert [record for record in before if record in after] == after
@@ -119,7 +119,7 @@ def test_replays_are_equal_after_any_cleanings(
         again.close()
 
 
-def test_log_with_more_keys_than_memory_is_cleaned_in_several_goes(log: Log) -> None:
+def test_log_with_more_keys_than_memory_is_cleaned_in_several_passes(log: Log) -> None:
     fill(log, 80, keys=20)
     before = records(log)
     gone = []
@@ -163,7 +163,7 @@ def test_cleaning_of_what_is_clean_changes_nothing(log: Log) -> None:
 # -- tombstones ------------------------------------------------------------------------------------
 
 
-def test_tombstone_stays_for_its_time_and_then_goes(log: Log) -> None:
+def test_tombstone_is_kept_until_its_delete_horizon(log: Log) -> None:
     put(log, (b"a", b"1"), (b"b", b"1"))
     put(log, (b"a", None))
     clean(log, 2000, delete_retention_ms=500)
@@ -189,7 +189,7 @@ def test_key_that_comes_back_after_its_tombstone_stays(log: Log) -> None:
 # -- transactions and producers --------------------------------------------------------------------
 
 
-def test_aborted_records_go_and_their_marker_follows_when_nobody_needs_it(log: Log) -> None:
+def test_aborted_records_are_removed_and_their_marker_after_its_delete_horizon(log: Log) -> None:
     put(log, (b"a", b"old"))
     first = put(log, (b"a", b"void"), producer=(7, 0, 0), is_transactional=True)
     last = end_transaction(log, (7, 0), is_commit=False)
@@ -249,7 +249,7 @@ def test_end_of_a_cleaned_log_can_be_read_from_it(log: Log) -> None:
 # -- readers ---------------------------------------------------------------------------------------
 
 
-def test_reader_in_a_gap_goes_on_behind_it(log: Log) -> None:
+def test_reader_in_a_gap_continues_after_it(log: Log) -> None:
     fill(log)
     clean(log)
     left = [record.offset for record in records(log)]

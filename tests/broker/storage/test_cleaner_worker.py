@@ -1,4 +1,4 @@
-"""How fast the cleaner may go, on a clock of its own."""
+"""The rate limiter of the cleaner, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaesque.broker.storage.cleaner_worker import RateLimiter
 
 RATE = 1000.0
 SLACK_S = 0.01
-"""Shorter pauses are not worth it: so far it may be ahead."""
+"""The limiter skips shorter sleeps, so it may be ahead by this much."""
 
 
 class VirtualTime:
@@ -35,14 +35,14 @@ def time(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     return virtual
 
 
-def test_work_that_takes_no_time_takes_what_the_rate_says(time: VirtualTime) -> None:
+def test_fast_work_is_slowed_to_the_rate(time: VirtualTime) -> None:
     limiter = RateLimiter(RATE)
     for _ in range(100):
         limiter(50)
     assert time.slept == pytest.approx(100 * 50 / RATE, abs=SLACK_S)
 
 
-def test_work_that_is_slow_by_itself_is_not_held_back(time: VirtualTime) -> None:
+def test_slow_work_is_not_slowed_further(time: VirtualTime) -> None:
     limiter = RateLimiter(RATE)
     for _ in range(100):
         time.now += 0.06
@@ -50,7 +50,7 @@ def test_work_that_is_slow_by_itself_is_not_held_back(time: VirtualTime) -> None
     assert time.slept == 0.0
 
 
-def test_time_without_work_is_not_saved_up(time: VirtualTime) -> None:
+def test_idle_time_is_not_credited(time: VirtualTime) -> None:
     limiter = RateLimiter(RATE)
     limiter(1000)
     time.now += 3600
@@ -63,7 +63,7 @@ def test_time_without_work_is_not_saved_up(time: VirtualTime) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 5000), st.floats(0, 2)), max_size=50))
-def test_rate_is_never_exceeded_and_nobody_waits_without_need(
+def test_rate_is_never_exceeded_and_sleeps_are_never_longer_than_needed(
     steps: list[tuple[int, float]],
 ) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -1,4 +1,4 @@
-"""Which records stay, by tables: the rules of Kafka's cleaner."""
+"""Which records compaction keeps: the rules of Kafka's cleaner."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ def marker(offset: int, producer: int, *, horizon_ms: int | None = None) -> Batc
     [
         (10, b"a", True, None, True),  # the newest
         (9, b"a", True, None, False),  # superseded
-        (9, b"unseen", True, None, True),  # of a key that was not looked at
-        (11, b"a", True, None, True),  # behind what was looked at
+        (9, b"unseen", True, None, True),  # a key outside the mapped part
+        (11, b"a", True, None, True),  # after the mapped part
         (10, None, True, None, False),  # a compacted topic has no records without a key
-        (10, b"a", False, None, True),  # a tombstone that no cleaning has met
-        (10, b"a", False, 501, True),  # one that is not due
-        (10, b"a", False, 500, False),  # one that is
-        (9, b"a", False, 501, False),  # one that is superseded
+        (10, b"a", False, None, True),  # a tombstone without a horizon yet
+        (10, b"a", False, 501, True),  # a tombstone that is not due
+        (10, b"a", False, 500, False),  # a tombstone that is due
+        (9, b"a", False, 501, False),  # a superseded tombstone
         (10, b"a", True, 500, True),  # a horizon is for tombstones only
     ],
 )
-def test_record_stays_if_newest_and_no_tombstone_that_is_due(
+def test_newest_record_is_kept_unless_it_is_a_due_tombstone(
     offset: int, key: bytes | None, has_value: bool, horizon_ms: int | None, stays: bool
 ) -> None:
     horizon = None if horizon_ms is None else TimestampMs(horizon_ms)
@@ -101,12 +101,12 @@ def test_only_batches_within_an_aborted_transaction_are_void() -> None:
     assert not tracker.is_aborted(data(15, 7))
 
 
-def test_aborted_transaction_ends_even_where_its_marker_is_not_walked_over() -> None:
+def test_aborted_transaction_ends_even_if_its_marker_is_missing() -> None:
     tracker = TransactionTracker([AbortedRange(7, 10, 14)])
     assert not tracker.is_aborted(data(20, 7))
 
 
-def test_marker_is_spent_when_no_batch_of_its_transaction_is_left() -> None:
+def test_marker_is_obsolete_when_no_batch_of_its_transaction_is_left() -> None:
     tracker = TransactionTracker([AbortedRange(7, 10, 14), AbortedRange(7, 20, 24)])
     assert tracker.is_marker_obsolete(marker(14, 7), is_commit=False)
     assert tracker.is_aborted(data(22, 7))
@@ -117,14 +117,14 @@ def test_marker_is_spent_when_no_batch_of_its_transaction_is_left() -> None:
 @pytest.mark.parametrize(
     ("horizon_ms", "is_commit", "expected"),
     [
-        (None, True, (False, False, True)),  # met for the first time: gets its horizon
-        (501, True, (False, False, False)),  # waits
-        (500, True, (True, False, False)),  # goes
+        (None, True, (False, False, True)),  # first cleaning: gets its horizon
+        (501, True, (False, False, False)),  # kept until the horizon
+        (500, True, (True, False, False)),  # removed
         (500, False, (True, False, False)),
-        (None, None, (True, False, False)),  # its record is gone: nothing to wait for
+        (None, None, (True, False, False)),  # its record was removed before
     ],
 )
-def test_spent_marker_waits_for_its_horizon(
+def test_obsolete_marker_is_kept_until_its_delete_horizon(
     horizon_ms: int | None, is_commit: bool | None, expected: tuple[bool, bool, bool]
 ) -> None:
     batch = marker(5, 7, horizon_ms=horizon_ms)
@@ -149,7 +149,7 @@ def test_marker_of_a_transaction_that_has_batches_stays_as_it_is() -> None:
         (marker(41, 7), ProducerEnd(1, -1), False),
     ],
 )
-def test_last_batch_of_a_producer_tells_its_end(
+def test_last_batch_of_a_producer_is_recognized(
     batch: BatchHeader, end: ProducerEnd, expected: bool
 ) -> None:
     assert is_last_batch_of_producer(batch, {7: end}) is expected

@@ -1,4 +1,4 @@
-"""Settings are checked when made."""
+"""LogConfig validates its values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data directory: one process, one node, one way to stop."""
+"""The data directory: its lock, its owner and the clean-shutdown marker."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_directory_is_free_after_close(tmp_path: Path) -> None:
         directory.close()
 
 
-def test_clean_stop_is_told_once(tmp_path: Path) -> None:
+def test_clean_shutdown_is_reported_once(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     assert not directory.was_clean()
     directory.mark_clean()

@@ -1,4 +1,4 @@
-"""Small state: the old one or the new one."""
+"""Atomic replacement: after a crash either the old or the new state is there."""
 
 from __future__ import annotations
 

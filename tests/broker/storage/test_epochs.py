@@ -55,7 +55,7 @@ def test_epoch_that_begins_where_another_did_replaces_it() -> None:
     assert (epochs.latest, epochs.latest_start) == (8, (8, 10_000))
 
 
-def test_only_the_first_epoch_is_told_by_the_latest() -> None:
+def test_has_at_most_one_epoch() -> None:
     epochs = LeaderEpochs()
     assert epochs.has_at_most_one
     epochs.assign(0, 0)
@@ -68,7 +68,7 @@ def test_only_the_first_epoch_is_told_by_the_latest() -> None:
     ("offset", "left"),
     [(20_000, STARTS), (10_000, STARTS[:2]), (11, STARTS[:2]), (10, STARTS[:1]), (0, [])],
 )
-def test_cut_log_forgets_epochs_behind_the_cut(offset: int, left: list[tuple[int, int]]) -> None:
+def test_cut_log_drops_epochs_after_the_cut(offset: int, left: list[tuple[int, int]]) -> None:
     epochs = LeaderEpochs(STARTS)
     epochs.drop_from(offset)
     assert epochs.starts() == left

@@ -55,7 +55,7 @@ def _flushed(path: Path, count: int) -> tuple[SparseIndex, OpenFiles]:
     return index, files
 
 
-def test_flush_moves_entries_to_the_file_and_later_ones_behind_them(tmp_path: Path) -> None:
+def test_flush_moves_entries_to_the_file_and_appends_later_ones(tmp_path: Path) -> None:
     index, files = _flushed(tmp_path / "index", 3)
     assert (tmp_path / "index").stat().st_size == 3 * ENTRY_SIZE_BYTES
     index.append(9, 900, 9)
@@ -86,7 +86,7 @@ def test_damage_is_noticed_and_not_searched(tmp_path: Path, damage: str) -> None
         index.floor_offset(files, 10)
 
 
-def test_stale_entries_behind_the_known_ones_are_overwritten(tmp_path: Path) -> None:
+def test_stale_entries_after_the_known_ones_are_overwritten(tmp_path: Path) -> None:
     _flushed(tmp_path / "index", 10)
     files = OpenFiles(4)
     index = SparseIndex(OpenFile(str(tmp_path / "index")), 4)

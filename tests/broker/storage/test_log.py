@@ -66,7 +66,7 @@ def test_offset_outside_the_log_is_out_of_range(tmp_path: Path, offset: int) -> 
         log.read(Offset(offset), 100, limit_offset=Offset(3))
 
 
-def test_batches_at_or_behind_the_limit_offset_are_not_read(tmp_path: Path) -> None:
+def test_batches_at_or_after_the_limit_offset_are_not_read(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(4):
         append(log, 2)
@@ -86,7 +86,7 @@ def test_batch_before_the_end_or_of_another_size_breaks_an_invariant(tmp_path: P
         log.append(data + b"x", read_header(data), 0)
 
 
-def test_append_tells_which_segment_has_the_batch(tmp_path: Path) -> None:
+def test_append_returns_the_segment_of_the_batch(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=300))
     told = []
     for offset in range(6):
@@ -287,7 +287,7 @@ def test_many_logs_with_many_segments_stay_within_the_bound_of_descriptors(tmp_p
     assert len(files) == 0
 
 
-def test_sync_in_a_thread_goes_along_with_appends_and_reads(tmp_path: Path) -> None:
+def test_sync_in_a_thread_runs_concurrently_with_appends_and_reads(tmp_path: Path) -> None:
     log = open_log(tmp_path, LogConfig(segment_bytes=5000, index_interval_bytes=200))
     done = threading.Event()
 
@@ -351,7 +351,7 @@ def test_segment_closed_since_the_last_sync_is_announced(tmp_path: Path) -> None
     assert not log.has_unsynced_closed_segment
 
 
-def test_directory_and_settings_are_told(tmp_path: Path) -> None:
+def test_directory_and_settings_are_exposed(tmp_path: Path) -> None:
     log = open_log(tmp_path / "x")
     assert log.directory == tmp_path / "x"
     assert log.config is SMALL

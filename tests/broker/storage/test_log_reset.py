@@ -1,4 +1,4 @@
-"""What replication asks of a log: to begin anew anywhere, to plan, to be read and mended in place."""
+"""What replication needs of a log: reset, retention plans, reads at positions, repair in place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkaesque.model.ids import Offset
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("offset", [2, 500])
 @pytest.mark.parametrize("batches", [0, 1, 40])
-def test_reset_log_is_empty_and_goes_on_at_the_offset(
+def test_reset_log_is_empty_and_continues_at_the_offset(
     tmp_path: Path, batches: int, offset: int, clean: bool
 ) -> None:
     log = open_log(tmp_path)

@@ -1,4 +1,4 @@
-"""What has to be loaded before a read does not wait for the disk, and that this is told without waiting."""
+"""`Log.on_disk`: what to load so that a read does not wait for the disk, found without waiting."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_what_is_wrong_with_the_files_is_left_to_the_read(tmp_path: Path, harm: 
     assert log.read(Offset(3), 1, limit_offset=log.log_end_offset).next_offset == 4
 
 
-def test_real_page_cache_tells_what_it_has_and_takes_what_is_loaded(tmp_path: Path) -> None:
+def test_real_page_cache_reports_what_it_holds_and_keeps_what_is_loaded(tmp_path: Path) -> None:
     log = long_log(tmp_path, SystemCalls())
     log.sync()
     assert log.on_disk(Offset(0), MIB) is None

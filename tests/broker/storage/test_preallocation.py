@@ -1,4 +1,4 @@
-"""A file that grows fast is laid out ahead: nobody sees that but whoever looks at its size."""
+"""Preallocation: zeros ahead of a fast-growing file are visible only in its size."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kafkaesque.model.errors import StorageFailed
 FIRST = "00000000000000000000.log"
 BATCH_BYTES = 16_000
 LARGE = LogConfig(segment_bytes=64 * 1024 * 1024, retention_ms=-1)
-RUNWAY_BYTES, RUNWAY_FROM_BYTES = LARGE.preallocate_bytes, LARGE.preallocate_after_bytes
-ENOUGH = (RUNWAY_FROM_BYTES + RUNWAY_BYTES) // BATCH_BYTES + 2
+PREALLOCATE_BYTES, PREALLOCATE_AFTER_BYTES = LARGE.preallocate_bytes, LARGE.preallocate_after_bytes
+ENOUGH = (PREALLOCATE_AFTER_BYTES + PREALLOCATE_BYTES) // BATCH_BYTES + 2
 
 
 def grow(log: Log, count: int = ENOUGH) -> None:
@@ -34,18 +34,18 @@ def file_bytes(directory: Path) -> int:
 def grown(tmp_path: Path) -> Log:
     log = open_log(tmp_path, LARGE)
     grow(log)
-    assert file_bytes(tmp_path) % RUNWAY_BYTES == 0
+    assert file_bytes(tmp_path) % PREALLOCATE_BYTES == 0
     assert file_bytes(tmp_path) > log.size_bytes
     return log
 
 
-def test_readers_see_the_batches_and_nothing_behind_them(grown: Log) -> None:
+def test_readers_see_the_batches_and_no_preallocated_zeros(grown: Log) -> None:
     assert len(read_all(grown, max_bytes=100_000)) == ENOUGH
     append(grown, 3)
     assert len(read_all(grown, max_bytes=100_000)) == ENOUGH + 1
 
 
-def test_clean_stop_gives_it_back(grown: Log, tmp_path: Path) -> None:
+def test_clean_close_cuts_the_preallocated_zeros(grown: Log, tmp_path: Path) -> None:
     size_bytes, end = grown.size_bytes, grown.log_end_offset
     grown.sync()
     grown.close()
@@ -82,7 +82,7 @@ def test_closed_segment_ends_with_its_last_batch_and_is_synced_so(
     assert len(read_all(again, max_bytes=100_000)) == ENOUGH + 1
 
 
-def test_cut_goes_on_from_where_it_cut(grown: Log, tmp_path: Path) -> None:
+def test_append_after_a_cut_continues_at_the_cut(grown: Log, tmp_path: Path) -> None:
     grown.truncate_to(grown.log_end_offset)
     end = grown.log_end_offset
     grown.truncate_to(type(end)(end - 1))
@@ -101,7 +101,7 @@ def test_file_that_is_synced_all_the_time_is_not_written_twice(tmp_path: Path) -
 
 
 def test_nothing_is_laid_out_beyond_the_segments_bound(tmp_path: Path) -> None:
-    bound = LogConfig(segment_bytes=RUNWAY_FROM_BYTES + RUNWAY_BYTES, retention_ms=-1)
+    bound = LogConfig(segment_bytes=PREALLOCATE_AFTER_BYTES + PREALLOCATE_BYTES, retention_ms=-1)
     log = open_log(tmp_path, bound)
     grow(log, 2 * ENOUGH)
     assert max(path.stat().st_size for path in tmp_path.glob("*.log")) <= bound.segment_bytes
@@ -112,7 +112,7 @@ class _NoRoomAhead(FailingCalls):
     """A disk with room for a batch and no more."""
 
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> int:
-        if len(data) == RUNWAY_BYTES:
+        if len(data) == PREALLOCATE_BYTES:
             super().pwrite(fd, memoryview(data)[:5000], position)
             raise OSError(28, "No space left on device")
         return super().pwrite(fd, data, position)

@@ -1,4 +1,4 @@
-"""What a log finds after a crash: torn tails are cut, and nothing else."""
+"""Recovery after a crash: torn tails are cut, and nothing else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_batch_torn_at_any_byte_is_cut_and_the_ones_before_stay(tmp_path: Path, 
         log.close(clean=False)
 
 
-def test_zeros_behind_whole_batches_are_cut(tmp_path: Path) -> None:
+def test_zeros_after_whole_batches_are_cut(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
     append(log, 2)
     size_bytes = log.size_bytes
@@ -81,7 +81,7 @@ def _flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def test_flipped_bit_behind_the_sync_point_cuts_from_there(
+def test_flipped_bit_after_the_sync_point_cuts_from_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
@@ -125,7 +125,7 @@ def test_flipped_bit_before_the_sync_point_is_kept_and_reported(
     assert open_log(tmp_path, ONE_SEGMENT).log_end_offset == 9
 
 
-def test_file_that_ends_before_the_sync_point_keeps_its_place_and_goes_on_behind_it(
+def test_file_that_ends_before_the_sync_point_is_kept_and_appends_continue_after_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
@@ -164,7 +164,7 @@ class CountingCalls(SystemCalls):
         return data
 
 
-def test_only_what_lies_behind_the_sync_point_is_read(tmp_path: Path) -> None:
+def test_only_the_part_after_the_sync_point_is_read(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=100_000)
     log = open_log(tmp_path, config)
     for _ in range(50):
@@ -204,7 +204,7 @@ def test_log_that_grew_after_a_clean_close_is_recovered_all_the_same(tmp_path: P
     assert open_log(tmp_path, clean=True).log_end_offset == 2
 
 
-def test_segments_behind_a_torn_one_go_with_it(tmp_path: Path) -> None:
+def test_segments_after_a_torn_one_are_deleted(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     for _ in range(50):
         append(log, 1)
@@ -346,7 +346,7 @@ def test_segment_that_outlived_its_deletion_is_removed(tmp_path: Path) -> None:
     assert not (tmp_path / FIRST).exists()
 
 
-def test_log_whose_every_segment_was_deleted_just_before_a_crash_goes_on_at_its_end(
+def test_log_whose_segments_were_all_deleted_just_before_a_crash_continues_at_its_end(
     tmp_path: Path,
 ) -> None:
     log = open_log(tmp_path)
@@ -362,7 +362,7 @@ def test_log_whose_every_segment_was_deleted_just_before_a_crash_goes_on_at_its_
     assert offsets(log.read(Offset(30), 1, limit_offset=Offset(31))) == [30]
 
 
-def test_structure_ahead_of_the_sync_point_tells_no_epoch_that_was_lost(tmp_path: Path) -> None:
+def test_structure_ahead_of_the_sync_point_does_not_restore_a_lost_epoch(tmp_path: Path) -> None:
     log = open_log(tmp_path, ONE_SEGMENT)
     append(log, 2, epoch=0)
     log.sync()
@@ -394,7 +394,7 @@ def test_crash_in_the_middle_of_a_cut_leaves_a_readable_log(tmp_path: Path) -> N
     assert len(read_all(log)) == log.log_end_offset
 
 
-def test_snapshots_behind_the_recovered_end_are_deleted(tmp_path: Path) -> None:
+def test_snapshots_after_the_recovered_end_are_deleted(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, 2)
     log.save_snapshot(Offset(2), b"good")

@@ -1,4 +1,4 @@
-"""Which segments may go: tables."""
+"""Which segments retention may delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing batches out of a chunk of a file."""
+"""Selecting batches from a chunk of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One segment: when it is full, and when the disk is."""
+"""One segment: full segments and full disks."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def test_log_rolls_by_size_age_and_index(
 
 
 def _assert_usable(log: Log, kept: int) -> None:
-    """Nothing of a failed append is left, and the log goes on."""
+    """A failed append leaves nothing, and the log accepts the next one."""
     assert log.log_end_offset == kept
     assert len(read_all(log)) == kept
     append(log, 1)
     assert len(read_all(log)) == kept + 1
 
 
-def test_disk_full_on_tmpfs_rolls_back_and_goes_on_when_space_returns(tmp_path: Path) -> None:
+def test_disk_full_on_tmpfs_rolls_back_and_appends_again_when_space_returns(tmp_path: Path) -> None:
     with small_disk(tmp_path) as mount:
         ballast = mount / "ballast"
         ballast.write_bytes(bytes(100_000))

@@ -1,4 +1,4 @@
-"""Blobs beside the segments."""
+"""Snapshots next to the segments."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def new_tail(end_offset: int = 0) -> UnsyncedTail:
     return UnsyncedTail(GroupId(1), Offset(end_offset), Recorder(), lambda share: None)
 
 
-def test_share_has_what_lies_behind_the_synced_offset() -> None:
+def test_share_has_the_batches_after_the_synced_offset() -> None:
     tail = new_tail()
     for end_offset in (2, 5, 6):
         tail.append(memoryview(b"x" * end_offset), BASE, Offset(end_offset), BASE)
@@ -92,7 +92,7 @@ def test_log_that_is_synced_by_itself_keeps_no_more_than_is_not_synced() -> None
     assert (len(share.batches), share.end_offset, share.size_bytes) == (1, 9, len(half))
 
 
-def test_memory_goes_when_the_next_batch_comes() -> None:
+def test_durable_batches_are_dropped_at_the_next_append() -> None:
     tail = new_tail()
     for end_offset in range(1, 6):
         tail.append(b"x", BASE, Offset(end_offset), Offset(0))

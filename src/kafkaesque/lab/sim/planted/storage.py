@@ -148,7 +148,7 @@ def torn_batches_are_kept(patches: Patches) -> None:
 
 
 def sync_point_is_not_lowered_before_a_cut(patches: Patches) -> None:
-    patches.set(Durability, "lower", lambda self, point: None)
+    patches.set(Durability, "move_back", lambda self, point: None)
 
 
 def failed_sync_is_taken_for_done(patches: Patches) -> None:
