@@ -58,7 +58,7 @@ def test_text_is_read_as_its_type(type_: SettingType, text: str, value: SettingV
         (SettingType.BOOLEAN, "yes", "Expected value to be either true or false"),
     ],
 )
-def test_text_of_another_type_is_refused_in_kafkas_words(
+def test_text_of_another_type_is_rejected_in_kafkas_words(
     type_: SettingType, text: str, why: str
 ) -> None:
     with pytest.raises(InvalidConfig) as refused:
@@ -66,7 +66,7 @@ def test_text_of_another_type_is_refused_in_kafkas_words(
     assert str(refused.value) == f"Invalid value {text} for configuration x: {why}"
 
 
-def test_number_outside_its_bounds_is_refused_with_the_bound_in_full() -> None:
+def test_number_outside_its_bounds_is_rejected_with_the_bound_in_full() -> None:
     setting = make(SettingType.INT, at_least=1048576, at_most=2097152)
     assert setting.parse("1048576") == 1048576
     with pytest.raises(
@@ -77,7 +77,7 @@ def test_number_outside_its_bounds_is_refused_with_the_bound_in_full() -> None:
         setting.parse("2097153")
 
 
-def test_choice_that_is_not_offered_is_refused_by_the_item_that_is_wrong() -> None:
+def test_choice_that_is_not_offered_is_rejected_by_the_item_that_is_wrong() -> None:
     setting = make(SettingType.LIST, choices=("compact", "delete"))
     with pytest.raises(InvalidConfig) as refused:
         setting.parse("delete,zzz")

@@ -60,14 +60,14 @@ def test_topic_without_a_cleanup_policy_neither_deletes_nor_compacts() -> None:
     assert not config.is_compacted
 
 
-def test_unknown_names_are_refused() -> None:
+def test_unknown_names_are_rejected() -> None:
     with pytest.raises(InvalidConfig, match=r"^Unknown topic config name: nope$"):
         check_topic_values({"nope": "1"})
     with pytest.raises(InvalidConfig, match="nope"):
         broker_config({"nope": "1"})
 
 
-def test_broker_settings_that_contradict_one_another_are_refused() -> None:
+def test_broker_settings_that_contradict_one_another_are_rejected() -> None:
     with pytest.raises(InvalidConfig, match=r"group\.min\.session"):
         broker_config({"group.min.session.timeout.ms": "2000000"})
 

@@ -108,7 +108,7 @@ def test_compacted_batch_keeps_its_offsets() -> None:
         check_records(batch)
 
 
-def test_records_without_key_are_refused_where_keys_are_needed() -> None:
+def test_records_without_key_are_rejected_where_keys_are_needed() -> None:
     check_records(encode_batch(RECORDS[2:]), keys_required=True)
     with pytest.raises(InvalidRecord, match="without key"):
         check_records(encode_batch(RECORDS), keys_required=True)
@@ -197,7 +197,7 @@ def test_record_that_swallows_the_next_one_is_invalid() -> None:
             look(batch)
 
 
-def test_count_that_the_bytes_cannot_hold_is_refused_before_any_work() -> None:
+def test_count_that_the_bytes_cannot_hold_is_rejected_before_any_work() -> None:
     batch = encode_batch(RECORDS)
     struct.pack_into(">i", batch, 57, 2**31 - 1)
     with pytest.raises(InvalidRecord, match="2147483647 records in"):

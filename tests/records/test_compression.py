@@ -32,7 +32,7 @@ def test_data_survives_a_round_trip_within_its_exact_size(
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_one_byte_above_the_limit_is_refused(codec: Codec) -> None:
+def test_one_byte_above_the_limit_is_rejected(codec: Codec) -> None:
     packed = compress(codec, bytes(100_000))
     assert len(decompress(codec, packed, 100_000)) == 100_000
     with pytest.raises(InvalidRecord, match="more than 99999 bytes"):
@@ -67,7 +67,7 @@ def test_raw_snappy_of_librdkafka_is_accepted_as_well() -> None:
     ],
     ids=["empty", "no-version", "cut-length", "huge-block", "empty-block", "4GiB", "2MiB-in-3"],
 )
-def test_malformed_snappy_is_refused(data: bytes) -> None:
+def test_malformed_snappy_is_rejected(data: bytes) -> None:
     with pytest.raises(InvalidRecord):
         decompress(Codec.SNAPPY, data, 64 * MIB)
 

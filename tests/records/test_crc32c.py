@@ -50,7 +50,7 @@ def test_every_way_gives_the_same_for_every_small_size_and_odd_alignments() -> N
 
 
 @compiled_only
-def test_every_way_gives_the_same_whatever_number_of_steps_a_block_takes() -> None:
+def test_all_implementations_agree_for_any_number_of_steps_per_block() -> None:
     # 56 divides the steps of both widths of folding, and the largest blocks are shorter than 30,000.
     assert_all_ways_agree(Random(2).randbytes(61_000), range(0, 60_500, 56), (0, 5))
 
@@ -65,7 +65,7 @@ def test_every_way_gives_the_same_for_large_buffers() -> None:
 
 
 @compiled_only
-def test_way_that_there_is_not_is_refused() -> None:
+def test_unknown_checksum_implementation_is_rejected() -> None:
     from kafkaesque.records import _native
 
     assert _native.CHECKSUM_WAYS[0] == _native.CHECKSUM_BY

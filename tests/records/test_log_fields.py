@@ -26,7 +26,7 @@ def test_varint_without_end_is_corrupt() -> None:
         Reader(b"\xff" * 6).varint()
 
 
-def test_array_that_cannot_follow_is_refused_before_it_is_made() -> None:
+def test_array_that_cannot_follow_is_rejected_before_it_is_made() -> None:
     with pytest.raises(CorruptMessage, match="2147483647"):
         Reader(b"\x7f\xff\xff\xff" + b"x" * 100).count(element_bytes_min=15)
 

@@ -75,7 +75,7 @@ def hostile_runs(draw: st.DrawFn) -> bytearray:
 @compiled_only
 @settings(deadline=None, max_examples=300)
 @given(hostile_runs(), INTEGERS)
-def test_header_is_read_or_refused_alike(chunk: bytearray, position: int) -> None:
+def test_header_is_read_or_rejected_alike(chunk: bytearray, position: int) -> None:
     for buffer in (bytes(chunk), chunk, memoryview(chunk)):
         assert outcome(read_header, buffer) == outcome(pure(read_header), buffer)
         if position >= 0:
@@ -204,7 +204,7 @@ def test_checksum_is_the_same_at_every_size_and_alignment(size: int, at: int, se
         (plain_header, (b"" * 61, 2**70, 0, 0)),
     ],
 )
-def test_what_is_no_argument_is_refused_alike(
+def test_what_is_no_argument_is_rejected_alike(
     function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
     assert outcome(function, *arguments) == outcome(pure(function), *arguments)
@@ -243,7 +243,7 @@ def test_the_common_case_does_not_need_the_pure_functions() -> None:
 
 @compiled_only
 @pytest.mark.parametrize("arguments", [(), (len,), (len, dict, 1), (len, BatchHeader, "1")])
-def test_maker_refuses_what_it_cannot_bind(arguments: tuple[Any, ...]) -> None:
+def test_maker_rejects_what_it_cannot_bind(arguments: tuple[Any, ...]) -> None:
     from kafkaesque.records import _native
 
     with pytest.raises(TypeError):

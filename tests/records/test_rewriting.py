@@ -73,7 +73,7 @@ def test_records_that_stay_are_as_they_were(
         assert getattr(found, name) == getattr(header, name)
 
 
-def test_horizon_that_was_set_stays_when_more_records_go() -> None:
+def test_delete_horizon_is_kept_when_more_records_are_removed() -> None:
     pairs = [(b"a", None), (b"b", None), (b"c", b"x")]
     records = [Record(Offset(0), TimestampMs(100 + i), *pair) for i, pair in enumerate(pairs)]
     batch = encoded(records)
@@ -108,7 +108,7 @@ def test_batch_without_records_keeps_its_producer(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20])
-def test_bytes_that_are_not_records_are_refused(cut: int) -> None:
+def test_bytes_that_are_not_records_are_rejected(cut: int) -> None:
     batch = encoded([Record(Offset(0), TimestampMs(5), b"key", b"value" * 10)])
     header = read_header(batch)._replace(size_bytes=len(batch) - cut)
     with pytest.raises(InvalidRecord):

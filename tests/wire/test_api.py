@@ -105,6 +105,6 @@ def test_unsupported_version_is_told_even_if_its_header_has_an_unknown_form() ->
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_malformed_header_is_refused(case: str, frame: memoryview) -> None:
+def test_malformed_header_is_rejected(case: str, frame: memoryview) -> None:
     with pytest.raises(ProtocolError):
         decode_request_header(frame)

@@ -32,7 +32,7 @@ def test_one_byte_varints_are_ready_made() -> None:
 @pytest.mark.parametrize(
     "data", [b"\xff\xff\xff\xff\x10", b"\x80\x80\x80\x80\x80\x00", b"\xff" * 10]
 )
-def test_varint_beyond_32_bits_or_five_bytes_is_refused(data: bytes) -> None:
+def test_varint_beyond_32_bits_or_five_bytes_is_rejected(data: bytes) -> None:
     with pytest.raises(ProtocolError, match="varint"):
         read_uvarint(memoryview(data), 0)
 
@@ -50,21 +50,21 @@ def test_unknown_tags_are_stepped_over_and_charged() -> None:
     assert skip_tags(data, 0, len(data), 100) == (len(section), 98)
 
 
-def test_too_many_tags_in_one_struct_are_refused() -> None:
+def test_too_many_tags_in_one_struct_are_rejected() -> None:
     data = memoryview(uvarint(TAGGED_FIELDS_MAX + 1) + b"\0\0" * 100)
 
     with pytest.raises(ProtocolError, match="tagged fields"):
         skip_tags(data, 0, len(data), 10**6)
 
 
-def test_tags_beyond_the_budget_of_the_message_are_refused() -> None:
+def test_tags_beyond_the_budget_of_the_message_are_rejected() -> None:
     data = memoryview(b"\x03" + b"\0\0" * 3)
 
     with pytest.raises(ProtocolError, match="elements"):
         skip_tags(data, 0, len(data), 2)
 
 
-def test_tag_larger_than_the_data_is_refused() -> None:
+def test_tag_larger_than_the_data_is_rejected() -> None:
     data = memoryview(b"\x01\x00\x05abcd")
 
     with pytest.raises(ProtocolError, match="exceeds"):

@@ -92,14 +92,14 @@ def test_version_that_a_message_does_not_have_is_our_own_error() -> None:
 
 
 @pytest.mark.parametrize("size", range(5))
-def test_response_header_cut_short_is_refused(size: int) -> None:
+def test_response_header_cut_short_is_rejected(size: int) -> None:
     frame = memoryview(bytes(size))
 
     with pytest.raises(ProtocolError):
         decode_response(HeartbeatResponse, frame, 4)
 
 
-def test_correlation_id_cut_short_is_refused() -> None:
+def test_correlation_id_cut_short_is_rejected() -> None:
     with pytest.raises(ProtocolError):
         decode_correlation_id(memoryview(b"\0\0\0"))
 
@@ -121,7 +121,7 @@ PAIRS = st.sampled_from([pair for pair in ALL_PAIRS if issubclass(pair[0], Reque
 
 @settings(deadline=None, max_examples=400)
 @given(PAIRS, st.integers(0, 2**32), st.data())
-def test_mutated_request_decodes_or_is_refused_and_nothing_else(
+def test_mutated_request_decodes_or_is_rejected_and_nothing_else(
     pair: tuple[type[Message], int], seed: int, data: st.DataObject
 ) -> None:
     cls, version = pair
@@ -142,7 +142,7 @@ def test_mutated_request_decodes_or_is_refused_and_nothing_else(
 
 @settings(deadline=None, max_examples=300)
 @given(PAIRS, st.binary(max_size=200))
-def test_random_bytes_decode_or_are_refused_and_nothing_else(
+def test_random_bytes_decode_or_are_rejected_and_nothing_else(
     pair: tuple[type[Message], int], data: bytes
 ) -> None:
     cls, version = pair

@@ -127,7 +127,7 @@ def test_large_frame_is_received_into_a_buffer_of_exactly_its_size() -> None:
     ],
 )
 @pytest.mark.parametrize("before", [b"", framed(b"x" * 20)])
-def test_bad_length_is_refused_and_says_why(length: int, text: str, before: bytes) -> None:
+def test_bad_length_is_rejected_and_says_why(length: int, text: str, before: bytes) -> None:
     with pytest.raises(ProtocolError, match=text):
         feed(FrameReader(1000), before + struct.pack(">i", length))
 
@@ -326,7 +326,7 @@ def test_compiled_and_pure_cutters_find_the_same_frames(
         assert end == start + sum(len(frame) + 4 for frame in frames)
 
 
-def test_cutter_asked_for_more_than_there_is_refuses_as_the_pure_one_does() -> None:
+def test_cutter_asked_for_more_than_there_is_rejects_as_the_pure_one_does() -> None:
     for cut in (cut_frames, pure(cut_frames)):
         with pytest.raises(struct.error):
             cut(memoryview(b"\0\0\0"), 0, 9, 0, 9)

@@ -147,7 +147,7 @@ def test_records_are_sent_as_they_are_between_the_pieces() -> None:
     ],
 )
 @pytest.mark.parametrize("version", [8, 9])
-def test_what_cannot_be_written_is_refused_alike(change: dict[str, Any], version: int) -> None:
+def test_what_cannot_be_written_is_rejected_alike(change: dict[str, Any], version: int) -> None:
     request = produced(memoryview(b"r"))
     for name, value in change.items():
         setattr(request, name, value)
@@ -156,7 +156,7 @@ def test_what_cannot_be_written_is_refused_alike(change: dict[str, Any], version
 
 
 @compiled_only
-def test_object_without_all_its_fields_is_refused_alike() -> None:
+def test_object_without_all_its_fields_is_rejected_alike() -> None:
     request = object.__new__(ProduceRequest)
     write = _make_writer(ProduceRequest, 9)
     assert outcome(write, request) == outcome(pure(write), request)
@@ -164,7 +164,7 @@ def test_object_without_all_its_fields_is_refused_alike() -> None:
 
 @compiled_only
 @pytest.mark.parametrize("length", [0x7FFF, 0x8000])
-def test_long_string_is_read_or_refused_alike(length: int) -> None:
+def test_long_string_is_read_or_rejected_alike(length: int) -> None:
     data = uvarint(length + 1) + b"x" * length + b"\0\1\0\0\0\5\1\0"
     read = _make_reader(ProduceRequest, 9)
     result = outcome(read, memoryview(data), 0)
@@ -173,7 +173,7 @@ def test_long_string_is_read_or_refused_alike(length: int) -> None:
 
 
 @compiled_only
-def test_count_beyond_the_budget_is_refused() -> None:
+def test_count_beyond_the_budget_is_rejected() -> None:
     hostile = memoryview(b"\0\0\1\0\0\0\5" + b"\xff\xff\xff\x7f" + bytes(100))
     with pytest.raises(ProtocolError, match="topic_data"):
         _make_reader(ProduceRequest, 9)(hostile, 0)
@@ -181,7 +181,7 @@ def test_count_beyond_the_budget_is_refused() -> None:
 
 @compiled_only
 @pytest.mark.parametrize("position", [-1, 10**6, 2**70])
-def test_position_outside_the_data_is_refused_alike(position: int) -> None:
+def test_position_outside_the_data_is_rejected_alike(position: int) -> None:
     data = memoryview(b"".join(encode(produced(None), 9)))
     read = _make_reader(ProduceRequest, 9)
     assert outcome(read, data, position) == outcome(pure(read), data, position)
@@ -196,7 +196,7 @@ def test_position_outside_the_data_is_refused_alike(position: int) -> None:
     st.integers(-2, 12),
     st.one_of(st.just(bytes(14)), st.binary(max_size=14), st.text(max_size=6).map(str.encode)),
 )
-def test_header_of_a_request_is_read_or_refused_alike(
+def test_header_of_a_request_is_read_or_rejected_alike(
     key: int, version: int, correlation_id: int, length: int, rest: bytes
 ) -> None:
     frame = struct.pack(">hhih", key, version, correlation_id, length) + rest

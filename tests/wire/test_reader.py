@@ -120,14 +120,14 @@ def test_tagged_struct_with_its_defaults_is_the_same_as_none() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_every_truncation_is_refused(version: int) -> None:
+def test_every_truncation_is_rejected(version: int) -> None:
     body = produce(b"batch", version)
 
     for size in range(len(body)):
         refusal(ProduceRequest, bytes(body[:size]), version)
 
 
-def test_bytes_behind_a_response_are_refused() -> None:
+def test_bytes_behind_a_response_are_rejected() -> None:
     body = b"".join(encode(HeartbeatResponse(error_code=0), 4))
     assert "2 bytes after" in refusal(HeartbeatResponse, body + b"\0\0", 4)
 
@@ -152,7 +152,7 @@ def test_bytes_behind_a_request_mean_nothing() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_negative_length_is_refused(
+def test_negative_length_is_rejected(
     case: str, cls: type[Message], version: int, data: bytes
 ) -> None:
     assert "not allowed" in refusal(cls, data + bytes(32), version), case
@@ -171,25 +171,25 @@ def test_negative_length_is_refused(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_length_beyond_the_data_is_refused(
+def test_length_beyond_the_data_is_rejected(
     case: str, cls: type[Message], version: int, data: bytes
 ) -> None:
     assert "does not fit" in refusal(cls, data + bytes(32), version), case
 
 
-def test_compact_string_above_kafkas_limit_is_refused_even_if_its_bytes_are_there() -> None:
+def test_compact_string_above_kafkas_limit_is_rejected_even_if_its_bytes_are_there() -> None:
     assert "does not fit" in refusal(HeartbeatRequest, uvarint(32769) + b"x" * 40_000, 4)
 
 
-def test_overlong_varint_is_refused() -> None:
+def test_overlong_varint_is_rejected() -> None:
     assert "varint" in refusal(HeartbeatRequest, b"\xff\xff\xff\xff\x1f" + bytes(40), 4)
 
 
-def test_string_that_is_not_utf8_is_refused() -> None:
+def test_string_that_is_not_utf8_is_rejected() -> None:
     assert "UTF-8" in refusal(ApiVersionsRequest, b"\x03\xc3\x28\x01\x00", 3)
 
 
-def test_surrogates_in_utf8_are_refused() -> None:
+def test_surrogates_in_utf8_are_rejected() -> None:
     assert "UTF-8" in refusal(ApiVersionsRequest, b"\x04\xed\xa0\x80\x01\x00", 3)
 
 
@@ -206,7 +206,7 @@ def test_claimed_count_allocates_nothing() -> None:
     assert peak_bytes < 64 * 1024
 
 
-def test_elements_beyond_the_budget_of_a_message_are_refused() -> None:
+def test_elements_beyond_the_budget_of_a_message_are_rejected() -> None:
     empty_names = bytes(2 * (ARRAY_ELEMENTS_MAX + 1))
     data = struct.pack(">i", ARRAY_ELEMENTS_MAX + 1) + empty_names + b"\1"
 
@@ -228,7 +228,9 @@ def test_budget_is_shared_by_all_arrays_of_a_message() -> None:
         (FetchResponse, 16, bytes(4) + bytes(2) + bytes(4) + b"\x01"),
     ],
 )
-def test_too_many_tagged_fields_are_refused(cls: type[Message], version: int, fixed: bytes) -> None:
+def test_too_many_tagged_fields_are_rejected(
+    cls: type[Message], version: int, fixed: bytes
+) -> None:
     data = fixed + uvarint(TAGGED_FIELDS_MAX + 1) + b"\x70\x00" * (TAGGED_FIELDS_MAX + 1)
 
     assert "tagged fields" in refusal(cls, data, version)
@@ -236,7 +238,7 @@ def test_too_many_tagged_fields_are_refused(cls: type[Message], version: int, fi
     decode(cls, memoryview(allowed), version)
 
 
-def test_tagged_field_that_lies_about_its_size_is_refused() -> None:
+def test_tagged_field_with_a_wrong_size_is_rejected() -> None:
     fixed = b"\0\0" + b"\x01" + b"\0\0\0\0"
     short = b"\x01\x01\x07" + bytes(8)
     beyond = b"\x01\x01\x7f" + bytes(8)

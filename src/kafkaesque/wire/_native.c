@@ -78,11 +78,11 @@ static Py_ssize_t find_slot(PyTypeObject *type, PyObject *name) {
     return offset;
 }
 
-static Plan *make_plan(PyObject *told) {
+static Plan *make_plan(PyObject *description) {
     PyTypeObject *type;
     PyObject *items;
     int flexible;
-    if (!PyArg_ParseTuple(told, "O!pO!", &PyType_Type, &type, &flexible, &PyTuple_Type, &items))
+    if (!PyArg_ParseTuple(description, "O!pO!", &PyType_Type, &type, &flexible, &PyTuple_Type, &items))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(items);
     Plan *plan = PyMem_Calloc(1, sizeof(Plan) + (size_t)count * sizeof(Item));

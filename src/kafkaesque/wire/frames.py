@@ -29,7 +29,7 @@ POOLED_BUFFERS_MAX = 16
 POOLED_BYTES_MIN = 16 * KIB
 POOLED_BYTES_MAX = 2 * MIB
 """The pool holds at most POOLED_BUFFERS_MAX times this."""
-_ROOMY = 4
+_SIZE_RATIO_MAX = 4
 """A pooled buffer is at most this many times larger than requested, so that small frames do not pin
 large buffers."""
 
@@ -52,7 +52,7 @@ class BufferPool:
     def take(self, size_bytes: int) -> memoryview:
         """Returns a buffer of `size_bytes`, reused or new."""
         for number, buffer in enumerate(self._buffers):
-            if size_bytes <= len(buffer) <= size_bytes * _ROOMY and _is_free(buffer):
+            if size_bytes <= len(buffer) <= size_bytes * _SIZE_RATIO_MAX and _is_free(buffer):
                 del self._buffers[number]
                 return memoryview(buffer)[:size_bytes]
         return memoryview(bytearray(size_bytes))
@@ -163,7 +163,7 @@ class FrameReader:
         self._start = start
         if start == filled:
             if view_bytes > SCRATCH_BYTES_MIN or filled * 4 > view_bytes * 3:
-                self._rest(view)
+                self._recycle(view)
         else:
             self._make_room(view, next_bytes or 0)
         return frames
@@ -186,11 +186,11 @@ class FrameReader:
         if frame_bytes:
             if body + frame_bytes > len(view):
                 self._own_frame_bytes = frame_bytes
-                self._replace(view, body, self._believed(self._filled - self._start))
+                self._replace(view, body, self._trusted_size(self._filled - self._start))
         elif body > len(view):
             self._replace(view, self._start, self._scratch_bytes)
 
-    def _rest(self, view: memoryview) -> None:
+    def _recycle(self, view: memoryview) -> None:
         """Returns the buffer to the pool when all frames were returned and it is large or nearly full."""
         filled = self._filled
         if filled * 4 < len(view) and self._scratch_bytes > SCRATCH_BYTES_MIN:
@@ -214,12 +214,12 @@ class FrameReader:
         self._start = 0
         self._filled = head_bytes
 
-    def _believed(self, received_bytes: int) -> int:
+    def _trusted_size(self, received_bytes: int) -> int:
         """How much of the frame's claimed length to allocate, given what has been received."""
         return min(self._own_frame_bytes, max(self._trusted_bytes, received_bytes * 4))
 
     def _grow_own(self, view: memoryview) -> memoryview:
-        self._replace(view, 0, self._believed(self._filled))
+        self._replace(view, 0, self._trusted_size(self._filled))
         if self._view is None:
             raise ValueError("no buffer to grow")
         return self._view

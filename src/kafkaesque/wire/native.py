@@ -63,7 +63,7 @@ def reader(generate: Generate, cls: type[Struct], version: int, flexible: bool) 
     """(data: memoryview, position: int) -> message."""
     if _module is None:
         return generate(cls, version, flexible)
-    pure = _when_asked(generate, cls, version, flexible)
+    pure = _generate_lazily(generate, cls, version, flexible)
     may_trail = issubclass(cls, Request)
     plan = make_plan(cls, version, flexible)
     made: Function = _module.read(pure, plan, bounds.read_uuid, may_trail, ARRAY_ELEMENTS_MAX)
@@ -74,12 +74,14 @@ def writer(generate: Generate, cls: type[Struct], version: int, flexible: bool) 
     """(message) -> list of buffers."""
     if _module is None:
         return generate(cls, version, flexible)
-    pure = _when_asked(generate, cls, version, flexible)
+    pure = _generate_lazily(generate, cls, version, flexible)
     made: Function = _module.write(pure, make_plan(cls, version, flexible))
     return made
 
 
-def _when_asked(generate: Generate, cls: type[Struct], version: int, flexible: bool) -> Function:
+def _generate_lazily(
+    generate: Generate, cls: type[Struct], version: int, flexible: bool
+) -> Function:
     """Generates the function on its first call; most are never called."""
     generated = cache(lambda: generate(cls, version, flexible))
     return lambda *arguments: generated()(*arguments)

@@ -46,7 +46,7 @@ class ReadSizes(SystemCalls):
         return super().pread(fd, size_bytes, position)
 
 
-def test_who_reads_on_reads_no_more_than_may_be_handed_out(tmp_path: Path) -> None:
+def test_sequential_read_reads_no_more_than_it_may_return(tmp_path: Path) -> None:
     calls = ReadSizes()
     log = Log.open(tmp_path, LogConfig(), OpenFiles(8, calls), clean=True)
     for _ in range(20):

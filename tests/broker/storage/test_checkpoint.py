@@ -22,7 +22,7 @@ FACTS = SegmentFacts(5, 1000, 77, 88, 500, 3)
 POINT = SyncPoint(99, FACTS, (4, 60))
 
 
-def test_sync_point_survives_and_damage_to_any_byte_is_noticed() -> None:
+def test_sync_point_survives_and_damage_to_any_byte_is_detected() -> None:
     data = encode_sync_point(POINT)
     assert len(data) == SYNC_POINT_SIZE_BYTES
     assert decode_sync_point(data) == POINT

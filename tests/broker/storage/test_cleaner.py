@@ -59,7 +59,7 @@ def check_cleaned(log: Log, before: list[Record]) -> None:
 # -- what stays ----------------------------------------------------------------------------------
 
 
-def test_of_each_key_the_newest_stays_at_its_offset(log: Log) -> None:
+def test_newest_record_of_each_key_is_kept_at_its_offset(log: Log) -> None:
     fill(log)
     before, end_offset, size_bytes = records(log), log.log_end_offset, log.size_bytes
     clean(log)
@@ -177,7 +177,7 @@ def test_tombstone_is_kept_until_its_delete_horizon(log: Log) -> None:
     assert log.cleaned.next_horizon_ms == -1
 
 
-def test_key_that_comes_back_after_its_tombstone_stays(log: Log) -> None:
+def test_record_after_its_keys_tombstone_is_kept(log: Log) -> None:
     put(log, (b"a", b"1"))
     put(log, (b"a", None))
     clean(log, 2000)
@@ -217,7 +217,7 @@ def test_committed_transaction_keeps_its_marker_as_long_as_a_record(log: Log) ->
         assert found == [(False, None), (True, None)]
 
 
-def test_last_batch_of_a_producer_stays_without_records(log: Log) -> None:
+def test_last_batch_of_a_producer_is_kept_without_records(log: Log) -> None:
     for sequence in range(4):
         last = put(log, (b"a", b"x"), (b"b", b"x"), producer=(7, 3, sequence * 2))
     put(log, (b"a", b"y"), (b"b", b"y"))
@@ -271,7 +271,7 @@ def test_reader_of_a_segment_that_is_replaced_finds_the_new_one(log: Log) -> Non
     assert rest[-1].next_offset == log.log_end_offset
 
 
-def test_times_are_found_among_what_stays(log: Log) -> None:
+def test_timestamps_are_found_among_kept_records(log: Log) -> None:
     for i in range(60):
         put(log, (b"k%d" % (i % 3), b"x" * 40), now_ms=1000 + 10 * i)
     clean(log)
@@ -315,7 +315,7 @@ def test_segments_that_retention_deleted_meanwhile_are_not_brought_back(log: Log
 
 
 @pytest.mark.parametrize("call", ["fdatasync", "sync_directory", "rename"])
-def test_disk_that_refuses_leaves_a_log_that_can_be_opened(tmp_path: Path, call: str) -> None:
+def test_disk_that_rejects_leaves_a_log_that_can_be_opened(tmp_path: Path, call: str) -> None:
     calls = FailingCalls()
     files = OpenFiles(20, calls)
     log = Log.open(tmp_path / "log", KEYED, files, clean=False)

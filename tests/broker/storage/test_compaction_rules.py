@@ -131,7 +131,7 @@ def test_obsolete_marker_is_kept_until_its_delete_horizon(
     assert decide_batch(batch, TransactionTracker([]), {}, 500, is_commit=is_commit) == expected
 
 
-def test_marker_of_a_transaction_that_has_batches_stays_as_it_is() -> None:
+def test_marker_of_a_transaction_that_has_batches_is_unchanged() -> None:
     tracker = TransactionTracker([])
     tracker.is_aborted(data(4, 7))
     decision = decide_batch(marker(5, 7, horizon_ms=0), tracker, {}, 500, is_commit=True)

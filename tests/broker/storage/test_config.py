@@ -19,7 +19,7 @@ from kafkaesque.model.errors import InvalidConfig
         ("retention_bytes", [-2], [-1, 0]),
     ],
 )
-def test_settings_out_of_range_are_refused_by_name(
+def test_settings_out_of_range_are_rejected_by_name(
     name: str, bad: list[int], good: list[int]
 ) -> None:
     for value in bad:

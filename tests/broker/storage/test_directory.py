@@ -26,7 +26,7 @@ sys.stdin.read()
 """
 
 
-def test_second_process_is_refused_with_pid_path_and_advice(tmp_path: Path) -> None:
+def test_second_process_is_rejected_with_pid_path_and_advice(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -91,7 +91,7 @@ def test_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:
     [b"{}", b"nonsense", b'{"cluster_id":"c","node_id":1,"format_version":99}'],
     ids=["empty", "nonsense", "future"],
 )
-def test_directory_that_cannot_be_understood_is_refused_and_unlocked(
+def test_directory_that_cannot_be_understood_is_rejected_and_unlocked(
     tmp_path: Path, content: bytes
 ) -> None:
     durable_state.save(str(tmp_path / "meta"), content)
@@ -100,7 +100,7 @@ def test_directory_that_cannot_be_understood_is_refused_and_unlocked(
             DataDirectory(tmp_path)
 
 
-def test_damaged_meta_is_refused(tmp_path: Path) -> None:
+def test_damaged_meta_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "meta").write_bytes(b"garbage that is long enough")
     with pytest.raises(DataDirectoryInvalid, match="meta"):
         DataDirectory(tmp_path)

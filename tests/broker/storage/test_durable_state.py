@@ -28,7 +28,7 @@ def test_failed_save_leaves_the_old_state(tmp_path: Path) -> None:
     assert durable_state.load(path) == b"old"
 
 
-def test_any_flipped_bit_and_any_cut_is_noticed(tmp_path: Path) -> None:
+def test_any_flipped_bit_and_any_cut_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "state"
     durable_state.save(str(path), b"content")
     sound = path.read_bytes()

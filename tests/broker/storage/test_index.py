@@ -68,7 +68,7 @@ def test_flush_moves_entries_to_the_file_and_appends_later_ones(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "zeros", "flipped"])
-def test_damage_is_noticed_and_not_searched(tmp_path: Path, damage: str) -> None:
+def test_damage_is_detected_and_not_searched(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "index"
     index, files = _flushed(path, 10)
     content = bytearray(path.read_bytes())

@@ -200,7 +200,7 @@ def test_deleted_records_are_gone_for_good(tmp_path: Path) -> None:
     assert open_log(tmp_path).log_start_offset == 21
 
 
-def test_log_may_be_emptied_by_deletion_and_go_on(tmp_path: Path) -> None:
+def test_log_may_be_emptied_by_deletion_and_continue(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, 10)
     log.delete_before(Offset(10))

@@ -201,7 +201,7 @@ class LogMachine(RuleBasedStateMachine):
                 sync_point.unlink()
         self.log = Log.open(self.directory, self.config, self.files, clean=False)
         self.end = self.log.log_end_offset
-        # An end behind a gap that was cut is known to the sync point only, which may be lost.
+        # An end offset after a cut gap is recorded only in the sync point, which may be lost.
         ends = [h.next_offset for h, _ in self.batches if h.next_offset <= self.synced]
         assert self.end >= max(ends, default=self.start)
         self.synced = min(self.synced, self.end)

@@ -79,7 +79,7 @@ def test_two_looks_at_what_will_be_read_decide(tmp_path: Path) -> None:
     assert log.on_disk(Offset(2), MIB) is None
 
 
-def test_who_follows_the_end_or_asks_beyond_the_log_is_not_looked_after(tmp_path: Path) -> None:
+def test_nothing_to_load_near_the_end_or_beyond_the_log(tmp_path: Path) -> None:
     calls = PageCache()
     calls.cold = {".log": 0, ".index": 0}
     log = long_log(tmp_path, calls)

@@ -63,7 +63,7 @@ def test_segments_go_while_the_rest_is_large_enough(
     assert choose_expired(segments, 30, 30, NOW, config) == expected
 
 
-def test_empty_active_segment_stays() -> None:
+def test_empty_active_segment_is_kept() -> None:
     segments = [*_segments((100, 1)), SegmentFacts(10)]
     assert choose_expired(segments, 10, 10, NOW, LogConfig(retention_ms=1)) == 1
     assert choose_expired(segments[1:], 10, 10, NOW, LogConfig(retention_ms=1)) == 0
@@ -78,7 +78,7 @@ def test_records_without_timestamp_are_as_old_as_their_segment() -> None:
 @pytest.mark.parametrize(
     ("committed", "expected"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (29, 2), (30, 3)]
 )
-def test_what_is_not_committed_stays(committed: int, expected: int) -> None:
+def test_uncommitted_records_are_kept(committed: int, expected: int) -> None:
     segments = _segments((100, 1), (100, 1), (100, 1))
     config = LogConfig(retention_ms=1)
     assert choose_expired(segments, 30, committed, NOW, config) == expected

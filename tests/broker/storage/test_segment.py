@@ -90,7 +90,7 @@ def test_file_size_limit_in_the_middle_of_a_batch_is_rolled_back(tmp_path: Path)
     _assert_usable(log, 3)
 
 
-def test_append_is_refused_until_a_half_written_batch_could_be_removed(tmp_path: Path) -> None:
+def test_append_is_rejected_until_a_half_written_batch_could_be_removed(tmp_path: Path) -> None:
     calls = FailingCalls()
     log = Log.open(tmp_path, LogConfig(), OpenFiles(8, calls), clean=False)
     append(log)

@@ -62,6 +62,6 @@ def test_snapshots_outside_the_log_and_all_but_the_last_are_deleted(
     assert (tmp_path / "notes.snapshot").exists()
 
 
-def test_disk_that_refuses_a_snapshot_is_a_storage_failure(tmp_path: Path) -> None:
+def test_disk_that_rejects_a_snapshot_is_a_storage_failure(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed):
         save_snapshot(str(tmp_path / "gone"), 1, b"")

@@ -259,7 +259,7 @@ class Log:
             is_complete = self._durability.perform(work, self._lock)
         finally:
             if not is_complete:
-                self._put_back(work)
+                self._mark_undone(work)
         return is_complete
 
     def _take_work(self) -> SyncWork:
@@ -285,7 +285,7 @@ class Log:
         epochs = tuple(self._epochs.starts())
         return LogStructure(self.log_start_offset, epochs, closed, self.cleaned)
 
-    def _put_back(self, work: SyncWork) -> None:
+    def _mark_undone(self, work: SyncWork) -> None:
         """Marks work that failed as not done, for the next sync."""
         with self._lock:
             for segment in work.segments:
@@ -355,7 +355,7 @@ class Log:
                 return
             self._check_range(offset)
             self._sync()
-            self._start_at(offset)
+            self._advance_start(offset)
             if not self._is_saved:
                 raise StorageFailed(f"cannot record the new first offset of {self._directory}")
 
@@ -381,7 +381,7 @@ class Log:
                 size_bytes = sum(segment.size_bytes for segment in chain.segments[:count])
                 start = max(self.log_start_offset, chain.segments[count].base_offset)
             self._sync()
-            self._start_at(start)
+            self._advance_start(start)
         return Deleted(count, size_bytes)
 
     def plan_retention(self, now_ms: int, committed_offset: Offset) -> Offset:
@@ -403,7 +403,7 @@ class Log:
         committed = end if committed_offset is None else committed_offset
         return choose_expired(facts, end, committed, now_ms, self._chain.config)
 
-    def _start_at(self, offset: Offset) -> None:
+    def _advance_start(self, offset: Offset) -> None:
         """Moves the log start offset and deletes the segments before it. Requires `_slow`.
 
         Files are deleted before the structure is saved, so that this can free space on a full disk.
