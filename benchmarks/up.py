@@ -25,10 +25,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kafkaesque.cli.control import control_file
-from kafkaesque.cli.control_client import running_processes
 from kafkaesque.edge.client import ClientClosed, EdgeClient, Happening, RequestFailed
 from kafkaesque.edge.client_state import Credentials
+from kafkaesque.up.control_client import control_file, running_processes
 
 ROOT = Path(__file__).resolve().parents[1]
 WITHIN_S = 900.0

@@ -19,7 +19,7 @@ from kafkaesque.client.ports import Record
 from kafkaesque.events.gateway import INBOX, Event, encode_value, raw
 from kafkaesque.gateway.config import gateway_config
 from kafkaesque.gateway.gateway import Gateway
-from kafkaesque.gateway.machine_clock import MachineClock
+from kafkaesque.service.clock import SystemClock
 
 START_SECONDS_MAX = 110.0
 
@@ -56,7 +56,7 @@ class Platform:
         """Returns its address."""
         log = self._place.log({"fetch.wait.max.ms": 50})
         config = gateway_config({"ws.origins": "*"})
-        gateway = Gateway(name, log, config, self._directory, MachineClock(), cheap_passwords=True)
+        gateway = Gateway(name, log, config, self._directory, SystemClock(), cheap_passwords=True)
         self._gateways[name] = gateway
         await gateway.prepare()
         return await gateway.listen("127.0.0.1", port)
@@ -81,7 +81,7 @@ class Platform:
 
     async def notify(self, user: str, sender: str) -> None:
         """Writes the event that the tasks' notification job writes when `sender` messages `user`."""
-        now_ms = MachineClock().wall_ms()
+        now_ms = SystemClock().wall_ms()
         body = {"message_id": "m", "conversation_id": "c", "from": sender, "sent_ms": now_ms}
         event = Event("notification", raw(body), None, now_ms)
         writer = await self._place.log().open_writer()

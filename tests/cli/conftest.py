@@ -20,17 +20,10 @@ from click.testing import CliRunner
 
 from kafkaesque.cli import main
 from kafkaesque.testing.broker_process import BrokerProcess
-from kafkaesque.testing.reserved_ports import ReservedPorts
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 START_TIMEOUT_S = 30
 COMMAND_TIMEOUT_S = 60
-
-
-@pytest.fixture
-def free() -> Iterator[ReservedPorts]:
-    with ReservedPorts() as ports:
-        yield ports
 
 
 @dataclass(frozen=True)

@@ -88,5 +88,5 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         [*COMMAND, *words], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert outcome.returncode == 1
-    assert f"The data goes to {tmp_path}/file/data" in outcome.stderr
-    assert "--data names another directory" in outcome.stderr
+    assert f"write the data directory {tmp_path}/file/data" in outcome.stderr
+    assert "--data sets another one" in outcome.stderr

@@ -98,5 +98,5 @@ def test_a_full_disk_behind_standard_output_is_said() -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "error: cannot write: the disk is full",
-        "  fix: make room, or write to another disk",
+        "  fix: free some space, or write to another disk",
     ]

@@ -22,10 +22,9 @@ from kafkaesque.events import tasks as words
 from kafkaesque.events.gateway import GATEWAYS_NODE
 from kafkaesque.gateway.config import gateway_config
 from kafkaesque.gateway.gateway import Gateway
-from kafkaesque.gateway.machine_clock import MachineClock
 from kafkaesque.model.ids import PartitionIndex
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.tasks.config import tasks_config
-from kafkaesque.tasks.system import SystemClock
 from kafkaesque.tasks.timers.election import ROOT, Elected, share_of
 from kafkaesque.tasks.timers.service import TimerService
 from kafkaesque.testing.maven import JavaUnavailable
@@ -70,7 +69,7 @@ async def serving(name: str, connect: str, directory: Path) -> AsyncIterator[Gat
     config = gateway_config({"zookeeper.connect": connect})
     data = directory / name
     data.mkdir()
-    gateway = Gateway(name, MemoryLog(), config, data, MachineClock(), cheap_passwords=True)
+    gateway = Gateway(name, MemoryLog(), config, data, SystemClock(), cheap_passwords=True)
     await gateway.prepare()
     try:
         await gateway.listen("127.0.0.1", 0)

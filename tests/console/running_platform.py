@@ -18,14 +18,16 @@ from tests.console import chores
 from tests.console.running_console import WITHIN_S
 from tests.waiting import until
 
-from kafkaesque.cli.broker_services import broker_services
-from kafkaesque.cli.control import ControlServer, control_file
-from kafkaesque.cli.supervisor import Service, State, Supervisor
-from kafkaesque.cli.up_plan import Surroundings, choose_ports, stages
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.edge.client import EdgeClient
 from kafkaesque.edge.client_state import Credentials
 from kafkaesque.testing.reserved_ports import ReservedPorts
+from kafkaesque.up.brokers import broker_services
+from kafkaesque.up.control_client import control_file
+from kafkaesque.up.control_server import ControlServer
+from kafkaesque.up.plan import Platform, stages
+from kafkaesque.up.ports import choose_ports
+from kafkaesque.up.supervisor import Service, State, Supervisor
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS_MAX = 240.0
@@ -102,9 +104,7 @@ class RunningPlatform:
         [broker] = broker_services(self.data, 0, 1, SETTINGS, free)
         await supervisor.start(broker)
         self.bootstrap, self.coordination = broker.facts["kafka"], broker.facts["coordination"]
-        around = Surroundings(
-            self.data, choose_ports(0, {}, free), self.bootstrap, self.coordination
-        )
+        around = Platform(self.data, choose_ports(0, {}, free), self.bootstrap, self.coordination)
         planned = {item.name: item for stage in stages(around, source=False) for item in stage}
         wanted = (planned["chat-0"], planned["gateway-0"], self._worker())
         for service in wanted:

@@ -11,7 +11,7 @@ from tests.waiting import eventually
 
 from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
 from kafkaesque.cli.main import run
-from kafkaesque.cli.show import CONSOLE_DEFAULT, CONSOLE_VARIABLE, Asking
+from kafkaesque.cli.show import CONSOLE_DEFAULT, CONSOLE_VARIABLE, ConsoleClient
 from kafkaesque.testing import Broker
 
 
@@ -58,16 +58,16 @@ def test_console_and_password_are_found_by_data_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(PASSWORD_VARIABLE, raising=False)
-    assert Asking(None, tmp_path).url == CONSOLE_DEFAULT
+    assert ConsoleClient(None, tmp_path).url == CONSOLE_DEFAULT
     home = tmp_path / "console"
     home.mkdir()
     (home / "console.json").write_text(json.dumps({"http": "127.0.0.1:1234", "pid": "1"}))
     password_path(home).write_text("secret\n")
-    own = Asking(None, tmp_path)
+    own = ConsoleClient(None, tmp_path)
     assert own.url == "http://127.0.0.1:1234"
     assert own.headers() == {"Authorization": "Bearer secret"}
     # The password is not sent to another console.
-    assert Asking("http://elsewhere:1", tmp_path).headers() == {}
+    assert ConsoleClient("http://elsewhere:1", tmp_path).headers() == {}
 
 
 def test_missing_console_is_reported_with_a_hint(

@@ -17,7 +17,6 @@ import msgspec
 import uvloop
 from tests.gateway.logs import log_of_a_test
 
-from kafkaesque.broker.server.system_clock import SystemClock
 from kafkaesque.client.ports import Log, LogError, Received, Record, Subscription
 from kafkaesque.edge.client import EdgeClient, Happening, SnapshotNeeded
 from kafkaesque.edge.client_state import Credentials
@@ -36,6 +35,7 @@ from kafkaesque.events.gateway import (
 )
 from kafkaesque.gateway.config import gateway_config
 from kafkaesque.gateway.gateway import Gateway
+from kafkaesque.service.clock import SystemClock
 
 CLOCK = SystemClock()
 SECONDS_MAX = 110.0

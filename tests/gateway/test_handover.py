@@ -14,11 +14,11 @@ from kafkaesque.edge.protocol.codec import Encoding
 from kafkaesque.gateway.config import gateway_config
 from kafkaesque.gateway.gateway import Gateway
 from kafkaesque.gateway.handover import HandoverFailed, HandoverServer, take_over
-from kafkaesque.gateway.machine_clock import MachineClock
+from kafkaesque.service.clock import SystemClock
 
 
 async def successor(on: Stage) -> Gateway:
-    gateway = Gateway("gw-1", on.log, gateway_config({}), on.data, MachineClock())
+    gateway = Gateway("gw-1", on.log, gateway_config({}), on.data, SystemClock())
     on.gateways.append(gateway)
     await gateway.prepare()
     return gateway

@@ -17,7 +17,7 @@ from websockets.typing import Subprotocol
 from kafkaesque.edge.client_transport import TransportClosed, open_transport
 from kafkaesque.edge.protocol.codec import Encoding
 from kafkaesque.gateway.gateway import Gateway
-from kafkaesque.gateway.status_page import StatusPage
+from kafkaesque.service.status_page import StatusServer
 from kafkaesque.testing.reserved_ports import ReservedPorts
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "gateway"
@@ -59,7 +59,7 @@ def addresses(*gateways: Gateway) -> list[str]:
 def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains(port: int) -> None:
     async def story(on: Stage) -> None:
         gateways = [await on.gateway(f"gw-{n}", proxy_protocol="true") for n in (1, 2)]
-        pages = [StatusPage(gateway) for gateway in gateways]
+        pages = [StatusServer(gateway) for gateway in gateways]
         http = [await page.start("127.0.0.1", 0) for page in pages]
         places = {"LISTEN": f"127.0.0.1:{port}"}
         for number, gateway in enumerate(gateways, 1):

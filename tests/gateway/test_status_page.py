@@ -3,13 +3,13 @@ from __future__ import annotations
 import httpx
 from tests.gateway.stage import Stage, run
 
-from kafkaesque.gateway.status_page import StatusPage
+from kafkaesque.service.status_page import StatusServer
 
 
 def test_page_shows_health_readiness_figures_and_state() -> None:
     async def story(on: Stage) -> None:
         gateway = await on.gateway()
-        page = StatusPage(gateway)
+        page = StatusServer(gateway)
         address = await page.start("127.0.0.1", 0)
         await on.connected("alice")
         async with httpx.AsyncClient(base_url=f"http://{address}") as http:

@@ -10,8 +10,8 @@ from tests.gateway.stage import Stage, run, take
 
 from kafkaesque.gateway.config import gateway_config
 from kafkaesque.gateway.gateway import Gateway
-from kafkaesque.gateway.machine_clock import MachineClock
 from kafkaesque.model.errors import InvalidConfig
+from kafkaesque.service.clock import SystemClock
 
 
 @pytest.mark.parametrize("scheme", ["tls://", "wss://"])
@@ -36,7 +36,7 @@ def test_client_with_the_right_authority_talks_through_tls(scheme: str) -> None:
 def test_a_missing_certificate_is_an_error() -> None:
     async def story(on: Stage) -> None:
         config = gateway_config({"tls.certificate": "/not/there.pem"})
-        gateway = Gateway("gw", on.log, config, on.data, MachineClock())
+        gateway = Gateway("gw", on.log, config, on.data, SystemClock())
         on.gateways.append(gateway)
         await gateway.prepare()
         with pytest.raises(InvalidConfig, match=r"tls\.certificate"):

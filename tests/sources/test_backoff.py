@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaesque.sources.rules.backoff import SCHEDULES, Backoff, Trouble
+from kafkaesque.sources.rules.backoff import SCHEDULES, ReconnectBackoff, Trouble
 
 
 def waits(network: str, trouble: Trouble, count: int) -> list[float]:
-    backoff = Backoff(network)
+    backoff = ReconnectBackoff(network)
     return [backoff.wait_s(trouble, chance=0.0) for _ in range(count)]
 
 
@@ -35,11 +35,13 @@ def test_no_schedule_shrinks_or_overflows(network: str, trouble: Trouble) -> Non
 
 
 def test_jitter_shortens_by_up_to_half() -> None:
-    assert Backoff("bluesky").wait_s(Trouble.HTTP, chance=0.999999) == pytest.approx(0.5, rel=1e-3)
+    assert ReconnectBackoff("bluesky").wait_s(Trouble.HTTP, chance=0.999999) == pytest.approx(
+        0.5, rel=1e-3
+    )
 
 
 def test_failure_of_another_class_starts_its_own_schedule() -> None:
-    backoff = Backoff("x")
+    backoff = ReconnectBackoff("x")
     for _ in range(5):
         backoff.wait_s(Trouble.HTTP, 0.0)
     assert backoff.wait_s(Trouble.NETWORK, 0.0) == 0.25
@@ -47,12 +49,14 @@ def test_failure_of_another_class_starts_its_own_schedule() -> None:
 
 
 def test_success_restarts_the_schedule() -> None:
-    backoff = Backoff("x")
+    backoff = ReconnectBackoff("x")
     backoff.wait_s(Trouble.HTTP, 0.0)
     backoff.succeeded()
     assert backoff.wait_s(Trouble.HTTP, 0.0) == 5.0
 
 
 def test_longer_wait_requested_by_the_server_is_used_unscaled() -> None:
-    assert Backoff("x", scale=0.01).wait_s(Trouble.RATE_LIMITED, 0.9, asked_s=300.0) == 300.0
-    assert Backoff("x").wait_s(Trouble.RATE_LIMITED, 0.0, asked_s=1.0) == 60.0
+    assert (
+        ReconnectBackoff("x", scale=0.01).wait_s(Trouble.RATE_LIMITED, 0.9, asked_s=300.0) == 300.0
+    )
+    assert ReconnectBackoff("x").wait_s(Trouble.RATE_LIMITED, 0.0, asked_s=1.0) == 60.0

@@ -176,7 +176,7 @@ def test_server_disconnects_on_request_and_reports_its_counts(tmp_path: Path) ->
         (("run", "--tag", "two words"), "is not a hashtag"),
         (("run", "--set", "dedup.window.post=1"), "did you mean dedup.window.posts"),
         (("run", "--set", "deletes=some"), "deletes"),
-        (("serve", "--fault", "rain=1"), "is no fault"),
+        (("serve", "--fault", "rain=1"), "is not a fault"),
         (("serve", "--listen", "nowhere"), "is not HOST:PORT"),
         (("run", "-b", "127.0.0.1:1"), "cannot reach 127.0.0.1:1"),
     ],

@@ -15,9 +15,9 @@ from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.ports import Record
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.events.topics import TopicSpec
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.tasks import App, Retry, current
 from kafkaesque.tasks.config import TasksConfig
-from kafkaesque.tasks.system import SystemClock
 from kafkaesque.tasks.timers.election import Alone
 from kafkaesque.tasks.timers.service import TimerService
 from kafkaesque.tasks.worker import Worker

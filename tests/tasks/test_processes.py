@@ -128,7 +128,7 @@ def test_an_operator_lists_shows_redrives_and_drops_dead_letters(
     [
         (["worker", "nowhere:app"], "no module 'nowhere'"),
         (["worker", "kafkaesque.lab.faults.tasks_probe"], "MODULE:NAME"),
-        (["worker", "kafkaesque.lab.faults.tasks_probe:KEYS"], "is no App"),
+        (["worker", "kafkaesque.lab.faults.tasks_probe:KEYS"], "is not an App"),
         (
             ["worker", "kafkaesque.lab.faults.tasks_probe:app", "--set", "concurency=1"],
             "did you mean concurrency",

@@ -42,14 +42,12 @@ from kafkaesque.broker.server.context import Context, Identity
 from kafkaesque.broker.server.dispatch import Dispatcher, api_ranges
 from kafkaesque.broker.server.handler import Handler
 from kafkaesque.broker.server.handlers import load_handlers
-from kafkaesque.broker.server.http import HttpListener, Page, text
 from kafkaesque.broker.server.listener import Listener
 from kafkaesque.broker.server.page_loader import PageLoader
 from kafkaesque.broker.server.peer_inbox import PeerInbox, PeerService
 from kafkaesque.broker.server.readiness import readiness
 from kafkaesque.broker.server.rules.fetch_sessions import FetchSessions
 from kafkaesque.broker.server.stats import BrokerStats
-from kafkaesque.broker.server.system_clock import SystemClock
 from kafkaesque.broker.server.transaction_calls import (
     REQUEST_KINDS,
     TransactionCalls,
@@ -65,6 +63,8 @@ from kafkaesque.model.errors import check
 from kafkaesque.model.ids import CONTROLLER_GROUP, NodeId, member_id
 from kafkaesque.model.limits import MIB
 from kafkaesque.model.settings import BrokerConfig
+from kafkaesque.service.clock import SystemClock
+from kafkaesque.service.status_page import Page, PageServer, text_page
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Node:
         self._clock: Clock = clock or SystemClock()
         self._tasks: list[asyncio.Task[None]] = []
         self._clean = True
-        self._http: HttpListener | None = None
+        self._http: PageServer | None = None
         self.http_address: Address | None = None
 
     # -- start ----------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ class Node:
     async def _open_http(self, undo: AsyncExitStack) -> None:
         if self.config.http_listener:
             wanted = parse_address(self.config.http_listener, "http.listener")
-            self._http = HttpListener(
+            self._http = PageServer(
                 {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
             )
             self.http_address = Address(*await self._http.open(wanted.host, wanted.port))
@@ -370,12 +370,12 @@ class Node:
 
     def _health(self) -> Page:
         if self.failed.done():
-            return text(503, f"failed: {self.failed.result()}")
-        return text(200, "ok")
+            return text_page(503, f"failed: {self.failed.result()}")
+        return text_page(200, "ok")
 
     def _ready(self) -> Page:
         if self.failed.done():
-            return text(503, f"failed: {self.failed.result()}")
+            return text_page(503, f"failed: {self.failed.result()}")
         return readiness(self.context)
 
     def _write_address_file(self) -> None:

@@ -35,6 +35,7 @@ from kafkaesque.client.ports import (
 )
 from kafkaesque.events.chat import CHAT_HANDOVER, CHAT_JOURNAL, CHAT_SNAPSHOT, CHAT_TOPICS
 from kafkaesque.events.gateway import GATEWAY_TOPICS, REPLIES, command_topic
+from kafkaesque.model.backoff import Backoff
 from kafkaesque.model.errors import InvariantBroken
 from kafkaesque.model.ids import Offset, TopicPartition
 
@@ -99,7 +100,7 @@ class Backend:
 
     async def run(self) -> None:
         """Retries after log errors. Raises TransactionsUnsupported or PartitionCountMismatch."""
-        wait_s = RETRY_SECONDS
+        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while not self._stopping.is_set():
             started_s = time.monotonic()
             self._passing = asyncio.create_task(self._pass())
@@ -113,12 +114,12 @@ class Backend:
             except LogError as error:
                 self.state.error = str(error)
                 if time.monotonic() - started_s > RETRY_SECONDS_MAX:
-                    wait_s = RETRY_SECONDS
+                    backoff.reset()
+                wait_s = backoff.next_s()
                 logger.warning("%s; from the log's state again in %.1f s", error, wait_s)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await self._stopping.wait()
-                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
 
     async def _pass(self) -> None:
         self.state.passes += 1

@@ -7,17 +7,19 @@ callbacks on its own threads; each does one assignment, so no lock is needed.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkaesque.client.ports import LogUnavailable
 from kafkaesque.events.gateway import GATEWAYS_NODE
+from kafkaesque.service.coordination import (
+    CoordinationUnavailable,
+    close_session,
+    open_session,
+)
 
 SESSION_SECONDS = 6.0
-CONNECT_SECONDS_MAX = 15.0
 
 
 class GatewayLiveness:
@@ -35,13 +37,12 @@ class GatewayLiveness:
         """Raises LogUnavailable if ZooKeeper does not answer: presence would be silently wrong."""
         if not self._connect:
             return
-        self._client = KazooClient(
-            hosts=self._connect, timeout=SESSION_SECONDS, logger=logging.getLogger("kazoo.chat")
-        )
         try:
-            await asyncio.to_thread(self._client.start, CONNECT_SECONDS_MAX)
-        except KazooTimeoutError:
-            raise LogUnavailable(f"no ZooKeeper at {self._connect}") from None
+            self._client = await open_session(
+                self._connect, session_seconds=SESSION_SECONDS, name="chat"
+            )
+        except CoordinationUnavailable as error:
+            raise LogUnavailable(str(error)) from None
         await asyncio.to_thread(self._client.ensure_path, GATEWAYS_NODE)
         await asyncio.to_thread(self._client.ChildrenWatch, GATEWAYS_NODE, self._changed)
 
@@ -51,5 +52,4 @@ class GatewayLiveness:
     async def stop(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await asyncio.to_thread(client.stop)
-            await asyncio.to_thread(client.close)
+            await close_session(client)

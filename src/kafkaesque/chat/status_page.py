@@ -1,4 +1,4 @@
-"""What a running back end shows over HTTP: /metrics, /healthz, /readyz, /status."""
+"""What the status page of a running back end shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from kafkaesque.chat.backend import Backend
 from kafkaesque.chat.translator import Translator
-from kafkaesque.edge.http_site import StatusSite
 
 _PREFIX = "kafkaesque_chat_"
 _GAUGES = ("restore_ms", "transaction_ms_max")
@@ -23,11 +22,10 @@ _COUNTERS = (
 )
 
 
-class StatusPage(StatusSite):
-    """One back end's counts."""
+class BackendStatus:
+    """Metrics and status of one back end. See `service.status_page.Status`."""
 
     def __init__(self, backend: Backend | Translator) -> None:
-        super().__init__()
         self._backend = backend
 
     def metrics(self) -> str:

@@ -28,6 +28,7 @@ from kafkaesque.client.ports import (
 )
 from kafkaesque.events.chat import CHAT_TOPICS
 from kafkaesque.events.gateway import GATEWAY_TOPICS, command_topic
+from kafkaesque.model.backoff import Backoff
 from kafkaesque.model.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Translator:
 
     async def run(self) -> None:
         """Retries after log errors. Raises TransactionsUnsupported."""
-        wait_s = RETRY_SECONDS
+        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while not self._stopping.is_set():
             try:
                 await self._pass()
@@ -63,11 +64,11 @@ class Translator:
                 raise
             except LogError as error:
                 self.state.error = str(error)
+                wait_s = backoff.next_s()
                 logger.warning("%s; again in %.1f s", error, wait_s)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await self._stopping.wait()
-                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
 
     async def assigned(self, places: frozenset[TopicPartition]) -> None:
         held = {*self.state.partitions, *(place.partition for place in places)}

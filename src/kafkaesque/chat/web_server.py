@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from kafkaesque.edge.http_site import HttpSite
-
 _TYPES: Mapping[str, str] = {
     "html": "text/html",
     "css": "text/css",
@@ -32,8 +30,8 @@ def policy(gateways: Sequence[str]) -> str:
     )
 
 
-class WebServer(HttpSite):
-    """`gateways` are ws:// or wss:// URLs."""
+class WebServer:
+    """Serves between `start` and `stop`. `gateways` are ws:// or wss:// URLs."""
 
     def __init__(self, gateways: Sequence[str]) -> None:
         self._settings = msgspec.json.encode({"gateways": list(gateways)})
@@ -49,7 +47,19 @@ class WebServer(HttpSite):
         self._files["client.js"] = (files("kafkaesque.edge") / "web" / "client.js").read_bytes()
         application = web.Application()
         application.router.add_get("/{name:.*}", self._serve)
-        super().__init__(application)
+        self._runner = web.AppRunner(
+            application, handle_signals=False, access_log=None, shutdown_timeout=0.5
+        )
+
+    async def start(self, host: str, port: int) -> str:
+        """Listen, and return the actual HOST:PORT; port 0 takes a free one."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        bound_host, bound_port = self._runner.addresses[0][:2]
+        return f"{bound_host}:{bound_port}"
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
 
     async def _serve(self, request: web.Request) -> web.Response:
         """Serves a file from memory by its exact name, so that no path can be traversed."""

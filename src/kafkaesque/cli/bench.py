@@ -88,7 +88,7 @@ def bench(
         _list(as_json)
         return
     raise_open_file_limit()
-    # Servers under test outlive whoever is killed at once: end as Ctrl-C does.
+    # Handle SIGTERM as Ctrl-C: killed at once, this process would leave the servers under test running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if save is None and name == "all":

@@ -7,7 +7,6 @@ import errno
 import gc
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,16 +17,17 @@ import click
 if TYPE_CHECKING:
     from kafkaesque.broker.node import Node
 
-from kafkaesque.broker.server.event_loop import new_event_loop
 from kafkaesque.broker.storage.directory import DataDirectoryInvalid
-from kafkaesque.cli.logs import set_up_logs
 from kafkaesque.cli.server_settings import read_broker_settings
 from kafkaesque.model.errors import DataDirectoryInUse, InvalidConfig, KafkaError
 from kafkaesque.model.settings import BrokerConfig, broker_config
+from kafkaesque.service.child_process import ready_line
+from kafkaesque.service.logs import set_up_logs
+from kafkaesque.service.process import new_event_loop, stop_event
 
 Facts = Mapping[str, str | int | None]
-"""Addresses and more of a broker that serves; None for what is off."""
-Tell = Callable[[Facts], str]
+"""Addresses, id, pid and data directory of a broker that serves; None for a listener that is off."""
+Format = Callable[[Facts], str]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -58,9 +58,9 @@ Examples:
 @click.option(
     "--join",
     metavar="HOST:PORT,...",
-    help="Brokers of the cluster to join, any that are up; without it the first of a new cluster.",
+    help="Brokers of the cluster to join, any that are up. Without it, the first of a new cluster.",
 )
-@click.option("--rack", help="Where this broker stands; replicas are spread over racks.")
+@click.option("--rack", help="Rack of this broker; replicas are spread over racks.")
 @click.option(
     "--http-listen",
     metavar="HOST:PORT",
@@ -79,7 +79,7 @@ Examples:
 @click.option(
     "--advertise",
     metavar="HOST:PORT",
-    help="Address told to clients, if it is not the one listened on.",
+    help="Address for clients, if it differs from --listen.",
 )
 @click.option(
     "--config",
@@ -97,7 +97,7 @@ Examples:
 @click.option(
     "--insecure", is_flag=True, help="Allow a plaintext listener that other machines can reach."
 )
-@click.option("--json", "as_json", is_flag=True, help="Say `ready` as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print `ready` as one JSON object.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -142,7 +142,7 @@ def broker(
     """
     values = read_broker_settings(config_file, os.environ, assignments)
     if data is None and "," in values.get("log.dirs", ""):
-        # Kafka's log.dirs is a list: one directory of that name would be nobody's wish.
+        # Kafka's log.dirs is a list; nobody means one directory with a comma in its name.
         raise click.UsageError(
             f"log.dirs: one directory is supported, not {values['log.dirs']!r}; "
             "--data takes a name with a comma in it"
@@ -163,25 +163,25 @@ def broker(
     values.setdefault("log.dirs", "kafkaesque-data/broker-0")
     set_up_logs(log_format, log_level)
     try:
-        tell = _tell_json if as_json else _tell_line
-        sys.exit(_run(broker_config(values), tell, end_with_stdin))
+        form = _json_line if as_json else _ready_line
+        sys.exit(_run(broker_config(values), form, end_with_stdin))
     except InvalidConfig as error:
         raise click.UsageError(str(error)) from None
 
 
-def _tell_line(facts: Facts) -> str:
-    told = {**facts, "http": facts["http"] or "off"}.items()
-    return " ".join(("ready", *(f"{name}={value}" for name, value in told if value is not None)))
+def _ready_line(facts: Facts) -> str:
+    shown = {**facts, "http": facts["http"] or "off"}
+    return ready_line({name: value for name, value in shown.items() if value is not None})
 
 
-def _tell_json(facts: Facts) -> str:
+def _json_line(facts: Facts) -> str:
     return json.dumps(facts)
 
 
-def _run(config: BrokerConfig, tell: Tell, end_with_stdin: bool) -> int:
+def _run(config: BrokerConfig, form: Format, end_with_stdin: bool) -> int:
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(_serve(config, tell, end_with_stdin))
+            return runner.run(_serve(config, form, end_with_stdin))
     except (DataDirectoryInUse, DataDirectoryInvalid, KafkaError) as error:
         click.echo(f"kafkaesque broker: {error}", err=True)
     except OSError as error:
@@ -193,18 +193,18 @@ def _explain(config: BrokerConfig, error: OSError) -> str:
     if error.errno != errno.EADDRINUSE:
         where = f" {error.filename}:" if error.filename else ""
         return (
-            f"cannot start:{where} {error.strerror or error}. The data goes to {config.log_dirs}, "
-            "which this user must be able to make and to write to; --data names another directory."
+            f"cannot start:{where} {error.strerror or error}. This user must be able to create and "
+            f"write the data directory {config.log_dirs}; --data sets another one."
         )
     flag, address = _taken(config, str(error))
     return (
         f"cannot listen on {address}: the address is in use. `kafkaesque doctor` "
-        f"shows by what; {flag} 127.0.0.1:0 takes a free port."
+        f"shows the process; {flag} 127.0.0.1:0 takes a free port."
     )
 
 
 def _taken(config: BrokerConfig, bind_error: str) -> tuple[str, str]:
-    """Which listener could not be had, by the port that asyncio names in its error."""
+    """The option and address that could not be bound, by the port in asyncio's error message."""
     listeners = {
         "--http-listen": config.http_listener,
         "--coordination-listen": config.coordination_listener,
@@ -217,27 +217,25 @@ def _taken(config: BrokerConfig, bind_error: str) -> tuple[str, str]:
 
 
 def _calm_garbage_collector() -> None:
-    """What a start has made stays: it is never looked at again. Requests make no cycles, so the rest
-    need not be searched after every few of them; a full search is a pause that clients feel."""
+    """Exempt the objects of the start from garbage collection, and collect less often.
+
+    Requests make no reference cycles, and a full collection is a pause that clients notice.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 100)
 
 
-async def _serve(config: BrokerConfig, tell: Tell, end_with_stdin: bool) -> int:
+async def _serve(config: BrokerConfig, form: Format, end_with_stdin: bool) -> int:
     from kafkaesque.broker.node import Node
 
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stopping.set)
-    if end_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), stopping.set)
+    # A broker without a supervisor syncs its logs all the same, however long that takes.
+    stopping = stop_event(end_with_stdin, orphan_seconds_max=None)
     node = Node(config)
     if not await _started(node, stopping):
         return 0
     _calm_garbage_collector()
-    click.echo(tell(_facts(node)))
+    click.echo(form(_facts(node)))
     sys.stdout.flush()
     node.failed.add_done_callback(lambda _: stopping.set())
     await stopping.wait()
@@ -257,7 +255,7 @@ def _facts(node: Node) -> Facts:
 
 
 async def _started(node: Node, stopping: asyncio.Event) -> bool:
-    """A broker that joins a cluster may wait long for the others; it can be stopped meanwhile."""
+    """False if it was stopped first: joining a cluster may wait long for the other brokers."""
     start = asyncio.ensure_future(node.start())
     stop = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)

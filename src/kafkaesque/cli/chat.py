@@ -1,11 +1,13 @@
-"""`kafkaesque chat`: the back ends of chat, and the clients that people use."""
+"""`kafkaesque chat`: back ends, and clients for people and scripts."""
 
 from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +16,8 @@ import click
 from kafkaesque.cli.failures import Failure, usage
 from kafkaesque.cli.options import client_options, examples, json_option
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
+from kafkaesque.cli.service_process import host_port, run_service
+from kafkaesque.service.child_process import print_ready
 
 if TYPE_CHECKING:
     from kafkaesque.chat.config import BackendConfig
@@ -27,7 +31,7 @@ GATEWAY_DEFAULT = "127.0.0.1:7000"
 
 
 def edge_options(function: F) -> F:
-    """Where the gateways are and who one is; pass `gateways` and `credentials`."""
+    """Add the options for gateways and account; pass `gateways` and `credentials`."""
 
     @click.option("-g", "--gateway", "gateways", multiple=True, envvar="KAFKAESQUE_GATEWAY",
                   metavar="ADDRESS", default=(GATEWAY_DEFAULT,), show_default=True,
@@ -45,7 +49,7 @@ def edge_options(function: F) -> F:
         token, register = options.pop("token"), options.pop("register")
         if token is None:
             if not name:
-                raise usage("Say who you are: --name NAME, or --token.")
+                raise usage("An account is required: --name NAME, or --token.")
             if not password:
                 password = click.prompt("Password", hide_input=True, err=True)
         credentials = Credentials(token, name, password, register)
@@ -92,13 +96,32 @@ def backend(connection: Connection, screen: Screen, **options: Any) -> None:
 
     Prints one line `ready ...` when it has joined the others.
     """
-    from kafkaesque.cli.chat_backend import BackendWanted, run_backend
-    from kafkaesque.cli.logs import set_up_logs
+    from kafkaesque.chat.backend import PartitionCountMismatch
+    from kafkaesque.chat.process import BackendOptions, serve_backend
+    from kafkaesque.chat.rules.facts import EntryUnreadable
+    from kafkaesque.service.logs import set_up_logs
 
     set_up_logs("text", options.pop("log_level"))
     config = read_config(options.pop("assignments"))
     connection.reach()
-    run_backend(connection, BackendWanted(config=config, **options), screen)
+    wanted = BackendOptions(
+        bootstrap=connection.bootstrap,
+        properties=connection.properties,
+        config=config,
+        http_listen=host_port(options.pop("http_listen")),
+        **options,
+    )
+    try:
+        summary = run_service(serve_backend(wanted))
+    except PartitionCountMismatch as error:
+        raise Failure(str(error)) from None
+    except EntryUnreadable as error:
+        raise Failure(f"the journal was written by a later build: {error}") from None
+    text = (
+        f"stopped after {summary['messages']} messages, {summary['commands']} commands, "
+        f"{summary['repeats']} repeats dropped"
+    )
+    click.echo(json.dumps(summary) if screen.as_json else text)
 
 
 @chat.command(
@@ -122,7 +145,7 @@ def client(
 ) -> None:
     """Chat in the terminal. /help shows what can be typed.
 
-    Connects again by itself and misses nothing, whatever happens to gateways and back ends.
+    Reconnects by itself and misses nothing, whatever happens to gateways and back ends.
     """
     from kafkaesque.cli.chat_client import ClientWanted, run_client
 
@@ -149,7 +172,7 @@ def send(
     text: str,
     timeout_s: float,
 ) -> None:
-    """Send one message to an account or a #room, and wait until it is there."""
+    """Send one message to an account or a #room, and wait until it is delivered."""
     from kafkaesque.cli.chat_once import send_once
 
     result = send_once(gateways, credentials, to, text, timeout_s)
@@ -196,14 +219,31 @@ def list_accounts(
               default=Path("kafkaesque-data") / "chat-web", show_default=True,
               help="Directory of web.json.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
-@click.option("--json", "as_json", is_flag=True, help="Say `ready` as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print `ready` as one JSON object.")
 def web(
     gateways: tuple[str, ...], listen: str, data: Path, end_with_stdin: bool, as_json: bool
 ) -> None:
-    """Serve the web chat page. Gateways must allow it: `ws.origins` of theirs has its address."""
-    from kafkaesque.cli.chat_web import run_web
+    """Serve the web chat page. The gateways' setting `ws.origins` must contain its address."""
+    from kafkaesque.chat.process import serve_web
 
-    run_web(gateways, listen, data, end_with_stdin, as_json)
+    urls = [web_socket_url(gateway) for gateway in gateways]
+    on_ready = _print_ready_json if as_json else print_ready
+    run_service(serve_web(urls, host_port(listen), data, end_with_stdin, on_ready))
+
+
+def web_socket_url(address: str) -> str:
+    """The URL for browsers; HOST:PORT is ws://HOST:PORT/."""
+    if "://" not in address:
+        host_port(address)
+        return f"ws://{address}/"
+    if not address.startswith(("ws://", "wss://")):
+        raise usage(f"'{address}' is no address for a browser: write HOST:PORT, ws:// or wss://.")
+    return address
+
+
+def _print_ready_json(facts: Mapping[str, str]) -> None:
+    click.echo(json.dumps(facts))
+    sys.stdout.flush()
 
 
 @chat.command("settings", epilog=examples("kafkaesque chat settings --json"))

@@ -1,4 +1,4 @@
-"""`kafkaesque chat send` and `chat list`: one thing, and then an end, for scripts."""
+"""`kafkaesque chat send` and `chat list`: one request, for scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaesque.edge.client_state import Credentials
 def send_once(
     gateways: Sequence[str], credentials: Credentials, to: str, text: str, timeout_s: float
 ) -> dict[str, Any]:
-    """The result: the message stands in the inbox of whoever it is for."""
+    """Returns the result once the message is in the recipient's inbox."""
     return _run(_send(gateways, credentials, to, text), timeout_s)
 
 
@@ -37,7 +37,9 @@ def _run(work: Any, timeout_s: float) -> dict[str, Any]:
     except ClientClosed as closed:
         raise CannotConnect(str(closed)) from None
     except TimeoutError:
-        raise CannotConnect(f"no answer within {timeout_s:g} s", "is there a gateway?") from None
+        raise CannotConnect(
+            f"no answer within {timeout_s:g} s", "check that a gateway runs: `kafkaesque status`"
+        ) from None
 
 
 async def _send(
@@ -58,7 +60,7 @@ async def _send(
 
 
 async def _list(gateways: Sequence[str], credentials: Credentials, pattern: str) -> dict[str, Any]:
-    """All pages."""
+    """Reads all pages of the list."""
     accounts: list[dict[str, Any]] = []
     async with EdgeClient(gateways, credentials) as client:
         while True:

@@ -13,20 +13,21 @@ from pathlib import Path
 
 import click
 
-from kafkaesque.cli.broker_services import (
+from kafkaesque.cli.failures import ExitCode, usage
+from kafkaesque.cli.options import data_option, examples, port_option
+from kafkaesque.cli.server_settings import read_broker_settings
+from kafkaesque.service.process import stop_event
+from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
+from kafkaesque.up.brokers import (
     bootstrap_servers,
     broker_services,
-    data_option,
-    port_option,
     shared_settings,
     start_brokers,
 )
-from kafkaesque.cli.failures import ExitCode, usage
-from kafkaesque.cli.options import examples
-from kafkaesque.cli.server_settings import read_broker_settings
-from kafkaesque.cli.supervisor import Service, StartFailed, Supervisor
-from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
+from kafkaesque.up.ports import NoSuchPorts
+from kafkaesque.up.supervisor import Service, StartFailed, Supervisor
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWN_SETTINGS = frozenset(
     {
         "node.id",
@@ -39,7 +40,7 @@ OWN_SETTINGS = frozenset(
         "join",
     }
 )
-"""Of which each broker has its own."""
+"""Settings of which each broker has its own value."""
 
 
 @click.command(
@@ -84,19 +85,19 @@ def cluster(count: int, data: Path, port: int, assignments: tuple[str, ...], as_
     logging.basicConfig(level="WARNING", format="%(message)s", stream=sys.stderr)
     shared = shared_settings(count, settings, assignments)
     with ReservedPorts() as free:
-        services = broker_services(data, port, count, shared, free)
+        try:
+            services = broker_services(data, port, count, shared, free)
+        except NoSuchPorts as error:
+            raise usage(str(error)) from None
         sys.exit(asyncio.run(_run(services, data, as_json)))
 
 
 async def _run(services: Sequence[Service], data: Path, as_json: bool) -> int:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(name, stopping.set)
+    stopping = stop_event(signals=STOP_SIGNALS)
     supervisor = Supervisor()
     try:
-        tell = (lambda _: None) if as_json else _tell
-        if await start_brokers(supervisor, services, stopping, tell):
+        on_ready = (lambda _: None) if as_json else _print_ready
+        if await start_brokers(supervisor, services, stopping, on_ready):
             click.echo(_as_json(services) if as_json else _welcome(services, data))
             sys.stdout.flush()
             await stopping.wait()
@@ -112,7 +113,7 @@ async def _run(services: Sequence[Service], data: Path, as_json: bool) -> int:
     return int(ExitCode.OK)
 
 
-def _tell(service: Service) -> None:
+def _print_ready(service: Service) -> None:
     click.echo(f"{service.name} is ready on {service.facts['kafka']}")
 
 
@@ -143,5 +144,5 @@ Try next, in another terminal:
   kafkaesque topic create greetings --partitions 3{option}
   kafkaesque topic describe greetings{option}
 
-Then end one of the processes (kill -9 {services[-1].facts["pid"]}), and look again. Ctrl-C stops all.
+Then kill a broker with kill -9 {services[-1].facts["pid"]}, and describe it again. Ctrl-C stops all.
 """

@@ -38,6 +38,6 @@ def completion(ctx: click.Context, shell: str, screen: Screen) -> None:
 
 
 def _with_hint(lines: list[str], hint: str) -> str:
-    # zsh wants its #compdef line first.
+    # zsh requires the #compdef line first.
     at = 1 if lines and lines[0].startswith("#compdef") else 0
     return "\n".join([*lines[:at], hint, *lines[at:]])

@@ -1,4 +1,4 @@
-"""`kafkaesque config`: list what our broker can be told, describe, set and unset."""
+"""`kafkaesque config`: list our broker's settings; describe, set and unset them."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _entry_row(kind: str, entry: Any) -> dict[str, Any]:
 
 
 def _in_unit_of(name: str, synonym: str, value: str) -> str:
-    """The value of a synonym as `name` would say it: Kafka tells 168 of log.retention.hours as it is."""
+    """A synonym's value in the unit of `name`: Kafka reports log.retention.hours=168 in hours."""
     factor = _MILLISECONDS.get(synonym.rpartition(".")[2])
     return str(int(value) * factor) if factor and name.endswith(".ms") else value
 

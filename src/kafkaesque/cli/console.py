@@ -20,7 +20,8 @@ import click
 from kafkaesque.cli.failures import CannotConnect, Failure, usage
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.server_settings import read_service_settings
-from kafkaesque.cli.service_process import facts_file, say_ready, stop_signals
+from kafkaesque.service.child_process import print_ready
+from kafkaesque.service.process import facts_file, stop_event
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
@@ -172,7 +173,7 @@ def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool)
     from kafkaesque.console.web.app import run_console
 
     async def main() -> None:
-        stopping = stop_signals(end_with_stdin)
+        stopping = stop_event(end_with_stdin)
         with contextlib.ExitStack() as stack:
 
             def ready(address: str) -> None:
@@ -199,6 +200,6 @@ def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
         click.echo(json.dumps(facts))
         sys.stdout.flush()
         return
-    say_ready(facts)
+    print_ready(facts)
     if sys.stdout.isatty():
         click.echo(f"open http://{facts['http']}/ ; Ctrl-C stops it", err=True)

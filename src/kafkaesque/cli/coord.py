@@ -89,7 +89,7 @@ def server_options(function: F) -> F:
         default=SERVER_DEFAULT,
         show_default=True,
         show_envvar=True,
-        help="Where the ZooKeeper is, ours or any; a path behind it is the root.",
+        help="Address of the ZooKeeper, ours or any; an appended path is the root.",
     )
     @click.option(
         "--timeout",
@@ -270,7 +270,7 @@ def sessions(client: KazooClient, screen: Screen) -> None:
     rows, is_complete = session_rows(client)
     if not is_complete:
         screen.warn(
-            "no server tells its sessions (4lw.commands.whitelist lacks `dump`): "
+            "no server lists its sessions (4lw.commands.whitelist lacks `dump`): "
             "these are only those that own ephemeral nodes"
         )
     screen.document(
@@ -293,7 +293,7 @@ def elect(path: str, name: str, once: bool, client: KazooClient, screen: Screen)
     """Take part in an election for PATH until Ctrl-C: one is master, the others wait.
 
     The master owns the ephemeral node PATH, with its name as data. When its session ends the node
-    goes, and whoever creates it first is the next master.
+    ends, and the first process to create it again is the next master.
     """
     from kafkaesque.cli.coord_view import Candidate
 

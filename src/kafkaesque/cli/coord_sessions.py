@@ -1,7 +1,7 @@
-"""The sessions of a ZooKeeper, ours or any: who has one, by which connection, and what each holds.
+"""The sessions of a ZooKeeper, ours or any: their clients and ephemeral nodes.
 
-The protocol has no list of sessions. The four-letter word `dump` has, of a server that permits it; without
-it only the owners of ephemeral nodes can be known.
+The protocol cannot list sessions. The four-letter word `dump` can, if a server permits it; without it only
+the owners of ephemeral nodes are known.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ SESSION_COLUMNS = [
 ]
 _ANSWER_SECONDS_MAX = 5.0
 _BEGINNING = "SessionTracker dump:"
-# A server that leads tells a session in a line of its own, one that follows its timeout too.
+# A leader prints one session per line; a follower adds the timeout.
 _SESSION = re.compile(r"^\s*(0x[0-9a-f]+)(?:\s+(\d+)ms)?$")
 _CONNECTION = re.compile(r"ip: /(\S+) sessionId: (0x[0-9a-f]+)")
 
 
 class Dump(NamedTuple):
-    """What one server tells of all sessions, and of the connections that it has itself."""
+    """One server's answer to `dump`: all sessions, and the server's own connections."""
 
     timeouts_ms: dict[str, int | None]
     """By session."""
     clients: dict[str, str]
-    """Where its connection comes from, by session."""
+    """Client address, by session."""
 
 
 def read_dump(answer: str) -> Dump | None:
-    """None if that is no dump, but the refusal of one."""
+    """None if the server refused."""
     if _BEGINNING not in answer:
         return None
     timeouts: dict[str, int | None] = {}
@@ -60,7 +60,7 @@ def read_dump(answer: str) -> Dump | None:
 
 
 def session_rows(client: KazooClient) -> tuple[list[dict[str, Any]], bool]:
-    """And whether those are all sessions, or only those that hold ephemeral nodes."""
+    """Rows, and whether they are all sessions or only the owners of ephemeral nodes."""
     owned: dict[str, list[str]] = {}
     for row in child_rows(client, "/", recursive=True):
         if row["session"] is not None:
@@ -68,7 +68,7 @@ def session_rows(client: KazooClient) -> tuple[list[dict[str, Any]], bool]:
     rows = {session: _row(session) for session in owned}
     dumps = _dumps(client.hosts)
     if dumps:
-        # Whoever else owns a node is no session: the registries show brokers and consumers as nodes.
+        # Other owners of nodes are no sessions: the registries show brokers and consumers as nodes.
         rows = {session: _row(session) for _, dump in dumps for session in dump.timeouts_ms}
     for server, dump in dumps:
         for session, timeout_ms in dump.timeouts_ms.items():
@@ -86,7 +86,7 @@ def _row(session: str) -> dict[str, Any]:
 
 
 def _dumps(servers: Iterable[tuple[str, int]]) -> list[tuple[str, Dump]]:
-    """Of those that answer and permit it."""
+    """From the servers that answer and permit it."""
     found = []
     for host, port in servers:
         with suppress(OSError):

@@ -89,7 +89,7 @@ def _child_row(client: KazooClient, path: str) -> dict[str, Any] | None:
 
 
 class Candidate:
-    """One who wants to be master: document 004's election by an ephemeral node, and its watch."""
+    """One candidate of a leader election: it creates an ephemeral node, or watches the master's."""
 
     def __init__(self, client: KazooClient, path: str, name: str) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""`kafkaesque doctor`: look at everything that commonly goes wrong, and name the fix."""
+"""`kafkaesque doctor`: checks for everything that commonly goes wrong, with the fix."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "re
 def doctor(
     bootstrap_server: str, data: Path | None, timeout: float, verbose: bool, screen: Screen
 ) -> int:
-    """Examine the way to a Kafka and this machine; say what is wrong and how to fix it.
+    """Check a Kafka and this machine, and show how to fix what is wrong.
 
-    Looks at addresses, what listens there, which APIs it speaks, what it advertises, versions, file
-    limits, the clock, default ports and, with --data, the disk. Ends with exit code 1 if anything
-    fails. Speaks plaintext; of a TLS listener it says that it is one.
+    Checks addresses, listeners, API versions, advertised listeners, package versions, file limits, the
+    clock, default ports and, with --data, the disk. Exits with 1 if a check fails. Connects in plaintext;
+    a TLS listener is recognised as one.
     """
     findings = list(examine(bootstrap_server, data, timeout))
     counts = {status: sum(f.status == status for f in findings) for status in MARKS}
@@ -90,12 +90,12 @@ def show(screen: Screen, findings: list[Finding], counts: dict[str, int], verbos
         if verbose and "apis" in finding.facts:
             _show_apis(screen, finding, width + 8)
     screen.line()
-    summary = f"{counts['ok']} ok, {counts['warn']} to look at, {counts['fail']} failing"
+    summary = f"{counts['ok']} ok, {counts['warn']} warnings, {counts['fail']} failing"
     screen.line(click.style(summary, bold=True))
 
 
 def _show_apis(screen: Screen, finding: Finding, indent: int) -> None:
-    """Names from our own tables; a number where we do not speak the API."""
+    """Names from our own tables; the number of an API that we do not support."""
     names = api_names()
     texts = [
         f"{names.get(int(key), f'API {key}')} {low}-{high}"

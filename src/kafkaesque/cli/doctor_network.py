@@ -1,4 +1,4 @@
-"""Examining addresses: does it resolve, connect, speak Kafka, and advertise what can be reached?"""
+"""Checks of addresses: does it resolve, connect, speak Kafka and advertise reachable addresses?"""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Literal
 from kafkaesque.admin.cluster import Broker, has_broker_setting, list_brokers
 from kafkaesque.cli.client import CLIENT_ID
 from kafkaesque.cli.finding import Finding
-from kafkaesque.cli.listening import process_listening_on
 from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
 from kafkaesque.client.wire.protocol import ApiVersions
+from kafkaesque.up.ports import KAFKA_PORT, SERVICE_PORTS, SIDE_PORTS, process_listening_on
 from kafkaesque.wire.messages.describe_configs import DescribeConfigsRequest
 
 LEADER_AND_ISR = 4
@@ -25,25 +25,24 @@ OUR_SETTING = "flush"
 NODES_ASKED_MAX = 5
 
 DEFAULT_PORTS = {
-    9092: "Kafka",
-    2181: "coordination",
-    9100: "text protocol",
-    7000: "gateway",
-    7001: "gateway WebSocket",
-    8080: "console",
+    KAFKA_PORT: "Kafka",
+    SIDE_PORTS["coordination-listen"]: "coordination",
+    SIDE_PORTS["text-listen"]: "text protocol",
+    **{port: service.what for port, service in SERVICE_PORTS.items()},
 }
+"""Of `kafkaesque up`, with one broker."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a Kafka at some address said of itself."""
+    """What a Kafka reports about itself."""
 
     versions: ApiVersions
     brokers: list[Broker]
 
 
 def guess_software(versions: ApiVersions, *, has_our_setting: bool) -> str:
-    """A name for what answered, from what it admits to know and to speak."""
+    """A name for the software, guessed from its features and APIs."""
     features = versions.features
     if has_our_setting:
         return "Kafkaesque"
@@ -54,14 +53,14 @@ def guess_software(versions: ApiVersions, *, has_our_setting: bool) -> str:
 
 
 def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, Answer | None]:
-    """One bootstrap address, as far as it lets us in."""
+    """Check one bootstrap address, as far as it can be reached without credentials."""
     address = f"{host}:{port}"
     area = "bootstrap"
     try:
         with _connect(host, port, timeout_s) as kafka:
             versions = kafka.protocol.api_versions
             answer = Answer(versions, list_brokers(kafka))
-            # A broker describes only itself, and an address does not tell which of them it is.
+            # A broker describes only itself, and the address does not say which broker it is.
             ours = DescribeConfigsRequest.API_KEY in versions.apis and any(
                 has_broker_setting(kafka, broker.id, OUR_SETTING)
                 for broker in answer.brokers[:NODES_ASKED_MAX]
@@ -98,7 +97,7 @@ def _not_kafka(host: str, port: int, error: BaseException, timeout_s: float) -> 
             return Finding(
                 area,
                 "fail",
-                f"{address} wants TLS, and plaintext was spoken",
+                f"{address} requires TLS, but the connection was plaintext",
                 "add -X security.protocol=SSL (or SASL_SSL) and -X ssl.ca.location=FILE",
             )
         case "http":
@@ -118,7 +117,7 @@ def _not_kafka(host: str, port: int, error: BaseException, timeout_s: float) -> 
     return Finding(
         area,
         "fail",
-        f"{address} is no Kafka{_owner(host, port)}: {error}",
+        f"{address} is not a Kafka{_owner(host, port)}: {error}",
         "stop what listens there, or name another port; a SASL listener needs -X security.protocol",
     )
 
@@ -133,7 +132,7 @@ def _is_local(host: str) -> bool:
 
 
 def speaks(host: str, port: int, timeout_s: float) -> Literal["tls", "http", "silent"]:
-    """Which other protocol an address speaks."""
+    """Which other protocol the address speaks."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -156,7 +155,7 @@ def speaks(host: str, port: int, timeout_s: float) -> Literal["tls", "http", "si
 def examine_advertised(
     bootstrap: str, brokers: list[Broker], timeout_s: float
 ) -> Iterator[Finding]:
-    """Clients leave the bootstrap address at once for those that brokers advertise: try these too."""
+    """Check advertised addresses: clients use them right after the bootstrap."""
     for node in brokers:
         address = f"{node.host}:{node.port}"
         problem, fix = None, ""
@@ -179,7 +178,7 @@ def examine_advertised(
             yield Finding(
                 "listeners",
                 "fail",
-                f"{bootstrap} answers, but broker {node.id} tells clients to use {address}: {problem}",
+                f"{bootstrap} answers, but broker {node.id} advertises {address}: {problem}",
                 fix,
             )
 
@@ -192,7 +191,7 @@ def _readvertise(bootstrap: str) -> str:
 
 
 def examine_default_ports(bootstrap_ports: set[int]) -> Iterator[Finding]:
-    """Who holds the ports that `kafkaesque up` would take."""
+    """Check whether the default ports of `kafkaesque up` are in use."""
     taken = []
     for port, purpose in DEFAULT_PORTS.items():
         if port in bootstrap_ports or not _is_taken(port):

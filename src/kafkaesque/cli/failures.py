@@ -1,4 +1,4 @@
-"""How a command fails: a sentence, the fix, and an exit code. No client library is imported here."""
+"""Failures of commands: a message, a fix and an exit code. Imports no client library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkaesque.admin import errors
 
 
 class ExitCode(IntEnum):
-    """What scripts may rely on; `kafkaesque --help` prints this list."""
+    """Exit codes that scripts may rely on; `kafkaesque --help` lists them."""
 
     OK = 0
     FAILED = 1
@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
 
 class Failure(click.ClickException):
-    """The operation did not happen. `message` says what, `fix` what to do about it."""
+    """The operation failed. `message` says what happened, `fix` what to do."""
 
     exit_code = int(ExitCode.FAILED)
 

@@ -138,7 +138,7 @@ def run_faults(
     if as_json:
         is_one = len(names) == 1 and ALL not in names and repeat == 1
         click.echo(json.dumps(_one(turns) if is_one else _summary(names, turns)))
-    _end(turns, is_gap_told=ALL in names)
+    _end(turns, gaps_are_listed=ALL in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +175,12 @@ def _perform(name: str, options: RunOptions, keep: Path | None, as_json: bool) -
     return turn
 
 
-def _end(turns: Sequence[_Turn], *, is_gap_told: bool) -> None:
+def _end(turns: Sequence[_Turn], *, gaps_are_listed: bool) -> None:
     """A run that is not possible here is a failure if it was asked for by name, a gap in the list
     otherwise."""
     unfinished = _unfinished(turns)
     impossible = [turn.trouble for turn in turns if turn.is_impossible]
-    if unfinished or (impossible and not is_gap_told):
+    if unfinished or (impossible and not gaps_are_listed):
         raise Failure("; ".join(unfinished or impossible))
     if not all(report.passed for report in _reports(turns)):
         click.get_current_context().exit(int(ExitCode.FAILED))

@@ -1,7 +1,7 @@
-"""Which brokers have no room, for a command whose records were not taken.
+"""Finds brokers with a full disk, for a command whose records were refused.
 
-librdkafka sends a batch that was refused with KAFKA_STORAGE_ERROR again until it is too old, and
-tells then only that it is. So the brokers are asked for what they have left (DescribeLogDirs).
+librdkafka retries a batch that failed with KAFKA_STORAGE_ERROR until it expires, and then reports only the
+timeout. So the brokers are asked for their free space (DescribeLogDirs).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kafkaesque.wire.messages.describe_log_dirs import (
 )
 
 ROOM_BYTES_MIN: Final = 2 * MIB
-"""Twice the largest batch of a producer, by default: a disk is full when the next one does not fit."""
+"""Twice a producer's largest batch by default: a disk is full when the next batch does not fit."""
 
 
 def full_disks(connection: Connection) -> list[str]:
-    """A sentence for each disk that is full; none where nobody says so, or nobody answers soon."""
+    """A sentence for each full disk; empty if none is known to be, or no broker answers soon."""
     quick = Connection(
         connection.bootstrap, connection.properties, min(connection.timeout_s, PROBE_TIMEOUT_S_MAX)
     )
@@ -37,10 +37,10 @@ def full_disks(connection: Connection) -> list[str]:
     except (Failure, AdminError):
         return []
     return [
-        told
+        problem
         for broker in brokers
         for directory in _directories(cluster, broker)
-        if (told := describe_room(broker.id, directory)) is not None
+        if (problem := describe_room(broker.id, directory)) is not None
     ]
 
 
@@ -55,7 +55,7 @@ def _directories(cluster: ClusterAdmin, broker: Broker) -> Iterator[DescribeLogD
 
 
 def describe_room(node_id: int, directory: DescribeLogDirsResult) -> str | None:
-    """What is wrong with a data directory, if anything is known to be."""
+    """What is wrong with a data directory; None if nothing is."""
     disk = f"its disk ({directory.log_dir})"
     if directory.error_code:
         name = error_name(directory.error_code)
@@ -65,5 +65,5 @@ def describe_room(node_id: int, directory: DescribeLogDirsResult) -> str | None:
     room = human_bytes(directory.usable_bytes)
     return (
         f"broker {node_id} has {room} left on {disk} and refuses what does not fit "
-        "(KAFKA_STORAGE_ERROR): make room there, and send it again"
+        "(KAFKA_STORAGE_ERROR): free some space there, and send it again"
     )

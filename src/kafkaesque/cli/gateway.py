@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.failures import Failure, usage
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
+from kafkaesque.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
@@ -57,9 +59,8 @@ def gateway(connection: Connection, screen: Screen, **options: Any) -> None:
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise Failure(f"the gateway needs {', '.join(missing)}",
                       "pip install 'kafkaesque-platform[gateway]'")  # fmt: skip
-    from kafkaesque.cli.gateway_run import Wanted, run_gateway
-    from kafkaesque.cli.logs import set_up_logs
     from kafkaesque.gateway.config import GATEWAY_SETTINGS
+    from kafkaesque.service.logs import set_up_logs
 
     set_up_logs("text", options.pop("log_level"))
     if options.pop("settings"):
@@ -67,7 +68,32 @@ def gateway(connection: Connection, screen: Screen, **options: Any) -> None:
         return
     config = read_config(options.pop("assignments"))
     connection.reach()
-    run_gateway(connection, Wanted(config=config, **options), screen)
+    _run(connection, config, options, screen)
+
+
+def _run(
+    connection: Connection, config: GatewayConfig, options: dict[str, Any], screen: Screen
+) -> None:
+    from kafkaesque.cli.service_process import host_port, run_service
+    from kafkaesque.gateway.handover import HandoverFailed
+    from kafkaesque.gateway.process import GatewayFailed, GatewayOptions, serve_gateway
+
+    wanted = GatewayOptions(
+        bootstrap=connection.bootstrap,
+        properties=connection.properties,
+        config=config,
+        listen=host_port(options.pop("listen")),
+        http_listen=host_port(options.pop("http_listen")),
+        **options,
+    )
+    try:
+        summary = run_service(serve_gateway(wanted))
+    except (HandoverFailed, GatewayFailed) as error:
+        raise Failure(str(error)) from None
+    except InvalidConfig as error:
+        raise usage(str(error)) from None
+    if screen.as_json:
+        click.echo(json.dumps(summary))
 
 
 def read_config(assignments: tuple[str, ...]) -> GatewayConfig:

@@ -1,7 +1,7 @@
-"""Lines of standard input for an event loop, whatever it is: a terminal, a pipe, a file, /dev/null.
+"""Lines of standard input for an event loop: from a terminal, a pipe, a file or /dev/null.
 
-An event loop cannot wait for a file (epoll refuses it), so a thread reads. It may be left behind in the
-middle of a read when the program ends, and holds up nothing.
+An event loop cannot wait for a regular file (epoll refuses it), so a daemon thread reads. It does not keep
+the program from ending in the middle of a read.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ LINES_AHEAD_MAX = 100
 
 
 async def lines_of(stream: BinaryIO) -> AsyncIterator[str]:
-    """Ends with the stream. At most so many lines are read ahead of who takes them."""
+    """Ends with the stream. Reads at most LINES_AHEAD_MAX lines ahead."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(LINES_AHEAD_MAX)
 
     def read() -> None:
-        # RuntimeError: the loop has ended, and nobody wants the rest.
+        # RuntimeError: the loop has ended; the rest is dropped.
         with suppress(RuntimeError):
             for line in stream:
                 room.acquire()

@@ -25,7 +25,7 @@ PROGRAM = "kafkaesque"
 
 
 class Lazy(NamedTuple):
-    """Where a command lives and how it introduces itself without being imported."""
+    """A command's module and its short help, known without importing it."""
 
     section: str
     module: str
@@ -35,18 +35,16 @@ class Lazy(NamedTuple):
 COMMANDS: dict[str, Lazy] = {
     "up": Lazy("Run", "kafkaesque.cli.up", "Start everything on this machine; Ctrl-C stops it."),
     "status": Lazy("Run", "kafkaesque.cli.status", "Show the processes of a running `up`."),
-    "ctl": Lazy(
-        "Run", "kafkaesque.cli.control_actions", "Kill, pause or restart a process of `up`."
-    ),
+    "ctl": Lazy("Run", "kafkaesque.cli.ctl", "Kill, pause or restart a process of `up`."),
     "broker": Lazy("Run", "kafkaesque.cli.broker", "Run one broker."),
     "cluster": Lazy("Run", "kafkaesque.cli.cluster", "Run several brokers on this machine."),
     "source": Lazy("Run", "kafkaesque.cli.source", "Follow hashtags into a topic."),
-    "gateway": Lazy(
-        "Run", "kafkaesque.cli.gateway", "Hold clients' connections, through restarts."
-    ),
+    "gateway": Lazy("Run", "kafkaesque.cli.gateway", "Run a gateway for client connections."),
     "pipeline": Lazy("Run", "kafkaesque.cli.pipeline", "Run Spark jobs on the posts in the log."),
-    "chat": Lazy("Run", "kafkaesque.cli.chat", "Back ends of chat, and clients to chat with."),
-    "tasks": Lazy("Run", "kafkaesque.cli.tasks", "Run tasks and timers off the log; dead letters."),
+    "chat": Lazy("Run", "kafkaesque.cli.chat", "Run chat back ends, and chat in the terminal."),
+    "tasks": Lazy(
+        "Run", "kafkaesque.cli.tasks", "Run tasks and timers from the log; manage dead letters."
+    ),
     "console": Lazy("Run", "kafkaesque.cli.console", "Show a whole cluster in the browser."),
     "topic": Lazy(
         "Operate", "kafkaesque.cli.topic", "Create, list, describe, alter and delete topics."
@@ -59,7 +57,7 @@ COMMANDS: dict[str, Lazy] = {
         "Operate", "kafkaesque.cli.group", "List consumer groups, show lag, reset offsets."
     ),
     "transaction": Lazy(
-        "Operate", "kafkaesque.cli.transaction", "List and show transactions, abort what hangs."
+        "Operate", "kafkaesque.cli.transaction", "List and show transactions; abort hanging ones."
     ),
     "config": Lazy(
         "Operate", "kafkaesque.cli.config", "Show and change topic and broker settings."
@@ -69,14 +67,22 @@ COMMANDS: dict[str, Lazy] = {
         "kafkaesque.cli.broker_admin",
         "Show brokers and quorum, elect leaders, reassign partitions.",
     ),
-    "coord": Lazy("Operate", "kafkaesque.cli.coord", "Look into and change the coordination tree."),
+    "coord": Lazy("Operate", "kafkaesque.cli.coord", "Read and change the coordination tree."),
     "top": Lazy("Explain", "kafkaesque.cli.top", "Watch a cluster in the terminal."),
     "show": Lazy("Explain", "kafkaesque.cli.show", "Show trends, gateways and the event log."),
-    "doctor": Lazy("Explain", "kafkaesque.cli.doctor", "Find out what is wrong and how to fix it."),
-    "compat": Lazy("Explain", "kafkaesque.cli.compat", "Tell what a move to another Kafka needs."),
-    "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker, beside others."),
-    "fault": Lazy("Explain", "kafkaesque.cli.fault", "Break a broker under load, and judge it."),
-    "sim": Lazy("Explain", "kafkaesque.cli.sim", "Break a simulated cluster, from a seed."),
+    "doctor": Lazy(
+        "Explain", "kafkaesque.cli.doctor", "Check for common problems and show the fix."
+    ),
+    "compat": Lazy(
+        "Explain", "kafkaesque.cli.compat", "Report what a move to another Kafka needs."
+    ),
+    "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker beside others."),
+    "fault": Lazy(
+        "Explain", "kafkaesque.cli.fault", "Inject faults under load and check the guarantees."
+    ),
+    "sim": Lazy(
+        "Explain", "kafkaesque.cli.sim", "Inject faults into a simulated cluster, from a seed."
+    ),
     "completion": Lazy("Explain", "kafkaesque.cli.completion", "Print a shell completion script."),
 }
 
@@ -119,7 +125,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names without importing the modules: a completion must feel instant."""
+        """Names without importing the modules, so that completion is instant."""
         from click.shell_completion import CompletionItem
 
         names = [
@@ -134,7 +140,7 @@ class LazyGroup(click.Group):
             outcome: object = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader went away (`| head`): that is how such a pipe ends, not a failure.
+            # The reader closed the pipe (`| head`): not a failure.
             _give_up_output()
             ctx.exit(int(ExitCode.OK))
         except OSError as error:
@@ -143,7 +149,7 @@ class LazyGroup(click.Group):
             _give_up_output()
             where = f" to {error.filename}" if error.filename else ""
             message = f"cannot write{where}: the disk is full"
-            raise Failure(message, "make room, or write to another disk") from None
+            raise Failure(message, "free some space, or write to another disk") from None
         return outcome
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -160,7 +166,7 @@ class LazyGroup(click.Group):
 
 
 def _give_up_output() -> None:
-    """Point standard output elsewhere, or the interpreter's last flush would complain."""
+    """Redirect standard output to /dev/null: the interpreter's last flush would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

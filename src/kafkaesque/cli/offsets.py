@@ -24,8 +24,8 @@ _SETTLING = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-"""Answers of brokers to which a new topic or leader has not got through yet. ConnectionFence have seen the
-partition in the metadata, so it exists."""
+"""Errors of brokers that have not heard of a new topic or leader yet. Callers have seen the partition
+in the metadata, so it exists."""
 
 _EARLIEST: AdminOffsetSpec = AdminOffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: AdminOffsetSpec = AdminOffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -61,7 +61,7 @@ def _list_offsets(
     spec: AdminOffsetSpec,
     committed_only: bool,
 ) -> dict[Partition, int]:
-    """Retries what is only settling: a broker that has just been told of a partition."""
+    """Retries errors that pass: a broker may not have heard of a new partition or leader yet."""
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     found: dict[Partition, int] = {}
     deadline = time.monotonic() + min(connection.timeout_s, SETTLING_S_MAX)

@@ -1,4 +1,4 @@
-"""Options that commands share, and how examples stand in a help text."""
+"""Options that commands share, and examples in help texts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from kafkaesque.admin.errors import AdminError
 from kafkaesque.cli.failures import failure_of, usage
 from kafkaesque.cli.render import Screen
+from kafkaesque.model.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
@@ -40,17 +41,13 @@ def read_pair(text: str, what: str = "NAME=VALUE") -> tuple[str, str]:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A client properties file as Kafka's own tools take it: `name=value`, `#` starts a comment."""
-    properties = {}
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        text = line.strip()
-        if not text or text[0] in "#!":
-            continue
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise usage(f"{path}:{number}: '{text}' is not NAME=VALUE.")
-        properties[name.strip()] = value.strip()
-    return properties
+    """A client properties file, as Kafka's own tools take it."""
+    from kafkaesque.service import settings
+
+    try:
+        return {item.name: item.value for item in settings.read_properties(path)}
+    except InvalidConfig as error:
+        raise usage(str(error)) from None
 
 
 def make_connection(ctx: click.Context, options: dict[str, Any]) -> Connection:
@@ -88,13 +85,13 @@ def address_option(function: F) -> F:
         default=BOOTSTRAP_DEFAULT,
         show_default=True,
         show_envvar=True,
-        help="Where the Kafka is.",
+        help="Address of the Kafka.",
     )(function)
 
 
 @contextmanager
 def _orderly_end() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does: what was read is committed, what was queued is sent."""
+    """SIGTERM ends a command as Ctrl-C does: records that were read are committed, queued ones sent."""
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -157,3 +154,19 @@ def complete_topics(
     except click.ClickException:
         return []
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("kafkaesque-data"),
+    show_default=True,
+    help="Directory of all data and logs; kept from one run to the next.",
+)
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=9092,
+    show_default=True,
+    help="Kafka port of the first broker; the others follow. 0 takes free ports.",
+)

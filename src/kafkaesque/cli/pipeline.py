@@ -73,7 +73,7 @@ def spark_options(function: F) -> F:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def explained_errors() -> Iterator[None]:
     """What the pipeline refuses, as a failure of the command line."""
     try:
         yield
@@ -118,11 +118,11 @@ def pipeline() -> None:
 @click.option("--settings", is_flag=True, help="List the settings that --set takes instead.")
 @json_option
 def list_(settings: bool, screen: Screen) -> None:
-    """List the queries, sets of queries and reports that `run` knows; or every setting."""
+    """List the queries, sets of queries and reports that `run` takes; or every setting."""
     from kafkaesque.cli.pipeline_run import listed, listed_settings
     from kafkaesque.pipeline.session import require_packages
 
-    with told():
+    with explained_errors():
         require_packages()
         rows = listed_settings() if settings else listed()
     columns = [Column(name, name) for name in rows[0] if name != "tables"]
@@ -178,7 +178,7 @@ def run(names: tuple[str, ...], connection: Connection, screen: Screen, **option
     from kafkaesque.pipeline.operate.reports import REPORTS
 
     wanted = Wanted(names, *(options.pop(name) for name in RUN_OPTIONS))
-    with told():
+    with explained_errors():
         reports = [name for name in names if name in REPORTS]
         if reports and len(reports) < len(names):
             raise usage("Reports and queries are run by themselves.")
@@ -243,15 +243,15 @@ def _time_ms(text: str | None) -> int | None:
 @client_options()
 def backfill(name: str, connection: Connection, screen: Screen, **options: Any) -> None:
     """Compute a range of the log again, at once, into side tables; --swap puts them in place."""
-    from kafkaesque.cli.pipeline_run import teller
+    from kafkaesque.cli.pipeline_run import progress_printer
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.queries import find_query
 
     swap = options.pop("swap")
-    with told():
+    with explained_errors():
         log_range = _log_range(options)
         context = make_context(connection, **options)
-        side = work.backfill(find_query(name), context, log_range, teller(name, screen))
+        side = work.backfill(find_query(name), context, log_range, progress_printer(name, screen))
         _finish(side, context, swap, screen)
 
 
@@ -268,15 +268,17 @@ def replay(
     name: str, rows_max: int, connection: Connection, screen: Screen, **options: Any
 ) -> None:
     """Run a range of the log through the stream again, in batches, into side tables."""
-    from kafkaesque.cli.pipeline_run import teller
+    from kafkaesque.cli.pipeline_run import progress_printer
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.queries import find_query
 
     swap = options.pop("swap")
-    with told():
+    with explained_errors():
         log_range = _log_range(options)
         context = make_context(connection, **options)
-        side = work.replay(find_query(name), context, log_range, rows_max, teller(name, screen))
+        side = work.replay(
+            find_query(name), context, log_range, rows_max, progress_printer(name, screen)
+        )
         _finish(side, context, swap, screen)
 
 
@@ -315,7 +317,7 @@ def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> Non
     from kafkaesque.pipeline.operate.status import statuses, with_lag
     from kafkaesque.pipeline.source.options import read_cluster
 
-    with told():
+    with explained_errors():
         rows = statuses(DataDirectory(data))
         if lag:
             connection.reach()
@@ -350,7 +352,7 @@ def stop(names: tuple[str, ...], data: Path, timeout_s: float, screen: Screen) -
     from kafkaesque.pipeline.operate.status import request_stop
 
     for name in names:
-        with told():
+        with explained_errors():
             request_stop(DataDirectory(data), name, timeout_s)
         screen.line(f"{name}: stopped")
     screen.document({"stopped": names}, lambda: None)
@@ -371,7 +373,7 @@ def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
     from kafkaesque.pipeline import jars as work
     from kafkaesque.pipeline.session import spark_version
 
-    with told():
+    with explained_errors():
         version = spark_version()
         if fetch:
             paths = work.fetch(version, os.environ, repository=repo, notify=screen.note)

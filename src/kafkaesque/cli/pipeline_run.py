@@ -1,41 +1,38 @@
-"""The process behind `kafkaesque pipeline run`, and what `pipeline list` shows."""
+"""The process of `kafkaesque pipeline run`, and the rows of `pipeline list`."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kafkaesque.cli.failures import CannotConnect, ExitCode
 from kafkaesque.cli.render import Column, Screen
-from kafkaesque.cli.service_process import (
-    end_orphan_after,
-    facts_file,
-    host_port,
-    say_ready,
-)
+from kafkaesque.cli.service_process import host_port
 from kafkaesque.pipeline.operate.context import SETTINGS, RunContext
 from kafkaesque.pipeline.operate.progress import Metrics
 from kafkaesque.pipeline.operate.queries import SETS, all_queries, expand, find_query
 from kafkaesque.pipeline.operate.reports import REPORTS, Report, run_report
-from kafkaesque.pipeline.operate.status_page import StatusPage
+from kafkaesque.pipeline.operate.status_page import QueryPages
 from kafkaesque.pipeline.operate.streaming import Supervisor, Trigger
 from kafkaesque.pipeline.topics import declared, ensure_topics
+from kafkaesque.service.child_process import print_ready
+from kafkaesque.service.process import facts_file, stop_callback
+from kafkaesque.service.status_page import MakePage, in_thread
 
 FACTS_FILE = "pipeline.json"
-TELL_EVERY_S = 5.0
+PROGRESS_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What `pipeline run` was asked for."""
+    """The options of `pipeline run`."""
 
     names: tuple[str, ...]
     once: bool
@@ -48,7 +45,7 @@ class Wanted:
 
 
 def listed() -> list[dict[str, Any]]:
-    """Queries, sets and reports, each as a row."""
+    """One row for each query, set and report."""
     rows: list[dict[str, Any]] = [
         {
             "name": query.name,
@@ -76,42 +73,42 @@ def listed_settings() -> list[dict[str, Any]]:
     ]
 
 
-def teller(name: str, screen: Screen) -> Callable[[str, int, int], None]:
-    """Says every few seconds how far long work is."""
-    due_s = time.monotonic() + TELL_EVERY_S
+def progress_printer(name: str, screen: Screen) -> Callable[[str, int, int], None]:
+    """A callback that prints the progress of long work every few seconds."""
+    due_s = time.monotonic() + PROGRESS_EVERY_S
 
-    def tell(what: str, done: int, total: int) -> None:
+    def show(what: str, done: int, total: int) -> None:
         nonlocal due_s
         if time.monotonic() >= due_s:
-            due_s = time.monotonic() + TELL_EVERY_S
+            due_s = time.monotonic() + PROGRESS_EVERY_S
             share = f" ({done / total:.0%})" if total else ""
             screen.note(f"{name}: {done:,} of {total:,} {what}{share}")
 
-    return tell
+    return show
 
 
 def run_queries(wanted: Wanted, make_context: Callable[[], RunContext], screen: Screen) -> int:
-    """Until all have ended; the exit code."""
+    """Run until all have ended; returns the exit code."""
     host, port = host_port(wanted.http_listen)
     queries = [find_query(name) for name in expand(wanted.names)]
     stopping = threading.Event()
-    with _signals(stopping.set, wanted.end_with_stdin):
+    with stop_callback(stopping.set, wanted.end_with_stdin):
         context = make_context()
         needed = [name for query in queries for name in query.topic_names(context.settings)]
         for name in ensure_topics(context.kafka, declared(needed)):
-            screen.note(f"topic {name} was not there and is made")
+            screen.note(f"created topic {name}")
         metrics = Metrics()
         trigger = Trigger(
             wanted.interval_s, wanted.once, wanted.rows_max, wanted.start, wanted.restarts_max
         )
         supervisor = Supervisor(context, trigger, metrics, stopping)
         names = [query.name for query in queries]
-        page = StatusPage(context.data, names, metrics)
-        facts = {"queries": ",".join(names), "http": _listen(page, host, port)}
-        facts |= {"data": str(context.data.root), "pid": str(os.getpid())}
-        with facts_file(context.data.root / FACTS_FILE, facts):
-            results = supervisor.run(queries, lambda: say_ready(facts))
-        page.stop()
+        pages = QueryPages(context.data, names, metrics).pages()
+        with _serving(pages, host, port) as http:
+            facts = {"queries": ",".join(names), "http": http}
+            facts |= {"data": str(context.data.root), "pid": str(os.getpid())}
+            with facts_file(context.data.root / FACTS_FILE, facts):
+                results = supervisor.run(queries, partial(print_ready, facts))
     rows = [{"query": result.query, "failure": result.failure} for result in results]
     screen.document({"queries": rows}, lambda: None)
     failed = [result for result in results if result.failure]
@@ -120,38 +117,18 @@ def run_queries(wanted: Wanted, make_context: Callable[[], RunContext], screen: 
     return int(ExitCode.FAILED if failed else ExitCode.OK)
 
 
-def _listen(page: StatusPage, host: str, port: int) -> str:
-    try:
-        return page.start(host, port)
-    except OSError as error:
-        raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
-
-
 @contextlib.contextmanager
-def _signals(stop: Callable[[], None], end_with_stdin: bool) -> Iterator[None]:
-    """SIGTERM, Ctrl-C and the end of a supervisor's pipe stop the queries between two batches."""
-
-    def handle(_number: int, _frame: object) -> None:
-        stop()
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    if end_with_stdin:
-
-        def watch() -> None:
-            sys.stdin.buffer.read()
-            stop()
-            end_orphan_after()
-
-        threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _serving(pages: Mapping[str, MakePage], host: str, port: int) -> Iterator[str]:
+    with contextlib.ExitStack() as stack:
+        try:
+            address = stack.enter_context(in_thread(pages, host, port))
+        except OSError as error:
+            raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
+        yield address
 
 
 def run_reports(names: list[str], context: RunContext, screen: Screen) -> int:
-    """One after another; the exit code says whether the archive is as it must be."""
+    """Run one after another; the exit code is 1 if the quality report found a problem."""
     alarmed = False
     ensure_topics(context.kafka, declared([context.settings.alerts_topic]))
     for name in names:

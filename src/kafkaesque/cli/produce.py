@@ -28,7 +28,7 @@ QUEUE_KBYTES_MAX = 64 * 1024
 POLL_EVERY_RECORDS = 100
 FAILURES_SHOWN_MAX = 20
 HINTS = {
-    KafkaError.INVALID_RECORD: "a compacted topic wants a key in every record: -k, --key-separator",
+    KafkaError.INVALID_RECORD: "a compacted topic requires a key in every record: -k, --key-separator",
     KafkaError.KAFKA_STORAGE_ERROR: DISK_HINT,
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic (kafkaesque topic alter) "
     "and, above 1 MB, the client's own -X message.max.bytes=N",
@@ -78,7 +78,7 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 @click.option(
     "-K", "--key-separator", metavar="TEXT", help="Lines are KEY, this text, VALUE. \\t is a tab."
 )
-@click.option("-Z", "--null-value", metavar="TEXT", help="This text stands for null.")
+@click.option("-Z", "--null-value", metavar="TEXT", help="This text means null.")
 @click.option("--base64", "is_base64", is_flag=True, help="Keys and values are base64.")
 @click.option("-k", "--key", metavar="TEXT", help="Key of every record.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header.")
@@ -177,7 +177,7 @@ class Inputs:
 
     @property
     def size_bytes(self) -> int | None:
-        """Total size when all input is regular files: then the progress knows its end."""
+        """Total size if all input is regular files: only then the end of the progress is known."""
         paths = [Path(name) for name in self._names]
         if not all(path.is_file() for path in paths):
             return None

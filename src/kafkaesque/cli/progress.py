@@ -21,7 +21,7 @@ REFRESH_EVERY_S = 0.1
 class Meter:
     """Counts records and bytes, and draws them while the work runs if `visible`.
 
-    `total` is None when the end is not known; `position` tells how far towards it the work is, if
+    `total` is None when the end is not known; `position` is how far the work has come, if
     that is not the number of records.
     """
 

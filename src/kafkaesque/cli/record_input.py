@@ -1,6 +1,6 @@
 """Records out of bytes: lines, JSON lines, or one raw value. Pure; no client library.
 
-A broken record raises `InputError`, which carries where it stands.
+An invalid record raises `InputError`, which has its line number.
 """
 
 from __future__ import annotations

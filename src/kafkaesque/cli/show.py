@@ -1,6 +1,6 @@
-"""`kafkaesque show`: what only the console knows, in the terminal: trends, gateways, the event log.
+"""`kafkaesque show`: trends, gateways and the event log of the console, in the terminal.
 
-Asks a console's JSON API. Everything else that it shows has a command of its own: `top`, `topic`,
+Reads a console's JSON API. Everything else that the console shows has a command of its own: `top`, `topic`,
 `group`, `consume`, `broker-admin`, `coord`, `tasks`, `pipeline status`, `status`.
 """
 
@@ -20,12 +20,11 @@ from urllib.parse import urlencode
 
 import click
 
-from kafkaesque.cli.broker_services import data_option
 from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
 from kafkaesque.cli.failures import CannotConnect, Failure
-from kafkaesque.cli.options import examples, json_option
+from kafkaesque.cli.options import data_option, examples, json_option
 from kafkaesque.cli.render import Column, Screen, iso_time
-from kafkaesque.cli.service_process import read_facts
+from kafkaesque.service.process import read_facts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,14 +33,14 @@ CONSOLE_DEFAULT = "http://127.0.0.1:8080"
 TIMEOUT_S = 10
 
 
-class Asking:
-    """One console, found by its URL or by the data directory of the `up` that runs it."""
+class ConsoleClient:
+    """The API of one console, found by its URL or by the data directory of the `up` that runs it."""
 
     def __init__(self, url: str | None, data: Path) -> None:
         home = data / "console"
-        told = read_facts(home / "console.json").get("http")
-        self.url = (url or (f"http://{told}" if told else CONSOLE_DEFAULT)).rstrip("/")
-        # Another console is not told this one's password.
+        address = read_facts(home / "console.json").get("http")
+        self.url = (url or (f"http://{address}" if address else CONSOLE_DEFAULT)).rstrip("/")
+        # The password is for the console of --data only, not for any other URL.
         self._password_file = None if url else password_path(home)
 
     def get(self, path: str, **query: str) -> Any:
@@ -59,11 +58,11 @@ class Asking:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise CannotConnect(
                 f"no console answers at {self.url}: {error}",
-                "`kafkaesque up` and `kafkaesque console` run one; name it by --console URL",
+                "`kafkaesque up` and `kafkaesque console` run one; use --console URL for another one",
             ) from None
 
     def headers(self) -> dict[str, str]:
-        """A private console wants the operator's password for reading too."""
+        """A private console requires the operator's password for reading too."""
         password = os.environ.get(PASSWORD_VARIABLE, "")
         if not password and self._password_file is not None:
             with contextlib.suppress(OSError):
@@ -72,7 +71,7 @@ class Asking:
 
 
 def console_options(function: F) -> F:
-    """Add --console, --data and --json; pass `asking` and `screen`."""
+    """Add --console, --data and --json; pass `api` and `screen`."""
 
     @click.option("--console", "url", metavar="URL", envvar=CONSOLE_VARIABLE, show_envvar=True,
                   help=f"Where the console is.  [default: that of --data, or {CONSOLE_DEFAULT}]")  # fmt: skip
@@ -80,7 +79,7 @@ def console_options(function: F) -> F:
     @json_option
     @functools.wraps(function)
     def wrapper(url: str | None, data: Path, **options: Any) -> Any:
-        return function(asking=Asking(url, data), **options)
+        return function(api=ConsoleClient(url, data), **options)
 
     return wrapper  # type: ignore[return-value]
 
@@ -93,7 +92,7 @@ def console_options(function: F) -> F:
     )
 )
 def show() -> None:
-    """What the console shows and no other command does: trends, gateways, events."""
+    """Show trends, gateways and events, as the console does."""
 
 
 @show.command(
@@ -104,9 +103,9 @@ def show() -> None:
 )
 @click.option("--rows", type=click.IntRange(1, 20), default=10, show_default=True)
 @console_options
-def trends(asking: Asking, screen: Screen, rows: int) -> None:
+def trends(api: ConsoleClient, screen: Screen, rows: int) -> None:
     """Show the hashtags that trend: the fullest of the newest windows."""
-    found = asking.get("/api/trends")
+    found = api.get("/api/trends")
     columns = [
         Column("hashtag", "hashtag"),
         Column("posts", "posts", "count"),
@@ -125,9 +124,9 @@ def trends(asking: Asking, screen: Screen, rows: int) -> None:
     )
 )
 @console_options
-def gateways(asking: Asking, screen: Screen) -> None:
-    """Show the gateways that live, and what they do together."""
-    found = asking.get("/api/gateways")
+def gateways(api: ConsoleClient, screen: Screen) -> None:
+    """Show the live gateways and their total figures."""
+    found = api.get("/api/gateways")
 
     def draw() -> None:
         screen.fields([(name.replace("_", " "), _rounded(value))
@@ -159,11 +158,11 @@ def _facts(facts: dict[str, Any]) -> str:
               "group, lag, operator, fault.")  # fmt: skip
 @click.option("--rows", type=click.IntRange(1, 500), default=50, show_default=True)
 @console_options
-def events(asking: Asking, screen: Screen, kind: str, rows: int) -> None:
-    """Show the event log, oldest first: elections, joins, changes, what operators did."""
-    found = asking.get("/api/events", kind=kind)
+def events(api: ConsoleClient, screen: Screen, kind: str, rows: int) -> None:
+    """Show the event log, oldest first: elections, joins, changes, actions of operators."""
+    found = api.get("/api/events", kind=kind)
     table = [
         {**event, "at": iso_time(int(event["at_s"] * 1000))} for event in found["events"][:rows]
     ]
     columns = [Column("at", "at"), Column("kind", "kind"), Column("text", "what")]
-    screen.document(found, lambda: screen.table(columns, table[::-1], "nothing has happened yet"))
+    screen.document(found, lambda: screen.table(columns, table[::-1], "no events yet"))

@@ -90,13 +90,13 @@ def _run_one(seed: int, with_trace: bool, keep: Path, as_json: bool) -> None:
 
 
 def _run_many(seeds: range, jobs: int, keep: Path, as_json: bool) -> None:
-    started = told = time.monotonic()
+    started = shown = time.monotonic()
     outcomes: list[Outcome] = []
     for outcome in run_seeds(seeds, jobs):
         outcomes.append(outcome)
         _tell(outcome, keep, as_json)
-        if time.monotonic() - told > PROGRESS_EVERY_S:
-            told = time.monotonic()
+        if time.monotonic() - shown > PROGRESS_EVERY_S:
+            shown = time.monotonic()
             click.echo(f"{len(outcomes)} of {len(seeds)} seeds", err=True)
     summary = _summary(outcomes, time.monotonic() - started, jobs)
     if as_json:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
 from kafkaesque.cli.failures import Failure, usage
-from kafkaesque.cli.options import client_options, examples, json_option
+from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
     from kafkaesque.cli.render import Screen
     from kafkaesque.sources.config import SourceConfig
+    from kafkaesque.sources.local.connections import Faults
     from kafkaesque.sources.networks import Network
 
 NETWORK_NAMES = ("bluesky", "mastodon", "x")
@@ -105,9 +109,10 @@ def run(connection: Connection, screen: Screen, network: str, **options: Any) ->
 
     Prints one line `ready ...` when it is connected to the log and has begun to follow.
     """
-    from kafkaesque.cli.logs import set_up_logs
-    from kafkaesque.cli.source_run import Wanted, run_source
+    from kafkaesque.cli.service_process import host_port, run_service
+    from kafkaesque.service.logs import set_up_logs
     from kafkaesque.sources.networks import NETWORKS
+    from kafkaesque.sources.process import SourceOptions, serve_source
 
     set_up_logs("text", options.pop("log_level"))
     chosen = NETWORKS[network]
@@ -122,11 +127,28 @@ def run(connection: Connection, screen: Screen, network: str, **options: Any) ->
         options["url"] = chosen.live_url
     token = os.environ.get(chosen.token_variable) if chosen.token_variable else None
     if live and chosen.token_variable and not token:
-        raise usage(f"{network} wants a token: set {chosen.token_variable}.")
+        raise usage(f"{network} requires a token: set {chosen.token_variable}.")
     connection.reach()
     data = options.pop("data") or DATA_DEFAULT / f"source-{network}"
-    wanted = Wanted(network=chosen, tags=tags, token=token, config=config, data=data, **options)
-    run_source(connection, wanted, screen)
+    url = options.pop("url")
+    wanted = SourceOptions(
+        bootstrap=connection.bootstrap,
+        properties=connection.properties,
+        network=chosen,
+        tags=tags,
+        token=token,
+        config=config,
+        data=data,
+        url=None if url is None else _checked_url(url),
+        http_listen=host_port(options.pop("http_listen")),
+        **options,
+    )
+    summary = run_service(serve_source(wanted))
+    text = (
+        f"stopped after {summary['posts']} posts, {summary['duplicates']} duplicates dropped, "
+        f"{summary['deletions']} deletions"
+    )
+    click.echo(json.dumps(summary) if screen.as_json else text)
 
 
 @source.command(
@@ -147,7 +169,7 @@ def run(connection: Connection, screen: Screen, network: str, **options: Any) ->
               help="disconnect_every, malformed_every, oversized_every, stall_after, refuse_status, "
               "refuse_count, search_status; may be repeated.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
-              help="Directory of server.json and of the timeline, which then goes on after a restart.")  # fmt: skip
+              help="Directory of server.json and of the timeline, which then continues after a restart.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
 @json_option
 def serve(screen: Screen, **options: Any) -> None:
@@ -156,9 +178,34 @@ def serve(screen: Screen, **options: Any) -> None:
     The timeline starts when the first client connects. Hashtags follow Zipf's law; there are bursts,
     late and duplicate posts, and deletions.
     """
-    from kafkaesque.cli.source_run import Served, run_server
+    from kafkaesque.cli.service_process import host_port, run_service
+    from kafkaesque.sources.process import ServerOptions, serve_posts
 
-    run_server(Served(**options), screen)
+    faults = read_faults(options.pop("faults"))
+    listen = host_port(options.pop("listen"))
+    summary = run_service(serve_posts(ServerOptions(listen=listen, faults=faults, **options)))
+    if screen.as_json:
+        click.echo(json.dumps(summary))
+
+
+def read_faults(assignments: tuple[str, ...]) -> Faults:
+    from kafkaesque.sources.local.connections import Faults
+
+    known = {item.name for item in fields(Faults)}
+    values = {}
+    for text in assignments:
+        name, value = read_pair(text, "NAME=N")
+        if name not in known or not value.isdecimal():
+            raise usage(f"'{text}' is not a fault; the faults are {', '.join(sorted(known))}.")
+        values[name] = int(value)
+    return Faults(**values)
+
+
+def _checked_url(text: str) -> str:
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise usage(f"'{text}' is not a URL: write https://HOST, also for WebSockets.")
+    return text
 
 
 def read_config(assignments: tuple[str, ...], defaults: dict[str, str]) -> SourceConfig:

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from kafkaesque.cli.broker_services import data_option
-from kafkaesque.cli.control_client import running_processes
 from kafkaesque.cli.failures import ExitCode
-from kafkaesque.cli.options import examples
+from kafkaesque.cli.options import data_option, examples
 from kafkaesque.cli.render import Column, Screen
+from kafkaesque.up.control_client import running_processes
 
 _COLUMNS = (
     Column("name", "process"),
@@ -40,7 +39,10 @@ def status(data: Path, as_json: bool) -> None:
     """
     processes = running_processes(data)
     if processes is None:
-        click.echo(f"nothing runs with {data}; `kafkaesque up --data {data}` starts it", err=True)
+        click.echo(
+            f"no `kafkaesque up` runs with {data}; start it: `kafkaesque up --data {data}`",
+            err=True,
+        )
         sys.exit(int(ExitCode.FAILED))
     screen = Screen(as_json)
     rows = [{**process, "addresses": _addresses(process["facts"])} for process in processes]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkaesque.cli.failures import usage
 from kafkaesque.cli.options import client_options, examples, json_option
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.cli.tasks_dlq import dlq
 from kafkaesque.cli.tasks_jobs import chat_jobs, mail_catcher
-from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, server_options
+from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, run_worker, server_options
 from kafkaesque.cli.tasks_timer import timer
 
 if TYPE_CHECKING:
@@ -54,15 +56,18 @@ def worker(connection: Connection, screen: Screen, app: str, **options: Any) -> 
     On SIGTERM it finishes what is under way, commits, and leaves its group at once. Prints one line
     `ready ...` when it has joined.
     """
-    from kafkaesque.cli.logs import set_up_logs
-    from kafkaesque.cli.tasks_run import WorkerWanted, load_app, run_worker
+    from kafkaesque.service.logs import set_up_logs
+    from kafkaesque.tasks.process import AppNotFound, load_app
 
     set_up_logs("text", options.pop("log_level"))
     config = read_config(options.pop("assignments"))
-    loaded = load_app(app)
+    try:
+        loaded = load_app(app)
+    except AppNotFound as error:
+        raise usage(str(error)) from None
     connection.reach()
     data = options.pop("data") or DATA_DEFAULT / f"tasks-{loaded.name}"
-    run_worker(connection, WorkerWanted(app=loaded, config=config, data=data, **options), screen)
+    run_worker(connection, screen, loaded, config=config, data=data, **options)
 
 
 @tasks.command(
@@ -77,17 +82,28 @@ def worker(connection: Connection, screen: Screen, app: str, **options: Any) -> 
 def timers(connection: Connection, screen: Screen, **options: Any) -> None:
     """Keep the timers of all applications: fire each when it is due, once.
 
-    Run as many as you like: the partitions of the timers are shared out by election, and whoever takes
-    one over goes on from the log and from its own file.
+    Run as many as you like: an election shares the partitions of the timers among them. A process
+    that takes over a partition continues from the log and its own file.
     """
-    from kafkaesque.cli.logs import set_up_logs
-    from kafkaesque.cli.tasks_run import TimersWanted, run_timers
+    from kafkaesque.cli.service_process import host_port, run_service
+    from kafkaesque.service.logs import set_up_logs
+    from kafkaesque.tasks.process import TimersOptions, serve_timers
 
     set_up_logs("text", options.pop("log_level"))
     config = read_config(options.pop("assignments"))
     connection.reach()
     data = options.pop("data") or DATA_DEFAULT / "timers"
-    run_timers(connection, TimersWanted(config=config, data=data, **options), screen)
+    wanted = TimersOptions(
+        bootstrap=connection.bootstrap,
+        properties=connection.properties,
+        config=config,
+        data=data,
+        http_listen=host_port(options.pop("http_listen")),
+        **options,
+    )
+    summary = run_service(serve_timers(wanted))
+    text = f"stopped after {summary['fired']} timers"
+    click.echo(json.dumps(summary) if screen.as_json else text)
 
 
 @tasks.command(

@@ -14,7 +14,7 @@ from kafkaesque.cli.failures import Failure, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Screen
 from kafkaesque.cli.server_settings import read_service_settings
-from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, server_options
+from kafkaesque.cli.tasks_options import DATA_DEFAULT, read_config, run_worker, server_options
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
@@ -42,8 +42,7 @@ def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
     Notices go to the gateway's inbox of who is connected and to a webhook for others. --set takes
     the settings of `tasks settings` and `tasks settings --jobs`.
     """
-    from kafkaesque.cli.logs import set_up_logs
-    from kafkaesque.cli.tasks_run import WorkerWanted, run_worker
+    from kafkaesque.service.logs import set_up_logs
     from kafkaesque.tasks.jobs.app import ChatJobs
     from kafkaesque.tasks.jobs.config import JOBS_SETTINGS, JobsConfig
 
@@ -59,8 +58,7 @@ def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
     except (OSError, ValueError) as error:
         raise Failure(f"the mails cannot be set up: {error}") from None
     connection.reach()
-    wanted = WorkerWanted(app=jobs.app, config=config, data=data, queues=(), **options)
-    run_worker(connection, wanted, screen)
+    run_worker(connection, screen, jobs.app, (), config=config, data=data, **options)
 
 
 @click.command(
@@ -87,17 +85,19 @@ def mail_catcher(
     end_with_stdin: bool,
 ) -> None:
     """An SMTP server on this machine that delivers nothing: it shows and keeps what it gets."""
-    from kafkaesque.cli.service_process import host_port, run_service, say_ready, stop_signals
+    from kafkaesque.cli.service_process import host_port, run_service
+    from kafkaesque.service.child_process import print_ready
+    from kafkaesque.service.process import stop_event
     from kafkaesque.tasks.jobs.catcher import MailCatcher
 
     context = _tls_context(cert, key)
 
     async def catch() -> dict[str, Any]:
-        stopping = stop_signals(end_with_stdin)
+        stopping = stop_event(end_with_stdin)
         directory = data or DATA_DEFAULT / "mails"
         async with MailCatcher(directory, context, _show) as catcher:
             address = await catcher.start(*host_port(listen))
-            say_ready({"smtp": address, "data": str(directory), "pid": str(os.getpid())})
+            print_ready({"smtp": address, "data": str(directory), "pid": str(os.getpid())})
             await stopping.wait()
             return {"caught": len(catcher.caught)}
 

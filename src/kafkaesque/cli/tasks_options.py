@@ -1,16 +1,23 @@
-"""Options that the server commands of `kafkaesque tasks` share."""
+"""What the server commands of `kafkaesque tasks` share: options, and running a worker."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkaesque.cli.failures import usage
 from kafkaesque.cli.server_settings import read_service_settings
 
 if TYPE_CHECKING:
+    from kafkaesque.cli.client import Connection
+    from kafkaesque.cli.render import Screen
+    from kafkaesque.tasks.app import App
     from kafkaesque.tasks.config import TasksConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,7 +28,7 @@ COORDINATION_VARIABLE = "KAFKAESQUE_COORDINATION"
 
 
 def server_options(function: F) -> F:
-    """What every server process of the tasks takes."""
+    """Options of every server process of the tasks."""
     for option in (
         click.option("--data", type=click.Path(file_okay=False, path_type=Path),
                      help="Directory of pid, ports and state.  [default: kafkaesque-data/...]"),
@@ -44,3 +51,32 @@ def read_config(assignments: tuple[str, ...]) -> TasksConfig:
     from kafkaesque.tasks.config import TasksConfig
 
     return read_service_settings(TasksConfig, assignments, listing="`tasks settings`")
+
+
+def run_worker(
+    connection: Connection, screen: Screen, app: App, queues: tuple[str, ...], **options: Any
+) -> None:
+    """Run a worker of `app` and print its summary."""
+    from kafkaesque.cli.service_process import host_port, run_service
+    from kafkaesque.tasks.process import WorkerOptions, serve_worker
+
+    unknown = set(queues) - set(app.queues)
+    if unknown:
+        known = ", ".join(app.queues)
+        raise usage(f"{app.name} has no queue '{min(unknown)}'; its queues are {known}.")
+    wanted = WorkerOptions(
+        bootstrap=connection.bootstrap,
+        properties=connection.properties,
+        app=app,
+        queues=queues,
+        http_listen=host_port(options.pop("http_listen")),
+        **options,
+    )
+    summary = run_service(serve_worker(wanted))
+    abandoned = summary.pop("abandoned_threads")
+    done = sum(one["done"] for one in summary["tasks"].values())
+    click.echo(json.dumps(summary) if screen.as_json else f"stopped after {done} calls")
+    if abandoned:
+        # A function that hangs in a C call would keep the interpreter from ending.
+        sys.stdout.flush()
+        os._exit(0)

@@ -65,7 +65,9 @@ def transaction() -> None:
     "--longer-than", type=float, default=None, metavar="SECONDS", help="Only those that run longer."
 )
 @click.option(
-    "--hanging", is_flag=True, help="Instead: what is open in partitions and no coordinator knows."
+    "--hanging",
+    is_flag=True,
+    help="Instead: transactions open in partitions that no coordinator has.",
 )
 @click.option("--topic", shell_complete=complete_topics, help="With --hanging: only look there.")
 @client_options()
@@ -149,8 +151,8 @@ def abort(
 ) -> None:
     """Abort a transaction: by its id, which also shuts out its producer, or where it hangs.
 
-    By its id the coordinator aborts it everywhere, and whoever used the id is fenced. One that hangs
-    is open in a partition although its coordinator knows it not; it is ended in that partition only.
+    By its id the coordinator aborts it everywhere and fences its producer. A hanging transaction is
+    open in a partition but unknown to its coordinator; it is aborted in that partition only.
     """
     _check_target(transactional_id, topic, partition)
     if transactional_id is not None:

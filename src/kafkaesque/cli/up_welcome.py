@@ -1,4 +1,4 @@
-"""What `kafkaesque up` says when everything runs."""
+"""The message that `kafkaesque up` prints when everything runs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from kafkaesque.cli.supervisor import Service, State
-from kafkaesque.cli.up_plan import CHAT_WEB_PORT, CONSOLE_PORT, GATEWAY_PORTS, Surroundings
 from kafkaesque.testing.reserved_ports import HOST
-
-Tell = Callable[[Service], None]
+from kafkaesque.up.plan import Platform
+from kafkaesque.up.ports import CHAT_WEB_PORT, CONSOLE_PORT, GATEWAY_PORTS
+from kafkaesque.up.supervisor import Service, State
 
 
 def address(service: Service) -> str:
-    """Where a service is found, by what it said when it was ready."""
+    """Where a service listens, from the facts of its `ready` line."""
     facts = service.facts
     for name in ("kafka", "url", "tcp", "smtp", "http"):
         if ":" in facts.get(name, ""):
@@ -25,11 +24,11 @@ def address(service: Service) -> str:
     return "ready"
 
 
-def as_json(services: Sequence[Service], around: Surroundings) -> str:
+def as_json(services: Sequence[Service], platform: Platform) -> str:
     return json.dumps(
         {
-            "bootstrap_servers": around.bootstrap,
-            "zookeeper_connect": around.zookeeper,
+            "bootstrap_servers": platform.bootstrap,
+            "zookeeper_connect": platform.zookeeper,
             "services": [
                 {**item.facts, "name": item.name, "state": item.state.value, "pid": item.pid,
                  "log": str(item.log)}
@@ -39,24 +38,24 @@ def as_json(services: Sequence[Service], around: Surroundings) -> str:
     )  # fmt: skip
 
 
-def as_text(services: Sequence[Service], around: Surroundings, *, spark_follows: bool) -> str:
-    """Of those that run: an address where nobody listens helps nobody."""
+def as_text(services: Sequence[Service], platform: Platform, *, spark_follows: bool) -> str:
+    """Shows only addresses of services that run."""
     names = {service.name for service in services if service.state is State.RUNNING}
     lines = ["", *_sentences(services), ""]
     if "console" in names:
-        lines.append(f"  console             http://{around.address(CONSOLE_PORT)}")
+        lines.append(f"  console             http://{platform.address(CONSOLE_PORT)}")
     if "chat-web" in names:
-        lines.append(f"  chat                http://{around.address(CHAT_WEB_PORT)}")
+        lines.append(f"  chat                http://{platform.address(CHAT_WEB_PORT)}")
     gateways = [
-        around.address(port)
+        platform.address(port)
         for number, port in enumerate(GATEWAY_PORTS)
         if f"gateway-{number}" in names
     ]
     if gateways:
         lines.append(f"  gateways            {','.join(gateways)}")
     lines += [
-        f"  bootstrap.servers   {around.bootstrap}",
-        f"  zookeeper.connect   {around.zookeeper}",
+        f"  bootstrap.servers   {platform.bootstrap}",
+        f"  zookeeper.connect   {platform.zookeeper}",
     ]
     brokers = [service for service in services if service.name.startswith("broker-")]
     if brokers:
@@ -64,13 +63,13 @@ def as_text(services: Sequence[Service], around: Surroundings, *, spark_follows:
         metrics = f"http://{brokers[0].facts['http']}/metrics  /healthz  /readyz"
         lines += [f"  telnet, nc          {texts}", f"  metrics, health     {metrics}"]
     lines += [
-        f"  data, logs          {around.data}, {around.data / 'logs'}",
+        f"  data, logs          {platform.data}, {platform.data / 'logs'}",
         "",
         "Try next, in another terminal:",
         "",
-        *_commands(names, around),
+        *_commands(names, platform),
         "",
-        *([_dare(brokers[-1])] if brokers else []),
+        *([_kill_hint(brokers[-1])] if brokers else []),
         *(["Spark is starting, which takes a while."] if spark_follows else []),
         "Ctrl-C stops everything.",
     ]
@@ -84,13 +83,13 @@ def _sentences(services: Sequence[Service]) -> list[str]:
     names = ", ".join(service.name for service in missing)
     logs = [f"  {service.name:<19} {service.log}" for service in missing]
     return [
-        f"Kafkaesque is up, but not {names}: tried again until it runs. Why, say the logs:",
+        f"Kafkaesque is up, except {names}, which will be started again. See the logs:",
         *logs,
     ]
 
 
-def _commands(names: set[str], around: Surroundings) -> list[str]:
-    first = around.bootstrap.split(",")[0]
+def _commands(names: set[str], platform: Platform) -> list[str]:
+    first = platform.bootstrap.split(",")[0]
     option = "" if first == f"{HOST}:9092" else f" -b {first}"
     command = _command()
     commands = [
@@ -100,21 +99,19 @@ def _commands(names: set[str], around: Surroundings) -> list[str]:
     if "source" in names:
         commands.append(f"  {command} consume social.posts --follow{option}")
     if "gateway-0" in names and "chat-0" in names:
-        gateway = around.address(GATEWAY_PORTS[0])
+        gateway = platform.address(GATEWAY_PORTS[0])
         where = "" if gateway == f"{HOST}:7000" else f" -g {gateway}"
         commands.append(f"  {command} chat client --name gregor --register{where}")
-    data = "" if around.data == Path("kafkaesque-data").absolute() else f" --data {around.data}"
+    data = "" if platform.data == Path("kafkaesque-data").absolute() else f" --data {platform.data}"
     return [*commands, f"  {command} status{data}"]
 
 
-def _dare(broker: Service) -> str:
-    return (
-        f"Then end a broker (kill -9 {broker.facts['pid']}), or press the buttons in the console."
-    )
+def _kill_hint(broker: Service) -> str:
+    return f"Then kill a broker with kill -9 {broker.facts['pid']}, or from the console."
 
 
 def _command() -> str:
-    """How the reader can call this program from the directory they are in."""
+    """How to call this program from the current directory."""
     if shutil.which("kafkaesque"):
         return "kafkaesque"
     return os.path.relpath(Path(sys.executable).parent / "kafkaesque")

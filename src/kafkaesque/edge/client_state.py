@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafkaesque.edge.protocol.messages import Ask, Auth, Hello, Message, Resume, Send, Sub, Unsub
+from kafkaesque.model import backoff
 
 BACKOFF_SECONDS = 0.1
 BACKOFF_SECONDS_MAX = 10.0
@@ -27,7 +28,7 @@ class Credentials:
 
 def backoff_s(failures: int, chance: float) -> float:
     """Full jitter: many clients of a gateway that died come back at different times."""
-    return min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2.0 ** min(failures, 16)) * chance
+    return backoff.backoff_s(failures, BACKOFF_SECONDS, BACKOFF_SECONDS_MAX) * chance
 
 
 class Addresses:

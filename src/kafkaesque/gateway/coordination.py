@@ -29,11 +29,15 @@ from kafkaesque.events.gateway import (
 from kafkaesque.gateway.rules.routes import BadRoutes, Routes, parse_routes
 from kafkaesque.gateway.rules.targets import free_slot, targets_of
 from kafkaesque.model.ids import PartitionIndex
+from kafkaesque.service.coordination import (
+    CoordinationUnavailable,
+    close_session,
+    open_session,
+)
 
 logger = logging.getLogger(__name__)
 
 SESSION_SECONDS = 6.0
-CONNECT_SECONDS_MAX = 15.0
 
 
 class CoordinationFailed(LogError):
@@ -81,14 +85,17 @@ class Coordination:
     async def start(self) -> None:
         if not self._connect:
             return
-        self._client = KazooClient(
-            hosts=self._connect, timeout=SESSION_SECONDS, logger=logging.getLogger("kazoo.gateway")
-        )
-        self._client.add_listener(self._on_state)
         try:
-            await self._call(self._client.start, CONNECT_SECONDS_MAX)
+            self._client = await open_session(
+                self._connect,
+                session_seconds=SESSION_SECONDS,
+                name="gateway",
+                on_state=self._on_state,
+            )
             await self._call(self._client.ensure_path, GATEWAYS_NODE)
             await self._call(self._client.ensure_path, ROUTES_NODE)
+        except CoordinationUnavailable as error:
+            raise CoordinationFailed(str(error)) from None
         except KazooTimeoutError:
             raise CoordinationFailed(f"no ZooKeeper at {self._connect}") from None
         await self._read_gateways()
@@ -114,8 +121,7 @@ class Coordination:
                 await asyncio.to_thread(client.delete, self._path)
             except (KazooException, KazooTimeoutError) as error:
                 logger.info("node not deleted, it stays until its session ends: %r", error)
-        await asyncio.to_thread(client.stop)
-        await asyncio.to_thread(client.close)
+        await close_session(client)
 
     # -- kazoo's threads -----------------------------------------------------------------------------
 

@@ -301,7 +301,7 @@ class Gateway:
     def _gateways_changed(self) -> None:
         self._presence.gateways_changed(self.coordination.gateways)
 
-    # -- status_page.Shown ---------------------------------------------------------------------------
+    # -- service.status_page.Status ------------------------------------------------------------------
 
     def not_ready(self) -> str | None:
         if self.broken.is_set():

@@ -38,9 +38,10 @@ from kafkaesque.events.social import (
     SourceCursor,
 )
 from kafkaesque.events.topics import SOCIAL_CURSORS, SOCIAL_POSTS, SOCIAL_TOPICS
+from kafkaesque.model.backoff import Backoff
 from kafkaesque.sources.networks import Network
 from kafkaesque.sources.reconnect import STEADY_SECONDS, QueuedFrame, ReconnectingStream
-from kafkaesque.sources.rules.backoff import Backoff
+from kafkaesque.sources.rules.backoff import ReconnectBackoff
 from kafkaesque.sources.rules.cursors import Rewind, cursor_key, cursor_position
 from kafkaesque.sources.rules.dedup_window import DedupWindow
 from kafkaesque.sources.rules.frame_processor import (
@@ -101,7 +102,7 @@ class SourceConnector:
     async def run(self) -> None:
         """Retries after log errors. Raises WriterFenced if another process of the same name has taken
         over, and TransactionsUnsupported if transactions are required."""
-        wait_s = LOG_RETRY_SECONDS
+        backoff = Backoff(LOG_RETRY_SECONDS, LOG_RETRY_SECONDS_MAX)
         while not self._finished():
             started_s = time.monotonic()
             try:
@@ -111,12 +112,13 @@ class SourceConnector:
                 raise
             except LogError as error:
                 self.state.error = str(error)
+                wait_s = backoff.next_s()
                 logger.warning("%s; from the log's state again in %.1f s", error, wait_s)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
                         await self._stopping.wait()
-                steady = time.monotonic() - started_s > LOG_RETRY_SECONDS_MAX
-                wait_s = LOG_RETRY_SECONDS if steady else min(2 * wait_s, LOG_RETRY_SECONDS_MAX)
+                if time.monotonic() - started_s > LOG_RETRY_SECONDS_MAX:
+                    backoff.reset()
 
     def _finished(self) -> bool:
         reached = self._limit is not None and self.counts.posts >= self._limit
@@ -210,7 +212,7 @@ class _Streams:
                 stream,
                 self._queue,
                 functools.partial(processor.progress.get, stream.name),
-                Backoff(network.name, scale),
+                ReconnectBackoff(network.name, scale),
                 Rewind(self._config.cursor_rewind_ms),
                 STEADY_SECONDS * scale,
             )

@@ -19,7 +19,7 @@ from typing import Protocol
 import aiohttp
 
 from kafkaesque.model.ids import TimestampMs
-from kafkaesque.sources.rules.backoff import Backoff, Trouble
+from kafkaesque.sources.rules.backoff import ReconnectBackoff, Trouble
 from kafkaesque.sources.rules.cursors import Rewind
 from kafkaesque.sources.rules.frame_processor import StreamProgress
 from kafkaesque.sources.rules.frames import KEEPALIVE, Frame, frame
@@ -64,7 +64,7 @@ class ReconnectingStream:
         stream: Stream,
         queue: asyncio.Queue[QueuedFrame],
         progress: Callable[[], StreamProgress | None],
-        backoff: Backoff,
+        backoff: ReconnectBackoff,
         rewind: Rewind,
         steady_s: float = STEADY_SECONDS,
     ) -> None:

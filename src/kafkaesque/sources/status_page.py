@@ -1,4 +1,4 @@
-"""What a running source shows over HTTP: /metrics, /healthz, /readyz, /status."""
+"""What the status page of a running source shows."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kafkaesque.edge.http_site import StatusSite
 from kafkaesque.sources.connector import SourceConnector
 
 _PREFIX = "kafkaesque_source_"
 
 
-class StatusPage(StatusSite):
-    """One pump's counts."""
+class SourceStatus:
+    """Metrics and status of one connector. See `service.status_page.Status`."""
 
-    def __init__(self, pump: SourceConnector, network: str) -> None:
-        super().__init__()
-        self._pump = pump
+    def __init__(self, connector: SourceConnector, network: str) -> None:
+        self._connector = connector
         self._network = network
 
     def metrics(self) -> str:
         lines = []
-        state = self._pump.state
+        state = self._connector.state
         counters = {
-            **self._pump.counts.as_dict(),
+            **self._connector.counts.as_dict(),
             "connections": state.connections,
             "batches": state.batches,
         }
@@ -36,8 +34,8 @@ class StatusPage(StatusSite):
         return "\n".join(lines) + "\n"
 
     def status(self) -> Mapping[str, Any]:
-        return {**self._pump.counts.as_dict(), **dataclasses.asdict(self._pump.state)}
+        return {**self._connector.counts.as_dict(), **dataclasses.asdict(self._connector.state)}
 
     def not_ready(self) -> str | None:
-        state = self._pump.state
+        state = self._connector.state
         return None if state.connected else state.error or "starting"

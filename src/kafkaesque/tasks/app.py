@@ -14,6 +14,7 @@ from kafkaesque.events import tasks as protocol
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import TimestampMs
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.tasks import system
 from kafkaesque.tasks.errors import TaskError, TaskRefused
 from kafkaesque.tasks.execution import Middleware, current
@@ -122,7 +123,7 @@ class App:
     def __init__(self, name: str, *, clock: Clock | None = None, partitions: int = 8) -> None:
         _check_queue(name)
         self.name = name
-        self.clock: Clock = clock or system.SystemClock()
+        self.clock: Clock = clock or SystemClock()
         self.partitions = partitions
         self.tasks: dict[str, DeclaredTask] = {}
         self.middleware: list[Middleware] = []

@@ -1,32 +1,16 @@
-"""What a process of the tasks shows over HTTP: /metrics, /healthz, /readyz, /status."""
+"""What the status page of a worker or of the timers shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kafkaesque.edge.http_site import StatusSite
 
+@dataclass(frozen=True, slots=True)
+class TasksStatus:
+    """Put together from the parts of one process. See `service.status_page.Status`."""
 
-class StatusPage(StatusSite):
-    """What the three say; `trouble` is why the process is not ready, None when it is."""
-
-    def __init__(
-        self,
-        metrics: Callable[[], str],
-        status: Callable[[], Mapping[str, Any]],
-        trouble: Callable[[], str | None],
-    ) -> None:
-        super().__init__()
-        self._metrics_text = metrics
-        self._status_facts = status
-        self._trouble = trouble
-
-    def metrics(self) -> str:
-        return self._metrics_text()
-
-    def status(self) -> Mapping[str, Any]:
-        return self._status_facts()
-
-    def not_ready(self) -> str | None:
-        return self._trouble()
+    metrics: Callable[[], str]
+    status: Callable[[], Mapping[str, Any]]
+    not_ready: Callable[[], str | None]

@@ -1,22 +1,9 @@
-"""The machine's clock and chance, for whatever is not told otherwise."""
+"""Random ids and random numbers."""
 
 from __future__ import annotations
 
 import os
 import random
-import time
-
-from kafkaesque.model.ids import TimestampMs
-
-
-class SystemClock:
-    """See `model.clock.Clock`."""
-
-    def wall_ms(self) -> TimestampMs:
-        return TimestampMs(time.time_ns() // 1_000_000)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 def new_id() -> str:

@@ -28,13 +28,13 @@ from kafkaesque.events import tasks as protocol
 from kafkaesque.events.topics import TopicSpec
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs, TopicPartition
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
 from kafkaesque.tasks.execution import Running
 from kafkaesque.tasks.listener import ListenerBridge
 from kafkaesque.tasks.metrics import WorkerMetrics
 from kafkaesque.tasks.session import ConsumerSession
-from kafkaesque.tasks.system import SystemClock
 from kafkaesque.tasks.timers.metrics import TimerMetrics
 from kafkaesque.tasks.timers.owner import TimerOwner
 from kafkaesque.tasks.worker import Worker

@@ -14,6 +14,7 @@ from typing import Any
 from kafkaesque.client.dead_letters import DeadLetterCounts
 from kafkaesque.client.ports import Log, LogError, TransactionsUnsupported, WriterFenced
 from kafkaesque.events.tasks import dead_topic
+from kafkaesque.model.backoff import Backoff
 from kafkaesque.tasks import system
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import TasksConfig
@@ -98,7 +99,7 @@ class Worker:
 
     async def _consume(self) -> None:
         """Runs one session after another. Log errors are retried, except where a retry cannot help."""
-        wait_s = RETRY_SECONDS
+        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while not self._stopping.is_set():
             try:
                 await self._run_session()
@@ -106,10 +107,10 @@ class Worker:
                 raise
             except LogError as error:
                 self.metrics.error = str(error)
+                wait_s = backoff.next_s()
                 logger.warning("session ended: %s; next session in %.1f s", error, wait_s)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), wait_s)
-                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
         self._threads.close()
 
     def new_session(self) -> ConsumerSession:
@@ -135,7 +136,7 @@ class Worker:
 
     async def _follow(self, listener: Listener) -> None:
         """Runs one listener; its bridge is opened again after every log error."""
-        app, wait_s = self._app, RETRY_SECONDS
+        app, backoff = self._app, Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while True:
             try:
                 bridge = await ListenerBridge.open(
@@ -145,13 +146,13 @@ class Worker:
                     while True:
                         count = await bridge.turn(READ_SECONDS)
                         self._followed[listener.name] = self._followed.get(listener.name, 0) + count
-                        wait_s = RETRY_SECONDS
+                        backoff.reset()
                 finally:
                     await asyncio.shield(bridge.close())
             except LogError as error:
+                wait_s = backoff.next_s()
                 logger.warning("listener %s: %s; retry in %.1f s", listener.name, error, wait_s)
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
 
     async def _count_dead_letters(self) -> None:
         """Counts the letters of each queue by task, and the records of their topics, which include those

@@ -174,8 +174,8 @@ class NodeThread:
     def _run(self) -> None:
         try:
             from kafkaesque.broker.node import Node
-            from kafkaesque.broker.server.event_loop import new_event_loop
             from kafkaesque.model.settings import broker_config
+            from kafkaesque.service.process import new_event_loop
 
             node = Node(broker_config(self._settings), self._clock)
             with asyncio.Runner(loop_factory=new_event_loop) as runner:

@@ -18,8 +18,8 @@ from kafkaesque.broker.coordination.coordinator import Coordinator
 from kafkaesque.broker.coordination.replicated import NotCommitted
 from kafkaesque.broker.coordination.rules.machine import Machine, Outcome
 from kafkaesque.broker.coordination.server import CoordinationServer
-from kafkaesque.broker.server.system_clock import SystemClock
 from kafkaesque.model.clock import Clock
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.testing.clock import ManualClock
 
 T = TypeVar("T")

@@ -24,11 +24,11 @@ from kafkaesque.broker.replication.peer_calls import AnswerLost, PeerUnreachable
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Blob
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
-from kafkaesque.broker.server.system_clock import SystemClock
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
 from kafkaesque.model.ids import COORDINATION_GROUP, GroupId, MemberId, NodeId
+from kafkaesque.service.clock import SystemClock
 
 COUNT = 3
 TICK_S = 0.01

@@ -12,12 +12,12 @@ from tests.conformance_zookeeper.raw import RawClient, create_body
 from tests.waiting import eventually
 
 from kafkaesque.broker.server.addresses import guarded_address
-from kafkaesque.cli.side_ports import side_ports
 from kafkaesque.lab.harness.cluster import BrokerCluster
 from kafkaesque.model.errors import InvalidConfig
 from kafkaesque.model.settings import broker_config
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.reserved_ports import HOST, ReservedPorts
+from kafkaesque.up.ports import side_ports
 
 VARIABLE = "KAFKAESQUE_COORDINATION_LISTENER"
 BOTH = {"coordination.listener": "127.0.0.1:0", "text.listener": "127.0.0.1:0"}

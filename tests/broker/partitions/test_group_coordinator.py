@@ -26,7 +26,6 @@ from kafkaesque.broker.groups.types import (
 )
 from kafkaesque.broker.partitions.coordinator_runtime import BATCH_BYTES_MAX, java_hash, parts_of
 from kafkaesque.broker.partitions.group_coordinator import GroupShard
-from kafkaesque.broker.server.event_loop import new_event_loop
 from kafkaesque.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -36,6 +35,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import Offset, PartitionIndex
 from kafkaesque.model.settings import TopicConfig
+from kafkaesque.service.process import new_event_loop
 
 JOIN = JoinRequest(
     group_id="g",

@@ -17,7 +17,6 @@ from kafkaesque.broker.partitions.rules.markers import Marker, encode_marker
 from kafkaesque.broker.partitions.rules.open_transactions import Guard, TransactionCoordinatorFenced
 from kafkaesque.broker.partitions.transaction_coordinator import TransactionShard
 from kafkaesque.broker.partitions.waiting import BytesAwaited
-from kafkaesque.broker.server.event_loop import new_event_loop
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.types import (
     NEW_FLOW,
@@ -47,6 +46,7 @@ from kafkaesque.model.ids import (
     TopicPartition,
 )
 from kafkaesque.records.codec import Record, encode_batch
+from kafkaesque.service.process import new_event_loop
 
 ME = ProducerId(7)
 SHUT = NotCoordinator("shut")

@@ -16,9 +16,9 @@ from kafkaesque.broker.replication.dialling import PeerAddress
 from kafkaesque.broker.replication.link import LinkConfig
 from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.rules.peer_hello import HELLO_BYTES_MAX, Identity, is_peer_hello
-from kafkaesque.broker.server.system_clock import SystemClock
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.wire.frames import FrameReader
 
 T = TypeVar("T")

@@ -16,8 +16,9 @@ pytest.importorskip(
 
 from kafkaesque.pipeline.operate.progress import BatchSummary, Metrics
 from kafkaesque.pipeline.operate.status import append_feed, write_status
-from kafkaesque.pipeline.operate.status_page import StatusPage
+from kafkaesque.pipeline.operate.status_page import QueryPages
 from kafkaesque.pipeline.paths import DataDirectory
+from kafkaesque.service.status_page import in_thread
 
 SUMMARY = BatchSummary("posts", 3, "now", 10, 5.0, 200, 7, 2, 0, None, {"t": {"0": 4}})
 
@@ -31,10 +32,9 @@ def data(tmp_path: Path) -> DataDirectory:
 def base(data: DataDirectory) -> Iterator[str]:
     metrics = Metrics()
     metrics.observe(SUMMARY)
-    page = StatusPage(data, ["posts", "trends"], metrics)
-    address = page.start("127.0.0.1", 0)
-    yield f"http://{address}"
-    page.stop()
+    pages = QueryPages(data, ["posts", "trends"], metrics).pages()
+    with in_thread(pages, "127.0.0.1", 0) as address:
+        yield f"http://{address}"
 
 
 def get(url: str) -> tuple[int, str]:
@@ -46,7 +46,7 @@ def get(url: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_status_and_batches_are_told_as_the_files_have_them(base: str, data: DataDirectory) -> None:
+def test_status_and_batches_are_those_of_the_files(base: str, data: DataDirectory) -> None:
     for number in range(3):
         append_feed(data.feed("posts"), {**SUMMARY.as_json(), "batch": number})
     write_status(data.status("posts"), {"state": "running", **SUMMARY.as_json()})
@@ -77,7 +77,7 @@ def test_metrics_are_labelled_by_query(base: str) -> None:
     assert 'kafkaesque_pipeline_late_rows_total{query="posts"} 2.0' in text
 
 
-def test_unknown_page_says_which_there_are(base: str) -> None:
+def test_unknown_page_lists_the_pages(base: str) -> None:
     code, text = get(f"{base}/progress/../status.json")
     assert code == 404
-    assert "/progress/NAME" in text
+    assert "/progress/posts, /progress/trends" in text

@@ -12,9 +12,9 @@ from tests.waiting import until
 from kafkaesque.client.kafka import KafkaLog
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.events import tasks as protocol
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.tasks.app import App
 from kafkaesque.tasks.config import tasks_config
-from kafkaesque.tasks.system import SystemClock
 from kafkaesque.tasks.timers.election import Elected
 from kafkaesque.tasks.timers.listing import cancel_pending, read_pending
 from kafkaesque.tasks.timers.service import TimerService

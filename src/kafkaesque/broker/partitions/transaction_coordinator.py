@@ -25,6 +25,7 @@ from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.markers import Marker, encode_marker
 from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.types import Effects, Markers, Moment
+from kafkaesque.model.backoff import Backoff
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TopicPartition
@@ -157,16 +158,15 @@ class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
     async def _send_all(self, markers: Markers) -> None:
         """Until all partitions have them; whoever drops the registry cancels this."""
         left = set(markers.partitions)
-        delay_seconds = RETRY_SECONDS_FIRST
+        backoff = Backoff(RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX)
         while left:
             done = await self._send(markers._replace(partitions=tuple(sorted(left))), self.epoch)
             if done:
                 left.difference_update(done)
                 self._marked(markers, done)
-                delay_seconds = RETRY_SECONDS_FIRST
+                backoff.reset()
             if left:
-                await asyncio.sleep(delay_seconds)
-                delay_seconds = min(2 * delay_seconds, RETRY_SECONDS_MAX)
+                await asyncio.sleep(backoff.next_s())
 
     def _marked(self, markers: Markers, done: Collection[TopicPartition]) -> None:
         self.carry_out(

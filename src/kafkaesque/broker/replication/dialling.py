@@ -9,33 +9,12 @@ from typing import NamedTuple
 
 from kafkaesque.broker.replication.link import Link, LinkConfig
 from kafkaesque.broker.replication.rules.peer_hello import HelloAnswer, Refusal
+from kafkaesque.model.backoff import Backoff
 
 
 class PeerAddress(NamedTuple):
     host: str
     port: int
-
-
-class Backoff:
-    """Seconds to wait before each attempt: doubling, with chance so that two brokers that refuse
-    each other do not do so for ever."""
-
-    __slots__ = ("_failures", "_max", "_min", "_random")
-
-    def __init__(self, seconds_min: float, seconds_max: float, random: Random) -> None:
-        self._min = seconds_min
-        self._max = seconds_max
-        self._random = random
-        self._failures = 0
-
-    def reset(self) -> None:
-        self._failures = 0
-
-    def failed(self) -> float:
-        """How long to wait after one more failure."""
-        longest = min(self._max, self._min * 2.0 ** min(self._failures, 16))
-        self._failures += 1
-        return longest * self._random.uniform(0.5, 1.0)
 
 
 async def greet(
@@ -73,7 +52,12 @@ class Dialler:
         self._loop = loop
         self._config = config
         self._make = make
-        self._backoff = Backoff(config.redial_seconds_min, config.redial_seconds_max, random)
+        # Jitter, so that two brokers that refuse each other's connections do not do so forever.
+        self._backoff = Backoff(
+            config.redial_seconds_min,
+            config.redial_seconds_max,
+            lambda: random.uniform(0.5, 1.0),
+        )
         # The connection of the lower node id would win anyway: let it be first.
         self._head_start_seconds = 0.0 if is_lower else config.redial_seconds_min
         self._wanted = asyncio.Event()
@@ -99,7 +83,7 @@ class Dialler:
             await asyncio.sleep(self._head_start_seconds)
             while self._wanted.is_set():
                 if not await self._is_greeted():
-                    await asyncio.sleep(self._backoff.failed())
+                    await asyncio.sleep(self._backoff.next_s())
 
     async def _is_greeted(self) -> bool:
         link, address = self._make()

@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from kafkaesque.lab.harness import proc
+from kafkaesque.service.child_process import ChildProcess, NotReady
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 180.0
@@ -98,9 +95,9 @@ class ScriptPeer(Peer):
     def __init__(self, options: PeerOptions) -> None:
         super().__init__(options)
         self.data = options.directory / self.name
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: ChildProcess | None = None
         self.facts: dict[str, str] = {}
-        """What the line `ready NAME=VALUE ...` said."""
+        """From the `ready` line."""
 
     @abstractmethod
     def command(self) -> list[str]: ...
@@ -108,19 +105,25 @@ class ScriptPeer(Peer):
     def launch(self) -> None:
         """Exec the server and return at once."""
         self.data.mkdir(parents=True, exist_ok=True)
-        with (self.options.directory / f"{self.name}.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(),
-                stdin=subprocess.PIPE if self.ends_with_stdin else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                env=_environment(),
-            )
+        self._child = ChildProcess(
+            self.name,
+            self.command(),
+            self.options.directory / f"{self.name}.log",
+            environment=_environment(),
+            holds_stdin=self.ends_with_stdin,
+            ready_seconds_max=READY_TIMEOUT_S,
+            stop_seconds_max=STOP_TIMEOUT_S,
+        )
+        self._child.launch()
 
     def wait_ready(self) -> None:
-        line = self._ready_line()
-        self.facts = dict(word.split("=", 1) for word in line.split()[1:] if "=" in word)
+        if self._child is None:
+            raise PeerFailed(f"{self.name} was not launched")
+        try:
+            self._child.wait_ready()
+        except NotReady as error:
+            raise PeerFailed(str(error)) from None
+        self.facts = self._child.facts
         self.host, _, port = self.facts["kafka"].rpartition(":")
         self.port = int(port)
 
@@ -129,49 +132,18 @@ class ScriptPeer(Peer):
         self.wait_ready()
 
     def stop(self) -> None:
-        self._end(signal.SIGTERM)
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop()
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
 
     @property
     def pids(self) -> Sequence[int]:
-        return () if self._process is None else proc.descendants(self._process.pid)
-
-    def _end(self, how: signal.Signals) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def _ready_line(self) -> str:
-        if self._process is None or self._process.stdout is None:
-            raise PeerFailed(f"{self.name} was not launched")
-        fd = self._process.stdout.fileno()
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        text = b""
-        while True:
-            left_s = deadline - time.monotonic()
-            readable, _, _ = select.select([fd], [], [], max(left_s, 0))
-            chunk = os.read(fd, 4096) if readable else b""
-            text += chunk
-            for line in text.decode(errors="replace").splitlines(keepends=True):
-                if line.startswith("ready ") and line.endswith("\n"):
-                    return line
-            if not chunk:
-                raise PeerFailed(f"{self.name} did not become ready:\n{self._last_words()}")
-
-    def _last_words(self) -> str:
-        log = self.options.directory / f"{self.name}.log"
-        return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+        return () if self._child is None else proc.descendants(self._child.pid)
 
 
 class Ours(ScriptPeer):

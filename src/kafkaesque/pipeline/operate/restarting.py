@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkaesque.model.backoff import backoff_s
+
 WAIT_S_MIN: Final = 2.0
 WAIT_S_MAX: Final = 60.0
 FINAL: Final = (
@@ -44,4 +46,4 @@ class Restarts:
         if self._in_a_row >= self._count_max:
             return None
         self._in_a_row += 1
-        return float(min(WAIT_S_MAX, WAIT_S_MIN * 2 ** (self._in_a_row - 1)))
+        return backoff_s(self._in_a_row - 1, WAIT_S_MIN, WAIT_S_MAX)

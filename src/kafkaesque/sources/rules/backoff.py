@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from kafkaesque.model.backoff import backoff_s
+
 
 class Trouble(Enum):
     """What went wrong with a connection."""
@@ -27,28 +29,27 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Waits of `first_s`, then each longer by `step_s` or by `factor`, up to `most_s`."""
+    """Waits of `first_s`, then each twice as long or longer by `step_s`, up to `most_s`."""
 
     first_s: float
     most_s: float
     step_s: float = 0.0
-    factor: float = 1.0
+    doubles: bool = False
 
     def wait_s(self, attempt: int) -> float:
         """Before attempt 0, 1, 2, ... after the failure."""
-        if self.factor > 1.0:
-            # The exponent is bounded: a float overflows after a thousand doublings.
-            return min(self.most_s, self.first_s * self.factor ** min(attempt, 64))
+        if self.doubles:
+            return backoff_s(attempt, self.first_s, self.most_s)
         return min(self.most_s, self.first_s + self.step_s * attempt)
 
 
-_DOUBLING = Schedule(first_s=0.5, most_s=60.0, factor=2.0)
+_DOUBLING = Schedule(first_s=0.5, most_s=60.0, doubles=True)
 _USUAL = {
     Trouble.DROPPED: Schedule(first_s=0.0, most_s=30.0, step_s=0.5),
     Trouble.NETWORK: _DOUBLING,
-    Trouble.HTTP: Schedule(first_s=1.0, most_s=120.0, factor=2.0),
-    Trouble.RATE_LIMITED: Schedule(first_s=30.0, most_s=600.0, factor=2.0),
-    Trouble.FORBIDDEN: Schedule(first_s=30.0, most_s=600.0, factor=2.0),
+    Trouble.HTTP: Schedule(first_s=1.0, most_s=120.0, doubles=True),
+    Trouble.RATE_LIMITED: Schedule(first_s=30.0, most_s=600.0, doubles=True),
+    Trouble.FORBIDDEN: Schedule(first_s=30.0, most_s=600.0, doubles=True),
 }
 SCHEDULES: dict[str, dict[Trouble, Schedule]] = {
     "bluesky": _USUAL,
@@ -59,15 +60,15 @@ SCHEDULES: dict[str, dict[Trouble, Schedule]] = {
         # "TCP/IP: back off linearly by 250 ms, up to 16 s."
         Trouble.NETWORK: Schedule(first_s=0.25, most_s=16.0, step_s=0.25),
         # "HTTP errors: exponentially, from 5 s, up to 320 s."
-        Trouble.HTTP: Schedule(first_s=5.0, most_s=320.0, factor=2.0),
+        Trouble.HTTP: Schedule(first_s=5.0, most_s=320.0, doubles=True),
         # "429: exponentially, from 1 minute."
-        Trouble.RATE_LIMITED: Schedule(first_s=60.0, most_s=900.0, factor=2.0),
-        Trouble.FORBIDDEN: Schedule(first_s=60.0, most_s=900.0, factor=2.0),
+        Trouble.RATE_LIMITED: Schedule(first_s=60.0, most_s=900.0, doubles=True),
+        Trouble.FORBIDDEN: Schedule(first_s=60.0, most_s=900.0, doubles=True),
     },
 }
 
 
-class Backoff:
+class ReconnectBackoff:
     """The waits of one connection. `scale` shrinks all of them, for tests and local servers."""
 
     def __init__(self, network: str, scale: float = 1.0) -> None:

@@ -14,6 +14,12 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from kafkaesque.service.coordination import (
+    CoordinationUnavailable,
+    close_session,
+    open_session,
+)
+
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
@@ -23,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 ROOT = "/tasks/timers"
 SESSION_SECONDS = 5.0
-START_SECONDS = 15.0
 
 
 class ElectionLost(Exception):
@@ -97,15 +102,16 @@ class Elected:
         self._lost = False
 
     async def open(self) -> None:
-        from kazoo.client import KazooClient
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
 
         self._lost = False
-        client = self._client = KazooClient(hosts=self._hosts, timeout=SESSION_SECONDS)
         try:
+            client = self._client = await open_session(
+                self._hosts, session_seconds=SESSION_SECONDS, name="timers"
+            )
             await asyncio.to_thread(self._join, client)
-        except KazooTimeoutError:
+        except (CoordinationUnavailable, KazooTimeoutError):
             await self.close()
             raise ElectionLost(f"no coordination service answers at {self._hosts}") from None
         except KazooException as error:
@@ -115,7 +121,6 @@ class Elected:
     def _join(self, client: KazooClient) -> None:
         from kazoo.exceptions import NodeExistsError
 
-        client.start(timeout=START_SECONDS)
         client.add_listener(self._state_changed)
         client.ensure_path(f"{self._root}/owners")
         path = f"{self._root}/members/{self._name}"
@@ -200,5 +205,4 @@ class Elected:
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await asyncio.to_thread(client.stop)
-            await asyncio.to_thread(client.close)
+            await close_session(client)

@@ -9,8 +9,8 @@ from kafkaesque.client.ports import Log, Received
 from kafkaesque.client.reading import read_stretch
 from kafkaesque.events import tasks as protocol
 from kafkaesque.events.tasks import MalformedTask
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.tasks.rules.call import cancellation
-from kafkaesque.tasks.system import SystemClock
 
 
 @dataclass(frozen=True, slots=True)

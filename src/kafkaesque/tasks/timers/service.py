@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkaesque.client.ports import Log, LogError
 from kafkaesque.events import tasks as protocol
+from kafkaesque.model.backoff import Backoff
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import PartitionIndex
 from kafkaesque.tasks.config import TasksConfig
@@ -71,17 +72,17 @@ class TimerService:
 
     async def run(self) -> None:
         """Errors of the log and the election are retried."""
-        wait_s = RETRY_SECONDS
+        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS_MAX)
         while not self._stopping.is_set():
             try:
                 await self._run_membership()
-                wait_s = RETRY_SECONDS
+                backoff.reset()
             except (LogError, ElectionLost) as error:
                 self.error = str(error)
+                wait_s = backoff.next_s()
                 logger.warning("timers stopped: %s; retry in %.1f s", error, wait_s)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), wait_s)
-                wait_s = min(2 * wait_s, RETRY_SECONDS_MAX)
 
     async def _run_membership(self) -> None:
         await self._log.admin.ensure_topics([protocol.TIMERS, protocol.TIMERS_DEAD])

@@ -21,7 +21,7 @@ from kafkaesque.lab.faults.workload import WorkloadSettings
 from kafkaesque.lab.harness import proc
 from kafkaesque.lab.harness.cluster import BrokerSettings, SingleBroker, Target, TargetFailed
 from kafkaesque.lab.harness.service_process import ServiceProcess, kafkaesque
-from kafkaesque.tasks.system import SystemClock
+from kafkaesque.service.clock import SystemClock
 from kafkaesque.testing.reserved_ports import ReservedPorts
 
 LOAD_RECORDS_PER_S: Final = 20

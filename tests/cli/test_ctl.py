@@ -1,0 +1,114 @@
+"""`kafkaesque ctl` and `kafkaesque status` beside a supervisor that serves its control API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.up.test_supervisor import child
+from tests.waiting import until
+
+from kafkaesque.cli.main import run
+from kafkaesque.up.control_server import ControlServer
+from kafkaesque.up.supervisor import State, Supervisor
+
+
+class Stage:
+    """One child with its control API; `type_in` runs our command line beside them."""
+
+    def __init__(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.supervisor = Supervisor()
+        self.service = child(tmp_path)
+        self._server = ControlServer(self.supervisor, tmp_path)
+        self._data = tmp_path
+        self._capsys = capsys
+
+    async def type_in(self, *words: str) -> tuple[int, str, str]:
+        def command() -> int:
+            try:
+                return run([*words, "--data", str(self._data)])
+            except SystemExit as end:
+                return int(end.code or 0)
+
+        code = await asyncio.to_thread(command)
+        said = self._capsys.readouterr()
+        return code, said.out, said.err
+
+    def play(self, story: Callable[[], Any]) -> None:
+        async def whole() -> None:
+            await self.supervisor.start(self.service)
+            await self._server.open("127.0.0.1")
+            try:
+                async with asyncio.timeout(120):
+                    await story()
+            finally:
+                await self.supervisor.stop()
+                await self._server.close()
+
+        asyncio.run(whole())
+
+
+@pytest.fixture
+def stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
+    return Stage(tmp_path, capsys)
+
+
+def test_process_is_killed_and_comes_back(stage: Stage) -> None:
+    async def story() -> None:
+        first = stage.service.pid
+        code, out, _ = await stage.type_in("ctl", "kill", "one", "--json")
+        assert code == 0
+        assert json.loads(out) == {"process": "one", "action": "kill"}
+        await until(lambda: stage.service.restarts == 1 and stage.service.state is State.RUNNING)
+        assert stage.service.pid != first
+
+    stage.play(story)
+
+
+def test_process_is_paused_resumed_and_restarted(stage: Stage) -> None:
+    async def story() -> None:
+        assert (await stage.type_in("ctl", "pause", "one"))[1] == "one: pause\n"
+        assert stage.service.state is State.PAUSED
+        code, out, _ = await stage.type_in("status")
+        assert code == 1
+        assert "paused" in out
+        await stage.type_in("ctl", "resume", "one")
+        assert stage.service.state is State.RUNNING
+        await stage.type_in("ctl", "restart", "one")
+        await until(lambda: stage.service.restarts == 1 and stage.service.state is State.RUNNING)
+
+    stage.play(story)
+
+
+def test_status_sums_the_memory_up(stage: Stage) -> None:
+    async def story() -> None:
+        code, out, _ = await stage.type_in("status", "--json")
+        assert code == 0
+        told = json.loads(out)
+        assert told["memory_bytes"] == sum(item["memory_bytes"] for item in told["processes"])
+        assert told["memory_bytes"] > 1_000_000
+        _, out, _ = await stage.type_in("status")
+        *_, last = out.splitlines()
+        assert last.split()[0] == "total"
+
+    stage.play(story)
+
+
+def test_unknown_process_is_refused_with_those_that_there_are(stage: Stage) -> None:
+    async def story() -> None:
+        code, _, err = await stage.type_in("ctl", "kill", "two")
+        assert code == 1
+        assert "the processes are one" in err
+
+    stage.play(story)
+
+
+def test_without_an_up_it_says_how_to_start_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["ctl", "kill", "one", "--data", str(tmp_path)]) == 3
+    assert f"kafkaesque up --data {tmp_path}" in capsys.readouterr().err
