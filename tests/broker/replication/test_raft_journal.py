@@ -334,7 +334,7 @@ def test_failed_fsync_is_final(tmp_path: Path) -> None:
     with pytest.raises(StorageFailed, match="fsync"):
         journal.sync()
     calls.failing.clear()
-    with pytest.raises(StorageFailed, match="takes no more"):
+    with pytest.raises(StorageFailed, match="no longer accepts writes"):
         journal.sync()
     assert journal.synced_position == 0
 
@@ -423,7 +423,7 @@ def test_damage_before_the_mark_is_reported_and_nothing_is_cut(tmp_path: Path) -
         reopened(tmp_path)
 
 
-def test_damaged_header_is_mended_if_all_else_is_whole(tmp_path: Path) -> None:
+def test_damaged_header_is_rewritten_if_all_records_are_intact(tmp_path: Path) -> None:
     path, synced = journal_with_tail(tmp_path)
     data = bytearray(path.read_bytes())
     data[6] ^= 1

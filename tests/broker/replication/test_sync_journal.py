@@ -113,7 +113,7 @@ def test_log_that_lost_its_files_is_not_begun_where_the_journal_goes_on() -> Non
     rig.append(0)
     rig.sync()
     rig.disk.remove_tree(rig.path(0))
-    with pytest.raises(CorruptMessage, match="goes on at 3"):
+    with pytest.raises(CorruptMessage, match="continues at 3"):
         rig.restart()
 
 

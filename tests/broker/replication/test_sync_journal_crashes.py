@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.broker.replication.sync_journal_rig import JournalRig, headers
 
-from kafkaesque.broker.replication.sync_journal_recovery import cut_behind_gap
+from kafkaesque.broker.replication.sync_journal_recovery import truncate_at_gap
 from kafkaesque.broker.storage.unsynced_tail import Share
 from kafkaesque.lab.sim.disk import PowerCut
 from kafkaesque.model.ids import GroupId, Offset
@@ -139,7 +139,7 @@ class Story:
 
     def check(self, group: int, model: Model) -> None:
         # Of logs with nothing in the journal an EntryLog sees to that.
-        cut_behind_gap(self.rig.logs[GroupId(group)], Offset(0))
+        truncate_at_gap(self.rig.logs[GroupId(group)], Offset(0))
         found = self.rig.content(group)
         known = model.batches
         if self.doubtful is not None and self.doubtful[0] == group:

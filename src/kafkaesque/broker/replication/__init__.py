@@ -1,1 +1,1 @@
-"""Raft groups on real disks and links: what `raft` decides is written, sent and told here."""
+"""Runs Raft groups on real disks and connections: writes, sends and applies what `raft` decides."""

@@ -1,4 +1,4 @@
-"""Dialling a peer until there is a link to it, again and again, without haste or herd."""
+"""Dials a peer until a link to it exists, with backoff and jitter."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ class PeerAddress(NamedTuple):
 async def greet(
     link: Link, loop: asyncio.AbstractEventLoop, address: PeerAddress, seconds_max: float
 ) -> HelloAnswer:
-    """Connect and exchange hellos. OSError (TimeoutError is one) if that does not succeed; the
-    link is ended then."""
+    """Connects and exchanges hellos. Raises OSError (TimeoutError included) on failure; the link is
+    ended then."""
     try:
         async with asyncio.timeout(seconds_max):
             await loop.create_connection(lambda: link, address.host, address.port)
             answer = await asyncio.shield(link.greeted)
     except BaseException:
-        # Cancelled too: the caller has no link to end, and is told by the error that goes on.
-        link.end("was not answered")
+        # On cancellation too: the caller has no reference to the link, and the exception is
+        # re-raised.
+        link.end("no answer to the hello")
         raise
     if answer is None:
-        raise ConnectionAbortedError("the connection went before the hello was answered")
+        raise ConnectionAbortedError("the connection was lost before the hello was answered")
     return answer
 
 
 class Dialler:
-    """Keeps one peer linked. A task of its own, which sleeps while there is a link."""
+    """Keeps one peer linked, in a task that sleeps while a link exists."""
 
     __slots__ = ("_backoff", "_config", "_head_start_seconds", "_loop", "_make", "_task", "_wanted")
 
@@ -58,7 +59,7 @@ class Dialler:
             config.redial_seconds_max,
             lambda: random.uniform(0.5, 1.0),
         )
-        # The connection of the lower node id would win anyway: let it be first.
+        # If both sides dial, the connection of the lower node id wins, so it gets a head start.
         self._head_start_seconds = 0.0 if is_lower else config.redial_seconds_min
         self._wanted = asyncio.Event()
         self._wanted.set()
@@ -82,10 +83,10 @@ class Dialler:
             await self._wanted.wait()
             await asyncio.sleep(self._head_start_seconds)
             while self._wanted.is_set():
-                if not await self._is_greeted():
+                if not await self._dial():
                     await asyncio.sleep(self._backoff.next_s())
 
-    async def _is_greeted(self) -> bool:
+    async def _dial(self) -> bool:
         link, address = self._make()
         try:
             answer = await greet(link, self._loop, address, self._config.dial_seconds_max)

@@ -1,15 +1,15 @@
-"""Where each batch of one segment stands: the fixed-width file beside it, and its unwritten end.
+"""The entry file of a segment: the offset and position of each of its batches.
 
-An entry of 8 bytes stands for a batch: the distance of its offset from the segment's, and its
-position; where it ends is where the next one begins. Entries are kept in memory and written in
-blocks of 128, the last 128 or more staying in memory, so an append costs no system call and what is
-asked for most needs none either. A block says of itself which it is and where it ends, and carries
-a checksum. With a sync of the segment the end is written too, so that a process that is killed leaves
-where everything stands that it had made durable: a damaged header could not be passed without.
+An entry has 8 bytes: the batch's offset relative to the segment's base offset, and its position in
+the segment file. A batch ends where the next one begins. Entries are kept in memory and written in
+blocks of 128. At least the last 128 stay in memory, so an append needs no system call and neither
+do the most frequent lookups. Each block contains its number, its end position and a checksum. When
+the segment is synced, the partial last block is written too, so that after a crash the positions of
+all durable batches are known: without them, a damaged header would hide all batches after it.
 
-The file is never synced as it grows: what is missing is found again from the headers of the
-segment, which is the truth. But what the file says must be true whatever a crash undoes, so it is
-*cut* durably, before the segment is.
+The file is not synced as it grows: missing entries are read again from the headers of the segment,
+which is authoritative. But an entry must never be wrong, whatever a crash undoes. So the file is
+durably *cut* before the segment is.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _SUFFIX: Final = ".entries"
 BLOCK_ENTRIES: Final = 128
 _ENTRY_SIZE_BYTES: Final = 8
 _HEADER: Final = struct.Struct("=IIqIIq")
-"""Magic, entries, index of the segment's first batch, number of the block, and where its last batch
-ends: position and offset. In the machine's own order, as the entries are; the magic tells."""
+"""Magic, entry count, index of the segment's first batch, block number, and end position and end
+offset of the last batch. In native byte order, like the entries; the magic detects a foreign
+order."""
 _CHECKSUM: Final = struct.Struct("=I")
 _MAGIC: Final = 0x4B514531
 _PREFIX_SIZE_BYTES: Final = _HEADER.size + _CHECKSUM.size
@@ -43,14 +44,14 @@ POSITION_MASK: Final = (1 << _POSITION_BITS) - 1
 
 
 class EntriesDamaged(Exception):
-    """The file does not hold what was written; the segment has to be walked again."""
+    """The file does not hold what was written. Its entries must be rebuilt from the segment."""
 
 
 class Run(NamedTuple):
-    """Consecutive batches, and where the last one ends."""
+    """Consecutive batches and the end of the last one."""
 
     packed: array[int]
-    """Offset delta in the high half, position in the low one."""
+    """Offset delta in the high half, position in the low half."""
     end_position: int
     end_offset: Offset
 
@@ -77,23 +78,24 @@ class EntryIndex:
     def __init__(self, directory: str, base_offset: Offset, first_index: LogIndex) -> None:
         self.base_offset = base_offset
         self.first_index = first_index
-        """Of batch 0; means nothing while there is none."""
+        """The index of batch 0. Meaningless while there are no batches."""
         self.file = OpenFile(f"{directory}/{base_offset:020d}{_SUFFIX}")
         self.tail: array[int] = array("Q")
-        """Entries that are not (or not only) in the file."""
+        """Entries in memory. Some may also be in the file."""
         self.tail_number = 0
-        """Of the first one in the tail; a multiple of BLOCK_ENTRIES. All before are in the file."""
+        """The number of the tail's first batch, a multiple of BLOCK_ENTRIES. All earlier entries
+        are in the file."""
         self.end_position = 0
         self.end_offset = base_offset
         self.saved_count = 0
-        """So many batches are in the file, if it is as it was written."""
+        """The number of batches in the file, provided that the file is intact."""
 
     @property
     def count(self) -> int:
         return self.tail_number + len(self.tail)
 
     def append(self, size_bytes: int, end_offset: Offset) -> int:
-        """A batch that stands behind the others; its position."""
+        """Adds the next batch and returns its position."""
         position = self.end_position
         self.tail.append((self.end_offset - self.base_offset) << _POSITION_BITS | position)
         self.end_position = position + size_bytes
@@ -101,7 +103,8 @@ class EntryIndex:
         return position
 
     def base_of(self, files: OpenFiles, number: int) -> Offset:
-        """The offset of batch `number`, or where the last one ends."""
+        """Returns the base offset of batch `number`, or the end offset if it would be the next
+        batch."""
         if number == self.count:
             return self.end_offset
         return self.offset_of(self.run_from(files, number).packed[0])
@@ -110,7 +113,8 @@ class EntryIndex:
         return Offset(self.base_offset + (packed >> _POSITION_BITS))
 
     def run_from(self, files: OpenFiles, number: int) -> Run:
-        """Batches from `number` on, at least one, as far as they are at hand. EntriesDamaged."""
+        """Returns batches from `number` on: at least one, up to the end of its block or of the
+        tail. Raises EntriesDamaged."""
         if number >= self.tail_number:
             tail = self.tail[number - self.tail_number :]
             return Run(tail, self.end_position, self.end_offset)
@@ -118,7 +122,8 @@ class EntryIndex:
         return Run(packed[number % BLOCK_ENTRIES :], end_position, end_offset)
 
     def find(self, files: OpenFiles, offset: Offset) -> int:
-        """The batch that has `offset`. base_offset <= offset < end_offset. EntriesDamaged."""
+        """Returns the number of the batch that contains `offset`. Requires base_offset <= offset <
+        end_offset. Raises EntriesDamaged."""
         wanted = (offset - self.base_offset) << _POSITION_BITS | POSITION_MASK
         if self.tail and self.tail[0] <= wanted:
             return self.tail_number + bisect_right(self.tail, wanted) - 1
@@ -138,8 +143,8 @@ class EntryIndex:
     def load(
         cls, files: OpenFiles, directory: str, base_offset: Offset, limit: tuple[int, Offset]
     ) -> EntryIndex | None:
-        """What the file knows of the batches up to `limit` (position and offset), which may be
-        less than there is; None if it knows nothing."""
+        """Loads the entries up to `limit` (position and offset), possibly fewer than there are
+        batches; None if no block is usable."""
         index = cls(directory, base_offset, LogIndex(0))
         slots = -(-files.size_bytes(index.file) // _SLOT_SIZE_BYTES)
         for number in reversed(range(slots)):
@@ -153,7 +158,7 @@ class EntryIndex:
         return None
 
     def _take(self, number: int, block: _Block) -> None:
-        """Believe that this is the last block."""
+        """Takes over a block as the last one."""
         packed, self.end_position, self.end_offset = block.run
         self.first_index = block.first_index
         is_full = len(packed) == BLOCK_ENTRIES
@@ -161,20 +166,20 @@ class EntryIndex:
         self.tail = array("Q") if is_full else packed
 
     def flush(self, files: OpenFiles) -> None:
-        """Write the full blocks of the tail and forget all but the last of them."""
+        """Writes the full blocks of the tail, and keeps only the last of them in memory."""
         count = len(self.tail) // BLOCK_ENTRIES - 1
         if count > 0 and self._write(files, count):
             del self.tail[: count * BLOCK_ENTRIES]
             self.tail_number += count * BLOCK_ENTRIES
 
     def save(self, files: OpenFiles) -> None:
-        """Write all of it, and keep what is in memory."""
+        """Writes the whole tail and keeps it in memory."""
         count = self.count
         if count != self.saved_count and self._write(files, -(-len(self.tail) // BLOCK_ENTRIES)):
             self.saved_count = count
 
     def seal(self, files: OpenFiles) -> None:
-        """Write all of it; what is in full blocks is forgotten."""
+        """Writes the whole tail and keeps only its partial block in memory."""
         count = len(self.tail) // BLOCK_ENTRIES
         is_partial = len(self.tail) > count * BLOCK_ENTRIES
         if self.tail and self._write(files, count + is_partial):
@@ -182,7 +187,7 @@ class EntryIndex:
             self.tail_number += count * BLOCK_ENTRIES
 
     def cut(self, files: OpenFiles, count: int) -> None:
-        """Keep the first `count` batches, durably in the file. Raises OSError, EntriesDamaged."""
+        """Durably keeps only the first `count` batches. Raises OSError, EntriesDamaged."""
         end = self.run_from(files, count).packed[0]
         if count < self.tail_number:
             number = count // BLOCK_ENTRIES
@@ -196,8 +201,8 @@ class EntryIndex:
         self._shorten(files)
 
     def delete(self, files: OpenFiles) -> None:
-        """Remove the file, and durably all that is in it: its name may come back after a crash,
-        beside another segment that begins at the same offset. Raises OSError."""
+        """Deletes the file, after durably emptying it: its name may come back after a crash, next
+        to another segment with the same base offset. Raises OSError."""
         if files.calls.exists(self.file.path):
             files.truncate(self.file, 0)
             files.sync(self.file)
@@ -205,7 +210,7 @@ class EntryIndex:
             files.calls.unlink(self.file.path)
 
     def restart(self, files: OpenFiles, first_index: LogIndex) -> None:
-        """Forget every batch, durably in the file. Raises OSError."""
+        """Durably forgets all batches. Raises OSError."""
         self.delete(files)
         self.first_index = first_index
         self.tail = array("Q")
@@ -213,7 +218,7 @@ class EntryIndex:
         self.end_offset = self.base_offset
 
     def discard(self, files: OpenFiles) -> None:
-        """Remove the file of a segment that will never be written again."""
+        """Deletes the file of a segment that will never be written again."""
         files.forget(self.file)
         with contextlib.suppress(FileNotFoundError):
             files.calls.unlink(self.file.path)
@@ -225,13 +230,14 @@ class EntryIndex:
             files.sync(self.file)
 
     def _write(self, files: OpenFiles, count: int) -> bool:
-        """Write the first `count` blocks of the tail; False if the disk refuses: they are kept."""
+        """Writes the first `count` blocks of the tail. On a disk error returns False and keeps them
+        in memory."""
         number = self.tail_number // BLOCK_ENTRIES
         slots = b"".join(self._slot(number + i, i * BLOCK_ENTRIES) for i in range(count))
         try:
             files.pwrite(self.file, slots, number * _SLOT_SIZE_BYTES)
         except OSError as error:
-            _log.warning("cannot write %s, which stays in memory: %s", self.file.path, error)
+            _log.warning("cannot write %s; its entries stay in memory: %s", self.file.path, error)
             return False
         return True
 
@@ -249,11 +255,11 @@ class EntryIndex:
         return header + checksum + body
 
     def _full_block(self, files: OpenFiles, number: int) -> _Block:
-        """One that others follow. What a crash brought back may be the block as it was sealed at a
-        clean stop, with fewer batches, while the later one behind it is there."""
+        """Reads a block that is not the last one. A crash may have restored the partial block of a
+        clean stop while a later block is present."""
         block = self._block(files, number)
         if len(block.run.packed) != BLOCK_ENTRIES:
-            raise EntriesDamaged(f"block {number} of {self.file.path} is an older one")
+            raise EntriesDamaged(f"block {number} of {self.file.path} is an older version")
         return block
 
     def _block(self, files: OpenFiles, number: int) -> _Block:
@@ -275,7 +281,7 @@ class EntryIndex:
 
 
 def list_indexes(files: OpenFiles, directory: str) -> list[Offset]:
-    """The first offsets of the segments that have a file of entries."""
+    """Returns the base offsets of the segments that have an entry file."""
     names = files.calls.list_names(directory)
     stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
     return sorted(Offset(int(stem)) for stem in stems if stem.isdecimal())

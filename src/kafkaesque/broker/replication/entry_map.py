@@ -1,12 +1,12 @@
-"""From Raft indexes to places in the log and back, for one group.
+"""Maps Raft indexes to places in the log and back, for one group.
 
-Indexes count batches and control entries alike. The journal knows the index of each control entry,
-so batches are numbered without them, segment by segment: the n-th batch of a segment has the index
-of its first batch, plus n, plus the control entries in between.
+Batches and control entries share one sequence of indexes. The journal records the index of each
+control entry, so an entry file only numbers the batches of its segment: the n-th batch of a segment
+has the index of its first batch, plus n, plus the control entries in between.
 
-Only the last segments are known at first, perhaps none. Whoever asks for what lies before makes the
-others known, from the files beside the segments or, where those are of no use, from the headers of
-the batches.
+Segments are loaded lazily, from the end: at first only the last ones, perhaps none. A lookup before
+the first loaded segment loads all others, from their entry files or, if a file is unusable, from
+the headers of the batches.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Found = TypeVar("Found")
 
 
 class Place(NamedTuple):
-    """A batch: its segment, and its number in it."""
+    """A batch: its segment and its number within the segment."""
 
     segment: EntryIndex
     number: int
 
 
 class EntryMap:
-    """The batches of one log by index and by offset."""
+    """Finds the batches of one log by index and by offset."""
 
     __slots__ = ("_control", "_facts", "_is_whole", "_log", "_segments")
 
@@ -57,13 +57,14 @@ class EntryMap:
         self._facts = facts
         self._control = facts.control
         self._segments: list[EntryIndex] = []
-        """Those known, by offset: the last ones of the log."""
+        """The loaded segments, by offset: always the last ones of the log."""
         self._is_whole = False
 
     # -- counting --------------------------------------------------------------------------------
 
     def _skip(self, first_index: LogIndex, count: int) -> LogIndex:
-        """The index of the batch that comes `count` batches behind the one at `first_index`."""
+        """Returns the index of the batch that comes `count` batches after the one at
+        `first_index`."""
         control = self._control
         start = low = bisect_left(control, first_index, key=index_of)
         high = len(control)
@@ -77,17 +78,18 @@ class EntryMap:
         return LogIndex(first_index + count + low - start)
 
     def _count(self, first_index: LogIndex, index: LogIndex) -> int:
-        """How many batches there are from the one at `first_index` on, before `index`."""
+        """Returns the number of batches from the one at `first_index` up to `index`, exclusive."""
         control = self._control
         start = bisect_left(control, first_index, key=index_of)
         return index - first_index - (bisect_left(control, index, key=index_of) - start)
 
     def index_after(self, segment: EntryIndex) -> LogIndex:
-        """Of the batch that comes, or would come, behind the last one of `segment`."""
+        """Returns the index of the batch after the last one of `segment`, whether or not it
+        exists."""
         return self._skip(segment.first_index, segment.count)
 
     def last_batch_index(self) -> LogIndex:
-        """Of the last batch known; the start of the log if there is none."""
+        """Returns the index of the last loaded batch, or of the log's start if there is none."""
         for segment in reversed(self._segments):
             if segment.count:
                 return self._skip(segment.first_index, segment.count - 1)
@@ -101,12 +103,14 @@ class EntryMap:
         return entry if entry.index == index else None
 
     def batches_at(self, index: LogIndex) -> int:
-        """How many batches may stand at `index` and behind it before the next control entry."""
+        """Returns how many indexes, from `index` on, may be batches before the next control
+        entry."""
         number = bisect_left(self._control, index, key=index_of)
         return self._control[number].index - index if number < len(self._control) else sys.maxsize
 
     def term_at(self, index: LogIndex) -> Term:
-        """Every term begins with a control entry, so the last one before tells the term."""
+        """Returns the entry's term. Every term begins with a control entry, so the last control
+        entry at or before `index` has it."""
         control = self._control
         if control and control[-1].index <= index:
             return control[-1].term
@@ -114,12 +118,13 @@ class EntryMap:
         return control[number - 1].term if number else self._facts.start.term
 
     def term_at_offset(self, offset: Offset) -> Term:
-        """Of the batch at `offset`."""
+        """Returns the term of the batch at `offset`."""
         number = bisect_right(self._control, offset, key=_offset)
         return self._control[number - 1].term if number else self._facts.start.term
 
     def controls_at(self, offset: Offset) -> int:
-        """How many control entries stand right before `offset`, since the last batch."""
+        """Returns the number of control entries between the last batch before `offset` and
+        `offset`."""
         count = 0
         for entry in reversed(self._control):
             if entry.offset < offset:
@@ -130,7 +135,7 @@ class EntryMap:
     # -- looking up ------------------------------------------------------------------------------
 
     def place_of(self, index: LogIndex) -> Place:
-        """Where the batch at `index` is."""
+        """Locates the batch at `index`."""
         if not self._is_whole and (not self._segments or index < self._segments[0].first_index):
             self.load_all()
         number = bisect_right(self._segments, index, key=_first_index) - 1
@@ -139,32 +144,35 @@ class EntryMap:
         return Place(segment, self._count(segment.first_index, index))
 
     def run_from(self, index: LogIndex) -> tuple[EntryIndex, Run]:
-        """Batches from the one at `index` on, of one segment, control entries disregarded."""
+        """Returns batches of one segment from the one at `index` on. Control entries are
+        ignored."""
         place = self.place_of(index)
-        run = self._mended(place.segment, lambda s: s.run_from(self._log.files, place.number))
+        run = self._query(place.segment, lambda s: s.run_from(self._log.files, place.number))
         return place.segment, run
 
     def offset_of(self, index: LogIndex) -> Offset:
-        """Of the batch at `index`; where the log ends if it would be the next one."""
+        """Returns the base offset of the batch at `index`, or the log end offset for the next
+        batch."""
         place = self.place_of(index)
-        return self._mended(place.segment, lambda s: s.base_of(self._log.files, place.number))
+        return self._query(place.segment, lambda s: s.base_of(self._log.files, place.number))
 
     def index_at(self, offset: Offset) -> LogIndex:
-        """Of the batch that has `offset`."""
+        """Returns the index of the batch that contains `offset`."""
         segment = self._segment_with(offset)
-        number = self._mended(segment, lambda s: s.find(self._log.files, offset))
+        number = self._query(segment, lambda s: s.find(self._log.files, offset))
         return self._skip(segment.first_index, number)
 
     def position_at(self, offset: Offset) -> tuple[Offset, Offset, int]:
-        """Of the batch that has `offset`: where its segment and itself begin, and where it stands."""
+        """Returns the base offset of the segment and of the batch that contains `offset`, and the
+        batch's position in the segment file."""
         segment = self._segment_with(offset)
-        number = self._mended(segment, lambda s: s.find(self._log.files, offset))
-        run = self._mended(segment, lambda s: s.run_from(self._log.files, number))
+        number = self._query(segment, lambda s: s.find(self._log.files, offset))
+        run = self._query(segment, lambda s: s.run_from(self._log.files, number))
         packed = run.packed[0]
         return segment.base_offset, segment.offset_of(packed), packed & POSITION_MASK
 
     def first_index_of(self, base_offset: Offset) -> LogIndex | None:
-        """Of the first batch of the segment; None if it has none."""
+        """Returns the index of the segment's first batch; None if it has none."""
         segment = self._segment_with(base_offset)
         return segment.first_index if segment.base_offset == base_offset and segment.count else None
 
@@ -173,37 +181,39 @@ class EntryMap:
             self.load_all()
         return self._segments[bisect_right(self._segments, offset, key=_base_offset) - 1]
 
-    def _mended(self, segment: EntryIndex, ask: Callable[[EntryIndex], Found]) -> Found:
-        """The answer of a segment, whose file is written anew if it is found damaged."""
+    def _query(self, segment: EntryIndex, query: Callable[[EntryIndex], Found]) -> Found:
+        """Queries a segment. If its entry file is damaged, rebuilds the file first."""
         try:
-            return ask(segment)
+            return query(segment)
         except EntriesDamaged as damage:
-            _log.warning("%s: reading the segment's headers", damage)
+            _log.warning("%s: rebuilding it from the segment's headers", damage)
             self._restart(segment, segment.first_index)
             self._complete(segment)
-            return ask(segment)
+            return query(segment)
         except OSError as error:
             raise StorageFailed(f"cannot read {segment.file.path}: {error}") from error
 
     # -- changing --------------------------------------------------------------------------------
 
     def active(self, next_index: LogIndex) -> EntryIndex:
-        """The segment that is written to; `next_index` is that of the next entry."""
+        """Returns the active segment. `next_index` is the index of the next entry."""
         if not self._segments:
             self._load_last()
         if self.index_after(self._segments[-1]) != next_index:
             self.load_all()
         active = self._segments[-1]
         if self.index_after(active) != next_index:
-            raise CorruptMessage(f"{self._log.directory} has not as many batches as were counted")
+            raise CorruptMessage(
+                f"{self._log.directory} has fewer or more batches than its entry files count"
+            )
         return active
 
-    def forget_behind(self, segment: EntryIndex) -> None:
-        """The log was cut within this segment, which is the last one now."""
+    def forget_after(self, segment: EntryIndex) -> None:
+        """Drops the segments after this one, in which the log was cut."""
         del self._segments[self._segments.index(segment) + 1 :]
 
     def is_consistent(self) -> bool:
-        """Whether the last control entry stands where the batches say."""
+        """Returns whether the last control entry is where the batches place it."""
         if not self._control or not self._segments:
             return True
         last = self._control[-1]
@@ -214,7 +224,7 @@ class EntryMap:
         return self.last_batch_index() == last.index - self.controls_at(last.offset)
 
     def begin(self, base_offset: Offset, index: LogIndex) -> EntryIndex:
-        """The batch at `index` begins a segment."""
+        """Starts a segment with the batch at `index`."""
         segments = self._segments
         if segments and segments[-1].base_offset == base_offset:
             segments.pop()
@@ -224,19 +234,19 @@ class EntryMap:
         return segments[-1]
 
     def cut(self, index: LogIndex) -> None:
-        """Forget the batches from the one at `index` on, durably. Raises StorageFailed."""
+        """Durably removes the batches from the one at `index` on. Raises StorageFailed."""
         place = self.place_of(index)
         files = self._log.files
         try:
             while self._segments[-1] is not place.segment:
                 self._segments[-1].delete(files)
                 self._segments.pop()
-            self._mended(place.segment, lambda s: s.cut(files, place.number))
+            self._query(place.segment, lambda s: s.cut(files, place.number))
         except OSError as error:
             raise StorageFailed(f"cannot cut {place.segment.file.path}: {error}") from error
 
     def drop_before(self, base_offset: Offset) -> None:
-        """Forget the segments before the one that begins at `base_offset`."""
+        """Drops the segments before the one that begins at `base_offset`."""
         self._segment_with(base_offset)
         count = bisect_left(self._segments, base_offset, key=_base_offset)
         for segment in self._segments[:count]:
@@ -247,7 +257,7 @@ class EntryMap:
         del self._segments[:count]
 
     def clear(self) -> None:
-        """Forget all, durably: the log begins anew. Raises StorageFailed."""
+        """Durably removes all entry files because the log is reset. Raises StorageFailed."""
         directory, files = str(self._log.directory), self._log.files
         try:
             for facts in self._log.segments:
@@ -258,8 +268,8 @@ class EntryMap:
         self._is_whole = False
 
     def delete_orphans(self) -> None:
-        """Remove the files of segments that recovery deleted, durably: another segment may begin
-        at the same offset. Raises StorageFailed."""
+        """Durably removes the entry files of segments that recovery deleted: another segment may
+        begin at the same offset. Raises StorageFailed."""
         directory, files = str(self._log.directory), self._log.files
         bases = {facts.base_offset for facts in self._log.segments}
         try:
@@ -275,15 +285,15 @@ class EntryMap:
                 segment.seal(self._log.files)
             self._log.files.forget(segment.file)
 
-    # -- making known ----------------------------------------------------------------------------
+    # -- loading ----------------------------------------------------------------------------------
 
     def _bases(self) -> Sequence[tuple[Offset, int]]:
-        """First offset and size of each segment that counts."""
+        """Returns base offset and size of each segment that contains entries."""
         start = self._facts.start.offset
         return [(s.base_offset, s.size_bytes) for s in self._log.segments if s.base_offset >= start]
 
     def _load(self, base_offset: Offset, size_bytes: int) -> EntryIndex | None:
-        """What the file beside a segment knows; a file that cannot be read knows nothing."""
+        """Loads a segment's entry file. None if it is unusable or cannot be read."""
         limit = size_bytes, self._log.log_end_offset
         directory = str(self._log.directory)
         try:
@@ -293,7 +303,8 @@ class EntryMap:
             return None
 
     def _load_last(self) -> None:
-        """The active segment, which is known to be as it was closed; all if that is not so."""
+        """Loads the active segment if its file is complete, as after a clean stop; otherwise loads
+        all."""
         base_offset, size_bytes = self._bases()[-1]
         segment = self._load(base_offset, size_bytes) if size_bytes else None
         if segment is None or segment.end_position != size_bytes:
@@ -302,14 +313,14 @@ class EntryMap:
             self._segments = [segment]
 
     def load_all(self) -> None:
-        """Make every segment known, each by what lies before it."""
+        """Loads every segment, and checks that each follows the one before it."""
         segments: list[EntryIndex] = []
         known = {segment.base_offset: segment for segment in self._segments}
         expected = self._first_expected()
         for base_offset, size_bytes in self._bases():
             segment = known.get(base_offset) or self._load(base_offset, size_bytes)
             if segment is None or segment.first_index != expected:
-                segment = self._unknown(base_offset, expected)
+                segment = self._reset_segment(base_offset, expected)
             self._complete(segment)
             if segments and base_offset != segments[-1].end_offset:
                 raise CorruptMessage(f"{self._log.directory} has a gap before offset {base_offset}")
@@ -319,16 +330,16 @@ class EntryMap:
         self._is_whole = True
 
     def load_tail(self, durable_offset: Offset) -> list[EntryIndex]:
-        """Make the last segments known, back to one that begins before `durable_offset`, so that
-        no crash took what lies before it, and of which the file knows something.
+        """Loads the last segments, back to the first one with a usable entry file that begins at or
+        before `durable_offset`: a crash cannot have lost anything before that offset.
 
-        They are to be completed, in order.
+        The caller completes them, in order.
         """
         bases = self._bases()
         segments: list[EntryIndex] = []
         for base_offset, size_bytes in reversed(bases):
             segment = self._load(base_offset, size_bytes)
-            segments.append(segment or self._unknown(base_offset, self._first_expected()))
+            segments.append(segment or self._reset_segment(base_offset, self._first_expected()))
             if segment is not None and base_offset <= durable_offset:
                 break
         self._is_whole = len(segments) == len(bases)
@@ -336,7 +347,7 @@ class EntryMap:
         return self._segments
 
     def expect(self, segment: EntryIndex, previous: EntryIndex) -> None:
-        """Let `segment` follow on `previous`, whatever its file says."""
+        """Makes `segment` follow `previous`, whatever its file says."""
         first_index = self.index_after(previous)
         if segment.count == 0:
             segment.first_index = first_index
@@ -344,19 +355,19 @@ class EntryMap:
             self._restart(segment, first_index)
 
     def _first_expected(self) -> LogIndex:
-        """Of the first batch of the log."""
+        """Returns the index of the first batch of the log."""
         start = self._facts.start
         return LogIndex(start.index + 1 + self.controls_at(start.offset))
 
-    def _unknown(self, base_offset: Offset, first_index: LogIndex) -> EntryIndex:
-        """A segment whose file is of no use, and gone. Raises StorageFailed."""
+    def _reset_segment(self, base_offset: Offset, first_index: LogIndex) -> EntryIndex:
+        """Returns a segment whose unusable entry file has been deleted. Raises StorageFailed."""
         segment = EntryIndex(str(self._log.directory), base_offset, first_index)
         self._restart(segment, first_index)
         return segment
 
     def complete(self, segment: EntryIndex) -> CorruptMessage | None:
-        """Walk over the batches that the file did not know of; what is wrong with the first that
-        does not belong there, which ends the walk. CorruptMessage where there is no header."""
+        """Adds the batches that the entry file does not list. Stops at the first batch that does
+        not belong there and returns the damage. Raises CorruptMessage if there is no header."""
         source = self._log.segment(segment.base_offset)
         if segment.end_position == source.size_bytes:
             return None
@@ -380,7 +391,7 @@ class EntryMap:
             raise damage
 
     def _restart(self, segment: EntryIndex, first_index: LogIndex) -> None:
-        """Forget what the file beside a segment says. Raises StorageFailed."""
+        """Discards the segment's entry file. Raises StorageFailed."""
         try:
             segment.restart(self._log.files, first_index)
         except OSError as error:

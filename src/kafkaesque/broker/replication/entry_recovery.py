@@ -1,8 +1,8 @@
-"""What a group finds after a crash: log and journal are brought together, the torn end is cut.
+"""Recovery of a group after a crash: reconciles log and journal, and cuts the torn tail.
 
-Each of the two has lost a part of its unsynced end, or none. What is kept is the longest beginning
-in which every batch has the control entries before it, and every control entry the batches. Nothing
-that the log knows to be durable is ever cut here: if that does not fit, it is damage.
+Each of the two may have lost some of its unsynced tail. Recovery keeps the longest prefix in which
+every batch has the control entries before it, and every control entry the batches before it.
+Batches that are known to be durable are never cut: if they do not fit, the log is damaged.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ _log = logging.getLogger("kafkaesque.broker.replication")
 
 
 def recover(group: GroupId, log: Log, journal: RaftJournal, entries: EntryMap) -> LogIndex:
-    """Make log, journal and `entries` agree; the index of the last entry. Blocking."""
+    """Makes log, journal and `entries` agree. Returns the index of the last entry. Blocking."""
     facts = journal.facts(group)
     if facts is None:
         raise CorruptMessage(f"group {group} is not in the journal")
     if journal.needs_sync:
-        # A group may be opened again: no log is cut by what a crash could make the journal forget.
+        # A group may be opened again while the journal has unsynced records. Sync first: a log must
+        # not be cut because of a record that a crash could still undo.
         journal.sync()
     if facts.is_resetting:
-        _log.warning("%s: finishing to replace it", log.directory)
+        _log.warning("%s: completing an interrupted reset", log.directory)
         if not facts.start.is_kept:
             entries.clear()
             log.reset_to(facts.start.offset)
@@ -43,7 +44,7 @@ def recover(group: GroupId, log: Log, journal: RaftJournal, entries: EntryMap) -
 
 
 class _Recovery:
-    """Of a group that is not being reset."""
+    """Recovery of a group that is not being reset."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class _Recovery:
         self._facts = facts
         self._entries = entries
         self._durable_offset = log.synced_offset
-        """As it was found: whatever is cut or deleted here syncs the log."""
+        """Taken at the start, because every cut or deletion here syncs the log."""
 
     def run(self) -> None:
         start = self._facts.start.offset
@@ -70,7 +71,10 @@ class _Recovery:
         self._count()
         self._cut_controls()
         if not self._entries.is_consistent():
-            _log.error("%s: its entries are counted anew", self._log.directory)
+            _log.error(
+                "%s: entry files do not match the journal; recounting all entries",
+                self._log.directory,
+            )
             self._entries.load_all()
             if not self._entries.is_consistent():
                 raise CorruptMessage(f"{self._log.directory} lacks batches that the journal counts")
@@ -78,7 +82,8 @@ class _Recovery:
             self._log.delete_before(start)
 
     def _has_batches(self) -> bool:
-        """Whether the log has any where the journal says that it begins. Makes it begin there."""
+        """Returns whether the log has batches at the start that the journal names. If not, makes
+        the log begin there."""
         log, start = self._log, self._facts.start.offset
         segments = [segment for segment in log.segments if segment.base_offset >= start]
         has_batches = any(segment.size_bytes > 0 for segment in segments)
@@ -94,7 +99,7 @@ class _Recovery:
         return False
 
     def _end_at_folded(self, start: Offset) -> None:
-        """All that is left of the log are batches that are no entries: they stay."""
+        """Only compacted batches, which are not entries, are left in the log. They stay."""
         log = self._log
         log.truncate_to(start)
         if log.log_end_offset < start:
@@ -104,7 +109,7 @@ class _Recovery:
             log.roll()
 
     def _cut_foreign_terms(self) -> None:
-        """Cut batches of a term whose first entry is not in the journal at that place."""
+        """Cuts batches of a term whose first entry the journal does not have at that offset."""
         log = self._log
         offset = max(log.log_start_offset, self._facts.start.offset)
         offsets = [entry.offset for entry in self._facts.control]
@@ -118,33 +123,33 @@ class _Recovery:
             offset = min(epoch_end, offsets[number]) if number < len(offsets) else epoch_end
 
     def _count(self) -> None:
-        """Find the end of the log, from the last batches whose indexes are known."""
+        """Finds the end of the log, starting from the last batches with known indexes."""
         entries = self._entries
         previous: EntryIndex | None = None
         for segment in entries.load_tail(self._durable_offset):
             if previous is not None:
                 entries.expect(segment, previous)
                 if segment.base_offset != previous.end_offset:
-                    # Its file outlived the end of the one before.
+                    # The file survived the crash, but the end of the previous segment did not.
                     self._cut(previous.end_offset, f"{segment.base_offset} does not follow")
-                    entries.forget_behind(previous)
+                    entries.forget_after(previous)
                     return
             damage = entries.complete(segment)
             if damage is not None:
                 self._cut(segment.end_offset, str(damage))
-                entries.forget_behind(segment)
+                entries.forget_after(segment)
                 return
             previous = segment
         if previous is not None and previous.end_offset < self._log.log_end_offset:
-            self._cut(previous.end_offset, "no batch behind it")
+            self._cut(previous.end_offset, "no batch follows")
 
     def _cut_controls(self) -> None:
-        """Cut control entries whose batches before them are not there."""
+        """Cuts control entries that come after batches that are missing."""
         end_offset = self._log.log_end_offset
         for entry in self._facts.control:
             if entry.offset > end_offset:
                 _log.warning(
-                    "%s ends at offset %d: cut entries from %d on, which stood at %d",
+                    "%s ends at offset %d: cut control entries from index %d (offset %d) on",
                     *(self._log.directory, end_offset, entry.index, entry.offset),
                 )
                 self._journal.cut_from(self._group, entry.index)

@@ -1,10 +1,10 @@
-"""Group commit: syncs logs off the event loop, as many waiting appends as possible at once.
+"""Group commit: syncs logs in worker threads, for as many waiting appends as possible at once.
 
 While one round of syncs runs, further appends gather; the next round takes all of them. So the
-number of syncs follows the disk's speed and not the number of producers.
+number of syncs follows the speed of the disk and not the number of producers.
 
-Many logs that have a little each share one sync of the node's journal (`sync_rounds`, `sync_journal`);
-its files are removed behind the rounds' back.
+Many logs with little data each share one sync of the node's sync journal (`plan_round`,
+`sync_journal`). The journal's files are removed in the background.
 """
 
 from __future__ import annotations
@@ -20,15 +20,21 @@ from kafkaesque.broker.storage.unsynced_tail import Share
 from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import Offset
 
+logger = logging.getLogger(__name__)
+
+SYNC_THREADS = 4
+"""Parallel fdatasync calls share the file system's journal commits; more threads than this gained
+nothing on the machines measured and cost context switches."""
+
 
 class Syncable(Protocol):
-    """What is synced: blocking `sync` in a worker thread, or a journal that takes its `share`; then
-    the outcome on the loop."""
+    """A log that can be synced: by a blocking `sync` in a worker thread, or by a journal that takes
+    its `share`. The outcome is reported on the event loop."""
 
     def sync(self) -> Offset: ...
 
     def share(self) -> Share | None:
-        """What a journal would have to hold in place of `sync`; None if only that will do."""
+        """Returns what a journal has to hold in place of a `sync`; None if only `sync` will do."""
 
     def synced(self, offset: Offset) -> None: ...
 
@@ -46,7 +52,8 @@ class Round(NamedTuple):
 
 
 def plan_round(logs: Sequence[Syncable], journal: SyncJournal | None) -> Round:
-    """Few logs sync their own files, as do those with much to sync, and all while the journal lags."""
+    """Decides which logs use the journal. Logs sync their own files if they are few, if they have
+    much to sync, or if the journal lags."""
     if journal is None or len(logs) < journal.logs_min:
         return Round(logs, ())
     by_file: list[Syncable] = []
@@ -65,27 +72,20 @@ def plan_round(logs: Sequence[Syncable], journal: SyncJournal | None) -> Round:
 
 
 def report_shared(shared: Iterable[Shared]) -> None:
-    """Tell every log that the journal holds its share."""
+    """Reports to each log that the journal holds its share."""
     for log, share in shared:
         share.tail.note_durable(share)
         log.synced(share.end_offset)
 
 
-logger = logging.getLogger(__name__)
-
-SYNC_THREADS = 4
-"""Parallel fdatasync calls share the file system's journal commits; more threads than this gained
-nothing on the machines measured and cost context switches."""
-
-
 class Flusher:
-    """Rounds of syncs over whatever asked for one since the last round."""
+    """Runs rounds of syncs over the logs that requested one since the last round."""
 
     __slots__ = (
-        "_asked",
         "_executor",
         "_is_closed",
         "_loop",
+        "_requested",
         "_retirement",
         "_rounds",
         "journal",
@@ -95,26 +95,27 @@ class Flusher:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, journal: SyncJournal | None = None) -> None:
         self._loop = loop
-        # One thread more than a round takes, for what goes on behind it.
+        # One thread more than a round uses, for removing journal files.
         self._executor = ThreadPoolExecutor(SYNC_THREADS + 1, thread_name_prefix="sync")
         self.journal = journal
-        self._asked: dict[Syncable, None] = {}
+        self._requested: dict[Syncable, None] = {}
         self._rounds: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._retirement: asyncio.Task[None] | None = None
-        self.logs_lost: Callable[[Sequence[LogLost]], None] = _report_nobody
+        self.logs_lost: Callable[[Sequence[LogLost]], None] = _log_lost
         self.syncs_total = 0
 
     def ask(self, log: Syncable) -> None:
-        """Sync `log` soon; it is told by `synced` or `sync_failed`, unless this is closed by now."""
+        """Syncs `log` soon and then calls its `synced` or `sync_failed`. Does nothing once
+        closed."""
         if self._is_closed:
             return
-        self._asked[log] = None
+        self._requested[log] = None
         if not self._rounds:
             self._start_round()
 
     def _start_round(self) -> None:
-        logs, self._asked = list(self._asked), {}
+        logs, self._requested = list(self._requested), {}
         task = self._loop.create_task(self._round(logs))
         self._rounds.add(task)
         task.add_done_callback(self._round_ended)
@@ -123,10 +124,10 @@ class Flusher:
         self._rounds.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             if isinstance(error, RuntimeError) and "cannot schedule new futures" in str(error):
-                # A broker in a thread of a process that ends: nothing is synced or acknowledged.
+                # The interpreter is shutting down: nothing is synced or acknowledged any more.
                 return
             raise error
-        if self._asked:
+        if self._requested:
             self._start_round()
 
     async def _round(self, logs: Sequence[Syncable]) -> None:
@@ -173,14 +174,14 @@ class Flusher:
             self._retirement = None
 
     async def settled(self) -> None:
-        """Wait until nothing is asked for any more."""
+        """Waits until no sync is requested or running."""
         while self._rounds:
             await asyncio.gather(*self._rounds)
-            # The next round, if any, is started by the callback of the last.
+            # The callback of the last round starts the next one, if any.
             await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Finish what was asked for, then stop the threads."""
+        """Finishes the requested syncs, then stops the threads."""
         await self.settled()
         self._is_closed = True
         if self.journal is not None:
@@ -190,7 +191,7 @@ class Flusher:
         self._executor.shutdown()
 
 
-def _report_nobody(lost: Sequence[LogLost]) -> None:
+def _log_lost(lost: Sequence[LogLost]) -> None:
     for group, _, error in lost:
         logger.error("group %d: %s", group, error)
 

@@ -1,8 +1,8 @@
-"""One connection between two brokers: frames in, handed to whoever they are for; frames out.
+"""One connection between two brokers: dispatches incoming frames and sends outgoing ones.
 
-Who dials whom, which of two connections stays and what becomes of a broker that is gone is decided
-in `links`. A link belongs to one life of either process and ends with it: no message of an earlier
-life can come out of it.
+`links` decides who dials whom, which of two connections is kept, and when a broker is unreachable.
+A link belongs to one incarnation of either process and ends with it, so it never delivers a message
+of an earlier incarnation.
 """
 
 from __future__ import annotations
@@ -49,39 +49,42 @@ logger = logging.getLogger("kafkaesque.links")
 
 class LinkConfig(NamedTuple):
     pulse_seconds: float = 0.1
-    """How often each side pings, and looks who is silent and which calls are overdue."""
+    """The interval at which each side sends pings and checks for silent peers and overdue calls."""
     silence_seconds: float = 1.0
-    """Who says nothing for so long is unreachable; each side tells the other, for its leases."""
+    """A peer that sends nothing for this long is unreachable. Each side announces its value,
+    because the other side's leases depend on it."""
     lease_margin_seconds: float = 0.05
-    """By how much a lease is shorter than the silence that it rests on: clocks of different rate."""
+    """A lease is this much shorter than the silence it relies on, because clocks run at different
+    rates."""
     speech_seconds: float = 0.35
-    """How long ago every group may last have spoken for a ping to count in full: three ticks and a
-    little. What is later is taken off the lease."""
+    """A ping counts in full if every group sent its heartbeats at most this long ago: three ticks
+    and a little. Any further delay is subtracted from the lease."""
     dial_seconds_max: float = 1.0
-    """For a connection, the hello and its answer."""
+    """Timeout for connecting and exchanging hellos."""
     redial_seconds_min: float = 0.05
     redial_seconds_max: float = 1.0
     queued_bytes_max: int = 32 * MIB
-    """Waiting to be sent to one peer; what comes then is dropped, and Raft sends it again."""
+    """Bytes queued for one peer. Further messages are dropped; Raft sends them again."""
     calls_max: int = 1024
-    """Under way to, and from, one peer."""
+    """Calls in flight to, and from, one peer."""
     introductions_max: int = 64
-    """Connections of brokers that are not peers, at the same time."""
+    """Simultaneous connections from brokers that are not peers."""
 
     @property
     def silence_ms(self) -> int:
-        """As told to the other side: rounded down, and less is promised."""
+        """The value announced to the other side. Rounded down, which promises less."""
         return int(self.silence_seconds * 1000)
 
 
 class Inbox(Protocol):
-    """Whoever the messages are for. All of it is called from the event loop, between its turns;
-    an exception out of any but `call` stops the node."""
+    """Receives the messages and events of all links. Called on the event loop only. An exception
+    from any method except `call` stops the node."""
 
     def raft_message(self, group: GroupId, message: Message) -> None: ...
 
     def call(self, node: NodeId, kind: int, body: bytes) -> bytes | Awaitable[bytes]:
-        """A request from a broker, which need not be a peer yet. An exception is told to it."""
+        """Handles a request from a broker, which need not be a peer yet. An exception is returned
+        to it."""
         ...
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None: ...
@@ -89,21 +92,22 @@ class Inbox(Protocol):
     def reachable(self, node: NodeId) -> None: ...
 
     def unreachable(self, node: NodeId) -> None:
-        """The link is gone: what was sent may be lost."""
+        """The link is gone. Messages that were sent may be lost."""
         ...
 
     def dropped(self, node: NodeId) -> None:
-        """The link is up and full: Raft messages to the node were dropped in this turn. No reason
-        to think that a leader there is gone."""
+        """The link is up but its queue is full: Raft messages to the node were dropped in this
+        turn. This does not mean that a leader there is gone."""
         ...
 
     def spoke_at(self) -> float:
-        """Since when, by the link's clock, every group that is led here has spoken to its members."""
+        """Returns the time, on the link's clock, since which every group led here has sent
+        heartbeats to its members."""
         ...
 
 
 class LinkHost(Protocol):
-    """What a link needs of the links."""
+    """The part of `Links` that a link uses."""
 
     me: Identity
     config: LinkConfig
@@ -113,35 +117,36 @@ class LinkHost(Protocol):
     read_batch: BatchReader
 
     def may_greet(self, link: Link) -> bool:
-        """A connection that we dialled stands. Is it still wanted?"""
+        """Whether a connection that we dialled, and that is now established, is still needed."""
         ...
 
     def answered(self, link: Link, answer: HelloAnswer) -> None: ...
 
     def lost(self, link: Link, reason: str) -> None:
-        """Called once, whichever side ended it."""
+        """The link ended. Called once, whichever side ended it."""
         ...
 
     def dropped(self, node: NodeId) -> None: ...
 
     def fail(self, error: BaseException) -> None:
-        """The node cannot go on."""
+        """Stops the node because of a fatal error."""
         ...
 
 
 class Origin(NamedTuple):
-    """How a link came to be."""
+    """How a link was created."""
 
     is_mine: bool
-    """Dialled by us."""
+    """We dialled."""
     purpose: Purpose
     attempt: int
     node_id: NodeId | None
-    """The node on the other side; None if that is not known before its answer."""
+    """The node on the other side; None if it is unknown until it answers."""
 
 
 class Link(asyncio.BufferedProtocol):
-    """Dialled: given to the transport, greets, waits for the answer. Accepted: see `adopt`."""
+    """The asyncio protocol of one link. A dialled link sends a hello and waits for the answer; an
+    accepted one starts with `adopt`."""
 
     __slots__ = (
         "_frames",
@@ -169,9 +174,9 @@ class Link(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._is_ended = False
         self.peer: Identity | None = None
-        """Known from its hello, or its answer to ours."""
+        """From the peer's hello, or from its answer to ours."""
         self.greeted: asyncio.Future[HelloAnswer | None] = loop.create_future()
-        """The answer to our hello; None if the connection went before it came."""
+        """The answer to our hello; None if the connection was lost before it arrived."""
         self.liveness = Liveness(
             host.clock.monotonic(),
             config.silence_seconds,
@@ -183,20 +188,20 @@ class Link(asyncio.BufferedProtocol):
         self.calls = OutstandingCalls(loop, config.calls_max)
         self._server = CallServer(config.calls_max, self._answer_call, host.fail)
         self.closed = asyncio.Event()
-        """The connection is no more."""
+        """Set when the connection is closed."""
         self.is_deaf = False
-        """Nothing arrives, as if the network had lost it. For tests."""
+        """Discards everything that arrives, as if the network had lost it. For tests."""
         self.received_bytes = 0
         self.strayed_count = 0
-        """Messages from or for another life of either broker; they go no further."""
+        """Messages from or for another incarnation of either broker. They are discarded."""
 
     # -- called by the transport ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Of a connection that we dialled."""
+        """Sends the hello on a connection that we dialled."""
         self._attach(transport)  # type: ignore[arg-type]
         if self._is_ended or not self._host.may_greet(self):
-            self.end("not wanted any more")
+            self.end("no longer needed")
             return
         silence_ms = self._host.config.silence_ms
         hello = Hello(self._host.me, self.origin.purpose, self.origin.attempt, silence_ms)
@@ -220,7 +225,7 @@ class Link(asyncio.BufferedProtocol):
         except ProtocolError as error:
             logger.warning("closing the link to %s: %s", self, error)
             self.end(str(error))
-        except Exception as error:  # noqa: BLE001 - supervisor: a rule was broken, the node stops
+        except Exception as error:  # noqa: BLE001 - supervisor: an invariant is broken, the node stops
             self.end("failed")
             self._host.fail(error)
 
@@ -247,7 +252,8 @@ class Link(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def open(self, silence_ms: int) -> None:
-        """Both sides know each other: begin. `silence_ms` is what the other side promised."""
+        """Starts the link after the hellos. `silence_ms` is the silence that the other side
+        announced."""
         self.liveness.promised(silence_ms / 1000)
         self.liveness.heard(self._host.clock.monotonic())
         if self._transport is not None:
@@ -255,7 +261,7 @@ class Link(asyncio.BufferedProtocol):
         self.writer.ping()
 
     def feed(self, data: bytes) -> None:
-        """Bytes that came right behind the hello."""
+        """Processes bytes that arrived right after the hello."""
         rest = memoryview(data)
         while rest and not self._is_ended:
             buffer = self._frames.get_buffer()
@@ -272,9 +278,10 @@ class Link(asyncio.BufferedProtocol):
             self.writer.ping()
 
     def end(self, reason: str, *, flush: bool = False) -> None:
-        """No message comes out of this link, or leaves by it, after this. With `flush`, what was
-        said before is still sent: the other side closes when it has read it. (Were we to close
-        before we have read what it says, the reset would take that away from it.)"""
+        """Ends the link: it delivers and sends nothing more. With `flush`, queued messages are
+        still sent and only our sending side is closed; the other side closes the connection when it
+        has read them. (Closing before its data is read would cause a TCP reset, which would discard
+        our data.)"""
         if self._is_ended:
             return
         self._is_ended = True
@@ -283,7 +290,7 @@ class Link(asyncio.BufferedProtocol):
         self.writer.close()
         if self._transport is not None:
             if flush:
-                self._say_goodbye(self._transport)
+                self._close_write_side(self._transport)
             else:
                 self._transport.abort()
         if not self.greeted.done():
@@ -292,15 +299,15 @@ class Link(asyncio.BufferedProtocol):
         self._server.cancel()
         self._host.lost(self, reason)
 
-    def _say_goodbye(self, transport: asyncio.Transport) -> None:
+    def _close_write_side(self, transport: asyncio.Transport) -> None:
         try:
             if not transport.is_closing():
                 transport.write_eof()
-        except OSError:  # the other side was quicker
+        except OSError:  # the other side closed first
             transport.abort()
 
     def abort(self) -> None:
-        """Do not wait any longer for what was flushed."""
+        """Stops waiting for flushed data."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -322,7 +329,7 @@ class Link(asyncio.BufferedProtocol):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def _receive(self, frame: memoryview) -> bool:
-        """False when the link has ended."""
+        """Returns False when the link has ended."""
         if self.peer is None:
             answer = decode_hello_answer(frame)
             if not self.greeted.done():
@@ -358,7 +365,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _answer_call(self, answer: Answer) -> None:
         if not self._is_ended and not self.writer.add(answer):
-            text = b"its answer is too large, or too much waits to be sent"
+            text = b"the answer is too large, or the send queue is full"
             self.writer.add(Answer(answer.number, Outcome.FAILED, text))
 
     def _stamp(self) -> int:

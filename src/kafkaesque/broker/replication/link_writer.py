@@ -1,9 +1,9 @@
-"""The sending half of a link: whatever was said in a turn of the event loop leaves in one write.
+"""The sending half of a link: everything added in one turn of the event loop is written at once.
 
-However long the other side does not read, at most one ping and one answer to a ping wait. Neither
-overtakes anything, for leases rest on both (docs/RAFT.md): whoever answers a ping has read every
-heartbeat that was said before it, and who reads the answer has read whatever the other side had to
-say to those heartbeats.
+However slowly the other side reads, at most one ping and one pong are queued. Neither overtakes
+anything, because leases depend on both (docs/RAFT.md): a peer that answers a ping has read every
+heartbeat sent before it, and the reader of the pong has read all of the peer's answers to those
+heartbeats.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from kafkaesque.model.ids import GroupId
 from kafkaesque.model.limits import KIB
 
 WRITE_BUFFER_BYTES = 512 * KIB
-"""Above this many bytes in the transport the rest waits here, where its size is known."""
+"""When the transport holds more than this, the rest waits in the outbox, where its size is
+bounded."""
 
 
 class Sent:
-    """What a link has sent so far."""
+    """Counts what a link has sent."""
 
     __slots__ = ("dropped_messages", "frames", "messages", "pulses", "size_bytes")
 
@@ -37,14 +38,17 @@ class Sent:
         self.size_bytes = 0
         self.messages = 0
         self.frames = 0
-        """Pings and their answers aside; those are `pulses`."""
+        """Without pings and pongs; those are `pulses`."""
         self.pulses = 0
         self.dropped_messages = 0
 
 
 class LinkWriter:
-    """`stamp` makes the stamp of a ping at the moment it is said; `dropped` is told, at the end of a
-    turn, that Raft messages of it found no room."""
+    """Queues and writes the messages of one link.
+
+    `stamp` returns the stamp of a ping when the ping is created. `dropped` is called at the end of
+    a turn in which Raft messages did not fit into the queue.
+    """
 
     __slots__ = (
         "_dropped",
@@ -76,12 +80,12 @@ class LinkWriter:
         self._is_paused = False
         self._is_flush_due = False
         self._waiting: set[Pulse] = set()
-        """In the outbox."""
+        """Pulses in the outbox."""
         self._owed_pong: int | None = None
-        """The newest ping that came while the answer to an earlier one waits."""
+        """The newest ping that arrived while the pong for an earlier one is queued."""
         self._was_dropping = False
         self.is_cut = False
-        """Nothing leaves, as if the network had lost it. For tests."""
+        """Discards everything instead of sending it, as if the network had lost it. For tests."""
         self.sent = Sent()
 
     @property
@@ -95,7 +99,7 @@ class LinkWriter:
         self._flush_soon()
 
     def close(self) -> None:
-        """Nothing leaves from here on."""
+        """Stops sending."""
         self._transport = None
 
     def add_message(self, group: GroupId, message: Message, blobs: Sequence[Blob | None]) -> None:
@@ -107,7 +111,7 @@ class LinkWriter:
         self._flush_soon()
 
     def add(self, part: Call | Answer | Post) -> bool:
-        """False if there is no room."""
+        """Returns False if the queue is full."""
         self._flush_soon()
         return self._outbox.add(part)
 
@@ -116,7 +120,7 @@ class LinkWriter:
             self._add_pulse(Pulse.PING, encode_ping(self._stamp()))
 
     def pong(self, stamp: int) -> None:
-        """Only the newest ping needs an answer."""
+        """Answers a ping. Only the newest ping needs an answer."""
         if Pulse.PONG in self._waiting:
             self._owed_pong = stamp
         else:
@@ -147,17 +151,17 @@ class LinkWriter:
             self._dropped()
 
     def flush(self) -> None:
-        """Hand to the transport what it takes. (It calls `pause` from within its write.)"""
+        """Writes as much as the transport accepts. (It calls `pause` from within its write.)"""
         while self._can_write and not self._is_paused and self._write_frame():
             pass
 
     def flush_all(self) -> None:
-        """These are the last words: hand over everything, whether or not it is taken quickly."""
+        """Writes everything, however slowly it is read: nothing follows."""
         while self._can_write and self._write_frame():
             pass
 
     def _write_frame(self) -> bool:
-        """False if nothing waits."""
+        """Returns False if nothing is queued."""
         frame = self._outbox.take_frame()
         if frame is None:
             return False
@@ -165,11 +169,11 @@ class LinkWriter:
             self.sent.frames += 1
         else:
             self.sent.pulses += 1
-            self._has_left(frame.pulse)
+            self._pulse_sent(frame.pulse)
         self._write(frame.buffers)
         return True
 
-    def _has_left(self, pulse: Pulse) -> None:
+    def _pulse_sent(self, pulse: Pulse) -> None:
         self._waiting.discard(pulse)
         if pulse is Pulse.PONG and self._owed_pong is not None:
             stamp, self._owed_pong = self._owed_pong, None
@@ -177,7 +181,7 @@ class LinkWriter:
 
     @property
     def _can_write(self) -> bool:
-        """Not from when the connection broke until the link is told, either."""
+        """False also between the loss of the connection and the callback that reports it."""
         return self._transport is not None and not self._transport.is_closing()
 
     def _write(self, buffers: list[Blob]) -> None:

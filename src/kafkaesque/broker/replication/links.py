@@ -1,7 +1,8 @@
-"""The links of a broker to all others: one per pair, whoever dialled it.
+"""The links of a broker to all others: one per pair, whichever side dialled it.
 
-Lives here: which connection is the link of a pair, who is reachable, and what others may ask of it
-all. The bytes are in `peer_codec`, the rules of the hello in `peer_hello`, one connection in `link`.
+This module decides which connection is the link of a pair and which peers are reachable, and has
+the interface for sending. `peer_codec` has the bytes, `peer_hello` the rules of the hello, `link`
+one connection.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ logger = logging.getLogger("kafkaesque.links")
 
 
 class LinkStatus(NamedTuple):
-    """One peer's, for metrics. Counts begin with the link."""
+    """One peer's link, for metrics. Counts begin with the link."""
 
     is_up: bool
     is_mine: bool = False
@@ -57,7 +58,7 @@ class LinkStatus(NamedTuple):
 
 
 class IntroductionRefused(ConnectionError):
-    """A broker answered, but does not want to talk to us."""
+    """A broker answered our hello and rejected it."""
 
     def __init__(self, answer: HelloAnswer) -> None:
         super().__init__(f"node {answer.answerer.node_id} refused: {answer.refusal.name}")
@@ -70,7 +71,7 @@ class _Cut(NamedTuple):
 
 
 class _Peer:
-    """A broker that we want a link to. At most one of `link` and `greeting` is there."""
+    """A broker that must have a link. At most one of `link` and `greeting` is set."""
 
     __slots__ = ("address", "dialler", "greeting", "life", "link", "refusal")
 
@@ -79,11 +80,11 @@ class _Peer:
         self.dialler: Dialler | None = None
         self.link: Link | None = None
         self.greeting: Link | None = None
-        """Our hello is on its way by it."""
+        """The connection on which we sent a hello that is not answered yet."""
         self.life = NO_LIFE
-        """The latest that we have spoken to."""
+        """The newest incarnation that we have linked to."""
         self.refusal = Refusal.ACCEPTED
-        """What it said last."""
+        """Its last answer."""
 
     @property
     def standing(self) -> Standing:
@@ -97,9 +98,9 @@ class _Peer:
 
 
 class Links:
-    """See the module's text. All of it runs on the event loop `loop`.
+    """All links of this broker. Runs entirely on the event loop `loop`.
 
-    `fail` is called when something is broken that must stop the node.
+    `fail` is called for errors that must stop the node.
     """
 
     def __init__(
@@ -132,17 +133,17 @@ class Links:
         self._attempt = 0
         self._timer = loop.call_later(config.pulse_seconds, self._pulse)
 
-    # -- whom we know -----------------------------------------------------------------------------
+    # -- peers -----------------------------------------------------------------------------------
 
     def identify(self, me: Identity) -> None:
-        """We are somebody else now: a broker that has joined. Links of before end."""
+        """Changes our identity after this broker joined a cluster. Existing links end."""
         self.me = me
         greeting = [peer.greeting for peer in self._peers.values() if peer.greeting is not None]
         for link in (*self._all(), *greeting):
-            link.end("this broker has another identity now")
+            link.end("this broker's identity changed")
 
     def set_peers(self, peers: Mapping[NodeId, PeerAddress]) -> None:
-        """From now on these, and no others, shall have a link."""
+        """Sets the brokers that have a link. Links to any others end."""
         for node in self._peers.keys() - peers.keys():
             self._forget(node)
         for node, address in peers.items():
@@ -177,9 +178,10 @@ class Links:
         return self._attempt
 
     async def introduce(self, address: PeerAddress) -> Identity:
-        """Find out who is at an address. It can be called (`call`) afterwards, by its node id.
+        """Connects to an address and returns the identity of the broker there, which `call` can
+        reach by node id from then on.
 
-        Raises IntroductionRefused, or another OSError if nobody answers.
+        Raises IntroductionRefused, or another OSError if there is no answer.
         """
         origin = Origin(True, Purpose.INTRODUCTION, self._next_attempt(), None)
         link = Link(self, self._loop, origin)
@@ -189,11 +191,12 @@ class Links:
         return answer.answerer
 
     def adopt(self, transport: asyncio.Transport, frame: bytes | memoryview, rest: bytes) -> None:
-        """A connection to our Kafka port has sent a hello (`is_peer_hello`), and perhaps `rest`
-        behind it. If it is accepted the transport gets another protocol: the one it had hears no
-        more of it. Otherwise it is closed, and its protocol hears of that as usual."""
+        """Takes over a connection to our Kafka port that sent a hello (`is_peer_hello`), and
+        perhaps `rest` after it. If the hello is accepted, the transport gets another protocol, and
+        the previous protocol gets no further callbacks. Otherwise the connection is closed, which
+        its protocol notices as usual."""
         try:
-            hello, speaks = decode_hello(frame)
+            hello, is_our_version = decode_hello(frame)
         except ProtocolError as error:
             logger.warning("closing a connection: %s", error)
             transport.abort()
@@ -201,7 +204,7 @@ class Links:
         if hello.caller.node_id in self._cuts or self._is_closed:
             transport.abort()
             return
-        refusal = self._judge(hello) if speaks else Refusal.WRONG_VERSION
+        refusal = self._judge(hello) if is_our_version else Refusal.WRONG_VERSION
         silence_ms = self.config.silence_ms
         answer = HelloAnswer(refusal, self.me, silence_ms, hello.correlation_id)
         if refusal is not Refusal.ACCEPTED:
@@ -255,21 +258,21 @@ class Links:
         elif answerer.node_id != link.origin.node_id:
             link.end(f"node {answerer.node_id} answered instead")
         elif answerer.cluster_id != self.me.cluster_id:
-            link.end("it belongs to another cluster")
+            link.end("the peer belongs to another cluster")
         elif answerer.life < self._peers[answerer.node_id].life:
-            link.end("an earlier life answered")
+            link.end("an earlier incarnation answered")
         else:
             link.peer = answerer
             self._establish(link, answerer, answer.silence_ms)
 
     def _note_refusal(self, link: Link, refusal: Refusal) -> None:
-        """Once each: we shall try again and again."""
+        """Logs each refusal once, since dialling is repeated."""
         peer = self._peers.get(link.origin.node_id) if link.origin.node_id is not None else None
         if peer is not None and peer.refusal is not refusal and refusal is not Refusal.CROSSING:
             peer.refusal = refusal
-            # A broker that is just joining is told to some of the others sooner than to the rest.
+            # While a broker joins, some brokers learn of it sooner than others.
             level = logging.INFO if refusal is Refusal.NOT_A_PEER else logging.WARNING
-            logger.log(level, "%s refuses a link: %s", link, refusal.name)
+            logger.log(level, "%s refused a link: %s", link, refusal.name)
 
     def _establish(self, link: Link, other: Identity, silence_ms: int) -> None:
         peer = self._peers[other.node_id]
@@ -286,7 +289,7 @@ class Links:
             peer.dialler.linked()
         logger.info("linked to %s", link)
         link.open(silence_ms)
-        self._tell(self.inbox.reachable, other.node_id)
+        self._notify(self.inbox.reachable, other.node_id)
 
     def lost(self, link: Link, reason: str) -> None:
         self._guests.discard(link)
@@ -305,49 +308,50 @@ class Links:
             logger.info("the link to %s is gone: %s", link, reason)
             if peer.dialler is not None:
                 peer.dialler.unlinked()
-            self._tell(self.inbox.unreachable, node)
+            self._notify(self.inbox.unreachable, node)
 
     def dropped(self, node: NodeId) -> None:
-        self._tell(self.inbox.dropped, node)
+        self._notify(self.inbox.dropped, node)
 
-    def _tell(self, inbox: Callable[[NodeId], None], node: NodeId) -> None:
+    def _notify(self, inbox: Callable[[NodeId], None], node: NodeId) -> None:
         if self._is_closed:
             return
         try:
             inbox(node)
-        except Exception as error:  # noqa: BLE001 - supervisor: a rule was broken, the node stops
+        except Exception as error:  # noqa: BLE001 - supervisor: an invariant is broken, the node stops
             self.fail(error)
 
-    # -- saying something -------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------
 
     def send(
         self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob | None] = ()
     ) -> None:
-        """To a broker that is not there, or lives another life by now, it is as if lost."""
+        """Sends a Raft message. It is lost if the broker is unreachable or another incarnation runs
+        there."""
         link = self._link(node)
         if link is not None and link.member == message.to:
             link.writer.add_message(group, message, blobs)
 
     async def call(self, node: NodeId, kind: int, body: bytes, timeout_seconds: float) -> bytes:
-        """Ask a peer, or a broker to which we introduced ourselves. Raises a PeerError."""
+        """Calls a peer, or a broker to which we introduced ourselves. Raises a PeerError."""
         link = self._link(node) or self._seeds.get(node)
         if link is None:
             raise PeerUnreachable(f"no link to node {node}")
         number, future = link.calls.begin(self.clock.monotonic() + timeout_seconds)
         try:
             if not link.writer.add(Call(number, kind, body)):
-                raise PeerBusy(f"too much waits to be sent to node {node}")
+                raise PeerBusy(f"the send queue is full for node {node}")
             return await future
         finally:
             link.calls.forget(number)
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None:
-        """At best effort."""
+        """Sends a message without delivery guarantee."""
         link = self._link(node)
         if link is not None:
             link.writer.add(Post(kind, body))
 
-    # -- asking -----------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------
 
     def _link(self, node: NodeId) -> Link | None:
         peer = self._peers.get(node)
@@ -357,13 +361,13 @@ class Links:
         return self._link(node) is not None
 
     def peer(self, node: NodeId) -> Identity | None:
-        """Which life of a broker there is a link to."""
+        """Returns the incarnation of the broker that we are linked to."""
         link = self._link(node)
         return link.peer if link is not None else None
 
     def lease_until(self, node: NodeId) -> float:
-        """On our monotonic clock: before then that broker does not call us silent. 0.0 without a
-        link."""
+        """Returns the time, on our monotonic clock, until which that broker does not consider us
+        silent. 0.0 without a link."""
         link = self._link(node)
         return link.liveness.lease_until if link is not None else 0.0
 
@@ -377,24 +381,25 @@ class Links:
         yield from self._seeds.values()
         yield from self._guests
 
-    # -- time and end -----------------------------------------------------------------------------
+    # -- timer and close --------------------------------------------------------------------------
 
     def _pulse(self) -> None:
-        # Armed from now and not from when it was due: between two pulses every socket is read.
+        # Rescheduled from now and not from when it was due, so that every socket is read between
+        # two pulses.
         self._timer = self._loop.call_later(self.config.pulse_seconds, self._pulse)
         now = self.clock.monotonic()
         for link in tuple(self._all()):
             link.pulse(now)
         for node, seed in tuple(self._seeds.items()):
             if self.is_up(node) and not seed.calls:
-                seed.end("there is a link by now")
+                seed.end("replaced by a link")
 
     @property
     def _is_closed(self) -> bool:
         return self._timer.cancelled()
 
     async def close(self, patience_seconds: float = 1.0) -> None:
-        """Send what was said, then end every link. Nobody is called unreachable for that."""
+        """Flushes and ends every link. No peer is reported as unreachable."""
         self._timer.cancel()
         links = tuple(self._all())
         diallers = [peer.dialler for peer in self._peers.values() if peer.dialler is not None]
@@ -413,14 +418,14 @@ class Links:
     # -- for tests --------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """Be gone at once, like a process that was killed; `close` is still due."""
+        """Closes all connections at once, like a killed process. `close` must still be called."""
         self._timer.cancel()
         for link in tuple(self._all()):
             link.abort()
 
     def partition(self, node: NodeId, *, cut_in: bool = True, cut_out: bool = True) -> None:
-        """As if the network lost everything from, or to, that broker. No link can be made then,
-        as that needs both ways; one that there is stays until its silence is noticed."""
+        """Simulates a network that loses everything from, or to, that broker. No new link can be
+        made, as that needs both directions; an existing one stays until its silence is noticed."""
         self._cuts[node] = _Cut(cut_in, cut_out)
         self._cut_links(node, _Cut(cut_in, cut_out))
 

@@ -19,14 +19,14 @@ from kafkaesque.records.batch import read_header
 
 
 class Turns:
-    """Election jitter: each member draws from its own part of the range, so that members campaign one
-    after the other. Pure chance would make the two members left of three draw the same of five
+    """Election jitter: each member draws from its own part of the range, so that members campaign
+    one after the other. Pure chance would make the two members left of three draw the same of five
     numbers once in five times; then both campaign, each votes for itself, and nothing happens for a
     second or two.
 
     The first part belongs to another member in each group, so that the other brokers share a lost
-    broker's leaderships. Members that disagree about the membership during a change may have the same
-    part; then chance decides within it, as it does for a member that is not a voter.
+    broker's leaderships. Members that disagree about the membership during a change may have the
+    same part; then chance decides within it, as it does for a member that is not a voter.
     """
 
     __slots__ = ("_group", "_member", "raft")
@@ -53,7 +53,8 @@ def batch_payload(data: memoryview) -> BatchPayload:
 
 
 def first_start(members: Sequence[MemberId]) -> LogStart:
-    """The start of a new group's log; without members for a replica that will be told by a leader."""
+    """The start of a new group's log. Without members for a replica that joins: its leader sends
+    them."""
     return LogStart(NO_INDEX, NO_TERM, Offset(0), Membership(tuple(sorted(members))))
 
 

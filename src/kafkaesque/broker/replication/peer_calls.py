@@ -1,8 +1,8 @@
-"""Requests between brokers over their link: those that we made and those that we serve.
+"""Calls between brokers over their link: the client side and the server side.
 
-Who is asked what is the business of whoever asks; here are numbers, futures, bounds and ends. No
-task per call: a timer of the links looks at all deadlines, and a served call becomes a task only if
-its handler is a coroutine.
+This module has call numbers, futures, limits and deadlines; the callers define the kinds of calls
+and their bodies. There is no task per call: one timer in `links` checks all deadlines, and a served
+call becomes a task only if its handler is a coroutine.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ logger = logging.getLogger("kafkaesque.links")
 
 
 class PeerError(Exception):
-    """A call did not bring an answer."""
+    """A call did not return an answer."""
 
 
 class PeerUnreachable(PeerError):
-    """There is no link: nothing was sent."""
+    """There is no link. Nothing was sent."""
 
 
 class PeerBusy(PeerError):
-    """Too much is under way to that broker, or there: it was not begun."""
+    """Too many calls are in flight, here or on the other broker. The call was not started."""
 
 
 class AnswerLost(PeerError):
-    """The link went, or the time was over: whether it was carried out is not known."""
+    """The link was lost or the call timed out. It may or may not have been carried out."""
 
 
 class CallFailed(PeerError):
-    """The other broker tried and says why it could not."""
+    """The other broker could not carry out the call. The message has its reason."""
 
 
 class OutstandingCalls:
-    """Of one link, made by us."""
+    """The calls that we made over one link."""
 
     __slots__ = ("_calls", "_count_max", "_last_number", "_loop")
 
@@ -54,7 +54,7 @@ class OutstandingCalls:
 
     def begin(self, deadline: float) -> tuple[int, asyncio.Future[bytes]]:
         if len(self._calls) >= self._count_max:
-            raise PeerBusy(f"{self._count_max} calls are under way")
+            raise PeerBusy(f"{self._count_max} calls are in flight")
         self._last_number = (self._last_number + 1) & 0xFFFF_FFFF
         future: asyncio.Future[bytes] = self._loop.create_future()
         self._calls[self._last_number] = (future, deadline)
@@ -64,19 +64,19 @@ class OutstandingCalls:
         self._calls.pop(number, None)
 
     def answered(self, answer: Answer) -> None:
-        """An answer that nobody waits for came too late."""
+        """Completes a call. An answer that came too late is ignored."""
         future, _ = self._calls.pop(answer.number, (None, 0.0))
         if future is None or future.done():
             return
         if answer.outcome is Outcome.DONE:
             future.set_result(answer.body)
         elif answer.outcome is Outcome.BUSY:
-            future.set_exception(PeerBusy("the other broker has too many calls under way"))
+            future.set_exception(PeerBusy("the other broker has too many calls in flight"))
         else:
             future.set_exception(CallFailed(answer.body.decode(errors="replace")))
 
     def expire(self, now: float) -> None:
-        """End those whose time is over; forget those whose caller has gone away."""
+        """Fails calls past their deadline, and forgets those whose callers are gone."""
         over = [n for n, (future, deadline) in self._calls.items() if now >= deadline]
         for number in over:
             future, _ = self._calls.pop(number)
@@ -84,7 +84,7 @@ class OutstandingCalls:
                 future.set_exception(AnswerLost("no answer in time"))
 
     def fail(self) -> None:
-        """The link is gone."""
+        """Fails all calls: the link is gone."""
         calls, self._calls = self._calls, {}
         for future, _ in calls.values():
             if not future.done():
@@ -92,7 +92,7 @@ class OutstandingCalls:
 
 
 class CallServer:
-    """Of one link: calls that the other broker made. `answer` sends one."""
+    """Serves the calls that the other broker makes over one link. `answer` sends one answer."""
 
     __slots__ = ("_answer", "_count", "_count_max", "_fail", "_tasks")
 
@@ -107,7 +107,8 @@ class CallServer:
         self._fail = fail
         self._count = 0
         self._tasks: set[asyncio.Future[bytes]] = set()
-        """Made here, of coroutines: a handler's own future is its own to cancel."""
+        """Tasks created here from coroutines. A future that a handler returned is its own to
+        cancel."""
 
     def serve(self, call: Call, handle: Callable[[], bytes | Awaitable[bytes]]) -> None:
         if self._count >= self._count_max:
@@ -115,7 +116,7 @@ class CallServer:
             return
         try:
             result = handle()
-        except Exception as error:  # noqa: BLE001 - supervisor: the caller is told
+        except Exception as error:  # noqa: BLE001 - supervisor: the caller gets the error
             self._failed(call, error)
             return
         if isinstance(result, bytes):
@@ -128,7 +129,7 @@ class CallServer:
         future.add_done_callback(partial(self._done, call))
 
     def cancel(self) -> None:
-        """The link is gone: nobody will read the answers."""
+        """Cancels the tasks: the link is gone, so no answer can be sent."""
         for task in self._tasks:
             task.cancel()
 
@@ -146,10 +147,10 @@ class CallServer:
 
     def _failed(self, call: Call, error: BaseException) -> None:
         if isinstance(error, KafkaError):
-            # A refusal that callers reckon with, and retry: no trace for each.
-            logger.debug("call of kind %d from a peer is refused: %s", call.kind, error)
+            # Callers expect and retry these refusals: no traceback for each.
+            logger.debug("rejected a peer's call: kind=%d error=%s", call.kind, error)
         else:
-            logger.warning("call of kind %d from a peer failed", call.kind, exc_info=error)
+            logger.warning("a peer's call failed: kind=%d", call.kind, exc_info=error)
         text = f"{type(error).__name__}: {error}"
         self._answer(Answer(call.number, Outcome.FAILED, text.encode()))
         if isinstance(error, InvariantBroken):

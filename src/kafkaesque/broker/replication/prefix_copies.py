@@ -1,9 +1,10 @@
-"""Takes the cleaned part of a log from the leader, for a replica that lacks some of it.
+"""Copies the compacted part of a log from the leader to a replica that lacks some of it.
 
-What a cleaner has rewritten is no Raft entry any more, so it cannot be appended; it is what other
-Raft systems call the contents of a snapshot. A replica that is sent one whose log keeps such a part
-first fetches all of it, batch by batch, into a log beside its own (`staging`), and lets Raft hear of
-the snapshot only then. Until then it votes and answers as the replica it was. ADR 10 has the reasons.
+Batches that the log cleaner has rewritten are no longer Raft entries, so they cannot be sent as
+appends; other Raft systems would call them the contents of a snapshot. When the leader sends a
+snapshot with such a part, the replica first fetches all of it, batch by batch, into a log next to
+its own (`staging`), and passes the snapshot to Raft only then. Until then it votes and answers as
+before. ADR 10 has the reasons.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ logger = logging.getLogger(__name__)
 
 _STEP_BYTES: Final = MIB
 _COPIED_SECONDS: Final = 30.0
-"""So long after a part was given to a replica, the log is not cleaned: the rest must fit to it."""
+"""A log is not cleaned for this long after a part of it was sent to a replica: the parts must fit
+together."""
 _NEXT: Final = struct.Struct(">q")
 
 Call = Callable[[NodeId, bytes], Awaitable[bytes]]
 
 
 class _Wanted(msgspec.Struct, frozen=True, array_like=True):
-    """Batches of a group's log from `offset` on, none from `end_offset` on."""
+    """A request for batches of a group's log in [`offset`, `end_offset`)."""
 
     group: int
     offset: int
@@ -48,7 +50,7 @@ _decoder = msgspec.msgpack.Decoder(_Wanted)
 
 
 class PrefixCopies:
-    """`call` asks another broker for batches."""
+    """Fetches and serves compacted parts of logs. `call` requests batches from another broker."""
 
     __slots__ = ("_call", "_replicas", "_tasks", "copied_bytes")
 
@@ -59,10 +61,10 @@ class PrefixCopies:
         self.copied_bytes = 0
 
     def fetch(self, replica: Replica, message: InstallSnapshot) -> None:
-        """Get what the snapshot speaks of, then let the replica hear of it.
+        """Fetches the batches that the snapshot refers to, then passes the snapshot to the replica.
 
-        One at a time, and none is given up for another: a leader that is gone does not answer, and
-        the next one offers its own again and again.
+        One fetch per group at a time, and a running one is never replaced: if its leader is gone
+        its calls fail, and the new leader keeps sending its own snapshot.
         """
         if replica.group not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._fetch(replica, message))
@@ -77,7 +79,7 @@ class PrefixCopies:
     async def _fetch(self, replica: Replica, message: InstallSnapshot) -> None:
         entries = replica.entries
         first_offset, end_offset = kept_range(message.snapshot)
-        logger.info("group %d fetches [%d, %d)", replica.group, first_offset, end_offset)
+        logger.info("group %d: fetching offsets [%d, %d)", replica.group, first_offset, end_offset)
         log = entries.log
         incoming = await asyncio.to_thread(
             Incoming, str(log.directory), log.config, log.files, first_offset
@@ -88,7 +90,9 @@ class PrefixCopies:
             await asyncio.to_thread(incoming.finish, end_offset)
             is_whole = self._replicas.get(replica.group) is replica
         except (KafkaError, PeerError) as error:
-            logger.warning("group %d: %s; the leader offers it again", replica.group, error)
+            logger.warning(
+                "group %d: %s; the leader will send the snapshot again", replica.group, error
+            )
         finally:
             if not is_whole:
                 await asyncio.to_thread(incoming.discard)
@@ -100,21 +104,22 @@ class PrefixCopies:
         offset, end_offset = kept_range(message.snapshot)
         while offset < end_offset:
             if self._replicas.get(replica.group) is not replica:
-                raise OffsetOutOfRange(f"group {replica.group} is not here any more")
+                raise OffsetOutOfRange(f"group {replica.group} was removed from this node")
             wanted = msgspec.msgpack.encode(_Wanted(replica.group, offset, end_offset))
             answer = await self._call(node_of(message.sender), wanted)
             if len(answer) <= _NEXT.size:
-                raise OffsetOutOfRange(f"the leader has nothing at offset {offset} any more")
+                raise OffsetOutOfRange(f"the leader no longer has offset {offset}")
             data = answer[_NEXT.size :]
             self.copied_bytes += len(data)
             offset = await asyncio.to_thread(incoming.append, data, self._replicas.now_ms())
 
     def serve(self, body: bytes) -> bytes:
-        """Batches for a peer that builds a replica; empty if they are not to be had here."""
+        """Returns batches for a peer that builds a replica; empty if they are not available
+        here."""
         try:
             wanted = _decoder.decode(body)
         except msgspec.MsgspecError as error:
-            raise ProtocolError(f"request for a cleaned part: {error}") from None
+            raise ProtocolError(f"invalid request for a compacted part: {error}") from None
         replica = self._replicas.get(GroupId(wanted.group))
         if replica is None or wanted.end_offset > replica.entries.folded_offset:
             return b""

@@ -1,20 +1,22 @@
 """One file for the small facts of all Raft groups of a node, so that one fsync serves them all.
 
-Terms and votes, entries without batches (no-ops, memberships, trims), where each log starts. What
-a record means is in `journal_records`; here are the file, its syncs and its checkpoints.
+It holds terms and votes, entries without batches (no-ops, memberships, trims), and the start of
+each log. `journal_records` defines the records; this module has the file, its syncs and its
+checkpoints.
 
-`save_*` and the like change the facts at once and put a record into memory; `sync` writes what is
-there and makes it durable, so nothing of it survives a crash before. A position counts the bytes
-ever saved in this process, whatever file they went to: what was saved before `position` was read is
-durable when `synced_position` has reached it.
+`save_*` and similar methods change the facts at once and queue a record in memory. `sync` writes
+the queue and makes it durable; a crash before that loses it. A position counts all bytes saved by
+this process, whatever file they went to: what was saved before `position` was read is durable once
+`synced_position` has reached that value.
 
-The file begins with a header that says up to where it was durable when that was last written. A
-record that cannot be read before that point is damage and stops the node: a vote may be lost. One
-behind it was torn by a crash, and goes with all that follow.
+The file begins with a header that records how far the file was durable when the header was last
+written. An unreadable record before that point is damage and stops the node, because a vote may be
+lost. An unreadable record after it was torn by a crash; it is cut off with all that follow.
 
-A file that has grown far beyond the facts is replaced by a checkpoint: the facts in a new file,
-synced, then renamed over the old one. Threads: `sync` may be called from any, all else belongs to
-the owner's.
+A file that has grown far beyond the facts is replaced by a checkpoint: the facts are written to a
+new file, which is synced and renamed over the old one.
+
+Threads: `sync` may be called from any thread; everything else belongs to the owner's thread.
 """
 
 from __future__ import annotations
@@ -64,11 +66,11 @@ FILE_NAME: Final = "raft.journal"
 _TEMPORARY_SUFFIX: Final = ".tmp"
 _CHECKPOINT_SIZE_BYTES_MIN: Final = 1024 * 1024
 _CHECKPOINT_GROWTH: Final = 4
-"""A checkpoint is due when the file is so many times as large as the last one."""
+"""A checkpoint is due when the file has grown to this multiple of the last checkpoint."""
 
 
 class RaftJournal:
-    """The facts of all groups, and the file that holds them. Made by `open`."""
+    """The facts of all groups and the file that holds them. Create it with `open`."""
 
     __slots__ = (
         "_checkpoint_due_bytes",
@@ -90,29 +92,30 @@ class RaftJournal:
         self._files = files
         self._file = OpenFile(path)
         self._file_end = 0
-        """Everything before it is durable; only whoever holds `_slow` touches the file."""
+        """Everything before it is durable. Only the holder of `_slow` touches the file."""
         self._checkpoint_due_bytes = _CHECKPOINT_SIZE_BYTES_MIN
         self._groups = groups
         self._pending = bytearray()
         """Framed records that are not in the file yet."""
         self._hints: dict[GroupId, LogIndex] = {}
-        """Commit indexes to be written when something else is."""
+        """Commit indexes, written with the next record."""
         self._failure: str | None = None
         self._lock = threading.Lock()
-        """Guards the facts and what is pending, for moments."""
+        """Guards the facts and the pending records. Held briefly."""
         self._slow = threading.Lock()
-        """Held by `sync` from beginning to end; taken before `_lock`."""
+        """Held by `sync` from start to end. Acquired before `_lock`."""
         self.position = 0
-        """Behind everything saved so far."""
+        """The end of everything saved so far."""
         self.synced_position = 0
-        """Everything saved before it is durable. synced_position <= position"""
+        """Everything saved before it is durable. synced_position <= position."""
         self.syncs_total = 0
 
     @classmethod
     def open(cls, directory: Path | str, files: OpenFiles) -> RaftJournal:
-        """The journal in `directory`, both made if absent. Blocking; what it holds is durable.
+        """Opens the journal in `directory`; creates both if absent. Blocking; its content is
+        durable.
 
-        CorruptMessage names a damaged place; StorageFailed if the disk refuses.
+        Raises CorruptMessage with the damaged position, or StorageFailed on a disk error.
         """
         path = f"{directory}/{FILE_NAME}"
         journal = cls(path, files, {})
@@ -128,19 +131,20 @@ class RaftJournal:
         return journal
 
     def facts(self, group: GroupId) -> GroupFacts | None:
-        """What is known of the group, as it is now and will change; None if it is not here."""
+        """Returns the group's facts; None if the group is not on this node. The object changes with
+        later saves."""
         return self._groups.get(group)
 
     def groups(self) -> list[GroupId]:
         return sorted(self._groups)
 
     def starts(self) -> dict[GroupId, Offset]:
-        """Where the entries of each group begin in its log."""
+        """Returns the offset at which the entries of each group begin in its log."""
         return {group: facts.start.offset for group, facts in self._groups.items()}
 
     @property
     def failure(self) -> str | None:
-        """Why nothing is ever written again; None while that may be tried."""
+        """Why the journal will never write again; None while it still can."""
         return self._failure
 
     @property
@@ -150,7 +154,7 @@ class RaftJournal:
     # -- saving ----------------------------------------------------------------------------------
 
     def create(self, group: GroupId, start: LogStart) -> None:
-        """A new group that begins with `start`."""
+        """Adds a new group that begins with `start`."""
         check(group not in self._groups, f"group {group} is in the journal already")
         self._save(Created(group, start))
 
@@ -164,42 +168,43 @@ class RaftJournal:
         self._save(ControlSaved(group, entry))
 
     def cut_from(self, group: GroupId, index: LogIndex) -> None:
-        """Forget the control entries from `index` on."""
+        """Removes the control entries from `index` on."""
         control = self._groups[group].control
         if control and control[-1].index >= index:
             self._save(ControlCut(group, index))
 
     def move_start(self, group: GroupId, start: LogStart) -> None:
-        """Entries up to `start.index` are no longer needed."""
+        """Records that entries up to `start.index` are no longer needed."""
         self._save(StartMoved(group, start))
 
     def reset(self, group: GroupId, start: LogStart, *, is_pending: bool) -> None:
-        """The log is replaced by `start`. With `is_pending` it holds old batches until
-        `reset_done`, and whoever opens it in between has to empty it."""
+        """Replaces the log by `start`. With `is_pending` the log holds old batches until
+        `reset_done`; anyone who opens it in between has to empty it."""
         self._save(Reset(group, start, is_pending))
 
     def reset_done(self, group: GroupId) -> None:
         self._save(ResetDone(group))
 
     def save_commit(self, group: GroupId, index: LogIndex) -> None:
-        """A hint for the next start: written when something else is, and worth no sync."""
+        """Saves a hint for the next start. It is written with the next record and never causes a
+        sync."""
         with self._lock:
             self._groups[group].commit_index = index
             self._hints[group] = index
 
     def save_closing(self, group: GroupId, closing: Closing) -> None:
-        """How the log ends, so that after a clean stop nobody has to count."""
+        """Saves how the log ends, so that a start after a clean stop need not count entries."""
         self._save(Closed(group, *closing))
 
     def take_closing(self, group: GroupId) -> Closing | None:
-        """What `save_closing` said, if nothing was said since; from now on it is void."""
+        """Returns and clears what `save_closing` saved; None if the group has changed since."""
         with self._lock:
             facts = self._groups[group]
             closing, facts.closing = facts.closing, None
             return closing
 
     def forget(self, group: GroupId) -> None:
-        """The group is no longer on this node."""
+        """Removes a group that is no longer on this node."""
         if group in self._groups:
             self._save(Forgotten(group))
             self._hints.pop(group, None)
@@ -214,10 +219,10 @@ class RaftJournal:
     # -- the file --------------------------------------------------------------------------------
 
     def sync(self) -> int:
-        """Make everything saved before the call durable; the position up to which that is so.
+        """Makes everything saved before the call durable and returns the position reached.
 
-        Blocking. StorageFailed if the disk refuses: for good after a failed fsync, and then the
-        node must stop; otherwise (a full disk) it may be tried again.
+        Blocking. Raises StorageFailed on a disk error. After a failed fsync the failure is
+        permanent and the node must stop; after other errors (a full disk) the call may be retried.
         """
         with self._slow:
             self._refuse_if_failed()
@@ -230,7 +235,8 @@ class RaftJournal:
             return self.synced_position
 
     def close(self, *, clean: bool = True) -> None:
-        """Give back the descriptor; if `clean`, write down what is not yet, hints included."""
+        """Closes the file. With `clean`, first writes everything that is pending, hints
+        included."""
         try:
             if clean and self._failure is None:
                 with self._lock:
@@ -240,7 +246,7 @@ class RaftJournal:
             self._files.forget(self._file)
 
     def _take_hints(self) -> None:
-        """With `_lock` held."""
+        """Queues the hints. Call with `_lock` held."""
         for group, index in self._hints.items():
             framed = frame(CommitSaved(group, index))
             self._pending += framed
@@ -263,20 +269,20 @@ class RaftJournal:
         self._mark()
 
     def _put_back(self, data: bytearray) -> None:
-        """What could not be written still has to be, before what came since. In a buffer of its own:
-        whoever keeps the error keeps a view of the old one, which cannot grow then."""
+        """Re-queues data that could not be written, before anything saved since. Uses a new buffer:
+        the exception's traceback may hold a view of the old one, which then cannot grow."""
         with self._lock:
             self._pending = data + self._pending
 
     def _mark(self) -> None:
-        """Say in the header how far the file is durable; that this is durable can wait."""
+        """Writes the durable position into the header. This write need not be durable itself."""
         try:
             self._files.pwrite(self._file, encode_header(self._file_end), 0)
         except OSError as error:
             _log.warning("cannot mark %s: %s", self._file.path, error)
 
     def _checkpoint(self) -> None:
-        """Replace the file by one with the facts as they are now, pending ones included."""
+        """Replaces the file by the current facts, pending ones included."""
         with self._lock:
             groups = [(group, facts.copy()) for group, facts in self._groups.items()]
             data, self._pending = self._pending, bytearray()
@@ -285,7 +291,8 @@ class RaftJournal:
         try:
             self._replace_file(self._encoded(groups))
         except OSError as error:
-            # The old file still stands and can grow: better than to stop at a full disk.
+            # The old file is intact and can still grow, which is better than stopping on a full
+            # disk.
             _log.warning("cannot replace %s: %s", self._file.path, error)
             self._checkpoint_due_bytes = self._file_end * 2
             self._hints = hints | self._hints
@@ -299,7 +306,7 @@ class RaftJournal:
         return encode_header(HEADER_SIZE_BYTES + len(body)) + body
 
     def _replace_file(self, content: bytes) -> None:
-        """Raises OSError, and then the old file stands."""
+        """Raises OSError; the old file is intact then."""
         path = self._file.path
         fresh = OpenFile(path + _TEMPORARY_SUFFIX)
         try:
@@ -327,19 +334,19 @@ class RaftJournal:
             raise self._fail(f"fsync of {file.path} failed: {error}") from error
 
     def _fail(self, reason: str) -> StorageFailed:
-        """What the disk holds is not known any more (fsyncgate): never write again."""
+        """Stops all writing: after a failed fsync the file's content is unknown (fsyncgate)."""
         self._failure = reason
         _log.critical("%s; the node must stop", reason)
         return StorageFailed(reason)
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:
-            raise StorageFailed(f"the raft journal takes no more: {self._failure}")
+            raise StorageFailed(f"the raft journal no longer accepts writes: {self._failure}")
 
     # -- opening ---------------------------------------------------------------------------------
 
     def _begin(self, directory: str) -> None:
-        """A journal that knows of no group."""
+        """Creates a journal without groups."""
         calls = self._files.calls
         known = directory
         while not calls.exists(known):
@@ -352,7 +359,7 @@ class RaftJournal:
             calls.sync_directory(directory)
 
     def _recover(self) -> None:
-        """Replay the file, cut a torn tail, and make durable what is left."""
+        """Replays the file, cuts a torn tail, and makes the rest durable."""
         path = self._file.path
         data = self._files.pread(self._file, self._files.size_bytes(self._file), 0)
         synced_end = decode_header(data[:HEADER_SIZE_BYTES])
@@ -377,10 +384,11 @@ class RaftJournal:
         if synced_end is None and end == HEADER_SIZE_BYTES:
             raise CorruptMessage(f"{path} is damaged at position 0: it is not a raft journal")
         self._file_end = end
-        # Written again: a process that died may have seen its sync fail, and the next one would lie.
+        # Written again: if the previous process died after a failed fsync, these bytes may be only
+        # in the page cache, and another fsync would report success without writing them.
         start = min(synced_end or HEADER_SIZE_BYTES, end)
         self._files.pwrite(self._file, data[start:end], start)
         self._sync_file(self._file)
-        # The file may have been renamed to this, and the process have died before that was durable.
+        # A crash may have followed the rename before the rename was durable.
         self._files.calls.sync_directory(os.path.dirname(path))
         self._mark()

@@ -1,13 +1,13 @@
-"""A log that is built beside the one in use, and then takes its place as a whole.
+"""Builds a log next to the one in use and then replaces that one as a whole.
 
     <partition>             the log in use
-    <partition>.incoming    the one that is being built; of no use until it is whole
-    <partition>.replaced    the one that was in use, until it is deleted
+    <partition>.incoming    the log being built; unusable until it is complete
+    <partition>.replaced    the previous log, until it is deleted
 
-Whether an incoming log counts, the raft journal says: a reset to a start whose batches are kept is
-saved there when the incoming log is whole and durable, and before anything is renamed. So a crash
-finds either no such reset, and the incoming log is garbage; or one, and `finish` goes the rest of
-the way. Blocking.
+The raft journal decides whether an incoming log is valid: a reset to a start whose batches are kept
+is saved there when the incoming log is complete and durable, and before anything is renamed. So a
+crash leaves either no such reset, and the incoming log is garbage; or a reset, and `finish`
+completes the swap. All functions block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REPLACED: Final = ".replaced"
 
 
 class Incoming:
-    """Batches that a peer sent, [`first_offset`, `end_offset`) of its log, gaps included."""
+    """Batches received from a peer: [`first_offset`, `end_offset`) of its log, gaps included."""
 
     def __init__(
         self, directory: str, config: LogConfig, files: OpenFiles, first_offset: Offset
@@ -40,20 +40,21 @@ class Incoming:
         self._is_begun = False
 
     def append(self, data: bytes, now_ms: int) -> Offset:
-        """Where the next batch is wanted. CorruptMessage if the bytes are not whole batches."""
+        """Appends batches and returns the offset of the next one to fetch. Raises CorruptMessage if
+        the bytes are not whole batches."""
         for position, header in iter_batches(data):
             verify_crc(data, header, position)
             if not self._is_begun:
                 self._log.reset_to(min(header.base_offset, self._first_offset))
                 self._is_begun = True
             if header.base_offset < self._log.log_end_offset:
-                raise CorruptMessage(f"offset {header.base_offset} comes a second time")
+                raise CorruptMessage(f"offset {header.base_offset} was received twice")
             batch = memoryview(data)[position : position + header.size_bytes]
             self._log.append(batch, header, now_ms)
         return self._log.log_end_offset
 
     def finish(self, end_offset: Offset) -> None:
-        """Make it durable; what comes next begins a segment at `end_offset`."""
+        """Makes the log durable. The next append begins a segment at `end_offset`."""
         log = self._log
         if log.log_end_offset != end_offset:
             raise CorruptMessage(f"{log.directory} ends at {log.log_end_offset}, not {end_offset}")
@@ -66,7 +67,7 @@ class Incoming:
 
 
 def replace(log: Log) -> Log:
-    """Put the incoming log in place of `log`, which is open, durably. Raises StorageFailed."""
+    """Durably puts the incoming log in place of `log`, which is open. Raises StorageFailed."""
     directory, tail = str(log.directory), log.tail
     log.abandon()
     swap(directory, log.files.calls)
@@ -77,7 +78,7 @@ def replace(log: Log) -> Log:
 
 
 def swap(directory: str, calls: SystemCalls) -> None:
-    """Put the incoming log in place of the one in use, durably. Raises StorageFailed."""
+    """Durably puts the incoming log in place of the one in use. Raises StorageFailed."""
     try:
         for step in _steps(directory, calls):
             calls.rename(*step)
@@ -95,7 +96,7 @@ def _steps(directory: str, calls: SystemCalls) -> Iterator[tuple[str, str]]:
 
 
 def finish(directory: str, facts: GroupFacts | None, calls: SystemCalls) -> None:
-    """Before a log is opened: go the rest of the way of a swap that a crash cut short."""
+    """Completes a swap that a crash interrupted. Call it before a log is opened."""
     if not calls.exists(directory + _INCOMING):
         calls.remove_tree(directory + _REPLACED)
     elif facts is not None and facts.is_resetting and facts.start.is_kept:

@@ -1,22 +1,26 @@
-"""One journal for what many logs have to sync: their batches, in one write and one fdatasync.
+"""A journal that makes the batches of many logs durable with one write and one fdatasync.
 
-The home of a record is its partition's file. Its bytes stand here too, from the sync that made them
-durable until the file itself was synced (docs/adr/0008 has the reasons and the figures). What a file
-says is in `sync_journal_records`; how it is used after a crash in `sync_journal_recovery`.
+A record belongs to its partition's file. Its bytes are also here from the sync that made them
+durable until that file is synced (docs/adr/0008 has the reasons and the figures).
+`sync_journal_records` defines the file format; `sync_journal_recovery` has the recovery after a
+crash.
 
-What keeps it safe:
+Why it is safe:
 
-- A log is told that a batch is durable only after the fdatasync. A failed one is never tried again:
-  the file takes no more, and the logs of that round sync their own files, of which it says nothing.
-- A log that loses batches (cut, emptied, replaced) has that written and synced here first, if there is
-  something of it here that would be brought back. A round under way waits or leaves the log out. Only
-  to be deleted a log needs no leave: a full disk may be the reason. Whoever comes in its place does.
-- A file is removed when every log with something in it has synced its own file, and it is gone for
-  good (its directory is synced) before anybody relies on that.
+- A log is notified that a batch is durable only after the fdatasync. A failed fdatasync is never
+  retried: the file accepts no more writes, and the logs of that round sync their own files, which
+  the failure does not affect.
+- Before a log loses batches (cut, emptied, replaced), this is recorded and synced here, if the
+  journal holds batches of it that recovery would bring back. A round in progress waits or leaves
+  the log out. The only exception is deletion, which must work on a full disk; then the next log of
+  that group records the cut.
+- A file is removed when every log with batches in it has synced its own file. The removal is
+  durable (the directory is synced) before anything relies on it.
 
-There are at most two files, and while both are full logs sync their own files.
-Threads: any; `_slow` is held from a block's write to the end of its sync, so that a block is only
-written when all before it are durable.
+There are at most two files. While both are full, logs sync their own files.
+
+Threads: any. `_slow` is held from the write of a block to the end of its sync, so a block is
+written only when all earlier blocks are durable.
 """
 
 from __future__ import annotations
@@ -81,11 +85,12 @@ class _File:
         self.size_bytes = 0
         self.block_count = 0
         self.ends: dict[GroupId, Offset] = {}
-        """Up to where each log has something in it that counts."""
+        """The offset up to which this file has valid batches of each log."""
 
 
 class SyncJournal:
-    """Of one node. Before it is made, `sync_journal_recovery` has removed the files of before."""
+    """The sync journal of one node. `open` first recovers and removes the files of the previous
+    process."""
 
     def __init__(
         self,
@@ -98,18 +103,18 @@ class SyncJournal:
         self.logs_min = logs_min
         self.syncs_total = 0
         self.log_syncs_total = 0
-        """Of logs, so that files could be removed."""
+        """Syncs of logs that were needed to remove journal files."""
         self._directory = str(directory)
         self._data_path = os.path.dirname(self._directory)
         self._files = files
         self._file_size_bytes_max = file_size_bytes_max
         self._current: _File | None = None
         self._closed: list[_File] = []
-        """Those that take no more, oldest first."""
+        """Files that accept no more writes, oldest first."""
         self._logs: dict[GroupId, Tailed] = {}
-        """Those that are open."""
-        self._left: dict[GroupId, Offset] = {}
-        """How far those that were closed are whole in their own files."""
+        """The open logs."""
+        self._closed_ends: dict[GroupId, Offset] = {}
+        """How far each closed log is durable in its own files."""
         self._paths: dict[GroupId, str] = {}
         self._next_number = 0
         self._is_stopping = False
@@ -119,27 +124,30 @@ class SyncJournal:
     def open(
         cls, directory: Path | str, files: OpenFiles, starts: Mapping[GroupId, Offset]
     ) -> SyncJournal:
-        """An empty one, after what a crash left is in the logs: see `recover_sync_journal`."""
+        """Returns an empty journal, after recovering what a crash left: see
+        `recover_sync_journal`."""
         recover_sync_journal(directory, files, starts)
         return cls(directory, files)
 
     # -- logs ------------------------------------------------------------------------------------
 
     def attach(self, group: GroupId, log: Tailed) -> None:
-        """Let the log be synced here, and hear of its cuts. Right after it was opened. Blocking.
+        """Lets the log be synced here and record its cuts here. Call it right after opening the
+        log. Blocking.
 
-        What is here behind its end is of one that was deleted before it could say so, and void.
-        StorageFailed if that cannot be noted.
+        Batches beyond the log's end belong to a deleted log that could not record its deletion;
+        they are voided. Raises StorageFailed if that cannot be recorded.
         """
         with self._slow:
             self._paths[group] = os.path.relpath(log.directory, self._data_path)
             self._cut(group, log.log_end_offset)
-            self._left.pop(group, None)
+            self._closed_ends.pop(group, None)
             self._logs[group] = log
             log.tail = UnsyncedTail(group, log.log_end_offset, self, log.note_durable)
 
     def void(self, group: GroupId) -> None:
-        """The log, which is not open, is about to be replaced. Blocking; raises StorageFailed."""
+        """Voids the batches of a log that is not open and is about to be replaced. Blocking; raises
+        StorageFailed."""
         with self._slow:
             self._cut(group, _FIRST_OFFSET)
 
@@ -152,9 +160,9 @@ class SyncJournal:
         try:
             self.record_cut(tail, _FIRST_OFFSET)
         except StorageFailed as error:
-            # The raft journal does not know the group any more, or will not as soon as it can.
-            _log.warning("%s; group %d is deleted all the same", error, tail.group)
-            self._left[tail.group] = Offset(INT64_MAX)
+            # The raft journal has forgotten the group, or will as soon as it can.
+            _log.warning("%s; group %d is deleted nevertheless", error, tail.group)
+            self._closed_ends[tail.group] = Offset(INT64_MAX)
 
     def record_closed(self, tail: UnsyncedTail) -> None:
         with self._slow:
@@ -162,10 +170,11 @@ class SyncJournal:
             log = self._logs.get(tail.group)
             if log is not None and log.tail is tail:
                 del self._logs[tail.group]
-                self._left.setdefault(tail.group, log.file_synced_offset)
+                self._closed_ends.setdefault(tail.group, log.file_synced_offset)
 
     def _cut(self, group: GroupId, offset: Offset) -> None:
-        """With `_slow` held: what ends behind `offset` is void, durably. Raises StorageFailed."""
+        """Durably voids batches that end after `offset`. Call with `_slow` held. Raises
+        StorageFailed."""
         if any(file.ends.get(group, offset) > offset for file in self._live()):
             try:
                 self._write_cut(group, offset)
@@ -181,13 +190,14 @@ class SyncJournal:
         current = self._writable(0)
         records = [cut_record(group, offset)]
         if group not in current.ends:
-            records.insert(0, self._introduction(group))
+            records.insert(0, self._log_record(group))
         self._append(current, records, {group: offset})
 
     # -- rounds ----------------------------------------------------------------------------------
 
     def has_room(self, size_bytes: int) -> bool:
-        """False while logs have to sync their own files, since removing files here lags behind."""
+        """Returns False while logs have to sync their own files because the removal of journal
+        files lags."""
         if size_bytes > self._file_size_bytes_max:
             return False
         current = self._current
@@ -196,12 +206,13 @@ class SyncJournal:
         return not self._closed or self._fits(current, size_bytes)
 
     def write(self, shares: Sequence[Share]) -> bool:
-        """Make durable what the logs have to sync. Blocking.
+        """Makes the logs' unsynced batches durable. Blocking.
 
-        False if that cannot be said: the logs have to sync their own files.
+        Returns False if that is uncertain: the logs have to sync their own files then.
         """
         with self._slow:
-            # Cut since it was taken: the cut stands here already, and must stand behind it.
+            # A share that was cut since it was taken is skipped: the cut is already in the journal,
+            # and would have to come after the share.
             valid = [share for share in shares if share.is_current and share.batches]
             if not valid:
                 return True
@@ -220,7 +231,7 @@ class SyncJournal:
         for share in shares:
             group = share.tail.group
             if group not in current.ends:
-                records.append(self._introduction(group))
+                records.append(self._log_record(group))
             records += _batches_of(share)
             ends[group] = share.end_offset
         self._append(current, records, ends)
@@ -231,7 +242,7 @@ class SyncJournal:
         return self._closed if self._current is None else [*self._closed, self._current]
 
     def _writable(self, size_bytes: int) -> _File:
-        """The file that is written to, a new one if it is time. Raises OSError."""
+        """Returns the file to write to, a new one if the current one is full. Raises OSError."""
         current = self._current
         if current is not None and not self._closed and not self._fits(current, size_bytes):
             self._close_current(current)
@@ -248,7 +259,7 @@ class SyncJournal:
         self._current = None
 
     def _new_file(self) -> _File:
-        """Its header and its name are durable before a block is written."""
+        """Creates a file. Its header and its name are durable before a block is written."""
         path = f"{self._directory}/{FILE_PREFIX}{self._next_number:08d}{FILE_SUFFIX}"
         self._next_number += 1
         new = _File(path)
@@ -268,7 +279,7 @@ class SyncJournal:
     def _append(
         self, file: _File, records: Sequence[bytes], ends: Mapping[GroupId, Offset]
     ) -> None:
-        """A block, durably. After OSError it is not there."""
+        """Durably appends a block. After OSError the block is not in the file."""
         data = block(file.file_id, file.block_count, records)
         self._files.pwrite(file.file, data, file.size_bytes)
         file.ends.update(ends)
@@ -281,26 +292,27 @@ class SyncJournal:
         try:
             self._files.sync(file.file)
         except OSError as error:
-            # What the disk has is not known any more (fsyncgate): nothing follows in this file.
+            # After a failed fsync the file's content is unknown (fsyncgate), so nothing may be
+            # appended.
             self._close_current(file)
             text = f"fsync of {file.file.path} failed: {error}"
-            _log.critical("%s; it takes no more", text)
+            _log.critical("%s; nothing more is written to it", text)
             raise StorageFailed(text) from error
 
-    def _introduction(self, group: GroupId) -> bytes:
+    def _log_record(self, group: GroupId) -> bytes:
         return log_record(group, self._paths[group])
 
     # -- removing files --------------------------------------------------------------------------
 
     @property
     def has_closed_files(self) -> bool:
-        """True if `retire` has something to do."""
+        """Whether `retire` has something to do."""
         return bool(self._closed)
 
     def retire(self) -> list[LogLost]:
-        """Sync the logs that have something in closed files, and remove these. Blocking.
+        """Syncs the logs that have batches in closed files, and removes these files. Blocking.
 
-        One thread at a time. A file that cannot be removed yet is left for the next call.
+        Runs in one thread at a time. A file that cannot be removed yet is left for the next call.
         """
         while self._closed and not self._is_stopping:
             file = self._closed[0]
@@ -339,20 +351,22 @@ class SyncJournal:
             return True
 
     def _is_settled(self, file: _File) -> bool:
-        """Whether every log with something in it has that in its own files too."""
+        """Returns whether every log with batches in the file has them in its own files too."""
         for group, end_offset in file.ends.items():
             log = self._logs.get(group)
             if log is None:
-                is_settled = self._left.get(group, 0) >= end_offset
+                is_settled = self._closed_ends.get(group, 0) >= end_offset
             else:
-                # A cut within a batch took all of it, so the log may end before what was cut.
+                # A cut within a batch removed the whole batch, so the log may end before the cut's
+                # offset.
                 is_settled = log.file_synced_offset >= min(end_offset, log.log_end_offset)
             if not is_settled:
                 return False
         return True
 
     def _remove(self, files: Sequence[_File]) -> None:
-        """For good: one that came back after a crash would bring back what was cut since."""
+        """Removes files durably: a file that came back after a crash would restore batches that
+        were cut since."""
         for file in files:
             self._files.forget(file.file)
             with contextlib.suppress(FileNotFoundError):
@@ -365,17 +379,18 @@ class SyncJournal:
         return sum(file.size_bytes for file in tuple(self._live()))
 
     def stop_retiring(self) -> None:
-        """Let `retire` return soon."""
+        """Makes `retire` return soon."""
         self._is_stopping = True
 
     def close(self, *, clean: bool) -> None:
-        """Remove everything, if `clean`: all logs are closed, and all that could be are synced."""
+        """Closes the journal. With `clean`, removes all files; all logs are closed, and synced if
+        possible."""
         with self._slow:
             try:
                 if clean and all(map(self._is_settled, self._live())):
                     self._remove(self._live())
                 elif clean:
-                    _log.warning("%s keeps what a log has nowhere else", self._directory)
+                    _log.warning("%s is kept: a log has not synced its own files", self._directory)
             except OSError as error:
                 raise StorageFailed(f"cannot clean {self._directory}: {error}") from error
             finally:
@@ -383,9 +398,9 @@ class SyncJournal:
                     self._files.forget(file.file)
 
     def restore(self, group: GroupId, log: Log, start_offset: Offset) -> None:
-        """Append to the log, which is not attached, what is here and it lacks; its entries begin at
-        `start_offset`. Blocking. Raises CorruptMessage and StorageFailed.
-        """
+        """Appends to the log the batches that it lacks and the journal has. The log is not
+        attached; its entries begin at `start_offset`. Blocking. Raises CorruptMessage and
+        StorageFailed."""
         with self._slow:
             files = [file for file in self._live() if group in file.ends]
             if all(file.ends[group] <= log.log_end_offset for file in files):
@@ -400,7 +415,7 @@ class SyncJournal:
 
 
 def _batches_of(share: Share) -> list[bytes]:
-    """Its batches, those of one segment together."""
+    """Returns the records of a share's batches, one record per segment."""
     group, batches = share.tail.group, share.batches
     first = batches[0].segment_base_offset
     if batches[-1].segment_base_offset == first:

@@ -1,12 +1,13 @@
-"""What a node does with the files of a sync journal that a crash left.
+"""Recovers logs from the sync journal files that a crash left behind.
 
-Before any log is opened for use: each log with something in them is opened as it is, gets what it lacks,
-and is synced. Then the files are removed. A crash on the way changes nothing: what a log has already is
-skipped the next time.
+This runs before any log is opened for use. Each log with batches in these files is opened as it is,
+gets the batches it lacks, and is synced. Then the files are removed. A crash during recovery is
+harmless: the next recovery skips batches that a log already has.
 
-What a log has is always a beginning of what the journal tells with its cuts, since a cut is durable in
-the file before anything is appended behind it. So a gap between the two is damage, as is a block that
-was durable and cannot be read: then the node does not start, for it would deny what it acknowledged.
+A log's content is always a prefix of the journal's batches with the cuts applied, because a cut is
+durable in the journal before anything is appended after it. So a gap between the two is damage, as
+is a durable block that cannot be read. In either case the node does not start, because it would
+lose acknowledged records.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ FILE_SUFFIX: Final = ".journal"
 def recover_sync_journal(
     directory: Path | str, files: OpenFiles, starts: Mapping[GroupId, Offset]
 ) -> None:
-    """Bring the logs of this node's groups up to what was durable. Blocking.
+    """Brings the logs of this node's groups up to what was durable. Blocking.
 
-    `starts` says where the entries of each begin (`RaftJournal.starts`). CorruptMessage names a damaged place; StorageFailed if the disk refuses.
+    `starts` maps each group to the offset at which its entries begin (`RaftJournal.starts`). Raises
+    CorruptMessage with the damaged position, or StorageFailed on a disk error.
     """
     try:
         paths = list_files(str(directory), files)
@@ -47,7 +49,7 @@ def recover_sync_journal(
         count = 0
         for group in sorted(logs.keys() & starts.keys()):
             count += _recover_log(data_path, logs[group], files, starts[group])
-        _log.info("%d logs were completed from %d files of the sync journal", count, len(paths))
+        _log.info("completed %d logs from %d sync journal files", count, len(paths))
         for path in paths:
             files.calls.unlink(path)
         files.calls.sync_directory(str(directory))
@@ -56,14 +58,14 @@ def recover_sync_journal(
 
 
 def list_files(directory: str, files: OpenFiles) -> list[str]:
-    """Oldest first."""
+    """Lists the journal's files, oldest first."""
     names = files.calls.list_names(directory)
     ours = [name for name in names if name.startswith(FILE_PREFIX) and name.endswith(FILE_SUFFIX)]
     return [f"{directory}/{name}" for name in sorted(ours)]
 
 
 def read_files(paths: Sequence[str], files: OpenFiles) -> dict[GroupId, JournaledLog]:
-    """What stands in them, the oldest first. Raises OSError and CorruptMessage."""
+    """Reads journal files, given oldest first. Raises OSError and CorruptMessage."""
     logs: dict[GroupId, JournaledLog] = {}
     for path in paths:
         file = OpenFile(path)
@@ -80,38 +82,40 @@ def read_files(paths: Sequence[str], files: OpenFiles) -> dict[GroupId, Journale
 def _recover_log(
     data_path: str, found: JournaledLog, files: OpenFiles, start_offset: Offset
 ) -> bool:
-    """Whether the log lacked something."""
+    """Returns whether the log lacked something."""
     if not found.batches:
         return False
     log = Log.open(f"{data_path}/{found.path}", LogConfig(), files, clean=False)
     try:
-        cut_behind_gap(log, start_offset)
+        truncate_at_gap(log, start_offset)
         is_lacking = restore_log(log, found, start_offset)
-        # Also if it lacks nothing: what it has may be in the page cache only.
+        # Synced even if nothing was missing: the log's content may be only in the page cache.
         log.sync()
     finally:
         log.close(clean=False)
     return is_lacking
 
 
-def cut_behind_gap(log: Log, start_offset: Offset) -> None:
-    """A segment may have outlived the end of the one before it: what was in between is in the journal.
+def truncate_at_gap(log: Log, start_offset: Offset) -> None:
+    """Truncates the log at its first gap: a segment can survive a crash while the end of the one
+    before it is lost. The journal holds the lost part.
 
-    Gaps before `start_offset`, where no entries are any more, a cleaner made; all that lies there is
-    durable (`EntryLog.fold_before`).
+    Gaps before `start_offset` were made by the log cleaner; no entries are there any more, and
+    everything there is durable (`EntryLog.fold_before`).
     """
     end_offset = max(log.synced_offset, log.log_start_offset, start_offset)
     for header in log.headers_from(end_offset):
-        # The first may begin before: a log can start within a batch.
+        # The first batch may begin before `end_offset`: a log can start within a batch.
         if header.base_offset > end_offset:
-            _log.warning("%s has a gap at offset %d: cut there", log.directory, end_offset)
+            _log.warning("%s has a gap at offset %d: truncated there", log.directory, end_offset)
             log.truncate_to(end_offset)
             return
         end_offset = header.next_offset
 
 
 def restore_log(log: Log, found: JournaledLog, start_offset: Offset) -> bool:
-    """Append what the log lacks, and say whether that was anything. It is not durable then."""
+    """Appends the batches that the log lacks, without making them durable. Returns whether there
+    were any."""
     before = log.log_end_offset
     all_batches = found.batches
     for number, (segment_base_offset, data) in enumerate(all_batches):
@@ -129,10 +133,10 @@ def restore_log(log: Log, found: JournaledLog, start_offset: Offset) -> bool:
 def _check_follows(log: Log, header: BatchHeader, start_offset: Offset) -> None:
     end_offset = log.log_end_offset
     if end_offset < header.base_offset == start_offset and log.size_bytes == 0:
-        # It was to begin there, and had no files of its own yet.
+        # The log was meant to begin there and had no files of its own yet.
         log.reset_to(header.base_offset)
     elif header.base_offset != end_offset:
         raise CorruptMessage(
-            f"{log.directory} ends at offset {end_offset}, the sync journal goes on at "
+            f"{log.directory} ends at offset {end_offset}, the sync journal continues at "
             f"{header.base_offset}"
         )

@@ -1,6 +1,7 @@
-"""What the entries of a group's log carry: batches at hand, places of batches, bytes to check.
+"""Payloads of the entries of a group's log, and the state that its snapshots carry.
 
-Pure values and comparisons; `entry_log` reads and writes.
+An entry carries a batch in memory, a reference to a stored batch, or a control entry's bytes. Pure
+values and comparisons; `entry_log` reads and writes the log.
 """
 
 from __future__ import annotations
@@ -28,18 +29,19 @@ Blob = bytes | bytearray | memoryview | None
 
 _READ_SIZE_BYTES_MAX: Final = 4 * 1024 * 1024
 _BRIEF: Final = struct.Struct(">qiibI")
-"""Base offset, length, leader epoch, magic, checksum: what the checksum does not cover."""
+"""Base offset, length, leader epoch, magic, checksum: the fields that the checksum does not
+cover."""
 
 
 class BatchPayload(NamedTuple):
-    """Of a DATA entry that is a batch: stamped, ready to be written and sent."""
+    """The payload of a DATA entry with a batch in memory: stamped, ready to be written and sent."""
 
     data: bytes | bytearray | memoryview
     header: BatchHeader
 
 
 class BatchRef(NamedTuple):
-    """Of a DATA entry that is stored; `load` has its bytes."""
+    """The payload of a DATA entry whose batch is in the log. `EntryLog.load` reads its bytes."""
 
     base_offset: Offset
     next_offset: Offset
@@ -49,16 +51,17 @@ class BatchRef(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What a step of a scrub found."""
+    """The result of one step of a scrub."""
 
     next_index: LogIndex
-    """Where to go on; behind the last entry when all are done."""
+    """Where to continue; the index after the last entry when the scrub is complete."""
     size_bytes: int
     damaged: list[Entry]
 
 
 def runs_of(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Stored batches that stand one behind the other, to be read together; all else one by one."""
+    """Groups stored batches that are adjacent in a segment, to be read together. All other entries
+    come alone."""
     run: list[Entry] = []
     for entry in entries:
         payload = entry.payload
@@ -85,7 +88,7 @@ def _follows(run: Sequence[Entry], ref: BatchRef) -> bool:
 
 
 def difference(data: bytes, start: int, term: Term, ref: BatchRef) -> str | None:
-    """How the bytes at `start` differ from the batch they should be."""
+    """Describes how the bytes at `start` differ from the expected batch; None if they match."""
     end = start + ref.size_bytes
     if end > len(data):
         return f"{max(0, len(data) - start)} bytes instead of {ref.size_bytes}"
@@ -107,7 +110,8 @@ def stored_control(entry: ControlEntry) -> Entry:
 
 @dataclass(frozen=True, slots=True)
 class OwnerState:
-    """What the entries up to `index` amount to, for an owner that can say so in a few bytes."""
+    """An owner's state after the entries up to `index`, for owners whose state fits in a few
+    bytes."""
 
     index: LogIndex
     data: bytes
@@ -117,7 +121,7 @@ class _State(msgspec.Struct, frozen=True):
     offset: Offset
     owner: bytes = b""
     first_offset: Offset = NO_OFFSET
-    """Of the batches before `offset`; -1 if there are none."""
+    """The offset of the first batch before `offset`; -1 if there are none."""
 
 
 _decode_state = msgspec.msgpack.Decoder(_State).decode
@@ -129,13 +133,14 @@ def encode_state(offset: Offset, owner: bytes, first_offset: Offset = NO_OFFSET)
 
 
 def kept_range(snapshot: Snapshot) -> tuple[Offset, Offset]:
-    """Which batches stand before the first entry behind a snapshot: [first, end), often none."""
+    """Returns the range [first, end) of the batches before a snapshot's first entry. Often
+    empty."""
     state = _state_of(snapshot)
     return (state.offset if state.first_offset < 0 else state.first_offset), state.offset
 
 
 def owner_data(snapshot: Snapshot) -> bytes:
-    """What the owner added to a snapshot."""
+    """Returns the owner's part of a snapshot's state."""
     return _state_of(snapshot).owner
 
 

@@ -1,7 +1,7 @@
-"""What a raft journal says, as values and as bytes: facts of groups, records, frames.
+"""The content of a raft journal, as values and as bytes: facts of groups, records, frames.
 
-Pure. A record is msgpack behind its length and its CRC-32C; `replay` turns records into facts, and
-is the only place where facts change, for a record just made as for one found on disk.
+Pure. A record is msgpack, preceded by its length and CRC-32C. `replay` turns records into facts and
+is the only place where facts change, for a new record as for one read from disk.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ _MARK: Final = struct.Struct(">4sQ")
 _CHECKSUM: Final = struct.Struct(">I")
 _MAGIC: Final = b"KQJ1"
 HEADER_SIZE_BYTES: Final = 64
-"""The header is overwritten in place after every sync; within one sector that is atomic."""
+"""The header is overwritten in place after every sync. That is atomic within one sector."""
 
 index_of = attrgetter("index")
 
 
 class LogStart(msgspec.Struct, frozen=True, array_like=True):
-    """What stands before a log's first entry: entries up to `index` are gone or never were."""
+    """The start of a log: entries up to `index` are gone or never existed."""
 
     index: LogIndex
     term: Term
     offset: Offset
-    """Of the first batch behind `index`, which begins a segment."""
+    """The base offset of the first batch after `index`, which begins a segment."""
     membership: Membership
     is_kept: bool = False
-    """What lies before `offset` is still there, though no entry any more: a cleaner rewrites it."""
+    """Batches before `offset` still exist, but are no longer entries: the log cleaner rewrites
+    them."""
 
 
 class ControlEntry(msgspec.Struct, frozen=True, array_like=True):
-    """An entry without a batch: it takes an index and no offset."""
+    """An entry without a batch: it has an index but no offset."""
 
     index: LogIndex
     term: Term
     kind: EntryKind
     offset: Offset
-    """Of the next batch: the entry stands before the batch with this offset, and behind all
-    others."""
+    """The offset of the next batch: the entry comes right before that batch."""
     payload: bytes | Membership | None
 
 
@@ -73,7 +73,7 @@ class Closing(NamedTuple):
 
 
 class GroupFacts:
-    """What the journal knows of one group. Changed by `replay` only."""
+    """The journal's facts about one group. Changed by `replay` only."""
 
     __slots__ = ("closing", "commit_index", "control", "hard_state", "is_resetting", "start")
 
@@ -81,13 +81,13 @@ class GroupFacts:
         self.hard_state: HardState = FRESH
         self.start = start
         self.control: list[ControlEntry] = []
-        """By index. start.index < index; offsets and terms never fall."""
+        """By index. start.index < index; offsets and terms never decrease."""
         self.commit_index: LogIndex = NO_INDEX
-        """A hint: at most the true one."""
+        """A hint, never greater than the actual commit index."""
         self.is_resetting = False
-        """The log was to be emptied and may not be yet."""
+        """A reset was begun, and the log may not be emptied yet."""
         self.closing: Closing | None = None
-        """None as soon as anything else was said of the group."""
+        """None as soon as another record of the group follows."""
 
     def copy(self) -> GroupFacts:
         copy = GroupFacts(self.start)
@@ -100,13 +100,14 @@ class GroupFacts:
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One change of one group's facts. Tags and fields are on disk and for ever."""
+    """One change of one group's facts. Tags and fields are part of the disk format and must not
+    change."""
 
     group: GroupId
 
 
 class Created(Record, frozen=True, array_like=True, tag=1):
-    """A group with nothing in it."""
+    """A new, empty group."""
 
     start: LogStart
 
@@ -131,7 +132,7 @@ class StartMoved(Record, frozen=True, array_like=True, tag=5):
 
 
 class Reset(Record, frozen=True, array_like=True, tag=6):
-    """The whole log is replaced by a start; vote and term stay."""
+    """The whole log is replaced by a start. Vote and term are kept."""
 
     start: LogStart
     is_pending: bool
@@ -177,14 +178,14 @@ def frame(record: AnyRecord) -> bytes:
 
 
 def unframe(data: bytes, position: int) -> Iterator[tuple[AnyRecord, int]]:
-    """Each record from `position` on, with the position behind it.
+    """Yields each record from `position` on, with the position after it.
 
-    CorruptMessage where there is none, with the position as its second argument.
+    Raises CorruptMessage with the position as its second argument if there is no valid record.
     """
     while position < len(data):
         body_position = position + _FRAME.size
         if body_position > len(data):
-            raise CorruptMessage("a record is cut", position)
+            raise CorruptMessage("a record is truncated", position)
         size_bytes, crc = _FRAME.unpack_from(data, position)
         end = body_position + size_bytes
         if not 0 < size_bytes <= _BODY_SIZE_BYTES_MAX or end > len(data):
@@ -206,7 +207,7 @@ def encode_header(synced_position: int) -> bytes:
 
 
 def decode_header(data: bytes) -> int | None:
-    """The position up to which the file was durable; None if the header is not whole."""
+    """Returns the position up to which the file was durable; None if the header is damaged."""
     if len(data) < HEADER_SIZE_BYTES:
         return None
     magic, synced_position = _MARK.unpack_from(data)
@@ -217,7 +218,7 @@ def decode_header(data: bytes) -> int | None:
 
 
 def replay(groups: dict[GroupId, GroupFacts], record: AnyRecord) -> None:
-    """Let `record` have happened."""
+    """Applies `record` to the facts."""
     if isinstance(record, Created):
         groups[record.group] = GroupFacts(_shared_start(record.start))
         return
@@ -226,7 +227,7 @@ def replay(groups: dict[GroupId, GroupFacts], record: AnyRecord) -> None:
         return
     facts = groups.get(record.group)
     if facts is None:
-        raise InvariantBroken(f"the journal speaks of group {record.group}, which is not there")
+        raise InvariantBroken(f"the journal has a record of unknown group {record.group}")
     _change(facts, record)
 
 
@@ -256,7 +257,7 @@ def _change(facts: GroupFacts, record: AnyRecord) -> None:
 
 
 def records_of(group: GroupId, facts: GroupFacts) -> Iterator[AnyRecord]:
-    """The shortest story that leads to these facts."""
+    """Yields a minimal sequence of records that produces these facts."""
     yield Created(group, facts.start)
     if facts.hard_state != FRESH:
         yield HardStateSaved(group, *facts.hard_state)
@@ -271,7 +272,7 @@ def records_of(group: GroupId, facts: GroupFacts) -> Iterator[AnyRecord]:
 
 
 _memberships: dict[Membership, Membership] = {}
-"""Thousands of groups have a handful of memberships: one object for all that are equal."""
+"""Interns memberships: thousands of groups share a handful of them."""
 _MEMBERSHIPS_MAX: Final = 10_000
 
 

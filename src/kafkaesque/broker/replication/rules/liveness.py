@@ -1,13 +1,14 @@
-"""Whether the other end of a link is still there, and how long it will think so of us. No I/O.
+"""Failure detection on a link, and the lease that the peer's failure detection gives us. No I/O.
 
-Silence is counted in pulses of our own process as well as in time. Between two pulses the event
-loop has looked at every socket, so a process that was stopped, or busy for long, calls nobody
-silent before it has read what arrived meanwhile.
+Silence is measured in pulses of our own process as well as in time. Between two pulses the event
+loop has read every socket, so a process that was suspended or busy for long does not consider a
+peer silent before it has read what arrived meanwhile.
 
-A lease counts from a ping only as far as the other side heard the groups that we lead: whoever answers
-a ping elects nobody else for a while since the last *heartbeat* before it, and heartbeats are due by
-ticks. So a ping counts from at most `speech_seconds` after everyone had last been spoken to, however
-busy this process was in between, and whatever of it found no room in the queue.
+A lease counts from a ping only as far as the peer has received heartbeats of the groups that we
+lead: a peer that answers a ping will not vote for another leader for a while after the last
+*heartbeat* before that ping, and heartbeats are sent by ticks. So a ping counts from at most
+`speech_seconds` after all members were last sent a heartbeat, however busy this process was in
+between, and whatever was dropped because the queue was full.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _STAMPS_PER_SECOND = 1_000_000
 
 
 class Liveness:
-    """One link's. All times are seconds on our own monotonic clock."""
+    """The state of one link. All times are seconds on our own monotonic clock."""
 
     __slots__ = (
         "_dropped_at",
@@ -50,7 +51,7 @@ class Liveness:
         self._speech_seconds = speech_seconds
         self._margin_seconds = margin_seconds
         self._lease_seconds = 0.0
-        # The first pulse may come at once after we heard something.
+        # The first pulse may come immediately after something was received.
         self._pulses_max = ceil(silence_seconds / pulse_seconds) + 1
         self._pulses = 0
         self._last_heard = now
@@ -58,32 +59,34 @@ class Liveness:
         self._last_ping = now
         self._dropped_at = -inf
         self._gap_since = inf
-        """Messages were dropped and not all is said again: pings count from here at most."""
+        """Messages were dropped and heartbeats not all repeated: pings count from this time at
+        most."""
         self.lease_until = 0.0
-        """Until then the other side does not call us silent: it answered a ping that left this
-        long before, less a margin for clocks of different rate. (A connection that breaks is
-        noticed at once, by both ends; then this is void.)"""
+        """Until then the peer does not consider us silent: it answered a ping sent this long
+        before, less a margin for clocks of different rate. (If the connection breaks, both ends
+        notice at once, and the lease is void.)"""
         self.round_trip_seconds = 0.0
         """Of the last ping that was answered."""
 
     def promised(self, silence_seconds: float) -> None:
-        """The other side calls us silent when it has heard nothing for so long, not before."""
+        """Sets the silence after which the peer considers us gone, and not before."""
         self._lease_seconds = max(0.0, silence_seconds - self._margin_seconds)
 
     def heard(self, now: float) -> None:
-        """Bytes of any kind have arrived."""
+        """Records that bytes of any kind arrived."""
         self._last_heard = now
         self._pulses = 0
 
     def pulse(self, now: float) -> bool:
-        """Called at a steady rate, with the sockets read in between. True: it is gone."""
+        """Checks for silence. Called at a steady rate, with the sockets read in between. Returns
+        True if the peer is gone."""
         self._pulses += 1
         silent_seconds = now - self._last_heard
         return self._pulses >= self._pulses_max and silent_seconds >= self._silence_seconds
 
     def ping(self, now: float, spoke_at: float = inf) -> int:
-        """The stamp of a ping that is said now: the time from which its answer gives a lease. Every
-        group that we lead has spoken to its members since `spoke_at`."""
+        """Returns the stamp of a ping that is sent now: the time from which its answer gives a
+        lease. Every group that we lead has sent heartbeats to its members since `spoke_at`."""
         if spoke_at > self._dropped_at:
             self._gap_since = inf
         self._last_ping = now
@@ -92,8 +95,9 @@ class Liveness:
         return self._last_stamp
 
     def dropped(self, now: float, spoke_at: float = inf) -> None:
-        """Something that was to be sent found no room: perhaps a heartbeat. Until everyone has been
-        spoken to again, nothing counts from later than it would have a moment ago."""
+        """Records that a message, perhaps a heartbeat, was dropped because the queue was full.
+        Until all members have been sent heartbeats again, no ping counts from later than it would
+        have now."""
         self._gap_since = min(self._gap_since, self._counts_from(now, spoke_at))
         self._dropped_at = now
 
@@ -101,9 +105,9 @@ class Liveness:
         return min(now, spoke_at + self._speech_seconds)
 
     def pong(self, stamp: int, now: float) -> None:
-        """The ping of that stamp was answered."""
+        """The ping with that stamp was answered."""
         if stamp > self._last_stamp:
-            raise ProtocolError("the answer to a ping that was never sent")
+            raise ProtocolError("a pong for a ping that was never sent")
         since = stamp / _STAMPS_PER_SECOND
         self.lease_until = max(self.lease_until, since + self._lease_seconds)
         sent = self._last_ping if stamp == self._last_stamp else since

@@ -1,7 +1,8 @@
-"""What waits to be sent on one link, as frames, within a bound. No I/O.
+"""The bounded send queue of one link, as frames. No I/O.
 
 Everything added within one turn of the event loop shares a frame, up to `FRAME_BYTES_SOFT`: the
-receiver reads a frame whole before it acts on it. Frames leave in the order in which they were begun.
+receiver reads a whole frame before it acts on it. Frames are sent in the order in which they were
+started.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kafkaesque.model.limits import MIB
 FRAME_BYTES_SOFT = MIB
 FRAME_ELEMENTS_SOFT = 10_000
 OVERHEAD_BYTES_PER_ENTRY = 64
-"""At least what describes an entry, or a message without its entries' bytes."""
+"""A lower bound for an entry's description, or for a message without its entries' bytes."""
 
 
 class Pulse(Enum):
@@ -38,7 +39,7 @@ class Frame(NamedTuple):
     buffers: list[Blob]
     size_bytes: int
     pulse: Pulse | None = None
-    """What it is, if it is not messages."""
+    """None for a frame of messages."""
 
 
 class Outbox:
@@ -48,7 +49,7 @@ class Outbox:
         self._bytes_max = bytes_max
         self._frames: deque[Frame] = deque()
         self._closed_bytes = 0
-        """Of `_frames`, pulses aside."""
+        """The size of `_frames`, without pulses."""
         self._open = FrameWriter()
 
     @property
@@ -59,7 +60,7 @@ class Outbox:
         return bool(self._frames or self._open)
 
     def add_message(self, group: GroupId, message: Message, blobs: Sequence[Blob | None]) -> bool:
-        """False if there is no room, or could never be."""
+        """Returns False if the queue is full or the message is too large for a frame."""
         size_bytes = OVERHEAD_BYTES_PER_ENTRY * (1 + len(blobs))
         for blob in blobs:
             if blob is not None:
@@ -73,7 +74,7 @@ class Outbox:
         return True
 
     def add(self, part: Call | Answer | Post) -> bool:
-        """False if there is no room, or could never be."""
+        """Returns False if the queue is full or the body is too large for a frame."""
         if not self._has_room(len(part.body) + OVERHEAD_BYTES_PER_ENTRY):
             return False
         if isinstance(part, Call):
@@ -85,14 +86,15 @@ class Outbox:
         return True
 
     def add_pulse(self, pulse: Pulse, frame: bytes) -> None:
-        """Behind all that was added before. It is small, and there is always room for it."""
+        """Queues a pulse after everything added before. Pulses are small and always accepted."""
         if self._open:
             self._close_frame()
         self._frames.append(Frame([frame], len(frame), pulse))
 
     def _has_room(self, size_bytes: int) -> bool:
-        """Begins another frame if this one is large enough. What waits alone always has room, or
-        a batch above the bound could never be replicated."""
+        """Returns whether the queue accepts this size, and starts another frame if the current one
+        is large enough. An empty queue accepts anything up to a frame: otherwise a batch above the
+        limit could never be replicated."""
         writer = self._open
         is_alone = not writer and self._closed_bytes == 0
         if size_bytes > FRAME_BYTES_MAX or (
@@ -113,7 +115,7 @@ class Outbox:
         self._closed_bytes += size_bytes
 
     def take_frame(self) -> Frame | None:
-        """The next one; None if nothing waits."""
+        """Returns the next frame; None if the queue is empty."""
         if not self._frames:
             if not self._open:
                 return None

@@ -1,15 +1,15 @@
-"""The bytes between two brokers: frames of many messages of many groups. No I/O, no rules.
+"""The wire format between two brokers: frames with messages of many groups. No I/O.
 
-A frame is an int32 length, as Kafka's, and parts one after the other; each begins with a byte that
-says what it is. All numbers are big-endian and unsigned. Heartbeats and their answers, of which
-there may be one per group at the same moment, travel as arrays. The bytes of batches follow the
-description of their entries as they are, and are copied neither on the way out nor on the way in.
+A frame is an int32 length, as in Kafka's protocol, followed by parts. The first byte of a part is
+its type. All numbers are big-endian and unsigned. Heartbeats and their responses are encoded as
+arrays, because there may be one per group at the same time. The bytes of batches follow the
+description of their entries and are not copied, neither by the writer nor by the reader.
 
-The order of parts is the order in which they were added: a heartbeat never overtakes an Append of
-its own group (docs/RAFT.md, What a driver owes, 4).
+Parts keep the order in which they were added: a heartbeat never overtakes an Append of its own
+group (docs/RAFT.md, What a driver owes, 4).
 
-`decode_frame` raises ProtocolError and nothing else, before anything of the frame has had an
-effect. Who may say what on which link is the business of `link`.
+`decode_frame` raises only ProtocolError, and before any part of the frame has had an effect. `link`
+decides which parts are allowed on which link.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from kafkaesque.model.ids import GroupId, MemberId
 from kafkaesque.model.limits import KIB, MIB
 
 FRAME_BYTES_MAX: Final = 64 * MIB + 64 * KIB
-"""The largest batch that a setting allows, with room for what describes it."""
+"""The largest batch that a setting allows, plus its description."""
 
 ELEMENTS_MAX: Final = 200_000
-"""Messages and entries in one frame: bounds the time to decode it, whatever the bytes."""
+"""Messages and entries in one frame. Bounds the time to decode any frame."""
 
 MEMBERS_MAX: Final = 1024
 """Voters, or learners, of one group."""
 
 Blob: TypeAlias = bytes | bytearray | memoryview
 BatchReader: TypeAlias = Callable[[memoryview], object]
-"""Makes the payload of an entry out of a batch's bytes, which it may keep."""
+"""Converts the bytes of a batch, which it may keep, to the payload of an entry."""
 
 
 class Ping(NamedTuple):
-    """Answered at once with the same stamp; to the other side it says nothing else."""
+    """Answered at once with the same stamp. The stamp has no meaning to the receiver."""
 
     stamp: int
 
@@ -52,14 +52,14 @@ class Pong(NamedTuple):
 
 
 class Post(NamedTuple):
-    """One way: nobody says whether it arrived."""
+    """A message without acknowledgement."""
 
     kind: int
     body: bytes
 
 
 class Call(NamedTuple):
-    """`number` is unique among the calls of one side of one link."""
+    """A request. `number` is unique among the calls of one side of one link."""
 
     number: int
     kind: int
@@ -69,9 +69,9 @@ class Call(NamedTuple):
 class Outcome(IntEnum):
     DONE = 0
     FAILED = 1
-    """The body is a text that says why."""
+    """The body is the reason, as text."""
     BUSY = 2
-    """Not begun: too much is under way."""
+    """Not started: too many calls are in flight."""
 
 
 class Answer(NamedTuple):
@@ -81,7 +81,7 @@ class Answer(NamedTuple):
 
 
 class GroupMessage(NamedTuple):
-    """A Raft message, and whose. The payload of an entry is what the BatchReader made of a
+    """A Raft message and its group. The payload of an entry is the BatchReader's result for a
     batch, `bytes` for other DATA, a Membership, or None."""
 
     group: GroupId
@@ -92,7 +92,7 @@ Part: TypeAlias = Ping | Pong | Post | Call | Answer | GroupMessage
 
 
 COPIED_BYTES_MAX: Final = 4 * KIB
-"""Smaller blobs are copied into the buffer around them: a buffer more costs more than that."""
+"""Smaller blobs are copied into the surrounding buffer, which is cheaper than another buffer."""
 
 
 class _Code(IntEnum):
@@ -115,7 +115,7 @@ class _Code(IntEnum):
 
 
 class _Form(IntEnum):
-    """What the bytes of an entry are."""
+    """The encoding of an entry's bytes."""
 
     NOTHING = 0
     MEMBERSHIP = 1
@@ -131,8 +131,8 @@ _POST = struct.Struct(">BHI")
 _CALL = struct.Struct(">BIHI")
 _ANSWER = struct.Struct(">BIBI")
 
-# Code, group, sender, to, term: what every message that travels alone begins with. Terms are the
-# leader epochs of partitions and have no more bits than those.
+# Code, group, sender, to, term: the head of every message outside of arrays. Terms are the leader
+# epochs of partitions and have as many bits.
 _HEAD = ">BIQQI"
 _FIXED: dict[type[raft.Message], tuple[_Code, struct.Struct]] = {
     raft.PreVote: (_Code.PRE_VOTE, struct.Struct(_HEAD + "QI")),
@@ -143,13 +143,13 @@ _FIXED: dict[type[raft.Message], tuple[_Code, struct.Struct]] = {
     raft.AppendRejected: (_Code.APPEND_REJECTED, struct.Struct(_HEAD + "QQI")),
     raft.TimeoutNow: (_Code.TIMEOUT_NOW, struct.Struct(_HEAD)),
 }
-_APPEND = struct.Struct(_HEAD + "QIQI")  # previous index and term, commit, number of entries
+_APPEND = struct.Struct(_HEAD + "QIQI")  # previous index and term, commit index, entry count
 _ENTRY = struct.Struct(">BBIII")  # form, kind, term, size in windows, bytes that follow
-_SNAPSHOT = struct.Struct(_HEAD + "QII")  # index, term, bytes of state; then the membership
+_SNAPSHOT = struct.Struct(_HEAD + "QII")  # index, term, size of the state; then the membership
 _MEMBERSHIP = struct.Struct(">HH")  # voters, learners
 
-_RUN = struct.Struct(">BQQI")  # code, sender, to, number of elements
-_HEARTBEAT = struct.Struct(">IIQQ?")  # group, term, commit, round, may quiesce
+_RUN = struct.Struct(">BQQI")  # code, sender, to, element count
+_HEARTBEAT = struct.Struct(">IIQQ?")  # group, term, commit index, round, may quiesce
 _HEARTBEAT_RESPONSE = struct.Struct(">IIQQQ")  # group, term, round, received, match
 _RUNS = {raft.Heartbeat: _HEARTBEAT, raft.HeartbeatResponse: _HEARTBEAT_RESPONSE}
 _RUN_CODES = {
@@ -162,7 +162,7 @@ _RUN_CODES = {
 
 
 class FrameWriter:
-    """One frame in the making. `take` gives its buffers, length first, and begins the next."""
+    """Builds a frame. `take` returns its buffers, length first, and starts the next frame."""
 
     __slots__ = ("_buffers", "_run", "_run_of", "_small", "element_count", "size_bytes")
 
@@ -172,19 +172,20 @@ class FrameWriter:
     def _reset(self) -> None:
         self._buffers: list[Blob] = []
         self._small: list[Blob] = []
-        """Joined into one buffer before the next large one."""
+        """Joined into one buffer before the next large blob."""
         self._run: list[bytes] = []
         self._run_of: tuple[type[raft.Message], MemberId, MemberId] | None = None
         self.size_bytes = 0
-        """Of what was added; the heads of arrays are not counted until they are written."""
+        """Bytes added. The heads of arrays are counted only when they are written."""
         self.element_count = 0
 
     def __bool__(self) -> bool:
         return self.element_count > 0
 
     def add(self, group: GroupId, message: raft.Message, blobs: Sequence[Blob | None]) -> None:
-        """`blobs` are the bytes of an Append's batches, None where an entry has none; or, at will,
-        the state of a snapshot. They must not change until they are sent."""
+        """Adds a Raft message. `blobs` are the bytes of an Append's batches, None where an entry
+        has none; or, optionally, the state of a snapshot. They must not change until they are
+        sent."""
         kind = type(message)
         if kind in _RUNS:
             self._add_to_run(group, message)
@@ -263,7 +264,7 @@ class FrameWriter:
         self, group: GroupId, append: raft.Append, blobs: Sequence[Blob | None]
     ) -> None:
         entries = append.entries
-        check(not blobs or len(blobs) == len(entries), "an Append whose blobs are not its entries'")
+        check(not blobs or len(blobs) == len(entries), "an Append needs one blob per entry")
         described = []
         bodies: list[Blob] = []
         for number, entry in enumerate(entries):
@@ -309,12 +310,12 @@ def encode_membership(membership: Membership) -> bytes:
 
 
 def encode_ping(stamp: int) -> bytes:
-    """A whole frame."""
+    """Returns a whole frame."""
     return _LENGTH.pack(_PING.size) + _PING.pack(_Code.PING, stamp)
 
 
 def encode_pong(stamp: int) -> bytes:
-    """A whole frame."""
+    """Returns a whole frame."""
     return _LENGTH.pack(_PING.size) + _PING.pack(_Code.PONG, stamp)
 
 
@@ -322,31 +323,29 @@ def encode_pong(stamp: int) -> bytes:
 
 
 def as_it_is(batch: memoryview) -> object:
-    """The simplest BatchReader."""
+    """The simplest BatchReader: returns the bytes unchanged."""
     return batch
 
 
 def decode_frame(frame: memoryview, read_batch: BatchReader = as_it_is) -> list[Part]:
-    """All parts of a frame that came without its length. Batches are parts of `frame`; all else
-    is copied."""
+    """Decodes all parts of a frame, given without its length. Batches are views of `frame`;
+    everything else is copied."""
     cursor = _Cursor(frame, read_batch)
     try:
         while cursor.position < len(frame):
             read = _READERS.get(frame[cursor.position])
             if read is None:
-                raise ProtocolError(
-                    f"no part of a peer's frame begins with {frame[cursor.position]}"
-                )
+                raise ProtocolError(f"unknown part type {frame[cursor.position]} in a peer's frame")
             read(cursor)
     except struct.error as error:
-        raise ProtocolError("a peer's frame is cut short") from error
+        raise ProtocolError("a peer's frame is truncated") from error
     except KafkaError as error:
         raise ProtocolError(f"a peer sent a bad batch: {error}") from error
     return cursor.parts
 
 
 class _Cursor:
-    """Where in a frame we are, and what was found."""
+    """The position in a frame, and the parts decoded so far."""
 
     __slots__ = ("element_count", "frame", "parts", "position", "read_batch")
 
@@ -360,7 +359,9 @@ class _Cursor:
     def take(self, size_bytes: int) -> memoryview:
         stop = self.position + size_bytes
         if stop > len(self.frame):
-            raise ProtocolError(f"a peer's frame ends before {size_bytes} bytes that it announces")
+            raise ProtocolError(
+                f"a peer's frame is too short for the {size_bytes} bytes it announces"
+            )
         view = self.frame[self.position : stop]
         self.position = stop
         return view
@@ -373,7 +374,7 @@ class _Cursor:
     def expect(self, element_count: int) -> None:
         self.element_count += element_count
         if self.element_count > ELEMENTS_MAX:
-            raise ProtocolError(f"a peer's frame of more than {ELEMENTS_MAX} elements")
+            raise ProtocolError(f"a peer's frame has more than {ELEMENTS_MAX} elements")
 
 
 def _read_ping(cursor: _Cursor) -> None:
@@ -398,7 +399,7 @@ def _read_answer(cursor: _Cursor) -> None:
     _, number, outcome, size_bytes = cursor.unpack(_ANSWER)
     cursor.expect(1)
     if outcome > Outcome.BUSY:
-        raise ProtocolError(f"unknown outcome {outcome} of a call")
+        raise ProtocolError(f"unknown outcome {outcome} of a peer's call")
     cursor.parts.append(Answer(number, Outcome(outcome), bytes(cursor.take(size_bytes))))
 
 
@@ -423,7 +424,7 @@ def _read_heartbeat_responses(cursor: _Cursor) -> None:
 
 
 def _reader_of(kind: type[raft.Message], layout: struct.Struct) -> Callable[[_Cursor], None]:
-    """For messages of fixed size."""
+    """Returns a reader for messages of fixed size."""
 
     def read(cursor: _Cursor) -> None:
         values = cursor.unpack(layout)
@@ -452,15 +453,15 @@ def _read_append(cursor: _Cursor) -> None:
 
 
 def _read_payload(form: int, kind: int, body: memoryview) -> object:
-    """Of an entry without a batch."""
+    """Decodes the payload of an entry without a batch."""
     if kind >= len(_KINDS):
-        raise ProtocolError(f"unknown kind {kind} of entry")
+        raise ProtocolError(f"unknown entry kind {kind}")
     if form == _Form.CONTROL and kind == EntryKind.DATA:
         return bytes(body)
     if form == _Form.MEMBERSHIP and kind == EntryKind.MEMBERSHIP:
         membership, rest = _decode_membership(body)
         if rest:
-            raise ProtocolError("a membership with something behind it")
+            raise ProtocolError("extra bytes after a membership")
         return membership
     if form == _Form.NOTHING and kind != EntryKind.MEMBERSHIP and not body:
         return None
@@ -468,14 +469,14 @@ def _read_payload(form: int, kind: int, body: memoryview) -> object:
 
 
 def _decode_membership(data: memoryview) -> tuple[Membership, memoryview]:
-    """The membership at the start of `data`, and what comes after it."""
+    """Returns the membership at the start of `data`, and the bytes after it."""
     voter_count, learner_count = _MEMBERSHIP.unpack_from(data)
     count = voter_count + learner_count
     if max(voter_count, learner_count) > MEMBERS_MAX:
         raise ProtocolError(f"a membership of {voter_count} voters and {learner_count} learners")
     stop = _MEMBERSHIP.size + 8 * count
     if stop > len(data):
-        raise ProtocolError("a membership is cut short")
+        raise ProtocolError("a membership is truncated")
     members = iter(cast(tuple[MemberId, ...], struct.unpack_from(f">{count}Q", data, 4)))
     voters = tuple(islice(members, voter_count))
     learners = tuple(members)

@@ -1,11 +1,12 @@
-"""How two brokers begin to talk: the hello, its answer, and who may have the link. No I/O.
+"""The handshake between two brokers: the hello, its answer, and which connection is the link. No
+I/O.
 
-A link begins on the broker's ordinary Kafka port, as a request with an API key that Kafka will
-never use. When the answer accepts it, both sides go on with the frames of `peer_codec`.
+A link begins on the broker's Kafka port, as a request with an API key that Kafka will never use.
+After an accepting answer, both sides continue with the frames of `peer_codec`.
 
-A pair of brokers has one link. Both may dial at once: then the connection of the lower node id
-wins (`judge`). A later life of a broker, or a later attempt of the same life, replaces what there
-is: whoever dials has no link any more.
+A pair of brokers has one link. If both dial at once, the connection of the lower node id wins
+(`judge`). A newer incarnation of a broker, or a later attempt of the same incarnation, replaces the
+existing link: a broker that dials has no link any more.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _LENGTH = struct.Struct(">I")
 
 
 class Identity(NamedTuple):
-    """One life of one broker's process. `(generation, incarnation)` grows from each to the next:
-    the generation counts disks, the incarnation counts starts on one disk."""
+    """One incarnation of a broker: one run of its process. `(generation, incarnation)` increases
+    with every start: the generation counts disks, the incarnation counts starts on one disk."""
 
     node_id: NodeId
     generation: int
     cluster_id: str
-    """Empty while the broker belongs to no cluster yet."""
+    """Empty while the broker belongs to no cluster."""
     incarnation: int
 
     @property
@@ -54,19 +55,19 @@ class Identity(NamedTuple):
 
 class Purpose(IntEnum):
     LINK = 0
-    """To be the link of this pair."""
+    """To become the link of this pair."""
     INTRODUCTION = 1
-    """To ask something: no Raft message, and not the link of the pair. A broker that wants to join
-    does not know its generation, nor whom it speaks to."""
+    """To make calls only: no Raft messages, and not the link of the pair. A broker that is about to
+    join knows neither its generation nor which broker it is talking to."""
 
 
 class Hello(NamedTuple):
     caller: Identity
     purpose: Purpose
     attempt: int
-    """Counts the connections that this life of the caller has made."""
+    """Counts the connections that this incarnation of the caller has made."""
     silence_ms: int
-    """The caller does not call the other side silent before it heard nothing for so long."""
+    """The caller does not consider the other side silent before this time without data."""
     correlation_id: int = 0
 
 
@@ -74,14 +75,14 @@ class Refusal(IntEnum):
     ACCEPTED = 0
     WRONG_CLUSTER = 1
     SAME_NODE = 2
-    """The caller has my own node id: it is I, or a broker with the wrong one."""
+    """The caller has our own node id: it is this broker, or one configured with the wrong id."""
     WRONG_VERSION = 3
     NOT_A_PEER = 4
-    """Not known here, or not yet."""
+    """The caller is unknown here, perhaps only for now."""
     OLD_LIFE = 5
-    """A later life of the caller, or a later attempt, was seen."""
+    """A newer incarnation of the caller, or a later attempt, was seen."""
     CROSSING = 6
-    """I have or am about to have a link of my own dialling, which wins."""
+    """We have, or are about to have, a link that we dialled, and it wins."""
     TOO_MANY = 7
 
 
@@ -94,27 +95,28 @@ class HelloAnswer(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What the answerer has with the caller's node at the moment."""
+    """The answerer's current connection state with the caller's node."""
 
     newest_life: tuple[int, int]
-    """Ever seen of that node."""
+    """The newest incarnation of that node ever seen."""
     attempt: int | None
-    """Of the link that there is, if the caller's node dialled it in its newest life."""
+    """The attempt number of the current link, if the caller's node dialled it in its newest
+    incarnation."""
     is_mine: bool
-    """There is a link, and I dialled it."""
+    """There is a link, and we dialled it."""
     is_greeting: bool
-    """There is none, but my hello is on its way."""
+    """There is no link, but our hello is on its way."""
 
 
 NO_LIFE: Final = (-1, -1)
-"""Before every life."""
+"""Less than every incarnation."""
 
 
 def judge(me: Identity, hello: Hello, standing: Standing | None) -> Refusal:
-    """Whether the caller gets what it wants; `standing` is None for one that is not a peer."""
+    """Decides on a hello. `standing` is None if the caller is not a peer."""
     caller = hello.caller
     if caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
-        # First of all: the nodes of two clusters often have the same ids.
+        # Checked first: the nodes of two clusters often have the same ids.
         return Refusal.WRONG_CLUSTER
     if caller.node_id == me.node_id:
         return Refusal.SAME_NODE
@@ -130,7 +132,8 @@ def judge(me: Identity, hello: Hello, standing: Standing | None) -> Refusal:
     if caller.life > standing.newest_life:
         return Refusal.ACCEPTED
     if is_lower and standing.is_mine:
-        # It dialled before it knew of mine. (Or mine is dead, and we shall notice.)
+        # The caller dialled before it saw our connection. (Or our connection is dead, and we will
+        # notice.)
         return Refusal.CROSSING
     if standing.attempt is not None and hello.attempt <= standing.attempt:
         return Refusal.OLD_LIFE
@@ -141,12 +144,12 @@ def judge(me: Identity, hello: Hello, standing: Standing | None) -> Refusal:
 
 
 def is_peer_hello(frame: memoryview | bytes) -> bool:
-    """Whether a request, without its length, is the hello of a peer."""
+    """Returns whether a request, given without its length, is the hello of a peer."""
     return len(frame) >= _API_KEY.size and _API_KEY.unpack_from(frame)[0] == PEER_HELLO_KEY
 
 
 def encode_hello(hello: Hello) -> bytes:
-    """A whole request."""
+    """Returns a whole request."""
     caller = hello.caller
     cluster_id = caller.cluster_id.encode()
     body = _HELLO.pack(
@@ -164,26 +167,27 @@ def encode_hello(hello: Hello) -> bytes:
 
 
 def decode_hello(frame: memoryview | bytes) -> tuple[Hello, bool]:
-    """From a request without its length; and whether we speak the protocol of who sent it."""
+    """Decodes a request, given without its length. Also returns whether its protocol version is
+    ours."""
     try:
         key, version, correlation_id, client_id_length = _HEADER.unpack_from(frame)
         if key != PEER_HELLO_KEY or version != HELLO_VERSION:
-            raise ProtocolError(f"a hello with API key {key}, version {version}")
+            raise ProtocolError(f"a hello has API key {key}, version {version}")
         start = _HEADER.size + max(client_id_length, 0)
         values = _HELLO.unpack_from(frame, start)
     except struct.error as error:
-        raise ProtocolError("a hello is cut short") from error
+        raise ProtocolError("a hello is truncated") from error
     protocol, purpose, node, generation, incarnation, attempt, silence_ms, length = values
     cluster_id = _text(frame, start + _HELLO.size, length)
     if purpose > Purpose.INTRODUCTION:
-        raise ProtocolError(f"a hello with unknown purpose {purpose}")
+        raise ProtocolError(f"a hello has unknown purpose {purpose}")
     caller = _identity(node, generation, cluster_id, incarnation)
     hello = Hello(caller, Purpose(purpose), attempt, silence_ms, correlation_id)
     return hello, protocol == PEER_PROTOCOL_VERSION
 
 
 def encode_hello_answer(answer: HelloAnswer) -> bytes:
-    """A whole response."""
+    """Returns a whole response."""
     answerer = answer.answerer
     cluster_id = answerer.cluster_id.encode()
     return _framed(
@@ -202,14 +206,14 @@ def encode_hello_answer(answer: HelloAnswer) -> bytes:
 
 
 def decode_hello_answer(frame: memoryview | bytes) -> HelloAnswer:
-    """From a response without its length."""
+    """Decodes a response, given without its length."""
     try:
         values = _ANSWER.unpack_from(frame)
     except struct.error as error:
-        raise ProtocolError("the answer to a hello is cut short") from error
+        raise ProtocolError("the answer to a hello is truncated") from error
     correlation_id, _, refusal, node, generation, incarnation, silence_ms, length = values
     if refusal > Refusal.TOO_MANY:
-        raise ProtocolError(f"unknown refusal {refusal} of a hello")
+        raise ProtocolError(f"unknown refusal {refusal} in the answer to a hello")
     cluster_id = _text(frame, _ANSWER.size, length)
     answerer = _identity(node, generation, cluster_id, incarnation)
     return HelloAnswer(Refusal(refusal), answerer, silence_ms, correlation_id)
@@ -226,9 +230,9 @@ def _identity(node: int, generation: int, cluster_id: str, incarnation: int) -> 
 
 
 def _text(frame: memoryview | bytes, start: int, length: int) -> str:
-    """What ends the frame."""
+    """Decodes the text that ends the frame."""
     if start + length != len(frame) or len(frame) > HELLO_BYTES_MAX:
-        raise ProtocolError("a hello is not as long as it says, or too long")
+        raise ProtocolError("the length of a hello is wrong or too large")
     try:
         return bytes(frame[start:]).decode()
     except UnicodeDecodeError as error:

@@ -1,15 +1,15 @@
-"""What stands in a file of the sync journal, and what it amounts to. Pure.
+"""The format of a sync journal file, and the replay of its records. Pure.
 
-A file is a header and blocks; a block is what one sync made durable: the batches that many logs
-appended since the sync before, and cuts of logs. Blocks are numbered, and one is written only when the
-one before is durable. So a block that is not whole is the last one and was never acknowledged, unless
-a whole one stands behind it: that is damage.
+A file is a header followed by blocks. A block holds what one sync made durable: the batches that
+many logs appended since the previous sync, and cuts of logs. Blocks are numbered, and a block is
+written only when the previous one is durable. So an incomplete block is the last one and was never
+acknowledged. If a complete block follows it, the file is damaged.
 
-A record is (kind, group, offset, size) and so many bytes:
+A record is (kind, group, offset, size), followed by `size` bytes:
 
-- LOG: where the log of the group is; before the first other record of the group in a file;
-- BATCHES: batches of one segment, one behind the other; the offset is the first one of the segment;
-- CUT: batches of the group that end behind the offset are void.
+- LOG: the path of the group's log. Precedes all other records of the group in a file.
+- BATCHES: consecutive batches of one segment. The offset is the segment's base offset.
+- CUT: batches of the group that end after the offset are void.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kafkaesque.model.ids import GroupId, Offset
 from kafkaesque.records.batch import iter_batches
 
 _FILE: Final = struct.Struct(">4sQI")
-"""Magic, id of the file, CRC-32 of both. The id is chance, so that no record of a client's can look
-like a block."""
+"""Magic, file id, CRC-32 of both. The id is random, so that no client's record can look like a
+block."""
 _FILE_MAGIC: Final = b"KQJ1"
 FILE_HEADER_SIZE_BYTES: Final = _FILE.size
 _BLOCK: Final = struct.Struct(">4sQQII")
-"""Magic, id of the file, number of the block, size of the records, CRC-32 of all but itself."""
+"""Magic, file id, block number, size of the records, CRC-32 of everything but itself."""
 _BLOCK_MAGIC: Final = b"KQJb"
 _CHECKSUM: Final = struct.Struct(">I")
 _CHECKSUM_POSITION: Final = _BLOCK.size - _CHECKSUM.size
@@ -39,7 +39,7 @@ _LOG: Final = 1
 _BATCHES: Final = 2
 _CUT: Final = 3
 _BASE_OFFSET: Final = struct.Struct(">q")
-"""With which a batch begins."""
+"""The first field of a batch."""
 
 
 def file_header(file_id: int) -> bytes:
@@ -68,7 +68,7 @@ def block(file_id: int, number: int, records: Iterable[bytes]) -> bytes:
 
 
 class JournaledBatches(NamedTuple):
-    """Of one segment, one behind the other."""
+    """Consecutive batches of one segment."""
 
     segment_base_offset: Offset
     data: memoryview
@@ -78,7 +78,7 @@ class JournaledBatches(NamedTuple):
         return Offset(_BASE_OFFSET.unpack_from(self.data)[0])
 
     def before(self, offset: Offset) -> JournaledBatches:
-        """Those that end at or before `offset`."""
+        """Returns the batches that end at or before `offset`."""
         end = 0
         for position, header in iter_batches(self.data):
             if header.next_offset > offset:
@@ -89,7 +89,7 @@ class JournaledBatches(NamedTuple):
 
 @dataclass(slots=True)
 class JournaledLog:
-    """What the journal has of one log, cuts applied."""
+    """The journal's batches of one log, with cuts applied."""
 
     path: str = ""
     """Relative to the data directory."""
@@ -105,16 +105,17 @@ class JournaledLog:
 
 
 def replay(logs: dict[GroupId, JournaledLog], data: memoryview) -> int:
-    """Take in the blocks of one file, the oldest file first; where the last whole block ends.
+    """Replays the blocks of one file; call it with the oldest file first. Returns the end of the
+    last complete block.
 
-    CorruptMessage(reason, position) if a block is damaged that was durable.
+    Raises CorruptMessage(reason, position) if a durable block is damaged.
     """
     if len(data) < FILE_HEADER_SIZE_BYTES:
         return 0
     magic, file_id, checksum = _FILE.unpack_from(data)
     body = data[: FILE_HEADER_SIZE_BYTES - _CHECKSUM.size]
     if magic != _FILE_MAGIC or zlib.crc32(body) != checksum:
-        # It is synced before the first block is written: without it there was none.
+        # The header is synced before the first block is written: without it there was no block.
         if bytes(data).find(_BLOCK_MAGIC, FILE_HEADER_SIZE_BYTES) >= 0:
             raise CorruptMessage("the header is damaged", 0)
         return 0
@@ -127,7 +128,7 @@ def replay(logs: dict[GroupId, JournaledLog], data: memoryview) -> int:
 
 
 def _block_end(data: memoryview, position: int, file_id: int, number: int) -> int | None:
-    """Where the block at `position` ends; None if there is no whole one of that number."""
+    """Returns the end of block `number` at `position`; None if there is no complete one."""
     start = position + _BLOCK.size
     if start > len(data):
         return None
@@ -141,7 +142,7 @@ def _block_end(data: memoryview, position: int, file_id: int, number: int) -> in
 
 
 def _check_torn(data: memoryview, position: int, file_id: int, number: int) -> None:
-    """What stands at `position` may be the torn last block, or nothing, but no more than that."""
+    """Checks that at most a torn last block is at `position`."""
     text = bytes(data[position:])
     at = text.find(_BLOCK_MAGIC, 1)
     while at >= 0:
@@ -149,7 +150,9 @@ def _check_torn(data: memoryview, position: int, file_id: int, number: int) -> N
             _, of_file, found, _, _ = _BLOCK.unpack_from(text, at)
             is_later = found > number and of_file == file_id
             if is_later and _block_end(data, position + at, of_file, found) is not None:
-                raise CorruptMessage(f"block {number} is damaged, {found} is whole", position)
+                raise CorruptMessage(
+                    f"block {number} is damaged, but block {found} is complete", position
+                )
         at = text.find(_BLOCK_MAGIC, at + 1)
 
 
@@ -162,7 +165,9 @@ def _replay_block(logs: dict[GroupId, JournaledLog], body: memoryview) -> None:
         elif kind == _CUT:
             logs[group].cut(offset)
         else:
-            raise CorruptMessage(f"a record of kind {kind} is of another version", 0)
+            raise CorruptMessage(
+                f"a record has kind {kind}, which this version does not support", 0
+            )
 
 
 def _records(body: memoryview) -> Iterator[tuple[int, GroupId, Offset, memoryview]]:
