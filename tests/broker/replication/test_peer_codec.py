@@ -349,7 +349,7 @@ HEAD = struct.pack(">BIQQI", 22, 16, ONE, TWO, 2) + struct.pack(">QIQ", 5, 1, 4)
 @pytest.mark.parametrize(
     ("frame", "text"),
     [
-        (b"\xff", "begins with 255"),
+        (b"\xff", "unknown part type 255"),
         (struct.pack(">BQQI", 16, ONE, TWO, 2**32 - 1), "elements"),
         (struct.pack(">BQQI", 16, ONE, TWO, ELEMENTS_MAX), "announces"),
         (HEAD + struct.pack(">I", 2**32 - 1), "elements"),
@@ -365,7 +365,7 @@ HEAD = struct.pack(">BIQQI", 22, 16, ONE, TWO, 2) + struct.pack(">QIQ", 5, 1, 4)
             "extra bytes after a membership",
         ),
         (HEAD + struct.pack(">IBBIIIHH", 1, 1, 2, 2, 5, 4, MEMBERS_MAX + 1, 0), "voters"),
-        (HEAD + struct.pack(">IBBIIIHH", 1, 1, 2, 2, 5, 4, 0, 1), "cut short"),
+        (HEAD + struct.pack(">IBBIIIHH", 1, 1, 2, 2, 5, 4, 0, 1), "truncated"),
         (HEAD + struct.pack(">IBBIIIHHQQ", 1, 1, 2, 2, 5, 20, 2, 0, 2, 1), "sorted"),
         (HEAD + struct.pack(">IBBIIIHHQQ", 1, 1, 2, 2, 5, 20, 1, 1, 1, 1), "sorted"),
         (struct.pack(">BIBI", 5, 1, 7, 0), "outcome 7"),

@@ -1,9 +1,10 @@
-"""Drives the rules of a coordinator on one partition of its internal topic.
+"""Runs a coordinator on the partitions of its internal topic.
 
-A registry decides; this file appends what it decided, waits for the commit, and only then lets the
-answers out, in the order of the decisions. Everything runs on the event loop, except reading the
-log on load. What is particular to groups and to transactions is in `group_host` and
-`transaction_coordinator`.
+A `CoordinatorShard` is the coordinator on one partition. Its registry (the rules) makes decisions;
+the shard appends them to the partition, waits for the commit, and only then sends the answers, in
+the order of the decisions. `CoordinatorRuntime` holds the shards of the partitions that this node
+leads. Everything runs on the event loop, except reading the log when loading. `group_coordinator`
+and `transaction_coordinator` have the two kinds of shards.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ RecordT = TypeVar("RecordT", bound=tuple[bytes, bytes | None])
 _READ_BYTES = 1 << 20
 BATCH_BYTES_MAX = 512 * KIB
 RECORD_OVERHEAD_BYTES = 32
-"""More than the lengths, deltas and counts of a record ever take."""
+"""An upper bound for the lengths, deltas and counts of a record."""
 
 
 class Registry(Protocol):
-    """What the rules of a coordinator offer its driver."""
+    """The rules of a coordinator, as the shard uses them."""
 
     def replay(self, key: bytes, value: bytes | None) -> None: ...
 
@@ -53,7 +54,7 @@ class Registry(Protocol):
 
 
 class Effects(Protocol):
-    """What a decision asks for; each package of rules has its own."""
+    """The result of a decision. Each package of rules has its own type."""
 
     @property
     def records(self) -> Sequence[tuple[bytes, bytes | None]]: ...
@@ -67,8 +68,18 @@ EffectsT = TypeVar("EffectsT", bound=Effects)
 MomentT = TypeVar("MomentT")
 
 
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, made non-negative as Kafka does. The placement of a key is part of
+    the protocol for tools that read the topic."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        value = (value * 31 + (high << 8 | low)) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF
+
+
 def parts_of(records: Sequence[RecordT]) -> Iterator[Sequence[RecordT]]:
-    """`records` cut so that no part makes a batch larger than an internal topic takes."""
+    """Splits `records` so that no part makes a batch larger than an internal topic accepts."""
     start = size_bytes = 0
     for index, (key, value) in enumerate(records):
         size_bytes += len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
@@ -79,14 +90,14 @@ def parts_of(records: Sequence[RecordT]) -> Iterator[Sequence[RecordT]]:
 
 
 class _Unfinished(NamedTuple, Generic[RegistryT]):
-    """What is done once `commit` is; None where nothing was appended."""
+    """Called once `commit` is done; `commit` is None if nothing was appended."""
 
     finish: Callable[[RegistryT], None]
     commit: asyncio.Future[None] | None
 
 
 class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
-    """One coordinator partition and what lives on it."""
+    """One coordinator partition and its state."""
 
     __slots__ = (
         "_answers",
@@ -114,9 +125,9 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
     ) -> None:
         self._partition = partition
         self.epoch = epoch
-        """Of the leadership that this coordination rests on."""
+        """The leader epoch in which this shard was created."""
         self.began_at = monotonic()
-        """On the clock of connections, which is always the machine's: for nothing else."""
+        """On the clock of connections, which is always the system's. Not for other uses."""
         self._new_registry = new_registry
         self._clock = clock
         self._loop = loop
@@ -130,37 +141,37 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
         self._loading: asyncio.Task[None] | None = None
         self._begin_loading()
 
-    # -- what is particular -----------------------------------------------------------------------
+    # -- implemented by the shards -----------------------------------------------------------------
 
     @abstractmethod
     def _now(self) -> MomentT: ...
 
     @abstractmethod
     def _loaded(self, registry: RegistryT) -> None:
-        """The log has been replayed."""
+        """Called when the log has been replayed."""
 
     @abstractmethod
     def _encode(self, effects: EffectsT) -> Iterator[bytearray]:
-        """The batches that hold the records of `effects`."""
+        """Yields the batches that hold the records of `effects`."""
 
     @abstractmethod
     def _finish(self, registry: RegistryT, effects: EffectsT) -> None:
-        """The records are committed: replay them. Answers are given by the caller."""
+        """Replays the committed records. The caller completes the answers."""
 
     @abstractmethod
     def _replay_batch(
         self, registry: RegistryT, header: BatchHeader, records: Sequence[Record]
     ) -> None:
-        """Take in a batch of the log while loading."""
+        """Replays a batch of the log while loading."""
 
     @abstractmethod
     def _tick(self) -> None:
-        """Let the registry do what is due; `_timer_rang` first."""
+        """Lets the registry do what is due. Called by the timer."""
 
     # -- requests -------------------------------------------------------------------------------
 
     def reading(self) -> RegistryT:
-        """The registry for a read; CoordinatorLoading while there is none."""
+        """Returns the registry for a read. Raises CoordinatorLoading while there is none."""
         if self.registry is None:
             raise CoordinatorLoading("The coordinator is loading and hence can't process requests.")
         return self.registry
@@ -168,7 +179,8 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
     async def ask(
         self, decide: Callable[[RegistryT, int, MomentT], EffectsT], answer: type[A]
     ) -> A:
-        """Run a request and wait for its answer; KafkaError if the coordinator failed it."""
+        """Runs a request and waits for its answer. Raises KafkaError if the coordinator failed
+        it."""
         registry = self.reading()
         token = self._next_token
         self._next_token += 1
@@ -185,12 +197,12 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
         return value
 
     def carry_out(self, decide: Callable[[RegistryT, MomentT], EffectsT]) -> None:
-        """Effects that no request waits for: ticks, expiry, deleted topics."""
+        """Carries out effects that no request waits for: ticks, expiry, deleted topics."""
         if self.registry is not None:
             self._carry_out(decide(self.registry, self._now()))
 
     def close(self, reason: KafkaError) -> None:
-        """Stop timers and let go of everyone who waits."""
+        """Stops the timer and fails all waiting requests."""
         if self._timer is not None:
             self._timer.cancel()
         if self._loading is not None:
@@ -217,7 +229,7 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
         self._set_timer()
 
     def _append(self, effects: EffectsT) -> asyncio.Future[None] | None:
-        """Append in batches that the topic takes; what to wait for is the last one's commit."""
+        """Appends batches and returns the future of the last one's commit."""
         for batch in self._encode(effects):
             appended = self._partition.append_own(batch)
         return self._partition.commit(appended, all_replicas=True)
@@ -225,14 +237,14 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
     def _after(
         self, commit: asyncio.Future[None] | None, finish: Callable[[RegistryT], None]
     ) -> None:
-        """Call `finish` when `commit` is done, and everything that was decided before."""
+        """Calls `finish` when `commit` and all earlier decisions are done."""
         self._unfinished.append(_Unfinished(finish, commit))
         if commit is not None:
             commit.add_done_callback(lambda _: self._finish_ready())
         self._finish_ready()
 
     def _finish_ready(self) -> None:
-        """Finish effects from the oldest on, as far as their commits are done."""
+        """Finishes effects whose commits are done, oldest first."""
         while self._unfinished and self.registry is not None:
             oldest = self._unfinished[0]
             if oldest.commit is not None:
@@ -245,20 +257,20 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
             oldest.finish(self.registry)
 
     def _set_timer(self) -> None:
-        """Tick at the next deadline. A timer that is early is left: its tick finds nothing to do and
-        sets the right one, which is cheaper than a new timer for every heartbeat."""
+        """Schedules a tick at the next deadline. An earlier timer is kept: its tick finds nothing
+        to do and sets the right timer, which is cheaper than a new timer for every heartbeat."""
         deadline = None if self.registry is None else self.registry.next_deadline()
         if deadline is None:
             return
         due = self._loop.time() + max(0.0, deadline - self._clock.monotonic())
         if self._timer is not None:
-            # The time is kept here: uvloop's handle does not tell it when it is already due.
+            # The due time is stored here because uvloop's handle does not return it once it is due.
             if self._timer_due <= due:
                 return
             self._timer.cancel()
-        self._timer, self._timer_due = self._loop.call_at(due, self._ring), due
+        self._timer, self._timer_due = self._loop.call_at(due, self._on_timer), due
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._tick()
 
@@ -274,18 +286,18 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
     async def _load(self) -> None:
         held_to = self._partition.replica.next_offset
         if held_to > self._partition.log_end_offset:
-            # Decided, proposed, and not in the log for want of room: it must be read, or it would
-            # come true behind our back.
+            # Proposed batches that are not in the log yet because the disk is full. They must be
+            # read, or they would be committed later without this registry having seen them.
             await self._partition.committed_to(held_to)
         registry, end_offset = await asyncio.to_thread(self._load_blocking)
         if end_offset > self._partition.high_watermark:
-            # Whoever begins anew may have decided what is in the log and not yet committed. Nobody
-            # may hear of that: another leader would know nothing of it.
+            # After a reload, the log may contain our own decisions that are not committed yet. They
+            # must not be visible to clients: another leader might not have them.
             await self._partition.committed_to(end_offset)
         self._take(registry)
 
     def _load_blocking(self) -> tuple[RegistryT, Offset]:
-        """What the log says, and where it ended."""
+        """Reads the log. Returns the registry and the end offset."""
         registry = self._new_registry()
         log = self._partition.log
         offset = log.log_start_offset
@@ -308,18 +320,21 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
         self._loading = None
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, NotLeaderOrFollower):
-            # (If leadership went, another one loads.) Requests keep getting CoordinatorLoading:
-            # better no answer than a wrong one.
-            logger.error("the state of %s cannot be loaded", self._partition.name, exc_info=error)
+            # (If leadership was lost, the next leader loads.) Requests keep getting
+            # CoordinatorLoading: no answer is better than a wrong one.
+            logger.error(
+                "cannot load the coordinator state of %s", self._partition.name, exc_info=error
+            )
 
     def _reload(self, error: BaseException) -> None:
-        """What was decided is not in the log: forget it and begin anew from what is."""
+        """Discards decisions that could not be appended or committed, and reloads the log."""
         if not self._partition.leads:
             self.close(NotCoordinator("The coordinator has moved."))
             return
-        logger.error("the state of %s is read anew from the log: %s", self._partition.name, error)
-        # Ask again here, that means: librdkafka looks for another coordinator once only, and then
-        # tells the application. A leader that hands over would be found twice.
+        logger.error("reloading the coordinator state of %s: %s", self._partition.name, error)
+        # CoordinatorLoading makes clients retry here. With NotCoordinator, librdkafka looks for
+        # another coordinator only once and then reports the error to the application; during a
+        # leader's handover it would find the same coordinator twice.
         self._drop(CoordinatorLoading(str(error)))
         self._begin_loading()
 
@@ -332,78 +347,69 @@ class CoordinatorShard(ABC, Generic[RegistryT, MomentT, EffectsT]):
                 future.set_exception(error)
 
 
-class Host(Protocol):
+class Shard(Protocol):
     @property
     def epoch(self) -> LeaderEpoch: ...
 
     def close(self, reason: KafkaError) -> None: ...
 
 
-HostT = TypeVar("HostT", bound=Host)
+ShardT = TypeVar("ShardT", bound=Shard)
 
 
-def java_hash(text: str) -> int:
-    """String.hashCode, made non-negative as Kafka does: where a key lives is part of the protocol
-    for tools that read the topic."""
-    value = 0
-    data = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(data[::2], data[1::2], strict=True):
-        value = (value * 31 + (high << 8 | low)) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF
+class CoordinatorRuntime(Generic[ShardT]):
+    """The shards of the partitions of one topic that this node leads."""
 
-
-class CoordinatorRuntime(Generic[HostT]):
-    """The hosts of the partitions of one topic that this node leads."""
-
-    __slots__ = ("_hosts", "_new_host", "_partitions", "topic")
+    __slots__ = ("_new_shard", "_partitions", "_shards", "topic")
 
     def __init__(
         self,
         topic: str,
         partitions: PartitionTable,
-        new_host: Callable[[Partition, LeaderEpoch], HostT],
+        new_shard: Callable[[Partition, LeaderEpoch], ShardT],
     ) -> None:
         self.topic = topic
         self._partitions = partitions
-        self._new_host = new_host
-        self._hosts: dict[PartitionIndex, HostT] = {}
+        self._new_shard = new_shard
+        self._shards: dict[PartitionIndex, ShardT] = {}
 
     def partition_of(self, key: str) -> PartitionIndex:
-        """Where `key` lives, whichever node leads it."""
+        """Returns the partition of `key`, whichever node leads it."""
         count = self._partitions.partition_count(self.topic)
         if count == 0:
             raise CoordinatorNotAvailable("The coordinator is not available.")
         return PartitionIndex(java_hash(key) % count)
 
-    def of_key(self, key: str) -> HostT:
-        """The host of `key`. NotCoordinator unless this node is certain to lead it."""
+    def of_key(self, key: str) -> ShardT:
+        """Returns the shard of `key`. Raises NotCoordinator unless this node is certain to lead
+        it."""
         return self.at(self.partition_of(key))
 
-    def at(self, index: PartitionIndex) -> HostT:
+    def at(self, index: PartitionIndex) -> ShardT:
         try:
             partition = self._partitions.get(self.topic, index)
         except KafkaError:
             raise NotCoordinator("This is not the correct coordinator.") from None
         self.standing_changed(partition)
-        return self._hosts[index]
+        return self._shards[index]
 
-    def __iter__(self) -> Iterator[HostT]:
-        yield from tuple(self._hosts.values())
+    def __iter__(self) -> Iterator[ShardT]:
+        yield from tuple(self._shards.values())
 
     def standing_changed(self, partition: Partition) -> None:
-        """Begin to coordinate what lives on a partition that this node leads now, or cease to.
+        """Creates or closes the shard of a partition after its leadership changed.
 
-        A new term of ours is a new beginning: another node may have written in between.
+        A new term of this node needs a new shard: another node may have written in between.
         """
         index = partition.name.partition
-        host = self._hosts.get(index)
+        shard = self._shards.get(index)
         epoch = partition.leader_epoch if partition.leads else None
-        if host is not None and host.epoch != epoch:
-            self._hosts.pop(index).close(NotCoordinator("The coordinator has moved."))
-            host = None
-        if host is None and epoch is not None:
-            self._hosts[index] = self._new_host(partition, epoch)
+        if shard is not None and shard.epoch != epoch:
+            self._shards.pop(index).close(NotCoordinator("The coordinator has moved."))
+            shard = None
+        if shard is None and epoch is not None:
+            self._shards[index] = self._new_shard(partition, epoch)
 
     def close(self) -> None:
-        for host in self:
-            host.close(CoordinatorNotAvailable("The broker is shutting down."))
+        for shard in self:
+            shard.close(CoordinatorNotAvailable("The broker is shutting down."))

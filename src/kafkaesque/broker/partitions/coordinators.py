@@ -1,4 +1,4 @@
-"""Everything that is coordinated on internal topics: consumer groups and transactions."""
+"""The two coordinators that run on internal topics: consumer groups and transactions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkaesque.broker.partitions.transaction_coordinator import TransactionCoor
 
 
 class Coordinators:
-    """`transactions` is set by the composition root, before anything is led."""
+    """`transactions` is set by the composition root, before this node leads any partition."""
 
     __slots__ = ("groups", "transactions")
 
@@ -18,7 +18,7 @@ class Coordinators:
         self.groups = groups
 
     def standing_changed(self, partition: Partition) -> None:
-        """This node began or ceased to lead a partition, perhaps of an internal topic."""
+        """Handles a change of leadership of a partition, perhaps of an internal topic."""
         topic = partition.name.topic
         if topic == self.groups.topic:
             self.groups.standing_changed(partition)
@@ -26,7 +26,7 @@ class Coordinators:
             self.transactions.standing_changed(partition)
 
     def expire(self) -> None:
-        """Forget offsets and transactional ids that nobody uses any more."""
+        """Removes expired offsets and transactional ids."""
         self.groups.expire_offsets()
         self.transactions.expire_ids()
 

@@ -1,4 +1,4 @@
-"""What the partitions of a node share."""
+"""Dependencies that the partitions of a node share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Changes(Generic[T]):
         self._event.set()
 
     async def take(self) -> list[T]:
-        """The items added since the last call. Waits for the first."""
+        """Returns the items added since the last call. Waits for the first."""
         await self._event.wait()
         self._event.clear()
         changed, self._changed = self._changed, {}
@@ -35,12 +35,13 @@ class Changes(Generic[T]):
 
 
 PartitionT = TypeVar("PartitionT")
-"""Partition, which imports this module."""
+"""Stands for Partition, which imports this module."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment(Generic[PartitionT]):
-    """`validation` is the broker's setting: how thoroughly batches are checked."""
+    """The shared dependencies. `validation` is the broker's setting for how thoroughly batches are
+    checked."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -50,5 +51,6 @@ class Environment(Generic[PartitionT]):
     validation: str
 
     def flush_messages(self, config: TopicConfig) -> int:
-        """How many records may be unsynced and still count as written."""
+        """Returns the number of unsynced records from which a log is synced; 1 syncs every
+        batch."""
         return 1 if self.flush_always else config.flush_messages

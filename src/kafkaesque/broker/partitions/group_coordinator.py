@@ -1,4 +1,4 @@
-"""Drives the rules of `groups` on one partition of __consumer_offsets."""
+"""The group coordinator: runs the rules of `groups` on the partitions of __consumer_offsets."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.codec import Record, encode_batch
 
+GROUP_TOPIC = "__consumer_offsets"
+
+
 _NO_SEQUENCE = -1
 _NO_TRANSACTION = ProducerIdentity(NO_PRODUCER, ProducerEpoch(-1))
 
@@ -44,27 +47,29 @@ class GroupShard(CoordinatorShard[GroupRegistry, Moment, Effects]):
         return self._partition.name
 
     def knows(self, producer: ProducerIdentity) -> bool:
-        """Whether a transaction of the producer has left its traces here."""
+        """Returns whether the partition has state of this producer and epoch."""
         known = self._partition.producers.get(producer.producer_id)
         return known is not None and known.epoch == producer.epoch
 
     def needs_guard(self, producer: ProducerIdentity) -> bool:
-        """Whether a commit would be the first of the producer's transaction on this partition."""
+        """Returns whether a commit would be the first of the producer's transaction on this
+        partition."""
         return self._partition.producers.needs_guard(*producer)
 
     def guard(self, producer: ProducerIdentity) -> Guard:
-        """To be held while the transaction's coordinator is asked, and brought to the commit."""
+        """Returns a guard to hold while the transaction coordinator verifies the producer, and to
+        pass to the commit."""
         return self._partition.producers.transactions.guard(*producer, _NO_SEQUENCE)
 
     def holds(self, producer: ProducerIdentity, guard: Guard) -> bool:
-        """Whether no marker came since `guard` was given."""
+        """Returns whether no marker was appended since `guard` was created."""
         return self._partition.producers.transactions.holds(producer.producer_id, guard)
 
     async def commit_in_transaction(
         self, request: CommitRequest, guard: Guard | None
     ) -> CommitAnswer:
-        """Offsets that count when the producer's transaction commits. `guard` as for any batch
-        that begins a transaction in a partition."""
+        """Appends offsets that take effect when the producer's transaction commits. `guard` is as
+        for any batch that begins a transaction in a partition."""
         producer = request.producer or _NO_TRANSACTION
         self._partition.producers.check_writer(producer.producer_id, producer.epoch, guard)
         return await self.ask(
@@ -74,7 +79,8 @@ class GroupShard(CoordinatorShard[GroupRegistry, Moment, Effects]):
     def append_marker(
         self, producer: ProducerIdentity, marker: Marker
     ) -> asyncio.Future[None] | None:
-        """End a transaction here: its offsets count, or are forgotten, when the marker is committed."""
+        """Ends a transaction here. Its offsets take effect, or are discarded, when the marker is
+        committed."""
         self.reading()
         batch = encode_marker(*producer, marker, self._clock.wall_ms())
         commit = self._partition.commit(self._partition.append_own(batch), all_replicas=True)
@@ -86,7 +92,7 @@ class GroupShard(CoordinatorShard[GroupRegistry, Moment, Effects]):
         )
         return commit
 
-    # -- what the host asks for -------------------------------------------------------------------
+    # -- called by the base class ----------------------------------------------------------------
 
     def _now(self) -> Moment:
         return Moment(self._clock.monotonic(), self._clock.wall_ms())
@@ -129,11 +135,8 @@ class GroupShard(CoordinatorShard[GroupRegistry, Moment, Effects]):
                 registry.replay(record.key or b"", record.value)
 
 
-GROUP_TOPIC = "__consumer_offsets"
-
-
 class GroupCoordinator(CoordinatorRuntime[GroupShard]):
-    """The hosts of the partitions of the group topic that this node leads."""
+    """The shards of the group topic's partitions that this node leads."""
 
     __slots__ = ()
 
@@ -144,26 +147,27 @@ class GroupCoordinator(CoordinatorRuntime[GroupShard]):
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        def new_host(partition: Partition, epoch: LeaderEpoch) -> GroupShard:
+        def new_shard(partition: Partition, epoch: LeaderEpoch) -> GroupShard:
             return GroupShard(partition, new_registry, clock, loop, epoch)
 
-        super().__init__(GROUP_TOPIC, partitions, new_host)
+        super().__init__(GROUP_TOPIC, partitions, new_shard)
 
     def of_group(self, group_id: str) -> GroupShard:
-        """The host of `group_id`. NotCoordinator unless this node is certain to lead it."""
+        """Returns the shard of `group_id`. Raises NotCoordinator unless this node is certain to
+        lead it."""
         return self.of_key(group_id)
 
     def expire_offsets(self) -> None:
-        for host in self:
-            host.carry_out(lambda registry, now: registry.expire_offsets(now.wall_ms))
+        for shard in self:
+            shard.carry_out(lambda registry, now: registry.expire_offsets(now.wall_ms))
 
     def topics_deleted(self, names: Collection[str]) -> None:
-        for host in self:
-            host.carry_out(lambda registry, _: registry.topics_deleted(names))
+        for shard in self:
+            shard.carry_out(lambda registry, _: registry.topics_deleted(names))
 
 
 def new_registry(config: BrokerConfig) -> GroupRegistry:
-    """The rules of groups with the broker's settings."""
+    """Creates the rules of groups with the broker's settings."""
     rules = GroupConfig(
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         session_timeout_ms_min=config.group_min_session_timeout_ms,

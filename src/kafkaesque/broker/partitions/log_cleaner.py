@@ -1,9 +1,10 @@
-"""Keeps compacted logs short: which one next, how far, and putting the result in place.
+"""Log compaction: chooses the next log, decides how far to clean it, and swaps in the result.
 
-One log at a time, the dirtiest first. Before anything of it is rewritten, the part to be cleaned is
-taken out of what Raft counts (`EntryLog.fold_before`), durably; the reasons are in ADR 10. The work
-itself is done in another process (`cleaner_process`); here is what must know the partition: how far
-it is committed and stable, which transactions were aborted, which producers are remembered.
+One log at a time, the dirtiest first. Before anything is rewritten, the part to be cleaned is
+durably removed from Raft's entries (`EntryLog.fold_before`); ADR 10 has the reasons. A separate
+process rewrites the segments (`storage.cleaner_worker`). This module has what depends on the
+partition: how far it is committed and stable, which transactions were aborted, which producers are
+remembered.
 """
 
 from __future__ import annotations
@@ -41,12 +42,19 @@ from kafkaesque.model.errors import KafkaError, StorageFailed
 from kafkaesque.model.ids import Offset
 from kafkaesque.model.settings import BrokerConfig
 
+logger = logging.getLogger(__name__)
+
+_SLEEP_SECONDS_MIN: Final = 0.1
+_RETRY_ROUNDS: Final = 20
+"""A log that could not be cleaned is skipped for this many rounds."""
+
+
 _MODULE: Final = "kafkaesque.broker.storage.cleaner_worker"
 _HEAD_BYTES: Final = 4
 
 
 class CleanerProcess:
-    """One process, one job at a time."""
+    """The worker process. Runs one job at a time."""
 
     __slots__ = ("_process",)
 
@@ -54,15 +62,15 @@ class CleanerProcess:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self, order: Order) -> AsyncGenerator[CleanedSegment | Finished, None]:
-        """The results of a job, a Finished last. StorageFailed if it comes to nothing.
+        """Runs a job and yields its results, a Finished last. Raises StorageFailed if it fails.
 
-        To be closed by who does not take them all: the process then ends.
+        Callers that do not consume all results must close the generator, which kills the process.
         """
         is_done = False
         try:
             process = await self._started()
             if process.stdin is None or process.stdout is None:
-                raise StorageFailed("the cleaner has no pipes")
+                raise StorageFailed("the cleaner's process has no pipes")
             process.stdin.write(frame(encode(order)))
             await process.stdin.drain()
             while not is_done:
@@ -73,7 +81,7 @@ class CleanerProcess:
                     raise StorageFailed(result.reason)
                 yield result
         except (asyncio.IncompleteReadError, msgspec.MsgspecError, OSError) as error:
-            raise StorageFailed(f"the cleaner's process is of no use: {error!r}") from error
+            raise StorageFailed(f"the cleaner's process failed: {error!r}") from error
         finally:
             if not is_done:
                 await self.stop()
@@ -88,7 +96,7 @@ class CleanerProcess:
         return self._process
 
     async def stop(self) -> None:
-        """End it, whatever it does: what it wrote is of no use, and found to be so."""
+        """Kills the process. Files that it left behind are recognised as incomplete."""
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -96,13 +104,6 @@ class CleanerProcess:
             await process.wait()
             if process.stdin is not None:
                 process.stdin.close()
-
-
-logger = logging.getLogger(__name__)
-
-_REST_SECONDS_MIN: Final = 0.1
-_RETRY_ROUNDS: Final = 20
-"""A log that could not be cleaned is left alone for so many rounds."""
 
 
 @dataclass(slots=True)
@@ -113,11 +114,12 @@ class CleaningStats:
     failures: int = 0
     read_bytes: int = 0
     saved_bytes: int = 0
-    """By which logs became shorter."""
+    """Bytes by which logs became shorter."""
 
 
 class LogCleaner:
-    """`config` tells the broker's settings as they are now."""
+    """Cleans the compacted partitions of this node. `config` returns the broker's current
+    settings."""
 
     def __init__(
         self,
@@ -131,33 +133,36 @@ class LogCleaner:
         self._config = config
         self._clock = clock
         self._process = CleanerProcess()
-        self._resting: dict[Partition, int] = {}
-        """Rounds until a log that failed is tried again."""
+        self._skipped: dict[Partition, int] = {}
+        """Rounds until a log whose cleaning failed is tried again."""
         self.stats = CleaningStats()
 
     async def turn(self) -> None:
-        """Rest, then work as long as there is something to do."""
-        await asyncio.sleep(max(_REST_SECONDS_MIN, self._config().log_cleaner_backoff_ms / 1000))
+        """Sleeps, then runs a round."""
+        await asyncio.sleep(max(_SLEEP_SECONDS_MIN, self._config().log_cleaner_backoff_ms / 1000))
         await self.round()
 
     async def round(self) -> None:
-        """Clean whatever is worth it, one after the other."""
-        for partition in list(self._resting):
-            self._resting[partition] -= 1
-            if self._resting[partition] <= 0 or partition.closed is not None:
-                del self._resting[partition]
+        """Cleans all logs that are worth it, one after the other."""
+        for partition in list(self._skipped):
+            self._skipped[partition] -= 1
+            if self._skipped[partition] <= 0 or partition.closed is not None:
+                del self._skipped[partition]
         try:
             while (dirtiest := self._dirtiest()) is not None:
-                if not await self._clean_or_rest(dirtiest):
-                    self._resting[dirtiest] = _RETRY_ROUNDS
+                if not await self._clean_or_log(dirtiest):
+                    self._skipped[dirtiest] = _RETRY_ROUNDS
         finally:
             await self._process.stop()
 
     def dirty_ratios(self) -> list[tuple[Partition, float]]:
-        """Of each compacted log: how much of what could be cleaned was not."""
+        """Returns the dirty ratio of each compacted log: the uncleaned share of what could be
+        cleaned."""
         now_ms = self._clock.wall_ms()
-        looked = [(p, self._look(p, now_ms, may_roll=False)) for p in self._compacted()]
-        return [(partition, found.dirty_ratio) for partition, found in looked if found is not None]
+        examined = [(p, self._examine(p, now_ms, may_roll=False)) for p in self._compacted()]
+        return [
+            (partition, found.dirty_ratio) for partition, found in examined if found is not None
+        ]
 
     # -- choosing ----------------------------------------------------------------------------------
 
@@ -168,9 +173,9 @@ class LogCleaner:
         best, best_rank = None, (False, 0.0)
         now_ms = self._clock.wall_ms()
         for partition in self._compacted():
-            if partition in self._resting:
+            if partition in self._skipped:
                 continue
-            cleanable = self._look(partition, now_ms, may_roll=True)
+            cleanable = self._examine(partition, now_ms, may_roll=True)
             if cleanable is None:
                 continue
             is_dirty = cleanable.dirty_bytes > 0
@@ -180,18 +185,19 @@ class LogCleaner:
                 best, best_rank = partition, rank
         return best
 
-    def _look(self, partition: Partition, now_ms: int, *, may_roll: bool) -> Cleanable | None:
-        """None for a log that the disk refuses: whoever serves it will say so."""
+    def _examine(self, partition: Partition, now_ms: int, *, may_roll: bool) -> Cleanable | None:
+        """Returns None on a disk error; the requests to that log report it."""
         try:
             if may_roll:
                 self._roll_if_old(partition, now_ms)
             return self._cleanable(partition, now_ms)
         except (KafkaError, OSError) as error:
-            logger.info("%s cannot be looked at: %s", partition.name, error)
+            logger.info("cannot examine %s for cleaning: %s", partition.name, error)
             return None
 
     def _roll_if_old(self, partition: Partition, now_ms: int) -> None:
-        """A segment that nobody appends to would never be closed, and so never cleaned."""
+        """Rolls an old active segment: if nothing is appended, it would never be closed and so
+        never cleaned."""
         log = partition.log
         active, limit_ms = log.segments[-1], log.config.segment_ms
         is_old = active.size_bytes > 0 and now_ms - active.first_timestamp > limit_ms
@@ -215,8 +221,8 @@ class LogCleaner:
         )
 
     def _held_by_followers(self, partition: Partition) -> Offset:
-        """What the followers that answer have: what they lack must stay entries, or they would have
-        to take the whole cleaned part anew."""
+        """Returns the offset up to which all active followers have the log. Entries that they lack
+        must stay entries, or they would have to copy the whole compacted part again."""
         replica = partition.replica
         if replica.is_alone or not replica.is_leader:
             return partition.log_end_offset
@@ -228,17 +234,17 @@ class LogCleaner:
 
     # -- cleaning ----------------------------------------------------------------------------------
 
-    async def _clean_or_rest(self, partition: Partition) -> bool:
+    async def _clean_or_log(self, partition: Partition) -> bool:
         try:
             return await self._clean(partition)
         except KafkaError as error:
             if partition.closed is None:
                 self.stats.failures += 1
-                logger.error("%s could not be cleaned: %s", partition.name, error)
+                logger.error("could not clean %s: %s", partition.name, error)
             return False
 
     async def _clean(self, partition: Partition) -> bool:
-        """True if it has come further than it was."""
+        """Returns True if the log was cleaned further than before."""
         log = partition.log
         await asyncio.to_thread(log.sync)
         producers, stable_offset = await self._producers_of(partition)
@@ -259,18 +265,20 @@ class LogCleaner:
                 if isinstance(result, Finished):
                     await self._finish(partition, result)
                 else:
-                    await self._put_in_place(partition, result, job.token)
+                    await self._install(partition, result, job.token)
         saved_bytes = size_bytes - log.size_bytes
         self.stats.cleanings += 1
         self.stats.saved_bytes += max(0, saved_bytes)
-        logger.info("cleaned %s up to %d: %d bytes less", partition.name, end_offset, saved_bytes)
+        logger.info(
+            "cleaned %s up to offset %d: saved_bytes=%d", partition.name, end_offset, saved_bytes
+        )
         return True
 
     async def _producers_of(self, partition: Partition) -> tuple[ProducerTable, Offset]:
-        """What the log says of its producers, and how far that makes it stable.
+        """Returns the producers of the log and its last stable offset.
 
-        A replica that lost its leadership keeps no account of them until it leads again; what an
-        open transaction wrote would then look committed.
+        A replica that lost leadership does not maintain its producer table until it leads again;
+        with a stale table, records of an open transaction would look committed.
         """
         if not partition.are_producers_stale:
             return partition.producers, partition.stable_offset
@@ -279,7 +287,8 @@ class LogCleaner:
         return producers, producers.transactions.stable_offset(high_watermark)
 
     def _may_fold(self, partition: Partition, end_offset: Offset) -> bool:
-        """A trim that is not carried out must stay an entry, or a restart would forget it."""
+        """Returns whether the part before `end_offset` may be removed from Raft's entries. A trim
+        that is not carried out must stay an entry, or a restart would lose it."""
         start = partition.log_start_offset
         trims = (payload for _, payload in partition.replica.entries.pending_controls())
         return (
@@ -313,7 +322,7 @@ class LogCleaner:
             self._config().log_cleaner_dedupe_buffer_size,
         )
 
-    async def _put_in_place(self, partition: Partition, result: CleanedSegment, token: str) -> None:
+    async def _install(self, partition: Partition, result: CleanedSegment, token: str) -> None:
         self.stats.read_bytes += result.read_bytes
         if result.facts is None:
             return
@@ -322,8 +331,9 @@ class LogCleaner:
         await asyncio.to_thread(partition.log.replace_segments, result.bases, result.facts, token)
 
     def _forget_aborted(self, partition: Partition, markers: Iterable[Offset]) -> None:
-        """Before the markers are gone: a reader that is told of an aborted transaction drops all
-        that its producer wrote until it meets the marker. No older snapshot may tell of it either."""
+        """Forgets aborted transactions before their markers are gone: a reader that gets an aborted
+        transaction skips all records of its producer until it reaches the marker. Older snapshots
+        that contain it are deleted too."""
         partition.producers.transactions.aborted.forget(markers)
         partition.save_producers()
         is_saved = partition.producers.saved_offset == partition.log_end_offset

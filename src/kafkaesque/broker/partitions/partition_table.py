@@ -1,4 +1,4 @@
-"""The partitions that live on this node: opened, found, kept in shape and closed."""
+"""The partitions on this node: opens, finds, maintains and closes them."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ from kafkaesque.model.settings import TopicConfig
 logger = logging.getLogger(__name__)
 
 PRODUCER_SNAPSHOT_RECORDS = 100_000
-"""A producer snapshot is written when the log grew by this many records since the last one, so
+"""A producer snapshot is written when the log has grown by this many records since the last one, so
 that a start after a crash reads few headers."""
 
 CLOSE_THREADS = 8
-"""Closing a log that has unsynced records is a sync each; they share the disk's commits."""
+"""Closing a log with unsynced records needs a sync; parallel syncs share the disk's commits."""
 
 REOPEN_SECONDS = 1.0
-"""After the disk refused a partition, how long until it is tried again."""
+"""How long to wait before a partition is reopened after a disk error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A partition that this node is to have."""
+    """A partition that is assigned to this node."""
 
     index: PartitionIndex
     group: GroupId
     first_members: tuple[MemberId, ...]
-    """With which the group began, the preferred leader first; none for a replica that joins a
-    group which is already at work, and learns from its leader who belongs to it."""
+    """The first members of the group, the preferred leader first. Empty for a replica that joins an
+    existing group; it gets the members from the leader."""
 
 
 @dataclass(slots=True)
 class HostedTopic:
-    """What this node has of a topic; `partition_count` is that of the whole cluster."""
+    """This node's part of a topic. `partition_count` is that of the whole cluster."""
 
     name: str
     topic_id: TopicId
@@ -72,12 +72,12 @@ class HostedTopic:
     config: TopicConfig
     partitions: dict[PartitionIndex, Partition] = field(default_factory=dict)
     refused: dict[PartitionIndex, KafkaError] = field(default_factory=dict)
-    """Partitions of this node whose files could not be opened, and why. They are left as they are:
-    what is in them may be all there is."""
+    """Partitions of this node whose files could not be opened, and why. The files are left
+    untouched: they may hold the only copy."""
 
 
 class _Opened(NamedTuple):
-    """What a worker thread found on the disk."""
+    """A partition that a worker thread opened from disk."""
 
     placement: Placement
     entries: EntryLog
@@ -108,11 +108,12 @@ class PartitionTable:
         return sum(len(topic.partitions) for topic in self._by_name.values())
 
     def get(self, topic: str, index: int, *, is_certain: bool = True) -> Partition:
-        """The partition if this node leads it; otherwise raises the error that redirects the client.
+        """Returns the partition if this node leads it; otherwise raises the error that redirects
+        the client.
 
-        `is_certain`: no other leader can have been elected since. A request that waits for a
-        majority does not need that: the majority decides, and a leader that is merely busy need not
-        reject it.
+        `is_certain` requires that no other leader can have been elected since. Requests that wait
+        for a majority do not need this: the majority decides, and a leader that is merely busy need
+        not reject them.
         """
         hosted = self._by_name.get(topic)
         if hosted is None:
@@ -127,24 +128,24 @@ class PartitionTable:
         return _leading(hosted, index, is_certain)
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The replica of this node, whoever leads."""
+        """Returns this node's replica, whichever node leads."""
         hosted = self._by_name.get(topic)
         return None if hosted is None else hosted.partitions.get(PartitionIndex(index))
 
     def of_topic(self, topic: str) -> Collection[Partition]:
-        """The replicas that this node has."""
+        """Returns this node's replicas of a topic."""
         hosted = self._by_name.get(topic)
         return () if hosted is None else tuple(hosted.partitions.values())
 
     def partition_count(self, topic: str) -> int:
-        """In the whole cluster; 0 for a topic that does not exist."""
+        """Returns the partition count in the whole cluster; 0 if the topic does not exist."""
         hosted = self._by_name.get(topic)
         return 0 if hosted is None else hosted.partition_count
 
-    # -- make actual match desired ----------------------------------------------------------------
+    # -- apply the cluster's metadata ------------------------------------------------------------
 
     def know(self, name: str, topic_id: TopicId, partition_count: int, config: TopicConfig) -> None:
-        """There is such a topic; whether any of it is here, `open` says."""
+        """Adds or updates a topic of the cluster. `open` adds its partitions on this node."""
         hosted = self._by_id.get(topic_id)
         if hosted is None:
             hosted = HostedTopic(name, topic_id, partition_count, config)
@@ -159,7 +160,7 @@ class PartitionTable:
         return () if hosted is None else tuple(hosted.partitions)
 
     async def open(self, topic_id: TopicId, placements: Sequence[Placement]) -> None:
-        """Open partitions without stopping the event loop; those that are open stay so."""
+        """Opens partitions without blocking the event loop. Open ones are kept."""
         hosted = self._by_id[topic_id]
         missing = [
             place
@@ -172,7 +173,7 @@ class PartitionTable:
             self._serve(hosted, found, is_new=found.placement.group in new)
 
     def _create(self, place: Placement) -> bool:
-        """Begin the group on this node, if it is new here."""
+        """Creates the group in the journal if it is new on this node. Returns whether it was."""
         journal = self._env.replicas.journal
         if journal.facts(place.group) is not None:
             return False
@@ -188,8 +189,8 @@ class PartitionTable:
                 is_clean = self._clean or place.group in new
                 opened.append(self._open_one(hosted, place, is_clean=is_clean))
             except KafkaError as error:
-                # One damaged partition must not keep the rest of the node from working.
-                logger.error("%s-%d cannot be served: %s", hosted.name, place.index, error)
+                # One damaged partition must not stop the rest of the node.
+                logger.error("cannot open %s-%d: %s", hosted.name, place.index, error)
                 hosted.refused[place.index] = error
         return opened
 
@@ -198,7 +199,8 @@ class PartitionTable:
         journal = self._env.replicas.journal
         facts = journal.facts(place.group)
         if facts is not None and facts.is_resetting and self._env.replicas.batch_journal:
-            # The disk refused to replace it: nothing of the old log may come back in the new one.
+            # An earlier attempt to replace the log failed: nothing of the old log may reappear in
+            # the new one.
             self._env.replicas.batch_journal.void(place.group)
         finish(str(directory), facts, self._files.calls)
         log = Log.open(directory, log_config(hosted.config), self._files, clean=is_clean)
@@ -208,7 +210,7 @@ class PartitionTable:
         return _Opened(place, entries, load_producers(entries))
 
     def _serve(self, hosted: HostedTopic, found: _Opened, *, is_new: bool) -> Partition:
-        """Take part in the group from now on."""
+        """Starts the replica."""
         place, entries, producers = found
         env = self._env
         restart = entries.restart()
@@ -231,7 +233,7 @@ class PartitionTable:
         return partition
 
     async def close_partition(self, topic_id: TopicId, index: PartitionIndex) -> None:
-        """This node is no member any more: remove the replica and its files."""
+        """Removes a replica and its files: this node is no longer a member of the group."""
         hosted = self._by_id[topic_id]
         partition = hosted.partitions.pop(index)
         partition.close(NotLeaderOrFollower(f"{partition.name} has moved to other nodes"))
@@ -240,7 +242,8 @@ class PartitionTable:
         await asyncio.to_thread(partition.log.delete)
 
     async def delete(self, topic_id: TopicId) -> str | None:
-        """Stop serving a topic, then remove its files. Returns its name, if it was known."""
+        """Stops serving a topic, then removes its files. Returns its name, if the topic exists
+        here."""
         hosted = self._by_id.pop(topic_id, None)
         if hosted is None:
             return None
@@ -254,12 +257,13 @@ class PartitionTable:
         return hosted.name
 
     def remove_leftovers(self, deleted: Collection[TopicId], alive: Collection[TopicId]) -> None:
-        """Finish deletions that a crash cut short. What nobody deleted is never touched."""
+        """Completes deletions that a crash interrupted. Directories of unknown topics are never
+        deleted."""
         for topic_id in self._data.topic_ids():
             if topic_id in deleted:
                 self._data.delete_topic(topic_id)
             elif topic_id not in alive:
-                logger.warning("%s belongs to no known topic and is left alone", topic_id)
+                logger.warning("kept the directory of unknown topic %s", topic_id)
 
     def set_config(self, topic_id: TopicId, config: TopicConfig) -> None:
         hosted = self._by_id[topic_id]
@@ -267,11 +271,11 @@ class PartitionTable:
         for partition in hosted.partitions.values():
             partition.set_config(config)
 
-    # -- a disk that refused ----------------------------------------------------------------------
+    # -- disk errors -----------------------------------------------------------------------------
 
     def reopen_later(self, partition: Partition) -> None:
-        """The disk refused: what it holds is found out anew, and what was never acknowledged may
-        go. Tried until it works."""
+        """Reopens a partition after a disk error, with retries. Only unacknowledged records may be
+        lost."""
         task = self._env.loop.create_task(self._reopen(partition))
         self._reopening.add(task)
         task.add_done_callback(self._reopening.discard)
@@ -286,18 +290,20 @@ class PartitionTable:
             try:
                 found = await asyncio.to_thread(self._reopen_blocking, hosted, partition, place)
             except KafkaError as error:
-                logger.error("%s cannot be opened yet: %s", partition.name, error)
+                logger.error("cannot reopen %s yet: %s", partition.name, error)
                 continue
             if hosted.partitions.get(index) is partition:
                 self._serve(hosted, found, is_new=False)
-                logger.warning("%s was opened again", partition.name)
+                logger.warning("reopened %s", partition.name)
 
     def _reopen_blocking(
         self, hosted: HostedTopic, partition: Partition, place: Placement
     ) -> _Opened:
-        """What a failed sync left in the page cache looks sound and may never reach the disk: only
-        what was synced before counts. It is all that this replica ever acknowledged."""
-        # Of the log's own files; what a journal has of it beyond that is taken from there.
+        """Opens the partition again, keeping only what was synced. After a failed sync, the page
+        cache may hold data that looks valid and will never reach the disk. The synced part is all
+        that this replica ever acknowledged."""
+        # The offset synced in the log's own files. What the sync journal has beyond it is restored
+        # below.
         synced_offset, failure = partition.log.file_synced_offset, partition.log.failure
         partition.log.close(clean=False)
         if failure is not None:
@@ -306,13 +312,13 @@ class PartitionTable:
             log.truncate_to(max(synced_offset, log.log_start_offset))
             self._env.replicas.restore(place.group, log)
             log.close(clean=False)
-        # However clean the last stop was: the small files may know less than was acknowledged.
+        # Not clean, however the last stop was: the small files may lack acknowledged records.
         return self._open_one(hosted, place, is_clean=False)
 
-    # -- keep in shape ------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------
 
     async def maintain(self, producer_id_expiration_ms: int) -> None:
-        """Drop what retention lets go, forget silent producers, save producer snapshots."""
+        """Applies retention, forgets idle producers, and saves producer snapshots."""
         now_ms = self._env.clock.wall_ms()
         monotonic_ms = int(self._env.clock.monotonic() * 1000)
         for partition in self:
@@ -321,21 +327,23 @@ class PartitionTable:
             try:
                 await partition.expire(now_ms)
             except KafkaError as error:
-                logger.error("retention of %s is tried again later: %s", partition.name, error)
+                logger.error(
+                    "retention of %s failed and will be retried: %s", partition.name, error
+                )
             partition.producers.expire(monotonic_ms, producer_id_expiration_ms)
             grown = partition.log_end_offset - partition.producers.saved_offset
             if grown >= PRODUCER_SNAPSHOT_RECORDS and len(partition.producers):
-                with suppress(StorageFailed):  # only a short cut for the next start
+                with suppress(StorageFailed):  # only a shortcut for the next start
                     partition.save_producers()
 
     def flush_due(self) -> None:
-        """Sync what `flush=never` left unsynced for long enough."""
+        """Syncs logs that `flush=never` has left unsynced for long enough."""
         if not self._env.flush_always:
             for partition in self:
                 partition.flush_if_due()
 
     def stop(self) -> None:
-        """Serve nobody any more. Event loop only; `close_all` then needs no event loop."""
+        """Stops serving. Call it on the event loop; `close_all` then needs no event loop."""
         for task in self._reopening:
             task.cancel()
         for partition in self:
@@ -343,13 +351,13 @@ class PartitionTable:
             self._env.replicas.remove(partition.replica.group)
 
     def close_all(self) -> bool:
-        """Sync and close every log. True if all of them are now clean. Blocking."""
+        """Syncs and closes every log. Returns True if all were closed cleanly. Blocking."""
         with ThreadPoolExecutor(CLOSE_THREADS, thread_name_prefix="close") as executor:
             return all(executor.map(_close_cleanly, tuple(self)))
 
 
 def _leading(hosted: HostedTopic, index: int, is_certain: bool) -> Partition:
-    # Not PartitionIndex(index): a NewType is a call, and every request comes this way.
+    # Not PartitionIndex(index): a NewType is a call, and this is on the path of every request.
     partition: Partition | None = hosted.partitions.get(index)  # type: ignore[call-overload]
     if partition is not None:
         if is_certain:

@@ -1,8 +1,8 @@
-"""Drives the rules of `transactions` on one partition of __transaction_state.
+"""The transaction coordinator: runs the rules of `transactions` on __transaction_state.
 
-What is decided is appended and committed first; then the answers leave, and the markers are sent,
-again and again until every partition has them. A new coordinator finds in the log what its
-predecessor had decided, and goes on with it.
+A decision is appended and committed first. Then the answers are sent, and the markers are written,
+with retries until every partition has them. A new coordinator finds its predecessor's decisions in
+the log and completes them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,19 @@ from kafkaesque.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TopicPartiti
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.codec import Record, encode_batch
 
+TRANSACTION_TOPIC = "__transaction_state"
+
+
+RETRY_SECONDS_FIRST = 0.01
+RETRY_SECONDS_MAX = 0.2
+ENDING_SECONDS_MAX = 0.5
+"""How long a request waits for the markers of an ending transaction. They take longer if a
+partition has no leader; then the client gets CONCURRENT_TRANSACTIONS."""
+
 
 class MarkerWriter:
+    """Appends transaction markers to partitions that this node leads."""
+
     __slots__ = ("_clock", "_groups", "_partitions")
 
     def __init__(self, partitions: PartitionTable, groups: GroupCoordinator, clock: Clock) -> None:
@@ -49,10 +60,10 @@ class MarkerWriter:
         *,
         is_epoch_new: bool,
     ) -> dict[TopicPartition, ErrorCode]:
-        """NONE for each partition where the marker is committed.
+        """Appends the marker to each partition. Returns NONE for each one where it is committed.
 
-        All are appended before anything is waited for, so that markers are written in the order
-        in which they come: one that is repeated never arrives behind the next transaction.
+        All are appended before any commit is awaited, so that markers are written in the order of
+        the calls: a repeated marker never arrives after the next transaction.
         """
         results: dict[TopicPartition, ErrorCode] = {}
         commits: dict[TopicPartition, asyncio.Future[None]] = {}
@@ -85,7 +96,7 @@ class MarkerWriter:
             *producer, marker.coordinator_epoch, is_epoch_new=is_epoch_new
         )
         if not is_due:
-            # Repeated: it must be committed all the same before that is said.
+            # Repeated: the earlier marker must be committed before this is answered.
             end_offset = partition.replica.next_offset
             written = Appended(end_offset, end_offset, NO_TIMESTAMP, partition.log_start_offset)
             return partition.commit(written, all_replicas=True)
@@ -95,22 +106,17 @@ class MarkerWriter:
         return partition.commit(partition.append_own(batch), all_replicas=True)
 
 
-RETRY_SECONDS_FIRST = 0.01
-RETRY_SECONDS_MAX = 0.2
-ENDING_SECONDS_MAX = 0.5
-"""A partition without a leader keeps markers waiting for longer: then the client is told."""
-
-
-class Told(Protocol):
+class HasError(Protocol):
     @property
     def error(self) -> ErrorCode: ...
 
 
-A = TypeVar("A", bound=Told)
+A = TypeVar("A", bound=HasError)
 
 SendMarkers: TypeAlias = Callable[[Markers, LeaderEpoch], Awaitable[Collection[TopicPartition]]]
-"""Writes markers, with the epoch of the coordinator, wherever their partitions are; which of the
-partitions have them now, or need them no more. Never raises for what may be better next time."""
+"""Writes markers, with the coordinator's epoch, to their partitions on any node. Returns the
+partitions that have them now or need them no more. Does not raise for errors that a retry may
+fix."""
 
 
 class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
@@ -129,12 +135,12 @@ class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
     ) -> None:
         self._send = send
         self._sending: dict[str, asyncio.Task[None]] = {}
-        """Who writes the markers of a transactional id."""
+        """The tasks that write the markers, by transactional id."""
         super().__init__(partition, new_registry, clock, loop, epoch)
 
     @property
     def ending_count(self) -> int:
-        """Transactions that are decided and whose markers are not all written yet."""
+        """The number of decided transactions whose markers are not all written yet."""
         return len(self._sending)
 
     async def ask_when_ended(
@@ -143,29 +149,31 @@ class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
         decide: Callable[[TransactionRegistry, int, Moment], Effects],
         answer: type[A],
     ) -> A:
-        """As `ask`, but a transaction that is just ending is waited for.
+        """As `ask`, but waits for a transaction that is ending.
 
-        Kafka's coordinator says CONCURRENT_TRANSACTIONS at once, and clients ask again 20 to 100 ms
-        later; the markers are mostly there within a few.
+        Kafka's coordinator returns CONCURRENT_TRANSACTIONS at once, and clients retry 20 to 100 ms
+        later. The markers are usually written within a few milliseconds.
         """
-        told = await self.ask(decide, answer)
+        result = await self.ask(decide, answer)
         sending = self._sending.get(transactional_id)
-        if told.error is ErrorCode.CONCURRENT_TRANSACTIONS and sending is not None:
+        if result.error is ErrorCode.CONCURRENT_TRANSACTIONS and sending is not None:
             await asyncio.wait((sending,), timeout=ENDING_SECONDS_MAX)
-            told = await self.ask(decide, answer)
-        return told
+            result = await self.ask(decide, answer)
+        return result
 
     async def _send_all(self, markers: Markers) -> None:
-        """Until all partitions have them; whoever drops the registry cancels this."""
-        left = set(markers.partitions)
+        """Writes markers until all partitions have them. Cancelled when the registry is dropped."""
+        remaining = set(markers.partitions)
         backoff = Backoff(RETRY_SECONDS_FIRST, RETRY_SECONDS_MAX)
-        while left:
-            done = await self._send(markers._replace(partitions=tuple(sorted(left))), self.epoch)
+        while remaining:
+            done = await self._send(
+                markers._replace(partitions=tuple(sorted(remaining))), self.epoch
+            )
             if done:
-                left.difference_update(done)
+                remaining.difference_update(done)
                 self._marked(markers, done)
                 backoff.reset()
-            if left:
+            if remaining:
                 await asyncio.sleep(backoff.next_s())
 
     def _marked(self, markers: Markers, done: Collection[TopicPartition]) -> None:
@@ -175,7 +183,7 @@ class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
             )
         )
 
-    # -- what the host asks for -------------------------------------------------------------------
+    # -- called by the base class ----------------------------------------------------------------
 
     def _now(self) -> Moment:
         return Moment(self._clock.monotonic(), self._clock.wall_ms())
@@ -215,11 +223,8 @@ class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
         super()._drop(error)
 
 
-TRANSACTION_TOPIC = "__transaction_state"
-
-
 class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
-    """The hosts of the partitions of the transaction topic that this node leads."""
+    """The shards of the transaction topic's partitions that this node leads."""
 
     __slots__ = ()
 
@@ -231,11 +236,11 @@ class TransactionCoordinator(CoordinatorRuntime[TransactionShard]):
         loop: asyncio.AbstractEventLoop,
         send: SendMarkers,
     ) -> None:
-        def new_host(partition: Partition, epoch: LeaderEpoch) -> TransactionShard:
+        def new_shard(partition: Partition, epoch: LeaderEpoch) -> TransactionShard:
             return TransactionShard(partition, new_registry, clock, loop, epoch, send)
 
-        super().__init__(TRANSACTION_TOPIC, partitions, new_host)
+        super().__init__(TRANSACTION_TOPIC, partitions, new_shard)
 
     def expire_ids(self) -> None:
-        for host in self:
-            host.carry_out(lambda registry, now: registry.expire_ids(now))
+        for shard in self:
+            shard.carry_out(lambda registry, now: registry.expire_ids(now))

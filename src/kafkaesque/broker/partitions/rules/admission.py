@@ -1,9 +1,9 @@
-"""What a batch from a client must fulfil before it may join the log. Pure rules.
+"""The checks on a client's batch before it may be appended. Pure rules.
 
-A batch is judged by its header and checksum; its records stay opaque, unless the topic is
-compacted, stores another codec than the producer's, or `validation=full` asks for a look inside
-(`inspect`, which the caller runs off the event loop). Rules: Kafka's LogValidator and UnifiedLog;
-docs/DIVERGENCE.md says what they check that we do not.
+A batch is judged by its header and checksum. Its records are not decoded, unless the topic is
+compacted, uses another codec than the producer, or has `validation=full` (`inspect`, which the
+caller runs off the event loop). Based on Kafka's LogValidator and UnifiedLog; docs/DIVERGENCE.md
+lists the checks that are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kafkaesque.records.codec import check_records, decode_batch, encode_batch
 
 
 class Appended(NamedTuple):
-    """Where a batch stands in the log; `end_offset` is the offset after its last record."""
+    """The place of an appended batch. `end_offset` is the offset after its last record."""
 
     base_offset: Offset
     end_offset: Offset
@@ -59,7 +59,7 @@ _CODECS = {
 
 
 class Rules:
-    """What the settings of a topic ask of every batch, worked out once for all of them."""
+    """A topic's rules for batches, precomputed from its settings."""
 
     __slots__ = (
         "_after_max_ms",
@@ -81,10 +81,11 @@ class Rules:
         self.may_inspect = (
             validation == "full" or config.is_compacted or config.compression_type != "producer"
         )
-        """False says that no batch is looked into."""
+        """False if no batch is ever decoded."""
 
     def admit(self, records: memoryview, now_ms: TimestampMs) -> BatchHeader:
-        """The header of the one batch in `records`, or the KafkaError that refuses it."""
+        """Returns the header of the one batch in `records`. Raises the KafkaError that rejects
+        it."""
         header = plain_header(
             records,
             self._size_bytes_max,
@@ -94,14 +95,14 @@ class Rules:
         return _judge(records, self._config, now_ms) if header is None else header
 
     def wants_inspection(self, header: BatchHeader) -> bool:
-        """Whether the records themselves must be looked at before the append."""
+        """Returns whether the records must be decoded before the append."""
         if self.validation == "full" or self._config.is_compacted:
             return True
         return self.may_inspect and _stored_codec(self._config, header) != header.codec
 
 
 def _judge(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> BatchHeader:
-    """Rule by rule, to say which one is broken."""
+    """Checks rule by rule, to report which one is broken."""
     header = _read_whole(records)
     if header.size_bytes > config.max_message_bytes:
         raise MessageTooLarge(
@@ -121,11 +122,13 @@ def _judge(records: memoryview, config: TopicConfig, now_ms: TimestampMs) -> Bat
 
 
 def _read_whole(records: memoryview) -> BatchHeader:
-    """The header of what must be exactly one batch of format 2."""
+    """Returns the header of `records`, which must be exactly one batch of format 2."""
     if len(records) < HEADER_SIZE_BYTES:
         raise InvalidRecord("A produce request must have exactly one record batch per partition")
     if records[MAGIC_POSITION] < MAGIC:
-        raise InvalidRecord(f"Message format {records[MAGIC_POSITION]} is not taken, only {MAGIC}")
+        raise InvalidRecord(
+            f"Message format {records[MAGIC_POSITION]} is not supported, only {MAGIC}"
+        )
     header = read_header(records)
     if header.size_bytes != len(records):
         raise InvalidRecord("A produce request must have exactly one record batch per partition")
@@ -158,7 +161,7 @@ def _check_shape(header: BatchHeader) -> None:
 
 
 def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: TimestampMs) -> None:
-    """By the header's first and greatest timestamp; the ones between are the producer's word."""
+    """Checks the header's first and greatest timestamp. Those in between are not checked."""
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
     for timestamp in (header.base_timestamp, header.max_timestamp):
@@ -167,15 +170,16 @@ def _check_timestamps(header: BatchHeader, config: TopicConfig, now_ms: Timestam
                 f"Timestamp {timestamp} is out of range. The timestamp should be within "
                 f"[{earliest}, {latest}]"
             )
-            # The header tells which timestamp is wrong, and whose it is only for the first record.
+            # The header shows which timestamp is wrong, but its record is known only if it is the
+            # first one.
             known = [(0, reason)] if timestamp == header.base_timestamp else []
             raise InvalidTimestamp(reason, known)
 
 
 def inspect(records: memoryview, config: TopicConfig) -> memoryview:
-    """Walk the records, and compress them anew if the topic stores another codec. CPU-bound.
+    """Checks the records, and recompresses them if the topic uses another codec. CPU-bound.
 
-    Returns the batch to append; admit() has passed.
+    Returns the batch to append. Call it after `admit`.
     """
     header = read_header(records)
     check_records(records, keys_required=config.is_compacted)

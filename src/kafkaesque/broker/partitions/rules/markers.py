@@ -1,4 +1,4 @@
-"""The control batch that ends a transaction in a partition. Pure; bytes as Apache Kafka writes them.
+"""The control batch that ends a transaction in a partition. Pure; the bytes are Kafka's.
 
 Key: version 0, kind (0 abort, 1 commit). Value: version 0, the coordinator's epoch
 (org.apache.kafka.common.record.EndTransactionMarker).
@@ -40,8 +40,8 @@ def encode_marker(
 
 
 def decode_marker(batch: Buffer) -> Marker | None:
-    """The marker in a control batch; None for a control batch of another kind, or one that a
-    cleaner has emptied."""
+    """Returns the marker in a control batch; None if the batch is of another kind or was emptied by
+    the log cleaner."""
     try:
         records = decode_batch(batch)
     except KafkaError as error:

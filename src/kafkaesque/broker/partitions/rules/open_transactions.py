@@ -1,9 +1,10 @@
-"""Transactions as one partition sees them: which are open, which were aborted, how far it is stable.
+"""The transactions of one partition: which are open, which were aborted, and the last stable
+offset.
 
 Pure, and like the producers a fold of the log: batches open a transaction, markers end it. The last
-stable offset never passes the first record of a transaction that is open, or whose marker is not
-committed yet; so it never goes back. Rules: Kafka's ProducerStateManager, TransactionIndex and
-(for the guards) VerificationStateEntry of KIP-890.
+stable offset never passes the first record of a transaction that is open or whose marker is not
+committed yet; so it never decreases. Based on Kafka's ProducerStateManager and TransactionIndex,
+and for the guards on VerificationStateEntry (KIP-890).
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId
 
 
 class TransactionCoordinatorFenced(KafkaError):
-    """A marker from a coordinator that has been replaced."""
+    """A marker came from a coordinator that has been replaced."""
 
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 class RefusedByCoordinator(KafkaError):
-    """The transaction coordinator refused a batch, with the code it gave."""
+    """The transaction coordinator rejected a batch, with this code."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(f"The transaction coordinator answered {code.name}")
@@ -35,7 +36,8 @@ class RefusedByCoordinator(KafkaError):
 
 
 GUARDS_MAX = 10_000
-"""Verifications under way in one partition; a peer that invents producers pushes out the oldest."""
+"""Concurrent verifications in one partition. Beyond that the oldest is dropped, so that invented
+producer ids cannot exhaust memory."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -44,9 +46,10 @@ class AbortedTransaction(NamedTuple):
 
 
 class Guard:
-    """Permission to begin a transaction here, while the coordinator is asked whether it is one.
+    """Permission to begin a transaction here, held while the coordinator verifies it.
 
-    A marker takes it away: what was verified before the transaction ended is not appended after.
+    A marker revokes it: a batch that was verified before the transaction ended must not be appended
+    after it.
     """
 
     __slots__ = ("epoch", "lowest_sequence")
@@ -54,14 +57,15 @@ class Guard:
     def __init__(self, epoch: ProducerEpoch, sequence: int) -> None:
         self.epoch = epoch
         self.lowest_sequence = sequence
-        """Of all batches that came since: none may be the first that jumps over another."""
+        """The lowest sequence of all batches since. The first batch to be appended must not skip
+        any of them."""
 
 
 class AbortedIndex:
     """Aborted transactions in the order of their markers, 32 bytes each.
 
-    `_stable` is the last stable offset right behind the marker: whatever was aborted later begins
-    there or behind it.
+    `_stable` is the last stable offset right after the marker: transactions aborted later begin at
+    or after it.
     """
 
     __slots__ = ("_first", "_last", "_producers", "_stable")
@@ -80,7 +84,7 @@ class AbortedIndex:
         self._stable.append(stable)
 
     def between(self, offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
-        """Those with records in [offset, end_offset), or around it."""
+        """Returns the transactions that overlap [offset, end_offset)."""
         found = []
         for number in range(bisect_left(self._last, offset), len(self._last)):
             if self._first[number] < end_offset:
@@ -94,14 +98,15 @@ class AbortedIndex:
         return found
 
     def drop_before(self, offset: Offset) -> None:
-        """Records before `offset` are gone, and with them what they were."""
+        """Drops transactions whose records are all before `offset`."""
         count = bisect_left(self._last, offset)
         if count:
             for column in (self._producers, self._first, self._last, self._stable):
                 del column[:count]
 
     def forget(self, markers: Iterable[Offset]) -> None:
-        """A cleaner removes these markers; of what they ended it has left nothing."""
+        """Drops the transactions with these markers: the log cleaner has removed all of their
+        records and is about to remove the markers."""
         gone = set(markers)
         rows = [row for row in self.rows() if row[2] not in gone]
         columns = zip(*rows, strict=True) if rows else ((), (), (), ())
@@ -120,7 +125,7 @@ class Snapshot(msgspec.Struct, array_like=True):
 
 
 class OpenTransactions:
-    """See the module's text."""
+    """See the module's docstring."""
 
     __slots__ = ("_ended", "_guards", "_open", "aborted")
 
@@ -128,20 +133,22 @@ class OpenTransactions:
         self._open: dict[ProducerId, Offset] = {}
         """First offset of each, oldest first: dicts keep the order of the log."""
         self._ended: deque[tuple[Offset, Offset]] = deque()
-        """(offset of the marker, first offset) of those whose marker may not be committed yet."""
+        """(offset of the marker, first offset) of transactions whose marker may not be committed
+        yet."""
         self._guards: dict[ProducerId, Guard] = {}
         self.aborted = AbortedIndex()
 
     def __len__(self) -> int:
-        """How many hold back readers of committed transactions."""
+        """The number of transactions that hold back read_committed consumers."""
         return len(self._open) + len(self._ended)
 
     def first_offset(self, producer_id: ProducerId) -> Offset | None:
-        """Where the producer's open transaction begins; None if it has none."""
+        """Returns the first offset of the producer's open transaction; None if it has none."""
         return self._open.get(producer_id)
 
     def stable_offset(self, high_watermark: Offset) -> Offset:
-        """Everything before it is decided: committed or aborted, and known to be."""
+        """Returns the last stable offset: every transaction before it is committed or aborted,
+        durably."""
         while self._ended and self._ended[0][0] < high_watermark:
             self._ended.popleft()
         stable = high_watermark
@@ -154,28 +161,30 @@ class OpenTransactions:
     # -- the fold -----------------------------------------------------------------------------
 
     def wrote(self, producer_id: ProducerId, base_offset: Offset) -> None:
-        """A transactional batch was appended."""
+        """Records that a transactional batch was appended."""
         if producer_id not in self._open:
             self._open[producer_id] = base_offset
             self._guards.pop(producer_id, None)
 
     def ended(self, producer_id: ProducerId, marker_offset: Offset, *, is_commit: bool) -> None:
-        """A marker was appended; one without an open transaction only takes the guard away."""
+        """Records that a marker was appended. Without an open transaction, it only revokes the
+        guard."""
         self._guards.pop(producer_id, None)
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return
         self._ended.append((marker_offset, first_offset))
         if not is_commit:
-            behind = Offset(marker_offset + 1)
-            stable = min(behind, next(iter(self._open.values()), behind))
+            after_marker = Offset(marker_offset + 1)
+            stable = min(after_marker, next(iter(self._open.values()), after_marker))
             self.aborted.add(producer_id, first_offset, marker_offset, stable)
 
     # -- verification -------------------------------------------------------------------------
 
     def guard(self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: int) -> Guard:
-        """To be held while the coordinator is asked; one for all batches of the producer's epoch. One
-        of an older epoch is nobody's: what comes late must not take away what its successor holds."""
+        """Returns the guard of the producer's epoch, to be held while the coordinator verifies it.
+        All batches of the epoch share it. An older epoch gets a guard that is not registered: a
+        late batch must not revoke its successor's guard."""
         known = self._guards.get(producer_id)
         if known is not None and known.epoch > epoch:
             return Guard(epoch, sequence)
@@ -188,23 +197,24 @@ class OpenTransactions:
         return new
 
     def holds(self, producer_id: ProducerId, guard: Guard) -> bool:
-        """Whether the guard was not taken away."""
+        """Returns whether the guard was not revoked."""
         return self._guards.get(producer_id) is guard
 
     def release(self, producer_id: ProducerId, guard: Guard) -> None:
-        """The coordinator said no: whoever shares the guard asks for himself."""
+        """Revokes the guard after the coordinator rejected the transaction. Others that share it
+        must verify again."""
         if self._guards.get(producer_id) is guard:
             del self._guards[producer_id]
 
     def drop_guards(self) -> None:
-        """Another node leads: whatever was verified here is to be verified there."""
+        """Revokes all guards: another node leads and has to verify again."""
         self._guards.clear()
 
     # -- snapshots ----------------------------------------------------------------------------
 
     def before(self, offset: Offset) -> OpenTransactions:
-        """Those that are open and began before `offset`. One that has ended since tells by what it
-        wrote behind it, and by its marker."""
+        """Returns the open transactions that began before `offset`. A transaction that has ended
+        since is not needed: its later records and its marker describe it."""
         found = OpenTransactions()
         found._open = {one: first for one, first in self._open.items() if first < offset}
         return found

@@ -1,8 +1,8 @@
-"""Idempotent producers of one partition: who they are and what they wrote last.
+"""The idempotent producers of one partition and their last batches.
 
-The state is a fold of batch headers and nothing else, so it is rebuilt from the log: a new leader
-or a restarted broker knows exactly what a producer may retry. Rules: KIP-98, KIP-360 and Kafka's
-ProducerStateManager / ProducerAppendInfo. Their transactions are in `open_transactions`.
+The state is a fold of batch headers only, so it can be rebuilt from the log: a new leader or a
+restarted broker has the same state. Based on KIP-98, KIP-360 and Kafka's ProducerStateManager and
+ProducerAppendInfo. Transactions are in `open_transactions`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from kafkaesque.records.batch import SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchHeade
 NO_COORDINATOR = -1
 
 BATCHES_REMEMBERED = 5
-"""A producer may have this many batches in flight, so it may retry any of the last five
-(max.in.flight.requests.per.connection <= 5 is what idempotent clients enforce)."""
+"""An idempotent client has at most this many batches in flight
+(max.in.flight.requests.per.connection <= 5), so it may retry any of the last five."""
 
 PIPELINE_SECONDS = 30.0
-"""So long after a batch was refused, those that its producer had sent behind it may still come in."""
+"""For this long after a batch was rejected, the batches that its producer had sent after it may
+still arrive."""
 
 
 class WrittenBatch(NamedTuple):
@@ -53,12 +54,13 @@ class WrittenBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """`batches` holds the newest batches of the current epoch, oldest first."""
+    """One producer. `batches` holds the newest batches of the current epoch, oldest first."""
 
     epoch: ProducerEpoch
     last_seen_ms: TimestampMs
     coordinator_epoch: int = NO_COORDINATOR
-    """Of the coordinator that ended its last transaction: an older one is not heard any more."""
+    """The epoch of the coordinator that ended its last transaction. Older coordinators are
+    rejected."""
     batches: deque[WrittenBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
     @property
@@ -67,26 +69,27 @@ class Producer:
 
 
 class _Idle(NamedTuple):
-    """How a producer looked, and since when by our own clock it looks like that."""
+    """A producer's visible state, and since when, by our own clock, it has not changed."""
 
-    looks: tuple[int, int, int]
+    state: tuple[int, int, int]
     since_ms: int
 
 
 class _Snapshot(msgspec.Struct, array_like=True):
-    """(producer id, epoch, last seen, [(first sequence, last sequence, base offset, timestamp)])."""
+    """(producer id, epoch, last seen, [(first sequence, last sequence, base offset,
+    timestamp)])."""
 
     producers: list[tuple[int, int, int, list[tuple[int, int, int, int]]]]
     coordinator_epochs: dict[int, int] = {}
     transactions: Snapshot = msgspec.field(default_factory=Snapshot)
     is_of_start: bool = False
-    """It tells what the log does not tell if it begins there, and nothing else."""
+    """It holds only what the log lacks if the log begins at this offset, and nothing else."""
 
 
 class ProducerTable:
     """All idempotent producers that one partition remembers.
 
-    `saved_offset` is the offset of the newest snapshot: a restart folds the headers behind it.
+    `saved_offset` is the offset of the newest snapshot. A restart folds the headers after it.
     """
 
     __slots__ = ("_idle", "_producers", "saved_offset", "sent_away_s", "transactions")
@@ -96,7 +99,7 @@ class ProducerTable:
         self._idle: dict[ProducerId, _Idle] = {}
         self.saved_offset = saved_offset
         self.sent_away_s = 0.0
-        """When a batch was last refused that its producer will send again; 0 if never. Monotonic."""
+        """When a batch that its producer will retry was last rejected; 0 if never. Monotonic."""
         self.transactions = OpenTransactions()
 
     def __len__(self) -> int:
@@ -109,15 +112,16 @@ class ProducerTable:
         return self._producers.get(producer_id)
 
     def last_offset(self, producer_id: ProducerId) -> Offset | None:
-        """Where the last batch of a producer begins; None if none is known."""
+        """Returns the base offset of a producer's last batch; None if there is none."""
         known = self._producers.get(producer_id)
         return None if known is None or not known.batches else known.batches[-1].base_offset
 
     def judge(self, header: BatchHeader, guard: Guard | None = None) -> WrittenBatch | None:
-        """None if the batch may be appended; the earlier batch if it is a retry of one.
+        """Returns None if the batch may be appended, or the earlier batch if it is a retry of one.
 
         Raises InvalidProducerEpoch for a fenced producer, OutOfOrderSequence for a gap, and
-        InvalidTransactionState for a batch that would begin a transaction and is not `guard`ed.
+        InvalidTransactionState for a batch that would begin a transaction without holding its
+        `guard`.
         """
         if header.producer_id == NO_PRODUCER:
             return None
@@ -127,7 +131,7 @@ class ProducerTable:
         return earlier
 
     def is_repeated(self, header: BatchHeader) -> bool:
-        """Whether the batch lies before the one that is expected next: it is a retry, or too late."""
+        """Returns whether the batch precedes the next expected one: it is a retry, or too late."""
         known = self._producers.get(header.producer_id)
         if known is None or known.epoch != header.producer_epoch or not known.batches:
             return False
@@ -135,21 +139,25 @@ class ProducerTable:
         return ahead > SEQUENCE_MAX // 2
 
     def overtakes(self, header: BatchHeader, now_s: float) -> bool:
-        """Whether a producer that nobody knows begins behind a first batch that was sent away."""
+        """Returns whether an unknown producer starts with a later batch while its first was
+        rejected."""
         is_late = header.base_sequence != 0 and header.producer_id not in self._producers
         return is_late and self.was_sent_away(now_s)
 
     def was_sent_away(self, now_s: float) -> bool:
-        """Whether a batch was refused so lately that what was sent behind it may still come in.
+        """Returns whether a batch was rejected so recently that batches sent after it may still
+        arrive.
 
-        That is no gap. Told of one, a client takes a new epoch and sends all anew, also what was
-        appended and not acknowledged; sent elsewhere, it goes back to what failed first. (librdkafka:
-        found by `fault run rolling-restart`, where a leader that hands over refuses for a moment.)
+        Those are not a sequence gap. On OUT_OF_ORDER_SEQUENCE, librdkafka takes a new epoch and
+        sends everything again, including batches that were appended but not acknowledged. On a
+        retriable error, it goes back to the batch that failed first. (Found by `fault run
+        rolling-restart`, where a leader that hands over rejects batches for a moment.)
         """
         return self.sent_away_s > 0 and now_s - self.sent_away_s < PIPELINE_SECONDS
 
     def needs_guard(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool:
-        """Whether a transactional batch would be the first of a transaction in this partition."""
+        """Returns whether a transactional batch would be the first of a transaction in this
+        partition."""
         known = self._producers.get(producer_id)
         return (
             known is None
@@ -160,7 +168,8 @@ class ProducerTable:
     def check_writer(
         self, producer_id: ProducerId, epoch: ProducerEpoch, guard: Guard | None
     ) -> None:
-        """May a coordinator write here in the transaction of a producer? Raises as `judge` does."""
+        """Checks whether a coordinator may write here in a producer's transaction. Raises as
+        `judge` does."""
         known = self._producers.get(producer_id)
         if known is not None and epoch < known.epoch:
             raise InvalidProducerEpoch(
@@ -200,11 +209,11 @@ class ProducerTable:
         *,
         is_epoch_new: bool,
     ) -> bool:
-        """Whether the end of a transaction is to be appended; False if it is there already.
+        """Returns whether a transaction marker must be appended; False if it was appended already.
 
-        `is_epoch_new`: the marker's epoch is one that no record of its transaction has (KIP-890), so
+        `is_epoch_new`: no record of the marker's transaction has the marker's epoch (KIP-890), so
         an open transaction of that epoch is the next one. Raises InvalidProducerEpoch for a marker
-        that is too late, TransactionCoordinatorFenced for one of a coordinator that was replaced.
+        that is too late, TransactionCoordinatorFenced for one from a replaced coordinator.
         """
         known = self._producers.get(producer_id)
         if known is None:
@@ -226,7 +235,7 @@ class ProducerTable:
     def _judge_sequence(self, header: BatchHeader) -> WrittenBatch | None:
         known = self._producers.get(header.producer_id)
         if known is None:
-            # The producer's history may have expired with its segments: any sequence is taken.
+            # The producer's state may have expired with its segments: any sequence is accepted.
             return None
         if header.producer_epoch < known.epoch:
             raise InvalidProducerEpoch(
@@ -255,7 +264,7 @@ class ProducerTable:
         return None
 
     def apply(self, header: BatchHeader, marker: Marker | None = None) -> None:
-        """Remember an appended batch; `marker` is what a control batch says."""
+        """Records an appended batch. `marker` is the content of a control batch."""
         if header.producer_id == NO_PRODUCER:
             return
         known = self._producers.get(header.producer_id)
@@ -282,20 +291,20 @@ class ProducerTable:
             )
 
     def expire(self, monotonic_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were silent for longer than `expiration_ms`, and have nothing open.
+        """Forgets producers that were idle for longer than `expiration_ms` and have no open
+        transaction.
 
-        Called from time to time. What counts is how long they have not changed by our own monotonic
-        clock: the timestamps of records are the client's, and may be of last year; the clock of the
-        wall may jump to next year.
+        Called periodically. Idle time is measured on our own monotonic clock: record timestamps
+        come from the client and may be a year old, and the wall clock may jump.
         """
         idle: dict[ProducerId, _Idle] = {}
         for producer_id, known in tuple(self._producers.items()):
             if self.transactions.first_offset(producer_id) is not None:
                 continue
-            looks = (known.epoch, known.last_sequence, known.last_seen_ms)
+            state = (known.epoch, known.last_sequence, known.last_seen_ms)
             before = self._idle.get(producer_id)
-            if before is None or before.looks != looks:
-                before = _Idle(looks, monotonic_ms)
+            if before is None or before.state != state:
+                before = _Idle(state, monotonic_ms)
             if monotonic_ms - before.since_ms > expiration_ms:
                 del self._producers[producer_id]
             else:
@@ -303,8 +312,9 @@ class ProducerTable:
         self._idle = idle
 
     def before(self, offset: Offset) -> ProducerTable:
-        """What the records before `offset` tell, as far as it matters once they are gone; whatever
-        was written since is folded again. (Which of them were aborted does not matter any more.)"""
+        """Returns the state from records before `offset`, as far as it matters once they are
+        deleted. Later records are folded again. (Which transactions were aborted no longer
+        matters.)"""
         table = ProducerTable(offset)
         for producer_id, known in self._producers.items():
             earlier = [batch for batch in known.batches if batch.end_offset <= offset]
@@ -316,8 +326,8 @@ class ProducerTable:
         return table
 
     def snapshot(self, *, is_of_start: bool = False) -> bytes:
-        """The table as bytes, so that a restart reads only the headers behind it. `is_of_start`: it
-        was made by `before`, and is of no use to a log that begins earlier."""
+        """Encodes the table, so that a restart reads only the headers after it. `is_of_start`: the
+        table was made by `before` and is useless for a log that begins earlier."""
         rows = [
             (
                 int(producer_id),
@@ -343,8 +353,8 @@ class ProducerTable:
     def restore(
         cls, data: bytes, saved_offset: Offset, start_offset: Offset
     ) -> ProducerTable | None:
-        """The table of `snapshot`, None if it is of no use to a log that starts at `start_offset`;
-        msgspec.DecodeError if the bytes are not one."""
+        """Decodes a `snapshot`; None if it is useless for a log that starts at `start_offset`.
+        Raises msgspec.DecodeError if the bytes are invalid."""
         table = cls(saved_offset)
         saved = msgspec.msgpack.decode(data, type=_Snapshot)
         if saved.is_of_start and start_offset < saved_offset:
