@@ -1,4 +1,4 @@
-"""How a broker with a new data directory becomes a member: it asks any broker that it was told of."""
+"""Registers a broker with a new data directory, through any broker whose address is configured."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from kafkaesque.model.ids import GroupId, NodeId
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.2
-COMPLAIN_EVERY_TRIES = 25
+LOG_EVERY_TRIES = 25
 
 
 class Seeds:
-    """Addresses of brokers that may know the cluster."""
+    """Addresses of brokers that may belong to the cluster."""
 
     __slots__ = ("addresses",)
 
@@ -43,7 +43,7 @@ class Seeds:
 
 
 class _NoInbox:
-    """Of a broker that takes part in nothing yet."""
+    """The inbox of a broker that has no cluster yet."""
 
     def raft_message(self, group: GroupId, message: Message) -> None: ...
 
@@ -69,9 +69,10 @@ async def introduce_broker(
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
 ) -> tuple[str, int]:
-    """Register with the cluster of the first seed that answers: its cluster id, our generation.
+    """Registers with the cluster of the first seed that answers. Returns the cluster id and our
+    generation.
 
-    Tried until it works or is refused: brokers that are started together find each other.
+    Retries until it succeeds or is refused, so that brokers can be started together.
     """
     failures: list[BaseException] = []
     links = Links(me, loop, _NoInbox(), clock, fail=failures.append)
@@ -86,8 +87,8 @@ async def introduce_broker(
                         reply = await links.call(seed.node_id, BROKER_REQUEST, body, CALL_SECONDS)
                         return seed.cluster_id, decode_reply(reply, Registered)[0].generation
                 except (OSError, PeerError) as error:
-                    if tries % COMPLAIN_EVERY_TRIES == 0:
-                        logger.info("%s:%d does not let us join yet: %s", *address, error)
+                    if tries % LOG_EVERY_TRIES == 0:
+                        logger.info("cannot join through %s:%d yet: %s", *address, error)
             tries += 1
             await asyncio.sleep(RETRY_SECONDS)
     finally:

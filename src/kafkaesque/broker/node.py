@@ -1,4 +1,4 @@
-"""The composition root: the only place that builds a broker, and the order it starts and stops in."""
+"""The composition root: builds a broker, and starts and stops its parts in order."""
 
 from __future__ import annotations
 
@@ -70,24 +70,26 @@ logger = logging.getLogger(__name__)
 
 ADDRESS_FILE = "broker.json"
 DRAIN_SECONDS = 2.0
-"""How long requests under way may take when the broker stops; long polls are cut short by it."""
+"""How long requests in progress may take when the broker stops. Ends long polls."""
 HAND_OVER_SECONDS = 5.0
-"""How long a broker that stops tries to give away what it leads."""
+"""How long a stopping broker tries to hand over its leaderships."""
 LOOP_SAMPLE_SECONDS = 0.25
 IDLE_CHECK_SECONDS = 10.0
 FLUSH_CHECK_SECONDS = 1.0
 ADVANCE_SECONDS = 0.2
 SCRUB_SECONDS = 0.5
-"""Between two looks at a megabyte: a terabyte takes about a week and costs nobody anything."""
+"""Pause between two scrub steps of a megabyte: a terabyte takes about a week, at negligible
+cost."""
 LINK_CONFIG = LinkConfig(lease_margin_seconds=0.5)
-"""A lease lasts half a second from a ping. Whoever answered it had read every heartbeat sent before it,
-the last at most 350 ms old (`spoke_at`), and votes for nobody within nine ticks (900 ms) of a heartbeat."""
+"""A lease lasts half a second from a ping. A peer that answered it had read every heartbeat sent
+before it, the last at most 350 ms old (`spoke_at`), and votes for no other leader within nine ticks
+(900 ms) of a heartbeat."""
 JOURNAL_CONFIG = LogConfig(segment_bytes=MIB)
-"""Small segments: what a snapshot of the tables stands for goes by the segment."""
+"""Small segments, because entries covered by a snapshot of the tables are deleted by segment."""
 
 
 class Node:
-    """One broker. `start`, then `stop`; `failed` resolves if it cannot go on by itself."""
+    """One broker. Call `start`, then `stop`. `failed` resolves if it cannot continue."""
 
     __slots__ = (
         "_clean",
@@ -118,9 +120,10 @@ class Node:
     # -- start ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Come up in order: take the port, lock the data, know whose it is, take part, serve.
+        """Starts in order: binds the port, locks the data, determines the identity, joins Raft,
+        serves.
 
-        Raises if anything refuses, and then leaves nothing open.
+        If anything fails, raises and leaves nothing open.
         """
         loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[BaseException] = loop.create_future()
@@ -158,7 +161,8 @@ class Node:
     async def _own_data(
         self, seeds: Seeds, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
     ) -> int:
-        """Lock the data directory and know whose it is. Which start on it this is."""
+        """Locks the data directory and determines its identity. Returns the incarnation: the number
+        of starts on it."""
         self._data = DataDirectory(self.config.log_dirs)
         undo.callback(self._data.close)
         incarnation = self._data.count_start()
@@ -199,7 +203,7 @@ class Node:
         meta = self._meta
         was_clean = self._data.was_clean()
         if not was_clean and incarnation > 0:
-            logger.info("the last stop was not clean: every log is checked behind its sync point")
+            logger.info("the last stop was not clean: every log is checked from its sync point on")
         self._files = OpenFiles(self.config.open_files_max or None)
         undo.callback(self._files.close)
         raft_journal = RaftJournal.open(self._data.raft_path, self._files)
@@ -254,7 +258,8 @@ class Node:
         return cluster, transactions
 
     def _open_journal(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
-        """The replica of the controller's log. Alone in a new cluster, this node begins it."""
+        """Opens the replica of the controller's log. Alone in a new cluster, this node creates the
+        log."""
         path = self._data.journal_path
         log = Log.open(path, JOURNAL_CONFIG, self._files, clean=is_clean)
         replicas.attach(CONTROLLER_GROUP, log)
@@ -284,12 +289,12 @@ class Node:
     def _meta(self) -> Meta:
         meta = self._data.meta
         if meta is None:
-            check(False, "the data directory says whose it is")
+            check(False, "the data directory has no identity")
             raise AssertionError
         return meta
 
     def _take_part(self, cluster: Cluster, undo: AsyncExitStack) -> None:
-        """From here on messages, ticks and elections happen."""
+        """Starts messages, ticks and elections."""
         cluster.start(self._background_ended)
         undo.push_async_callback(cluster.stop)
         cluster.meet_peers()
@@ -305,7 +310,7 @@ class Node:
         self._raft.tick()
 
     async def _register(self, cluster: Cluster, seeds: Seeds, incarnation: int) -> None:
-        """Tell the controller where we are now; without a majority of brokers this waits."""
+        """Registers our address with the controller. Waits for a majority of brokers."""
         request = self._registration(self._meta.directory_id, incarnation)
         registering = asyncio.create_task(cluster.register(request, seeds.addresses))
         self.failed.add_done_callback(lambda _: registering.cancel())
@@ -361,7 +366,7 @@ class Node:
             undo.push_async_callback(self._http.close)
 
     async def _metrics(self) -> Page:
-        # Imported when first asked for: a broker that nobody watches starts faster without it.
+        # Imported on the first scrape: a broker without monitoring starts faster without it.
         from kafkaesque.broker.server.metrics import CONTENT_TYPE, metrics_text
         from kafkaesque.broker.side_metrics import SideCollector
 
@@ -443,16 +448,17 @@ class Node:
             histogram.observe(max(0.0, loop.time() - due))
 
     def _fail(self, error: BaseException) -> None:
-        """Stop taking part: whoever runs the node sees `failed` and stops it."""
+        """Marks the node as failed. The caller that runs the node awaits `failed` and stops it."""
         self._clean = False
         if not self.failed.done():
-            logger.critical("the node stops: %s", error, exc_info=error)
+            logger.critical("the node is stopping: %s", error, exc_info=error)
             self.failed.set_result(error)
 
     # -- stop -----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Go down in order: give away what we lead, take no more, finish, sync, unlock."""
+        """Stops in order: hands over leaderships, stops accepting, finishes requests, syncs,
+        unlocks."""
         cluster = self.context.cluster
         await self.services.stop()
         if not self.failed.done():
@@ -476,14 +482,15 @@ class Node:
         self._data.close()
 
     def cut_off(self) -> None:
-        """For tests: nobody hears of this node any more, as if its process were gone. Then `crash`."""
+        """For tests: drops all connections, as if the process were gone. Call `crash` next."""
         self._clean = False
         self._listener.abort()
         self.services.abort()
         self.context.cluster.links.abort()
 
     async def crash(self) -> None:
-        """For tests: leave the data as kill -9 would. Nothing is given away, synced or marked."""
+        """For tests: leaves the data as kill -9 would. Nothing is handed over, synced or marked
+        clean."""
         self.cut_off()
         if self._http is not None:
             await self._http.close()
@@ -504,7 +511,7 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _close_files(self) -> bool:
-        """True if everything is closed cleanly. Blocking."""
+        """Returns True if everything was closed cleanly. Blocking."""
         is_clean = self.context.partitions.close_all()
         is_clean &= self.context.cluster.journal.close()
         is_clean &= self.services.close()
@@ -514,7 +521,8 @@ class Node:
 
 
 def new_cluster_id() -> str:
-    """22 characters of base64; like Kafka's own tools none that a command line takes for an option."""
+    """Returns 22 characters of base64. Like Kafka's own tools, avoids a leading dash, which a
+    command line would take for an option."""
     while (text := urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text

@@ -1,4 +1,4 @@
-"""What Prometheus is told of coordination and the text protocol, made when it asks."""
+"""Prometheus metrics of coordination and the text protocol, computed on each scrape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SideCollector(Collector):
-    """One node's figures."""
+    """The metrics of one node."""
 
     def __init__(self, services: SideServices) -> None:
         self._services = services

@@ -149,7 +149,7 @@ def test_zombie_over_an_older_connection_is_told_that_it_is_fenced(broker: Local
 
 
 def test_coordinator_that_took_over_hears_new_connections_only(broker: LocalBroker) -> None:
-    take_over(broker, broker.context.transactions.hosts)
+    take_over(broker, broker.context.transactions.coordinator)
     refused(broker, COMMIT, 3, OLD)
     assert state(broker) == "Ongoing"
     assert broker.ask(COMMIT, 3, monotonic()).error_code == ErrorCode.NONE

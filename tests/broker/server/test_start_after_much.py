@@ -75,7 +75,7 @@ async def work(broker: LocalBroker) -> None:
 
 
 async def loaded(broker: LocalBroker) -> None:
-    hosts: list[Any] = [*broker.context.groups, *broker.context.transactions.hosts]
+    hosts: list[Any] = [*broker.context.groups, *broker.context.transactions.coordinator]
     await until(lambda: all(host.registry is not None for host in hosts))
 
 

@@ -1,5 +1,5 @@
-"""The Kafka listener: sockets in, one handler per API, answers out.
+"""The Kafka listener: reads requests from sockets, calls one handler per API, writes the answers.
 
-A request goes `connection` > `dispatch` > one file of `handlers` > the packages below. Its answer is
-the handler's return value.
+A request goes through `connection`, `dispatch` and one module of `handlers` to the packages below.
+The handler's return value is the answer.
 """

@@ -1,4 +1,4 @@
-"""Where a broker listens and what it tells its clients about it."""
+"""The addresses on which a broker listens and which it advertises to clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str, setting: str) -> Address:
-    """HOST:PORT, with or without PLAINTEXT:// before it; [..] around an IPv6 host."""
+    """Parses HOST:PORT, with or without a PLAINTEXT:// prefix. An IPv6 host may be in brackets."""
     host, separator, port = text.strip().removeprefix(_SCHEME).rpartition(":")
     if not separator or not port.isdigit() or int(port) > 65535:
         raise InvalidConfig(f"{setting} must be HOST:PORT, not {text!r}")
@@ -28,33 +28,35 @@ def parse_address(text: str, setting: str) -> Address:
 
 
 def listen_address(config: BrokerConfig) -> Address:
-    """The address to bind; refused where strangers could reach it unprotected."""
+    """Returns the address to bind. Raises InvalidConfig if other machines could reach it
+    unprotected."""
     if "," in config.listeners:
         raise InvalidConfig(f"listeners: one listener is supported, not {config.listeners!r}")
     return guarded_address(config, config.listeners, "listeners")
 
 
 def guarded_address(config: BrokerConfig, text: str, setting: str) -> Address:
-    """The address of a plaintext listener; refused where strangers could reach it."""
+    """Returns the address of a plaintext listener. Raises InvalidConfig if other machines could
+    reach it."""
     address = parse_address(text, setting)
     if not config.insecure and not _is_loopback(address.host):
         raise InvalidConfig(
             f"{setting}: {address.host} can be reached from other machines and this listener is plaintext "
-            "without authentication; listen on 127.0.0.1, or say --insecure if your network is "
+            "without authentication; listen on 127.0.0.1, or use --insecure if your network is "
             "trusted"
         )
     return address
 
 
 def advertised_address(config: BrokerConfig, bound: Address) -> Address:
-    """What clients are told: the setting, or the address really bound.
+    """Returns the address that clients get: the setting, or the bound address.
 
-    A wildcard cannot be dialled, so it is told as loopback; `localhost` is told as IPv4 because
-    clients that resolve it to ::1 first would miss an IPv4 listener.
+    Clients cannot connect to a wildcard address, so it is advertised as loopback. `localhost` is
+    advertised as IPv4, because clients that resolve it to ::1 first would miss an IPv4 listener.
     """
     if config.advertised_listeners:
-        told = parse_address(config.advertised_listeners, "advertised.listeners")
-        return told if told.port else Address(told.host, bound.port)
+        advertised = parse_address(config.advertised_listeners, "advertised.listeners")
+        return advertised if advertised.port else Address(advertised.host, bound.port)
     if bound.host in ("0.0.0.0", "localhost"):  # noqa: S104 - compared, not bound
         return Address("127.0.0.1", bound.port)
     return Address("::1", bound.port) if bound.host == "::" else bound

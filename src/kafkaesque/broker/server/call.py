@@ -1,4 +1,7 @@
-"""Who asks, as a handler is told, and how one is turned away without an answer."""
+"""What a handler gets about the caller, and how it closes a connection without an answer.
+
+Separate from `handler`, because `context` needs it, and `handler` needs the context.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import NamedTuple
 
 
 class ClientHost(str):
-    """The address of a client, and when (monotonic) it made the connection that it asks over."""
+    """A client's address, and the monotonic time at which it made its connection."""
 
     connected_at: float
 
@@ -18,11 +21,11 @@ class ClientHost(str):
 
 
 class CloseConnection(Exception):
-    """Raised by a handler where the protocol leaves no other way to tell of a failure."""
+    """Raised by a handler if the protocol has no other way to report a failure."""
 
 
 class Call(NamedTuple):
-    """Who asks, and in which version of the API."""
+    """The version and the sender of a request."""
 
     version: int
     client_id: str | None
@@ -30,6 +33,6 @@ class Call(NamedTuple):
 
     @property
     def connected_at(self) -> float | None:
-        """When the client made its connection; None for what another broker passed on."""
+        """When the client made its connection; None for a request that another broker forwarded."""
         host = self.client_host
         return host.connected_at if isinstance(host, ClientHost) else None

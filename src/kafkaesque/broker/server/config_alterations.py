@@ -1,6 +1,6 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: changes of a topic's or a broker's settings.
+"""Changes of a topic's or a broker's settings, shared by AlterConfigs and IncrementalAlterConfigs.
 
-Each resource is changed as a whole or not at all, and on its own.
+Each resource is changed atomically and independently of the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from kafkaesque.model.ids import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Changes of one resource; with `replace_all` what is not named returns to its default."""
+    """Changes of one resource. With `replace_all`, settings that are not named return to their
+    defaults."""
 
     resource_type: int
     resource_name: str
@@ -34,7 +35,7 @@ class Alteration:
 
 
 class Verdict(NamedTuple):
-    """No message where all went well."""
+    """The result for one resource. The message is None on success."""
 
     code: ErrorCode
     message: str | None
@@ -43,7 +44,7 @@ class Verdict(NamedTuple):
 async def alter(
     context: Context, alterations: Sequence[Alteration], *, validate_only: bool
 ) -> list[Verdict]:
-    """One verdict for each alteration, in their order."""
+    """Returns one verdict for each alteration, in order."""
     counts = Counter((item.resource_type, item.resource_name) for item in alterations)
     verdicts = []
     for item in alterations:

@@ -1,7 +1,7 @@
-"""Settings as clients see them: the value in force, where it comes from, and what stands behind it.
+"""Settings as clients see them: the effective value, its source, and its synonyms.
 
-The order of sources and what counts as a synonym follow Kafka's ConfigHelper, quirks included:
-tools compare them.
+The order of sources and the choice of synonyms follow Kafka's ConfigHelper, quirks included,
+because tools compare them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from kafkaesque.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS, broker_va
 
 
 class ResourceType(IntEnum):
-    """What a config request may name. Kafka has more: loggers (8), metrics clients (16), groups (32)."""
+    """The resources that a config request may name. Kafka has more: loggers (8), metrics clients
+    (16), groups (32)."""
 
     TOPIC = 2
     BROKER = 4
@@ -35,7 +36,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A value that is in force, or would be if none stood before it."""
+    """A value that is in effect, or would be without the synonyms before it."""
 
     name: str
     value: str | None
@@ -57,13 +58,15 @@ class ConfigEntry:
 _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     name: setting.synonyms for setting in TOPIC_SETTINGS.values() for name in setting.synonyms
 }
-"""Broker settings that stand for one another (log.retention.ms, .minutes, .hours), finest first."""
+"""Broker settings that are alternatives for each other (log.retention.ms, .minutes, .hours), finest
+first."""
 
 
 def topic_entries(
     cluster: Cluster, configs: Mapping[str, str], names: Collection[str] = ()
 ) -> list[ConfigEntry]:
-    """Every setting of a topic that sets `configs` itself, by name; with `names`, only those."""
+    """Returns every setting of a topic that overrides `configs`, by name; with `names`, only
+    those."""
     entries = []
     for name in _chosen(TOPIC_SETTINGS, names):
         setting = TOPIC_SETTINGS[name]
@@ -78,7 +81,7 @@ def topic_entries(
 
 
 def broker_entries(cluster: Cluster, names: Collection[str] = ()) -> list[ConfigEntry]:
-    """Every setting of this broker, by name; with `names`, only those."""
+    """Returns every setting of this broker, by name; with `names`, only those."""
     return [
         ConfigEntry(
             BROKER_SETTINGS[name],
@@ -91,7 +94,7 @@ def broker_entries(cluster: Cluster, names: Collection[str] = ()) -> list[Config
 
 
 def broker_default_entries(cluster: Cluster, names: Collection[str] = ()) -> list[ConfigEntry]:
-    """The settings that were changed for all brokers at once, and no others."""
+    """Returns only the settings that were changed for all brokers at once."""
     changed = cluster.tables.broker_configs.get(None, {})
     return [
         ConfigEntry(
@@ -105,14 +108,16 @@ def broker_default_entries(cluster: Cluster, names: Collection[str] = ()) -> lis
 
 
 def _chosen(known: Collection[str], names: Collection[str]) -> list[str]:
-    """A name that is not known is left out in silence, as in Kafka."""
+    """Unknown names are ignored, as in Kafka."""
     return sorted(name for name in known if not names or name in names)
 
 
 def _broker_synonyms(cluster: Cluster, name: str) -> Iterator[Synonym]:
-    """All values of `name` and its family, strongest first, from the first of `name` itself on.
+    """Yields all values of `name` and its alternatives, strongest first, from the first value of
+    `name` itself on.
 
-    So log.retention.ms at its default, null, has none, although log.retention.hours speaks for it.
+    So log.retention.ms with its default, null, has no synonyms, although log.retention.hours is in
+    effect.
     """
     started = False
     for source in (

@@ -1,8 +1,8 @@
-"""One client's connection: frames in, answers out in the order of the requests.
+"""One client connection: reads requests, and writes the answers in the order of the requests.
 
-Requests of a connection begin one after the other; only those whose handler `overlaps` begin while
-an earlier one of the same kind still waits. A slow request therefore holds back its own connection
-and no other. When answers are not read, or too much is under way, the socket is no longer read.
+The requests of a connection run one after the other; only those whose handler `overlaps` begin
+while an earlier one of the same kind still waits. So a slow request delays only its own connection.
+While answers are not read, or too many requests are in flight, the socket is not read.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from kafkaesque.wire.frames import BufferPool, FrameReader
 logger = logging.getLogger("kafkaesque.connection")
 
 WRITE_BUFFER_BYTES = 256 * limits.KIB
-"""Above this many unsent bytes no further request of the connection is begun."""
+"""Above this many unsent bytes, no further request of the connection is begun."""
 
 OUTBOX_BYTES_MAX = 64 * limits.KIB
-"""Answers to pipelined requests leave in one write, which is a system call each, up to this size."""
+"""Answers to pipelined requests are sent in one write, which is one system call, up to this
+size."""
 
 JOINED_BYTES_MAX = 4 * limits.KIB
-"""Up to here the pieces of a write are joined: that costs less than to hand over several."""
+"""Up to this size the pieces of a write are joined, which is cheaper than passing several."""
 
 
-class Host(Protocol):
-    """What a connection needs of the listener that accepted it."""
+class ConnectionHost(Protocol):
+    """The listener that accepted a connection."""
 
     request_size_bytes_max: int
     requests_in_flight_max: int
@@ -45,34 +46,34 @@ class Host(Protocol):
     pool: BufferPool
 
     def accept(self, connection: Connection, address: str) -> str | None:
-        """None to serve the connection, or why it is refused."""
+        """Returns None to serve the connection, or the reason to refuse it."""
         ...
 
     def lost(self, connection: Connection, address: str) -> None: ...
 
     def buffered(self, difference_bytes: int) -> None:
-        """More, or fewer, bytes of requests are held in memory."""
+        """The memory held by requests has changed by this much."""
         ...
 
     def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
-        """So much is held of a request that has not come in whole, 0 if of none; `is_new` if of
-        another one than at the last time."""
+        """`size_bytes` are held for an incomplete request; 0 if there is none. `is_new`: it is
+        another request than before."""
         ...
 
     def unsent(self, difference_bytes: int) -> None:
-        """More, or fewer, bytes of answers wait for their reader."""
+        """The size of unsent answers has changed by this much."""
         ...
 
     def protocol_error(self) -> None: ...
 
     def adopt(self, transport: asyncio.Transport, hello: bytes) -> None:
-        """A peer wants to talk over what was a client's connection."""
+        """Takes over a connection on which a peer sent a hello."""
 
     def stop_node(self, error: BaseException) -> None: ...
 
 
 class _Exchange:
-    """A request that was begun; `output` is its answer's bytes once it has one."""
+    """A request that was begun. `output` holds its answer's bytes when there is one."""
 
     __slots__ = ("frame_size_bytes", "later", "output", "output_bytes", "overlaps", "started")
 
@@ -80,14 +81,14 @@ class _Exchange:
         self.started = started
         self.overlaps = overlaps
         self.frame_size_bytes = 0
-        """What a request that waits holds in memory."""
+        """The memory held by a request that waits."""
         self.later: asyncio.Future[Answer | Forwarded] | None = None
         self.output: Buffers | None = None
         self.output_bytes = 0
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the module's text."""
+    """The asyncio protocol of one client connection."""
 
     __slots__ = (
         "_address",
@@ -108,9 +109,9 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]  # called by position
-    """Of the frames' reader: nothing needs to stand in between."""
+    """The frame reader's method, without indirection."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ConnectionHost) -> None:
         self._host = host
         first_limit = limits.REQUEST_SIZE_BYTES_BEFORE_FIRST_ANSWER
         self._frames = FrameReader(min(first_limit, host.request_size_bytes_max), host.pool)
@@ -126,7 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused_writing = False
         self._unsent_bytes = 0
         self._is_incomplete = False
-        """A request has come in, but not all of it."""
+        """Part of a request has arrived."""
         self.last_heard = monotonic()
 
     # -- called by the transport ----------------------------------------------------------------
@@ -185,12 +186,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def evict(self, reason: str) -> None:
-        """Close at once for what all connections together hold."""
+        """Closes the connection at once, because all connections together hold too much memory."""
         logger.warning("closing connection from %s: %s", self._address, reason)
         self.abort()
 
     def close(self) -> None:
-        """Close once what was written is sent."""
+        """Closes the connection once everything written is sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -199,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         return not self._begun and not self._waiting
 
     def hold(self, held: bool) -> None:
-        """While held, leave further bytes with the sender: all connections together have too much."""
+        """Stops reading while held: all connections together have too many queued bytes."""
         self._held = held
         self._read_or_pause()
 
@@ -217,7 +218,8 @@ class Connection(asyncio.BufferedProtocol):
     # -- requests -------------------------------------------------------------------------------
 
     def _take(self, frames: list[memoryview]) -> bool:
-        """Begin what has come in, or let it wait for its turn. False if the connection is over."""
+        """Begins requests, or queues them for their turn. Returns False if the connection has
+        ended."""
         for frame in frames:
             if self._begun or self._waiting or self._paused_writing:
                 self._host.buffered(len(frame))
@@ -252,7 +254,8 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _begin(self, frame: memoryview) -> bool:
-        """Start a request, and answer it if it is done at once. False if the connection is over."""
+        """Starts a request, and answers it if it is done at once. Returns False if the connection
+        has ended."""
         if self._transport is None:
             return False
         try:
@@ -265,13 +268,13 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._refuse(error)
             return False
-        except Exception as error:  # noqa: BLE001 - supervisor: this connection fails, others go on
+        except Exception as error:  # noqa: BLE001 - supervisor: only this connection fails
             self._failed(error)
             return False
         if begun is not None:
             self._await(begun, len(frame))
         elif self._begun:
-            # Only one that overlaps begins behind others.
+            # Only a request that overlaps begins while others are in flight.
             exchange = _Exchange(self.last_heard, overlaps=True)
             exchange.output, exchange.output_bytes = output, size_bytes
             self._begun.append(exchange)
@@ -291,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         exchange.later.add_done_callback(partial(self._answered, exchange, begun))
 
     def _hand_over(self, hello: memoryview) -> None:
-        """A broker, not a client: from here on the connection is a link."""
+        """The sender is a broker, not a client: the connection becomes a link."""
         transport = self._transport
         self.connection_lost(None)
         if transport is not None:
@@ -323,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         self._begin_waiting()
 
     def _send(self) -> None:
-        """Hand what was answered to the socket."""
+        """Writes the queued answers to the socket."""
         outbox, size_bytes = self._outbox, self._outbox_bytes
         self._outbox, self._outbox_bytes = [], 0
         if outbox and self._transport is not None:
@@ -348,8 +351,8 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _failed(self, error: BaseException) -> None:
-        """A handler broke: the client learns by the closed connection, the node goes on unless
-        an invariant is broken."""
+        """Closes the connection after a handler failed. The node keeps running, unless an invariant
+        is broken."""
         self._send()
         if isinstance(error, CloseConnection):
             logger.info("closing connection from %s: %s", self._address, error)

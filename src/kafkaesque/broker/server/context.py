@@ -1,4 +1,4 @@
-"""All that a handler may touch."""
+"""The dependencies of the handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this node is to its clients."""
+    """This node as clients see it."""
 
     cluster_id: str
     node_id: NodeId
@@ -46,9 +46,9 @@ class Context:
     loop: asyncio.AbstractEventLoop
     stats: BrokerStats
     api_ranges: Callable[[], list[tuple[int, int, int]]]
-    """(key, lowest, highest version) of every API that is advertised."""
+    """(key, lowest, highest version) of every advertised API."""
     unsent_room_bytes: Callable[[], int]
-    """How many more bytes of answers may wait for slow readers."""
+    """Returns how many more bytes of answers may wait for slow readers."""
 
     @property
     def config(self) -> BrokerConfig:

@@ -1,4 +1,4 @@
-"""From a frame to its handler and from the answer to bytes. The one table of APIs."""
+"""Finds the handler of each request, and encodes the answers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _make_tuple = tuple.__new__
 
 
 Framer = Callable[[Any, int], tuple[Buffers, int]]
-"""From an answer and its correlation id to a frame and its size."""
+"""Encodes an answer with a correlation id. Returns the frame and its size."""
 
 
 class Route:
-    """One API in one version: all that its requests need on their way, found once."""
+    """One API in one version: everything that its requests need, looked up once."""
 
     __slots__ = ("_version", "framers", "handler", "read", "stats")
 
@@ -53,7 +53,7 @@ class Route:
         self.read = message_reader(handler.request, version)
         self.stats = stats
         self.framers: dict[type[Response], Framer] = {}
-        """Those found so far, by the class of the answer."""
+        """Found so far, by the class of the answer."""
 
     def find_framer(self, response: type[Response]) -> Framer:
         framer = self.framers[response] = response_framer(response, self._version)
@@ -61,7 +61,7 @@ class Route:
 
 
 class Begun(NamedTuple):
-    """A request that is under way."""
+    """A request in progress."""
 
     header: RequestHeader
     overlaps: bool
@@ -69,8 +69,8 @@ class Begun(NamedTuple):
 
 
 Served = tuple[Buffers, int, Begun | None]
-"""The bytes of an answer, none for a request that has no answer, and their number; or, if it is not
-there yet, what it was begun as."""
+"""The bytes of the answer (none if the request has no answer), their number, and the request in
+progress if the answer comes later."""
 
 
 class Dispatcher:
@@ -85,20 +85,20 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
 
     def overlaps(self, frame: memoryview) -> bool:
-        """Whether the request in `frame` may begin while one of its kind still waits."""
+        """Returns whether the request in `frame` may begin while one of its kind still waits."""
         return _api_key(frame)[0] in self._overlapping
 
     def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
-        """Decode a request, start it, and answer it if that can be done at once.
+        """Decodes a request, starts it, and answers it if it is done at once.
 
-        A frame has REQUEST_HEADER_BYTES_MIN or more. ProtocolError where the connection must be
-        closed. `started` is on the clock `time.monotonic`. (uvloop's own time stands still while a
-        request is answered.)
+        A frame has at least REQUEST_HEADER_BYTES_MIN bytes. Raises ProtocolError if the connection
+        must be closed. `started` is on the clock `time.monotonic`. (uvloop's own time does not
+        advance while a request is handled.)
         """
         try:
             header = decode_request_header(frame)
         except UnsupportedVersion as error:
-            return self._tell_versions(error, len(frame), started)
+            return self._unsupported_version(error, len(frame), started)
         key, version, correlation_id, client_id, body_position = header
         route = self._routes.get((key, version)) or self._find(key, version)
         handler = route.handler
@@ -130,10 +130,11 @@ class Dispatcher:
         route = self._routes[key, version] = Route(found, version, self._context.stats.api(key))
         return route
 
-    def _tell_versions(
+    def _unsupported_version(
         self, error: UnsupportedVersion, frame_size_bytes: int, started: float
     ) -> Served:
-        """KIP-511: the one request whose version a client cannot know yet."""
+        """Answers ApiVersions with an unsupported version (KIP-511): the only request for which the
+        client cannot know the versions yet."""
         if error.api_key != ApiKey.API_VERSIONS:
             raise error
         answer = unsupported_version(self._context)
@@ -145,7 +146,7 @@ class Dispatcher:
     def finish(
         self, begun: Begun, answer: Answer | Forwarded, frame_size_bytes: int, started: float
     ) -> tuple[Buffers, int]:
-        """The answer that a request which was begun has now got, as `serve` gives it."""
+        """Encodes the answer of a request that `serve` began."""
         output: Buffers = []
         size_bytes = 0
         header = begun.header
@@ -162,8 +163,9 @@ class Dispatcher:
     async def _at_controller(
         self, handler: Handler[Any], request: Any, call: Call, frame: bytes
     ) -> Answer | Forwarded:
-        """The answer of this node if it is the controller, and of the next one if that moves before
-        anything is done. CloseConnection if there is none: the client asks again."""
+        """Returns the answer of this node if it is the controller, or of the next controller if
+        it moves before anything is done. Raises CloseConnection if there is none; the client
+        retries."""
         try:
             if self._context.cluster.leads:
                 answer = handler.handle(self._context, request, call)
@@ -176,23 +178,23 @@ class Dispatcher:
             raise CloseConnection(f"no controller answers: {error}") from error
 
     async def serve_forwarded(self, frame: bytes) -> bytes:
-        """The response frame to a request that another broker passed on."""
+        """Returns the response frame for a request that another broker forwarded."""
         started = monotonic()
         if len(frame) < REQUEST_HEADER_BYTES_MIN:
-            raise ProtocolError("request header is cut short")
-        # A copy of our own: Produce stamps its batches where they lie.
+            raise ProtocolError("request header is truncated")
+        # Copied, because Produce stamps its batches in place.
         output, _, begun = self.serve(memoryview(bytearray(frame)), FORWARDED_FROM, started)
         if begun is not None:
             try:
                 answer = await begun.later
             except ControllerMoved as moved:
-                raise NotController(str(moved)) from None  # whoever passed it on asks the next one
+                raise NotController(str(moved)) from None  # the forwarding broker asks the next one
             output, _ = self.finish(begun, answer, len(frame), started)
         return b"".join(output)
 
 
 def api_ranges(handlers: Mapping[int, Handler[Any]]) -> list[tuple[int, int, int]]:
-    """(key, lowest, highest version) of every API, as ApiVersions tells it."""
+    """Returns (key, lowest, highest version) of every API, for ApiVersions."""
     return [(key, found.advertised_from, found.versions[1]) for key, found in handlers.items()]
 
 

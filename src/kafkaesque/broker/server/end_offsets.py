@@ -1,7 +1,7 @@
-"""Where partitions end for consumers, by the word of those that lead them.
+"""The end offsets of partitions for consumers, as reported by their leaders.
 
-A follower learns of the high watermark late, and a broker without a replica not at all: what is told
-of lag needs the leader's own figure. For descriptions and metrics, not for requests that are many.
+A follower learns the high watermark late, and a broker without a replica never does, so consumer
+lag needs the leader's value. For descriptions and metrics, not for frequent requests.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ EndOffsets = dict[TopicPartition, Offset]
 
 
 async def find_end_offsets(context: Context, wanted: Iterable[TopicPartition]) -> EndOffsets:
-    """High watermarks of those partitions whose leader is certain of it, here or elsewhere, and
-    answers soon. The others are left out."""
+    """Returns the high watermarks of the partitions whose leader, here or elsewhere, is certain of
+    it and answers soon. The others are left out."""
     ends: EndOffsets = {}
     elsewhere: dict[NodeId, list[TopicPartition]] = defaultdict(list)
     for name in wanted:
@@ -45,9 +45,9 @@ async def find_end_offsets(context: Context, wanted: Iterable[TopicPartition]) -
             leader = context.cluster.leader_of(*name)
             if leader is not None and leader.node_id != context.cluster.node_id:
                 elsewhere[leader.node_id].append(name)
-    asked = (_ask(context, node_id, names) for node_id, names in elsewhere.items())
-    for told in await asyncio.gather(*asked):
-        ends.update(told)
+    calls = (_ask(context, node_id, names) for node_id, names in elsewhere.items())
+    for found in await asyncio.gather(*calls):
+        ends.update(found)
     return ends
 
 
@@ -64,8 +64,8 @@ async def _ask(context: Context, node_id: NodeId, names: list[TopicPartition]) -
         return {}
     answer = decode_response(ListOffsetsResponse, memoryview(reply)[LENGTH_BYTES:], _VERSION)
     return {
-        TopicPartition(told.name, PartitionIndex(row.partition_index)): Offset(row.offset)
-        for told in answer.topics
-        for row in told.partitions
+        TopicPartition(topic.name, PartitionIndex(row.partition_index)): Offset(row.offset)
+        for topic in answer.topics
+        for row in topic.partitions
         if row.error_code == 0
     }

@@ -1,4 +1,4 @@
-"""What a handler is: one API, the versions it answers, and a function from request to response."""
+"""Handlers: one API each, with the versions it serves and a function from request to response."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ R = TypeVar("R", bound=Request)
 
 
 class Forwarded(NamedTuple):
-    """An answer that the controller gave, with length and header, as it goes to the client."""
+    """The controller's answer, with length and header, as it is sent to the client."""
 
     frame: bytes
 
 
 Answer = Response | None
-"""None where the protocol has no answer: a Produce with acks=0."""
+"""None if the protocol has no answer: a Produce with acks=0."""
 
 Later = Coroutine[Any, Any, Answer | Forwarded] | asyncio.Future[Answer]
-"""An answer that is not there yet. A future costs less where something else will resolve it."""
+"""An answer that comes later. A future is cheaper if something else will resolve it."""
 
 Handle = Callable[[Context, R, Call], Answer | Later]
 
 
 @dataclass(frozen=True, slots=True)
 class Handler(Generic[R]):
-    """`versions` are those answered; from `advertised_from` on they are told to clients.
+    """One API. `versions` are served; those from `advertised_from` on are advertised to clients.
 
-    `overlaps`: requests of this API may be begun while an earlier one of the same connection and
-    API still waits. All others run strictly one after the other, as in Kafka.
+    `overlaps`: requests of this API may begin while an earlier one of the same connection and API
+    still waits. All others run strictly one after the other, as in Kafka.
 
-    `at_controller`: only the leader of the controller's group can answer; elsewhere the request is
-    passed on to it.
+    `at_controller`: only the leader of the controller's group can answer. Other brokers forward the
+    request to it.
     """
 
     request: type[R]
@@ -60,7 +60,7 @@ def handler(
     overlaps: bool = False,
     at_controller: bool = False,
 ) -> Callable[[Handle[R]], Handler[R]]:
-    """Make a function the handler of `request`; its module names it HANDLER."""
+    """Makes a function the handler of `request`. Its module names it HANDLER."""
 
     def register(handle: Handle[R]) -> Handler[R]:
         lowest = versions[0] if advertised_from is None else advertised_from

@@ -1,4 +1,5 @@
-"""Whom to ask instead: told with the refusal, it spares a client a Metadata request (KIP-951)."""
+"""The current leader, returned with an error, so that clients need no Metadata request
+(KIP-951)."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ class LeaderHint(NamedTuple):
 def leader_hint(
     context: Context, code: int, name: str, topic_id: UUID, index: int
 ) -> LeaderHint | None:
-    """The leader of a partition, by the topic's id or else its name, as far as this broker knows
-    one that is up and `code` is an answer that it helps with."""
+    """Returns the leader of a partition, by the topic's id or else its name. None unless this
+    broker knows a leader that is up, and `code` is an error for which it helps."""
     if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return None
     cluster = context.cluster
@@ -28,10 +29,10 @@ def leader_hint(
         topic = cluster.tables.by_id.get(TopicId(topic_id))
     else:
         topic = cluster.tables.by_name.get(name)
-    told = cluster.announced(topic, index)
-    if told is None:
+    leader = cluster.announced(topic, index)
+    if leader is None:
         return None
-    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and told.node_id == cluster.node_id:
-        return None  # It has just been voted out, or is not certain any more.
-    broker = cluster.tables.brokers.get(told.node_id)
-    return None if broker is None else LeaderHint(broker, told.epoch)
+    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and leader.node_id == cluster.node_id:
+        return None  # It has just lost leadership, or is no longer certain of it.
+    broker = cluster.tables.brokers.get(leader.node_id)
+    return None if broker is None else LeaderHint(broker, leader.epoch)

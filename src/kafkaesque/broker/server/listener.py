@@ -1,4 +1,4 @@
-"""The Kafka socket: accepts connections within limits, and keeps account of what they hold."""
+"""The Kafka socket: accepts connections within limits, and accounts for the memory they hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from time import monotonic
 
 from kafkaesque.broker.server.connection import Connection
 from kafkaesque.broker.server.dispatch import Dispatcher
-from kafkaesque.broker.server.incomplete import IncompleteRequests
+from kafkaesque.broker.server.rules.incomplete_requests import IncompleteRequests
 from kafkaesque.broker.server.stats import BrokerStats
 from kafkaesque.model import limits
 from kafkaesque.model.settings import BrokerConfig
@@ -19,8 +19,8 @@ from kafkaesque.wire.frames import BufferPool
 logger = logging.getLogger(__name__)
 
 UNSENT_BYTES_MAX = 256 * limits.MIB
-"""Answers that wait for slow readers, over all connections; beyond it a Fetch answer shrinks to its
-first batch."""
+"""Limit for answers that wait for slow readers, over all connections. Beyond it, a Fetch answer
+shrinks to its first batch."""
 
 BACKLOG = 4096
 
@@ -29,7 +29,7 @@ Adopt = Callable[[asyncio.Transport, bytes, bytes], None]
 
 
 class Listener:
-    """Implements `connection.Host` for every connection that it accepts."""
+    """Implements `connection.ConnectionHost` for every connection that it accepts."""
 
     __slots__ = (
         "_adopt",
@@ -70,7 +70,7 @@ class Listener:
         self.unsent_bytes = 0
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the address, without serving yet. Returns the real one."""
+        """Binds the address without serving yet. Returns the actual address."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(self), host, port, backlog=BACKLOG, start_serving=False
         )
@@ -80,7 +80,7 @@ class Listener:
     async def serve(
         self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig], adopt: Adopt
     ) -> None:
-        """Begin. `config` gives the settings in force at any time; `adopt` takes a connection over
+        """Starts serving. `config` returns the current settings. `adopt` takes over a connection
         whose first request is the hello of another broker."""
         self.dispatcher = dispatcher
         self._config = config
@@ -89,11 +89,11 @@ class Listener:
             await self._server.start_serving()
 
     async def close(self, patience_seconds: float) -> None:
-        """Accept nobody else, let what is under way finish for a while, then close."""
+        """Stops accepting connections, waits a while for requests in progress, then closes all."""
         self._stop_accepting()
         deadline = monotonic() + patience_seconds
-        # What is under way is finished, but no further request is read: a consumer would only
-        # park its next long poll.
+        # Requests in progress are finished, but no further request is read: a consumer would only
+        # start its next long poll.
         self._set_reading(False)
         for connection in tuple(self._connections):
             if connection.is_idle:
@@ -108,7 +108,7 @@ class Listener:
         await asyncio.sleep(0)
 
     def abort(self) -> None:
-        """Be gone at once, like a process that was killed."""
+        """Closes everything at once, like a killed process."""
         self._stop_accepting()
         for connection in tuple(self._connections):
             connection.abort()
@@ -119,14 +119,14 @@ class Listener:
             self._server = None
 
     def close_idle(self) -> None:
-        """Close connections that were silent for longer than connections.max.idle.ms."""
+        """Closes connections that were idle for longer than connections.max.idle.ms."""
         limit = monotonic() - self._config().connections_max_idle_ms / 1000
         for connection in tuple(self._connections):
             if connection.last_heard < limit and connection.is_idle:
                 connection.close()
             elif connection.last_heard < limit:
-                # Not idle yet silent: a long poll that must have ended long ago, or a reader that
-                # takes nothing. Both are gone.
+                # Silent but with requests in progress: a long poll that must have ended long ago,
+                # or a client that reads nothing. Both are gone.
                 connection.abort()
 
     @property
@@ -136,7 +136,7 @@ class Listener:
     def unsent_room_bytes(self) -> int:
         return max(0, UNSENT_BYTES_MAX - self.unsent_bytes)
 
-    # -- connection.Host ------------------------------------------------------------------------
+    # -- ConnectionHost -------------------------------------------------------------------------
 
     def accept(self, connection: Connection, address: str) -> str | None:
         config = self._config()
@@ -176,7 +176,7 @@ class Listener:
             requests.forget(connection)
             return
         requests.note(connection, size_bytes, now, is_new=is_new)
-        # One of the largest that are allowed always has room.
+        # A single request of the maximum size is always allowed.
         limit_bytes = max(self._config().queued_max_request_bytes, self.request_size_bytes_max)
         if requests.size_bytes > limit_bytes:
             for costly, held_bytes, seconds in requests.take_costliest(limit_bytes, now):

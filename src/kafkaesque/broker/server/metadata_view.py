@@ -1,7 +1,7 @@
 """Topics and partitions as clients see them, for the APIs that describe them.
 
-A node knows every topic by the controller's tables and every leader by what the leaders announce;
-between the two lies the moment in which a new topic's leaders are elected.
+Topics come from the controller's tables, leaders from their own announcements. A new topic has no
+leaders until they are elected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_LEADER: Final = -1
 
 
 class PartitionState(NamedTuple):
-    """Who serves a partition now."""
+    """A partition's current leader and replicas."""
 
     error_code: ErrorCode
     leader_id: int
@@ -35,22 +35,23 @@ class PartitionState(NamedTuple):
 
 
 def partition_states(context: Context, topic: Topic) -> list[PartitionState]:
-    """Every partition of `topic` in order; one whose leader is not known, or not up, has none.
+    """Returns the state of every partition of `topic`, in order. A leader that is unknown or down
+    is left out.
 
     Partitions in the same state share one object: a broker may have thousands, and every client
-    asks for them every few minutes.
+    requests them every few minutes.
     """
     cluster = context.cluster
     distinct: dict[object, PartitionState] = {}
     states = []
     for assignment in topic.partitions:
-        told = cluster.leaders.of(assignment.group_id)
+        announced = cluster.leaders.of(assignment.group_id)
         leader, epoch = NO_LEADER, NO_EPOCH
         in_sync: tuple[NodeId, ...] = ()
-        if told is not None:
-            epoch = told.epoch
-            if cluster.is_up(told.node_id):
-                leader, in_sync = int(told.node_id), told.in_sync
+        if announced is not None:
+            epoch = announced.epoch
+            if cluster.is_up(announced.node_id):
+                leader, in_sync = int(announced.node_id), announced.in_sync
         key = leader, epoch, in_sync, assignment.all_replicas
         state = distinct.get(key)
         if state is None:

@@ -1,10 +1,11 @@
-"""What Prometheus is told, made from the live objects when it asks. Nothing is counted here."""
+"""The broker's Prometheus metrics, computed from the live objects on each scrape."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -17,7 +18,6 @@ from prometheus_client.registry import Collector
 
 from kafkaesque.broker.server.end_offsets import EndOffsets, find_end_offsets
 from kafkaesque.broker.server.stats import LATENCY_BUCKETS_SECONDS, LatencyHistogram
-from kafkaesque.broker.server.transaction_metrics import transaction_metrics
 from kafkaesque.model.ids import TopicPartition, node_of
 from kafkaesque.wire.api import ApiKey
 
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from kafkaesque.model.ids import MemberId, PartitionIndex
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ENDINGS: Final = ("commit", "abort", "timeout", "fenced")
 
 
 class BrokerCollector(Collector):
-    """One node's figures."""
+    """The metrics of one node."""
 
     def __init__(
         self,
@@ -44,7 +45,8 @@ class BrokerCollector(Collector):
         replicas: ReplicaSet,
         end_offsets: EndOffsets,
     ) -> None:
-        """`end_offsets` are of the partitions that groups have committed, where a leader told it."""
+        """`end_offsets` has the partitions with committed group offsets whose leader has
+        answered."""
         self._context = context
         self._listener = listener
         self._flusher = flusher
@@ -57,19 +59,21 @@ class BrokerCollector(Collector):
         yield from self._logs()
         yield from self._cleaning()
         yield from self._groups()
-        yield from transaction_metrics(self._context)
+        yield from _transactions(self._context)
         yield from self._raft()
         yield from self._links()
         loop_delay = HistogramMetricFamily(
             "kafkaesque_event_loop_delay_seconds",
-            "How late the event loop ran a timer: work that held up everything else.",
+            "Delay of timers in the event loop, caused by long-running callbacks.",
         )
         _add(loop_delay, (), self._context.stats.loop_delay)
         yield loop_delay
 
     def _requests(self) -> Iterator[Metric]:
         latency = HistogramMetricFamily(
-            "kafkaesque_request_seconds", "From a whole request to its answer.", labels=["api"]
+            "kafkaesque_request_seconds",
+            "Time from a complete request to its answer.",
+            labels=["api"],
         )
         received = CounterMetricFamily(
             "kafkaesque_request_bytes", "Bytes of requests.", labels=["api"]
@@ -112,12 +116,12 @@ class BrokerCollector(Collector):
         )
         yield _gauge(
             "kafkaesque_incomplete_request_bytes",
-            "Bytes held for requests that have not come in whole.",
+            "Bytes held for requests that have not arrived completely.",
             self._listener.incomplete_requests.size_bytes,
         )
         yield _gauge(
             "kafkaesque_unsent_response_bytes",
-            "Bytes of answers that wait for slow readers.",
+            "Bytes of answers waiting for slow readers.",
             self._listener.unsent_bytes,
         )
         clients = CounterMetricFamily(
@@ -167,7 +171,7 @@ class BrokerCollector(Collector):
     def _cleaning(self) -> Iterator[Metric]:
         ratio = GaugeMetricFamily(
             "kafkaesque_log_dirty_ratio",
-            "Of what could be cleaned of a compacted log, the share that was not.",
+            "Uncleaned share of the cleanable part of a compacted log.",
             labels=["topic", "partition"],
         )
         for partition, share in self._context.cleaner.dirty_ratios():
@@ -175,28 +179,28 @@ class BrokerCollector(Collector):
         yield ratio
         stats = self._context.cleaner.stats
         yield _counter("kafkaesque_log_cleanings", "Logs cleaned.", stats.cleanings)
-        yield _counter("kafkaesque_log_cleaning_failures", "Given up.", stats.failures)
+        yield _counter("kafkaesque_log_cleaning_failures", "Failed cleanings.", stats.failures)
         yield _counter(
-            "kafkaesque_log_compacted_bytes", "Bytes that were looked at.", stats.read_bytes
+            "kafkaesque_log_compacted_bytes", "Bytes read by the log cleaner.", stats.read_bytes
         )
         yield _counter(
             "kafkaesque_log_compaction_saved_bytes",
-            "By how many bytes logs became shorter.",
+            "Bytes by which cleaning made logs shorter.",
             stats.saved_bytes,
         )
 
     def _groups(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
             "kafkaesque_group_lag",
-            "From the offset that a consumer group committed to the end of the partition: told by the "
-            "broker that coordinates the group, with the end as the partition's leader has it. "
-            "Missing while no leader answers, never guessed.",
+            "Distance from a consumer group's committed offset to the end of the partition. Reported by "
+            "the group's coordinator, with the end offset from the partition's leader. Absent while "
+            "no leader answers.",
             labels=["group", "topic", "partition"],
         )
         members = 0
         states: dict[str, int] = {}
-        for host in self._context.groups:
-            registry = host.registry
+        for shard in self._context.groups:
+            registry = shard.registry
             if registry is None:
                 continue
             members += registry.member_count()
@@ -233,7 +237,7 @@ class BrokerCollector(Collector):
         yield _gauge("kafkaesque_raft_groups_led", "Raft groups led by this node.", led)
         yield _gauge(
             "kafkaesque_raft_groups_awake",
-            "Raft groups that are not idle: only these cost anything.",
+            "Raft groups that are not quiesced; only these cost CPU time.",
             replicas.awake_count,
         )
         yield _counter(
@@ -241,14 +245,14 @@ class BrokerCollector(Collector):
             "Terms of all groups on this node, summed: each election adds one.",
             terms,
         )
-        behind = GaugeMetricFamily(
+        follower_lag = GaugeMetricFamily(
             "kafkaesque_follower_lag_entries",
-            "Entries of groups led here that a follower has not on its disk, summed.",
+            "Entries of groups led here that a follower does not have on disk, summed.",
             labels=["peer"],
         )
         for member, entries in lag.items():
-            behind.add_metric((str(node_of(member)),), entries)
-        yield behind
+            follower_lag.add_metric((str(node_of(member)),), entries)
+        yield follower_lag
         yield _counter(
             "kafkaesque_raft_journal_bytes", "Bytes saved in the raft journal.", journal.position
         )
@@ -257,22 +261,22 @@ class BrokerCollector(Collector):
         )
 
     def _links(self) -> Iterator[Metric]:
-        """Counts begin anew with every link."""
+        """Counts restart with every link."""
         labels = ["peer"]
         up = GaugeMetricFamily("kafkaesque_link_up", "1 if there is a link.", labels=labels)
         round_trip = GaugeMetricFamily(
-            "kafkaesque_link_round_trip_seconds", "Of the last ping.", labels=labels
+            "kafkaesque_link_round_trip_seconds", "Round-trip time of the last ping.", labels=labels
         )
         queued = GaugeMetricFamily(
-            "kafkaesque_link_queued_bytes", "Bytes that wait to be sent.", labels=labels
+            "kafkaesque_link_queued_bytes", "Bytes waiting to be sent.", labels=labels
         )
         counts = {
             "sent_bytes": "Bytes sent.",
             "received_bytes": "Bytes received.",
-            "sent_frames": "Frames sent, each with all that was said in a turn.",
-            "sent_pulses": "Pings sent, and answers to pings.",
+            "sent_frames": "Frames sent. A frame holds all messages of one event loop turn.",
+            "sent_pulses": "Pings and pongs sent.",
             "sent_messages": "Raft messages sent.",
-            "dropped_messages": "Raft messages that found no room.",
+            "dropped_messages": "Raft messages dropped because the queue was full.",
         }
         families = {
             name: CounterMetricFamily(f"kafkaesque_link_{name}", text, labels=labels)
@@ -288,6 +292,50 @@ class BrokerCollector(Collector):
         yield from (up, round_trip, queued, *families.values())
 
 
+def _transactions(context: Context) -> Iterator[Metric]:
+    states: Counter[str] = Counter()
+    endings: Counter[str] = Counter(dict.fromkeys(_ENDINGS, 0))
+    ending = 0
+    started_ms: list[int] = []
+    for shard in context.transactions.coordinator:
+        ending += shard.ending_count
+        registry = shard.registry
+        if registry is None:
+            continue
+        states.update({state.title: n for state, n in registry.counts_by_state().items()})
+        endings.update(registry.ended)
+        oldest_ms = registry.oldest_started_ms()
+        if oldest_ms is not None:
+            started_ms.append(oldest_ms)
+    ids = GaugeMetricFamily(
+        "kafkaesque_transactional_ids", "Transactional ids coordinated here.", labels=["state"]
+    )
+    for name, count in states.items():
+        ids.add_metric((name,), count)
+    ended = CounterMetricFamily(
+        "kafkaesque_transactions_ended", "Transactions ended here.", labels=["by"]
+    )
+    for name, count in endings.items():
+        ended.add_metric((name,), count)
+    yield from (ids, ended)
+    yield _gauge(
+        "kafkaesque_transactions_ending",
+        "Transactions that are decided and whose markers are not all written yet.",
+        ending,
+    )
+    now_ms = context.clock.wall_ms()
+    yield _gauge(
+        "kafkaesque_transaction_oldest_seconds",
+        "Age of the oldest open transaction coordinated here.",
+        max((now_ms - begun for begun in started_ms), default=0) / 1000,
+    )
+    yield _gauge(
+        "kafkaesque_transactions_open",
+        "Open transactions of partitions led here, counted once per partition.",
+        sum(len(one.producers.transactions) for one in context.partitions if one.leads),
+    )
+
+
 async def metrics_text(
     context: Context,
     listener: Listener,
@@ -295,17 +343,18 @@ async def metrics_text(
     replicas: ReplicaSet,
     *others: Collector,
 ) -> bytes:
-    """All there is to tell of this node. Other brokers are asked for the ends of their partitions."""
+    """Returns all metrics of this node. Asks other brokers for the end offsets of their
+    partitions."""
     ends = await find_end_offsets(context, _committed_partitions(context))
     return expose(BrokerCollector(context, listener, flusher, replicas, ends), *others)
 
 
 def _committed_partitions(context: Context) -> set[TopicPartition]:
-    """Those that groups coordinated by this broker have committed offsets of."""
+    """Returns the partitions with offsets committed by groups that this broker coordinates."""
     return {
         TopicPartition(topic, index)
-        for host in context.groups
-        if (registry := host.registry) is not None
+        for shard in context.groups
+        if (registry := shard.registry) is not None
         for group_id in registry.group_ids()
         for topic, offsets in registry.committed_offsets(group_id).items()
         for index in offsets
@@ -318,7 +367,7 @@ def _note_lag(lag: dict[MemberId, int], status: Status) -> None:
 
 
 def expose(*collectors: Collector) -> bytes:
-    """The text exposition of some collectors."""
+    """Returns the text exposition of some collectors."""
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(collector)

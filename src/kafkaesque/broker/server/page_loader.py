@@ -1,7 +1,7 @@
-"""Threads that wait for the disk, so that the event loop does not: what a consumer wants is loaded into
-the page cache, and then read as ever.
+"""Loads parts of log files into the page cache in worker threads, so that the event loop does not
+wait for the disk.
 
-Few of them, and of their own: others that have work for a thread do not stand behind slow readers.
+The pool is small and separate: other work for threads does not queue after slow reads.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class PageLoader:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="load")
 
     async def load(self, ranges: Sequence[FileRange]) -> None:
-        """Done when all of it is, or was, in memory. What cannot be read is left to the reader."""
+        """Returns when all ranges have been loaded. Errors are left to the read that follows."""
         loop = asyncio.get_running_loop()
         await asyncio.gather(*(loop.run_in_executor(self._threads, one.load) for one in ranges))
 
     def close(self) -> None:
-        """Begin no more; what is under way ends by itself."""
+        """Starts no more loads. Running ones end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)

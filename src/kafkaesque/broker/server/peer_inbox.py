@@ -1,4 +1,4 @@
-"""What other brokers send, handed to whom it concerns: the cluster, or a service beside it."""
+"""Dispatches messages from other brokers to the cluster or to another service."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kafkaesque.broker.replication.link import Inbox
 from kafkaesque.model.ids import GroupId, NodeId
 
 SERVICE_KINDS_FROM = 16
-"""Kinds of calls and posts below this are the cluster's own."""
+"""Lower kinds of calls and posts belong to the cluster."""
 
 
 class PeerService(Protocol):
-    """Answers what is not the cluster's own."""
+    """Handles calls and posts that do not belong to the cluster."""
 
     def call(self, node: NodeId, kind: int, body: bytes) -> bytes | Awaitable[bytes]: ...
 
@@ -27,7 +27,7 @@ class PeerInbox:
     __slots__ = ("_cluster", "_services")
 
     def __init__(self, cluster: Inbox, services: dict[range, PeerService]) -> None:
-        """`services` by the kinds that each answers, all from SERVICE_KINDS_FROM on."""
+        """`services` by the kinds that each handles, all from SERVICE_KINDS_FROM on."""
         self._cluster = cluster
         self._services = services
 

@@ -1,8 +1,8 @@
-"""What brokers ask of one another for a transaction: Kafka requests over the links between them.
+"""Calls between brokers for a transaction: Kafka requests over the links between them.
 
 The coordinator of a transactional id and the leaders of its partitions may be on any broker. A
-request to ourselves is a call; one to another broker is the same request that Apache Kafka would
-send (WriteTxnMarkers, AddPartitionsToTxn), in a frame of the link.
+request to ourselves is a function call; a request to another broker is the one that Apache Kafka
+would send (WriteTxnMarkers, AddPartitionsToTxn), in a frame of the link.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R", bound=Response)
 
 REQUEST_KINDS = range(32, 40)
-"""Kind of link call that carries a Kafka request; see `peer_inbox`."""
+"""The kinds of link calls that carry a Kafka request; see `peer_inbox`."""
 _REQUEST = REQUEST_KINDS.start
 CALL_SECONDS = 30.0
-"""Longer than an election: a call that is given up may still be carried out."""
+"""Longer than an election, because a call that timed out may still be carried out."""
 CALLERS_MAX = 100_000
-OLDER_CONNECTION = "the producer has spoken over a newer connection, or to another coordinator"
+OLDER_CONNECTION = "the producer has used a newer connection, or another coordinator"
 _LENGTH_BYTES = 4
 _MARKERS_VERSION = 2
 _PARTITIONS_VERSION = 5
 _OVER = frozenset(
     (
         ErrorCode.NONE,
-        # The topic was deleted, or the partition knows a later epoch: the marker was written there
-        # before, and nothing that it ends is open any more.
+        # The topic was deleted, or the partition has a later epoch: the marker was written before,
+        # and the transaction is no longer open there.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_PRODUCER_EPOCH,
     )
@@ -88,19 +88,20 @@ _OVER = frozenset(
 
 
 class TransactionCalls:
-    """`hosts` and `serve_request` are set by the composition root, before the first peer is heard."""
+    """`coordinator` and `serve_request` are set by the composition root, before the first link
+    opens."""
 
     __slots__ = (
         "_cluster",
         "_committers",
         "_writers",
-        "hosts",
+        "coordinator",
         "serve_request",
         "waiting",
         "writer",
     )
 
-    hosts: TransactionCoordinator
+    coordinator: TransactionCoordinator
     serve_request: Callable[[bytes], Awaitable[bytes]]
 
     def __init__(self, cluster: Cluster, writer: MarkerWriter) -> None:
@@ -110,20 +111,20 @@ class TransactionCalls:
         self._committers = NewestConnections(CALLERS_MAX)
         self._writers = NewestConnections(CALLERS_MAX)
 
-    # -- what was held back on its way (the old flow) ---------------------------------------------
+    # -- delayed requests (before KIP-890) ----------------------------------------------------------
 
-    def check_committer(self, producer: Writer, host: GroupShard, call: Call) -> None:
-        """CloseConnection if offsets may be late."""
+    def check_committer(self, producer: Writer, shard: GroupShard, call: Call) -> None:
+        """Raises CloseConnection if a commit of offsets may be a delayed one."""
         connected_at = call.connected_at
         if connected_at is None:
             return
-        key = (producer, host.partition_name, host.began_at)
-        since = host.began_at if host.knows(producer) else ANY_CONNECTION
+        key = (producer, shard.partition_name, shard.began_at)
+        since = shard.began_at if shard.knows(producer) else ANY_CONNECTION
         if not self._committers.hears(key, connected_at, since):
             raise CloseConnection(OLDER_CONNECTION)
 
     def check_writer(self, call: Call, producer: ProducerIdentity) -> None:
-        """The same of a batch, to whichever partition."""
+        """The same for a batch, to any partition."""
         connected_at = call.connected_at
         if connected_at is not None and not self._writers.hears(producer, connected_at):
             raise CloseConnection(OLDER_CONNECTION)
@@ -133,7 +134,7 @@ class TransactionCalls:
     async def send_markers(
         self, markers: Markers, coordinator_epoch: LeaderEpoch
     ) -> Collection[TopicPartition]:
-        """Which of the partitions have the marker now. The others are tried again later."""
+        """Returns the partitions that have the marker now. The caller retries the others."""
         done: list[TopicPartition] = []
         by_node: dict[NodeId, list[TopicPartition]] = {}
         for name in markers.partitions:
@@ -159,7 +160,7 @@ class TransactionCalls:
         try:
             results = await self._write(node, markers, coordinator_epoch, partitions)
         except (KafkaError, PeerError, ProtocolError) as error:
-            logger.info("markers for broker %d are sent again: %s", node, error)
+            logger.info("retrying transaction markers: broker=%d error=%s", node, error)
             return []
         return [name for name, code in results.items() if code in _OVER]
 
@@ -212,12 +213,12 @@ class TransactionCalls:
         *,
         verify_only: bool,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Have the coordinator add `partitions` to a transaction, or tell whether they are in it."""
+        """Has the coordinator add `partitions` to a transaction, or verify that they are in it."""
         request = PartitionsRequest(
             transactional_id=transactional_id, producer=producer, partitions=frozenset(partitions)
         )
         try:
-            index = self.hosts.partition_of(transactional_id)
+            index = self.coordinator.partition_of(transactional_id)
             leader = self._cluster.leader_of(TRANSACTION_TOPIC, index)
             if leader is None:
                 raise CoordinatorNotAvailable("The coordinator is not available.")
@@ -246,22 +247,23 @@ class TransactionCalls:
     async def put_here(
         self, request: PartitionsRequest, *, verify_only: bool, call: Call | None = None
     ) -> dict[TopicPartition, ErrorCode]:
-        """The same where this broker is the coordinator; NotCoordinator where it is not. For a
-        `call` of the old flow, CloseConnection if it may be late."""
-        host = self.hosts.of_key(request.transactional_id)
+        """The same if this broker is the coordinator; raises NotCoordinator otherwise. For a `call`
+        of the old flow, raises CloseConnection if it may be a delayed one."""
+        shard = self.coordinator.of_key(request.transactional_id)
         if verify_only:
-            verified = await host.ask(
+            verified = await shard.ask(
                 lambda registry, token, now: registry.verify_partitions(request, token, now),
                 VerifyAnswer,
             )
             return dict(verified.errors)
 
         def add(registry: TransactionRegistry, token: int, now: Moment) -> Effects:
-            # With each decision: the client may give up while an ending transaction is waited for.
+            # Checked at each decision: the client may give up while this waits for an ending
+            # transaction.
             check_caller(registry, request.transactional_id, request.producer, call)
             return registry.add_partitions(request, token, now)
 
-        added = await host.ask_when_ended(request.transactional_id, add, AddAnswer)
+        added = await shard.ask_when_ended(request.transactional_id, add, AddAnswer)
         return dict.fromkeys(request.partitions, added.error)
 
     async def _put_there(
@@ -301,7 +303,7 @@ class TransactionCalls:
         return decode_response(answer, memoryview(reply)[_LENGTH_BYTES:], version)
 
     def call(self, node: NodeId, kind: int, body: bytes) -> Awaitable[bytes]:
-        """A request that another broker sends (`peer_inbox.PeerService`)."""
+        """Serves a request from another broker (`peer_inbox.PeerService`)."""
         return self.serve_request(body)
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None:
@@ -311,14 +313,14 @@ class TransactionCalls:
 def open_transactions(
     cluster: Cluster, clock: Clock, loop: asyncio.AbstractEventLoop, config: BrokerConfig
 ) -> TransactionCalls:
-    """The coordinator of this broker, with all that it needs of others."""
+    """Creates this broker's transaction coordinator and its connections to other brokers."""
     coordinators = cluster.coordinators
     calls = TransactionCalls(cluster, MarkerWriter(cluster.partitions, coordinators.groups, clock))
     rules = TransactionConfig(
         timeout_ms_max=config.transaction_max_timeout_ms,
         id_expiration_ms=config.transactional_id_expiration_ms,
     )
-    calls.hosts = coordinators.transactions = TransactionCoordinator(
+    calls.coordinator = coordinators.transactions = TransactionCoordinator(
         cluster.partitions,
         lambda: TransactionRegistry(rules, since=monotonic()),
         clock,
@@ -334,7 +336,7 @@ def check_caller(
     producer: ProducerIdentity,
     call: Call | None,
 ) -> None:
-    """CloseConnection if a request of the old flow may be late."""
+    """Raises CloseConnection if a request of the old flow may be a delayed one."""
     connected_at = None if call is None else call.connected_at
     if connected_at is not None and not registry.hears(transactional_id, producer, connected_at):
         raise CloseConnection(OLDER_CONNECTION)

@@ -1,8 +1,9 @@
-"""Batches of a transactional producer: none begins a transaction that its coordinator knows not.
+"""Appends batches of transactional producers after their coordinator has verified the transaction.
 
-The first batch of a transaction in a partition waits until the coordinator has said that the partition
-belongs to the transaction: added before by AddPartitionsToTxn, or by this very request (KIP-890). All
-that a producer sends to that partition meanwhile waits behind it, so that order is kept.
+The first batch of a transaction in a partition waits until the coordinator has confirmed that the
+partition belongs to the transaction: it was added by AddPartitionsToTxn, or is added by this
+request (KIP-890). Further batches of the producer for that partition wait for it, so that their
+order is kept.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ ADDS_SINCE: Final = 12
 _ABORTABLE_SINCE: Final = 11
 RETRY_SECONDS: Final = 0.01
 RETRIES_MAX: Final = 20
-"""How often a partition is offered to the next transaction while the markers of the last one are being
-written: less than a client's own pause before it asks again."""
+"""How often a partition is added to the next transaction while the markers of the last one are
+being written. Takes less time than a client's own retry backoff."""
 
 VERIFICATIONS_MAX: Final = 3
-"""How often the coordinator is asked anew because a marker came while it was."""
+"""How often the coordinator is asked because a marker arrived during the verification."""
 
 _TRY_AGAIN: Final = frozenset(
     (
@@ -37,11 +38,11 @@ _TRY_AGAIN: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     )
 )
-"""Old clients know none of these in a Produce answer; NOT_ENOUGH_REPLICAS has them send it again."""
+"""Old clients do not expect these in a Produce response. NOT_ENOUGH_REPLICAS makes them retry."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
 Waiting = dict[tuple[Partition, ProducerId], asyncio.Task[Appended]]
-"""The last batch of a producer that waits to be appended to a partition."""
+"""The last waiting batch of a producer for a partition."""
 
 
 class AsksCoordinator(Protocol):
@@ -58,7 +59,7 @@ class AsksCoordinator(Protocol):
 
 
 class TransactionalRequest:
-    """The batches of one Produce request that has a transactional id."""
+    """The batches of one Produce request with a transactional id."""
 
     __slots__ = (
         "_answers",
@@ -78,7 +79,7 @@ class TransactionalRequest:
         loop: asyncio.AbstractEventLoop,
         check_writer: Callable[[ProducerIdentity], None] | None = None,
     ) -> None:
-        """`check_writer` turns away what may be late, where the epoch does not: in the old flow."""
+        """`check_writer` rejects delayed requests where the epoch does not: in the old flow."""
         self._check_writer = check_writer if version < ADDS_SINCE else None
         self._calls = calls
         self._transactional_id = transactional_id
@@ -119,7 +120,7 @@ class TransactionalRequest:
         previous: asyncio.Task[Appended] | None,
         all_replicas: bool,
     ) -> Appended:
-        # Held from now on: a marker that comes while we wait takes it away.
+        # Held from now on: a marker that arrives while this waits revokes it.
         guard = _hold(partition, header)
         if previous is not None:
             await asyncio.wait([previous])
@@ -129,8 +130,8 @@ class TransactionalRequest:
             is_alone = previous is not None or number > 0
             if await self._verified(partition, header, guard, alone=is_alone):
                 break
-            # The marker was perhaps that of the transaction before, whose end the coordinator
-            # waited for: only an answer to a question that was asked after it counts.
+            # The marker may belong to the previous transaction, whose end the coordinator waited
+            # for: only an answer to a question asked after the marker counts.
             guard = _hold(partition, header)
         appended = partition.append(records, all_replicas=all_replicas, guard=guard)
         return await appended if isinstance(appended, asyncio.Task) else appended
@@ -138,7 +139,8 @@ class TransactionalRequest:
     async def _verified(
         self, partition: Partition, header: BatchHeader, guard: Guard | None, *, alone: bool
     ) -> bool:
-        """Whether the coordinator knows the transaction, and no marker came while it was asked."""
+        """Returns whether the coordinator has confirmed the transaction, and no marker arrived
+        meanwhile."""
         transactions = partition.producers.transactions
         try:
             await self._ask(partition.name, header, alone=alone)
@@ -149,7 +151,8 @@ class TransactionalRequest:
         return guard is not None and transactions.holds(header.producer_id, guard)
 
     async def _ask(self, name: TopicPartition, header: BatchHeader, *, alone: bool) -> None:
-        """Once for all partitions of the request, unless one had to wait for its turn."""
+        """Asks once for all partitions of the request, except for batches that had to wait for
+        others."""
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
         if alone:
             code = (await self._put(producer, [name]))[name]
@@ -161,7 +164,7 @@ class TransactionalRequest:
                 self._answers[producer] = answer
             code = (await asyncio.shield(answer))[name]
         if code is not ErrorCode.NONE:
-            raise RefusedByCoordinator(_told(code, self._version))
+            raise RefusedByCoordinator(_producer_error(code, self._version))
 
     async def _put(self, producer: ProducerIdentity, names: list[TopicPartition]) -> Codes:
         verify_only = self._version < ADDS_SINCE
@@ -176,7 +179,7 @@ class TransactionalRequest:
 
 
 def _hold(partition: Partition, header: BatchHeader) -> Guard | None:
-    """A batch that finds the transaction open needs no guard."""
+    """Returns a guard; None if the transaction is already open here."""
     producers = partition.producers
     if not producers.needs_guard(header.producer_id, header.producer_epoch):
         return None
@@ -191,13 +194,13 @@ def _forget(
     if waiting.get(key) is task:
         del waiting[key]
     if not task.cancelled():
-        task.exception()  # looked at here, told in the answer
+        task.exception()  # retrieved here, reported in the response
 
 
-def _told(code: ErrorCode, version: int) -> ErrorCode:
-    """What a producer of this version understands."""
+def _producer_error(code: ErrorCode, version: int) -> ErrorCode:
+    """Maps an error to one that a producer of this version understands."""
     if code is ErrorCode.PRODUCER_FENCED:
-        # Not final for a Produce: whether the producer is fenced for good, its coordinator tells it.
+        # Not fatal for a Produce: the coordinator reports whether the producer is fenced for good.
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE

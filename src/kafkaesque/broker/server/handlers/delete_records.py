@@ -2,7 +2,8 @@
 
 v2  flexible
 
-An offset of -1 stands for the high watermark. A partition named twice is answered once, for the last.
+An offset of -1 stands for the high watermark. A partition named twice is answered once, for the
+last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""DescribeProducers, API key 61: who writes to a partition, and whose transaction is open (KIP-664)."""
+"""DescribeProducers, API key 61: who writes to a partition, and whose transaction is open
+(KIP-664).
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def describe_transactions(
 
 def _describe(context: Context, transactional_id: str) -> DescribedTransaction:
     try:
-        registry = context.transactions.hosts.of_key(transactional_id).reading()
+        registry = context.transactions.coordinator.of_key(transactional_id).reading()
     except KafkaError as error:
         return DescribedTransaction(transactional_id, error.code)
     return registry.describe(transactional_id)

@@ -1,12 +1,10 @@
 """EndTxn, API key 26: commit or abort.
 
-v2  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH
-v3  flexible
-v4  TRANSACTION_ABORTABLE
-v5  the epoch is raised, and the answer tells the new one (KIP-890)
+v2  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH v3  flexible v4  TRANSACTION_ABORTABLE v5  the
+epoch is raised, and the answer tells the new one (KIP-890)
 
-The answer comes when the end is decided and on the disks of a majority; the markers follow, and until
-they are written the next transaction is told CONCURRENT_TRANSACTIONS.
+The answer comes when the end is decided and on the disks of a majority; the markers follow, and
+until they are written the next transaction is told CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations
@@ -52,9 +50,9 @@ async def _end(
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST, NOBODY
     flow = NEW_FLOW if call.version >= _NEW_FLOW_SINCE else OLD_FLOW
-    host = context.transactions.hosts.of_key(request.transactional_id)
+    shard = context.transactions.coordinator.of_key(request.transactional_id)
     spare = NO_PRODUCER
-    if flow >= NEW_FLOW and host.reading().wants_producer_id(request.transactional_id):
+    if flow >= NEW_FLOW and shard.reading().wants_producer_id(request.transactional_id):
         spare = await context.cluster.next_producer_id()
     wanted = EndRequest(
         transactional_id=request.transactional_id,
@@ -71,7 +69,7 @@ async def _end(
             check_caller(registry, wanted.transactional_id, wanted.producer, call)
         return registry.end(wanted, token, now)
 
-    answer = await host.ask(end, EndAnswer)
+    answer = await shard.ask(end, EndAnswer)
     return answer.error, answer.producer
 
 

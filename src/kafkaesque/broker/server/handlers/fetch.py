@@ -1,21 +1,15 @@
 """Fetch, API key 1.
 
-v4   the oldest version served: isolation level
-v5   log_start_offset
-v7   incremental fetch sessions (KIP-227)
-v9   current leader epoch (KIP-320)
-v11  rack id
-v12  flexible
-v13  topics by id
-v15  replica state moved to a tag
-v16  NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH come with the leader's address (KIP-951)
-v17  replica directory id
-v18  high watermark of the follower
+v4   the oldest version served: isolation level v5   log_start_offset v7   incremental fetch
+sessions (KIP-227) v9   current leader epoch (KIP-320) v11  rack id v12  flexible v13  topics by id
+v15  replica state moved to a tag v16  NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH come with the
+leader's address (KIP-951) v17  replica directory id v18  high watermark of the follower
 
-Only committed data is returned, in whole batches. The first partition with data returns at least one
-batch, whatever its size. If less than min_bytes can be read, the request first waits until enough
-bytes are committed or max_wait_ms is over; then it reads, once. Data that is not in the page cache is
-loaded by a worker thread first, so that a slow disk delays only the client that asked for it.
+Only committed data is returned, in whole batches. The first partition with data returns at least
+one batch, whatever its size. If less than min_bytes can be read, the request first waits until
+enough bytes are committed or max_wait_ms is over; then it reads, once. Data that is not in the page
+cache is loaded by a worker thread first, so that a slow disk delays only the client that asked for
+it.
 """
 
 from __future__ import annotations
@@ -351,7 +345,8 @@ def _remembered(asked: FetchPartition) -> FetchedPartition:
 
 
 def _changed_rows(session: FetchSession, is_incremental: bool, rows: Rows) -> Rows:
-    """The rows that the client of this session has not seen yet; none that it has forgotten since."""
+    """The rows that the client of this session has not seen yet; none that it has forgotten
+    since."""
     partitions = session.partitions
     changed: Rows = []
     for key, row in rows:

@@ -1,14 +1,11 @@
 """FindCoordinator, API key 10.
 
-v1  key types, error message
-v3  flexible
-v4  several keys in one request (KIP-699)
-v5  a newer error code for transactions
-v6  key type of share groups (KIP-932), which we do not have
+v1  key types, error message v3  flexible v4  several keys in one request (KIP-699) v5  a newer
+error code for transactions v6  key type of share groups (KIP-932), which we do not have
 
-The first search for a coordinator creates the topic that its keys live in. While a new leader of the
-partition is being elected the answer waits for it: Apache Kafka always names somebody, the old leader
-or the new one, and librdkafka gives up asking after a few refusals.
+The first search for a coordinator creates the topic that its keys live in. While a new leader of
+the partition is being elected the answer waits for it: Apache Kafka always names somebody, the old
+leader or the new one, and librdkafka gives up asking after a few refusals.
 """
 
 from __future__ import annotations
@@ -22,8 +19,8 @@ from kafkaesque.broker.partitions.coordinator_runtime import CoordinatorRuntime
 from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
+from kafkaesque.broker.server.coordinator_retry import ELECTION_SECONDS
 from kafkaesque.broker.server.handler import handler
-from kafkaesque.broker.server.settled_coordinator import ELECTION_SECONDS
 from kafkaesque.model.errors import (
     CoordinatorNotAvailable,
     ErrorCode,
@@ -48,12 +45,12 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if call.version >= _KEYS_SINCE else [request.key]
     try:
-        hosts = _hosts(context, request.key_type)
-        await _ensure_topic(context, hosts.topic)
+        runtime = _runtime(context, request.key_type)
+        await _ensure_topic(context, runtime.topic)
     except KafkaError as error:
         found = [_refused(key, error) for key in keys]
     else:
-        found = await _find_all(context, hosts, keys)
+        found = await _find_all(context, runtime, keys)
     if call.version >= _KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=found)
     (only,) = found
@@ -66,28 +63,28 @@ async def find_coordinator(
     )
 
 
-def _hosts(context: Context, key_type: int) -> CoordinatorRuntime[Any]:
+def _runtime(context: Context, key_type: int) -> CoordinatorRuntime[Any]:
     if key_type == GROUP_KEY:
         return context.groups
     if key_type == TRANSACTION_KEY:
-        return context.transactions.hosts
+        return context.transactions.coordinator
     raise InvalidRequest(f"This broker has no coordinators of type {key_type}")
 
 
 async def _find_all(
-    context: Context, hosts: CoordinatorRuntime[Any], keys: Sequence[str]
+    context: Context, runtime: CoordinatorRuntime[Any], keys: Sequence[str]
 ) -> list[Coordinator]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ELECTION_SECONDS
     while True:
-        found = [_find(context, hosts, key) for key in keys]
+        found = [_find(context, runtime, key) for key in keys]
         if all(one.error_code == ErrorCode.NONE for one in found) or loop.time() > deadline:
             return found
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _find(context: Context, hosts: CoordinatorRuntime[Any], key: str) -> Coordinator:
-    broker = context.cluster.leader_of(hosts.topic, hosts.partition_of(key))
+def _find(context: Context, runtime: CoordinatorRuntime[Any], key: str) -> Coordinator:
+    broker = context.cluster.leader_of(runtime.topic, runtime.partition_of(key))
     if broker is None:
         return _refused(key, CoordinatorNotAvailable("The coordinator is not available."))
     return Coordinator(

@@ -57,9 +57,9 @@ async def _init_transactional(
     if not 0 < request.transaction_timeout_ms <= context.config.transaction_max_timeout_ms:
         return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     try:
-        host = context.transactions.hosts.of_key(transactional_id)
+        shard = context.transactions.coordinator.of_key(transactional_id)
         spare = NO_PRODUCER
-        if host.reading().wants_producer_id(transactional_id):
+        if shard.reading().wants_producer_id(transactional_id):
             spare = await context.cluster.next_producer_id()
         wanted = InitRequest(
             transactional_id=transactional_id,
@@ -77,7 +77,7 @@ async def _init_transactional(
                 raise CloseConnection(OLDER_CONNECTION)
             return registry.init_producer(wanted, token, now)
 
-        answer = await host.ask(init, InitAnswer)
+        answer = await shard.ask(init, InitAnswer)
     except NotController:
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except KafkaError as error:

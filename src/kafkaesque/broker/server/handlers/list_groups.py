@@ -20,9 +20,9 @@ from kafkaesque.wire.messages.list_groups import (
 
 def list_groups(context: Context, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     groups = []
-    for host in context.groups:
+    for shard in context.groups:
         try:
-            groups += host.reading().list_groups(request.states_filter, request.types_filter)
+            groups += shard.reading().list_groups(request.states_filter, request.types_filter)
         except KafkaError as error:
             return ListGroupsResponse(error_code=error.code, groups=[])
     return ListGroupsResponse(

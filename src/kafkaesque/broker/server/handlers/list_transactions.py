@@ -2,8 +2,8 @@
 
 v1  only those that run for longer than so many milliseconds (KIP-994)
 
-v2 has a pattern of Google's RE2 (KIP-1152), whose cost is linear. Python's own expressions have no such
-bound, and a stranger's pattern must not stop the broker: v2 is not offered.
+v2 has a pattern of Google's RE2 (KIP-1152), whose cost is linear. Python's own expressions have no
+such bound, and a stranger's pattern must not stop the broker: v2 is not offered.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def list_transactions(
     found = []
     if wanted or not unknown:
         try:
-            for host in context.transactions.hosts:
-                found += host.reading().list_transactions(
+            for shard in context.transactions.coordinator:
+                found += shard.reading().list_transactions(
                     wanted,
                     request.producer_id_filters,
                     request.duration_filter,

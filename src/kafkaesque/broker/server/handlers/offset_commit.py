@@ -21,8 +21,8 @@ from kafkaesque.broker.groups.types import (
 )
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
+from kafkaesque.broker.server.coordinator_retry import ask_with_retries
 from kafkaesque.broker.server.handler import handler
-from kafkaesque.broker.server.settled_coordinator import ask_settled
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
 from kafkaesque.wire.messages.offset_commit import (
@@ -92,10 +92,10 @@ async def _commit(
         api_version=call.version,
     )
     try:
-        answer = await ask_settled(
+        answer = await ask_with_retries(
             context,
             request.group_id,
-            lambda host: host.ask(
+            lambda shard: shard.ask(
                 lambda registry, token, now: registry.commit_offsets(commit, token, now),
                 CommitAnswer,
             ),

@@ -55,8 +55,8 @@ def _find(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Epoc
 
 def _epoch_end(partition: Partition, asked: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
     """The log knows the epochs that wrote something. The current one may not have done so yet, but
-    it began at the end of the log, which is therefore where every epoch before it ended at the latest.
-    """
+    it began at the end of the log, which is therefore where every epoch before it ended at the
+    latest."""
     if not 0 <= asked <= partition.leader_epoch:
         return NO_EPOCH, NO_OFFSET
     end_offset = partition.log_end_offset

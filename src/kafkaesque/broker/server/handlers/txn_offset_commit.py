@@ -91,11 +91,11 @@ async def _commit(
     producer = ProducerIdentity(
         ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)
     )
-    host = context.groups.of_group(request.group_id)
-    guard = await _verify(context, request, call, producer, host)
+    shard = context.groups.of_group(request.group_id)
+    guard = await _verify(context, request, call, producer, shard)
     if call.version < _ADDS_SINCE:
         # Offsets have no sequence numbers: what comes late would replace what came after it.
-        context.transactions.check_committer(producer, host, call)
+        context.transactions.check_committer(producer, shard, call)
     commit = CommitRequest(
         group_id=request.group_id,
         generation_id=request.generation_id,
@@ -105,7 +105,7 @@ async def _commit(
         api_version=call.version,
         producer=producer,
     )
-    answer = await host.commit_in_transaction(commit, guard)
+    answer = await shard.commit_in_transaction(commit, guard)
     return {
         (topic.topic, item.partition): item.error
         for topic in answer.topics
@@ -118,23 +118,23 @@ async def _verify(
     request: TxnOffsetCommitRequest,
     call: Call,
     producer: ProducerIdentity,
-    host: GroupShard,
+    shard: GroupShard,
 ) -> Guard | None:
     """What lets the commit begin a transaction in the group's partition; None if one is open."""
     guard: Guard | None = None
     for _ in range(VERIFICATIONS_MAX):
-        if not host.needs_guard(producer):
+        if not shard.needs_guard(producer):
             return None
-        guard = host.guard(producer)
+        guard = shard.guard(producer)
         code = await context.transactions.put_one(
             request.transactional_id,
             producer,
-            host.partition_name,
+            shard.partition_name,
             verify_only=call.version < _ADDS_SINCE,
         )
         if code is not ErrorCode.NONE:
             raise RefusedByCoordinator(code)
-        if host.holds(producer, guard):
+        if shard.holds(producer, guard):
             break
     return guard
 

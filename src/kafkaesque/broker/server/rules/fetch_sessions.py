@@ -1,7 +1,8 @@
-"""Incremental fetch sessions (KIP-227): a consumer of many partitions names only what changed.
+"""Incremental fetch sessions (KIP-227): a consumer of many partitions sends only what changed.
 
-A session remembers the partitions of its client and what it last told of each; a partition is
-answered when it has data, an error, or news. Sessions are bounded; the least recently used goes.
+A session remembers the partitions of its client and what it last sent about each. A partition is in
+the answer if it has data, an error, or changes. The number of sessions is limited; the least
+recently used one is evicted.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ NO_SESSION = 0
 _EPOCH_MAX = 2**31 - 1
 
 PartitionKey: TypeAlias = tuple[str, UUID, int]
-"""(topic name, topic id, partition): a client goes by name before v13 and by id from then on."""
+"""(topic name, topic id, partition). Clients use names before v13 and ids since."""
 
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What the client wants of a partition, and what it was last told (-1: nothing yet)."""
+    """A partition that the client fetches, and what was last sent about it (-1: nothing yet)."""
 
     fetch_offset: int
     partition_max_bytes: int
@@ -46,7 +47,7 @@ class FetchSession:
     session_id: int
     uses_topic_ids: bool
     epoch: int = 1
-    """The epoch that the next request must carry."""
+    """The epoch of the next request."""
     partitions: OrderedDict[PartitionKey, FetchedPartition] = field(default_factory=OrderedDict)
 
 
@@ -64,7 +65,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def create(self, uses_topic_ids: bool) -> FetchSession | None:
-        """A new session, or None where sessions are turned off."""
+        """Creates a session; None if sessions are disabled."""
         if self._sessions_max == 0:
             return None
         session_id = self._new_id()
@@ -77,7 +78,7 @@ class FetchSessions:
         return session
 
     def take(self, session_id: int, epoch: int, uses_topic_ids: bool) -> FetchSession:
-        """The session of an incremental request, moved on to its next epoch."""
+        """Returns the session of an incremental request, and advances its epoch."""
         session = self._sessions.get(session_id)
         if session is None:
             raise FetchSessionIdNotFound(f"No fetch session {session_id}")

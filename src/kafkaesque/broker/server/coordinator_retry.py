@@ -1,9 +1,10 @@
-"""A request to a coordinator waits out a change of coordinators, as long as an election takes.
+"""Retries a request to a group coordinator during a change of coordinators, for as long as an
+election takes.
 
-librdkafka looks once for another coordinator, asks a loading one three times within a moment, and then
-tells the application that its commit has failed (found by `fault run rolling-restart`). So who is
-handing over, or loading, does not say so at once; and who has handed over says it when it knows to whom,
-because the client will ask around where to go.
+librdkafka looks only once for another coordinator and asks a loading one three times within a
+moment; then it reports a failed commit to the application (found by `fault run rolling-restart`).
+So a broker that is handing over or loading does not answer at once. A broker that has handed over
+answers once it knows the new coordinator, because the client will then ask any broker for it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from kafkaesque.model.errors import CoordinatorLoading, NotCoordinator
 T = TypeVar("T")
 
 ELECTION_SECONDS: Final = 2.0
-"""Longer than one takes, and shorter than clients wait."""
-_LOOK_SECONDS: Final = 0.02
+"""Longer than an election takes, and shorter than clients wait."""
+_RETRY_SECONDS: Final = 0.02
 
 
-async def ask_settled(
+async def ask_with_retries(
     context: Context, group_id: str, ask: Callable[[GroupShard], Awaitable[T]]
 ) -> T:
-    """What `ask` gets of the group's coordinator; its own error when the time is over."""
+    """Calls `ask` with the shard of the group's coordinator. Raises its error when the time is
+    over."""
     deadline = context.loop.time() + ELECTION_SECONDS
     while True:
         try:
@@ -37,7 +39,7 @@ async def ask_settled(
         except NotCoordinator:
             if context.loop.time() > deadline or _is_elsewhere(context, group_id):
                 raise
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _is_elsewhere(context: Context, group_id: str) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from kafkaesque.broker.partitions.group_coordinator import GroupShard
 from kafkaesque.broker.server.context import Context
-from kafkaesque.broker.server.settled_coordinator import ELECTION_SECONDS, ask_settled
+from kafkaesque.broker.server.coordinator_retry import ELECTION_SECONDS, ask_with_retries
 from kafkaesque.model.errors import CoordinatorLoading, KafkaError, NotCoordinator
 
 HERE, ELSEWHERE = 1, 2
@@ -52,7 +52,7 @@ class Scene:
                 raise refusal
             return "committed"
 
-        return asyncio.run(ask_settled(self.context, "g", ask))
+        return asyncio.run(ask_with_retries(self.context, "g", ask))
 
 
 def test_loading_coordinator_is_asked_until_it_has_loaded() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaesque.broker.server.incomplete import IncompleteRequests
+from kafkaesque.broker.server.rules.incomplete_requests import IncompleteRequests
 
 KIB = 1024
 

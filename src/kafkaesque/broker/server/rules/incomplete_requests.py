@@ -1,9 +1,9 @@
-"""Who is in the middle of sending a request, and what those requests take up so far.
+"""Accounts for the memory of requests that have not arrived completely, and chooses which to close.
 
-Only kept and judged here; the listener closes. Complete requests are another account: their sum falls
-by itself as they are answered, so sockets may be left unread until it has. Whether an incomplete one
-is ever completed is up to its peer. To leave it unread would keep it for ever, and to leave the
-others unread would let one peer stop them all, so beyond a bound the costliest are closed.
+The listener closes the connections. Complete requests are accounted for elsewhere: their sum falls
+as they are answered, so sockets can be left unread until it has. An incomplete request depends on
+its sender. Leaving its socket unread would keep it forever, and leaving the other sockets unread
+would let one client stop all others. So beyond a limit, the costliest connections are closed.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Generic, NamedTuple, TypeVar
 C = TypeVar("C")
 
 AGE_SECONDS_MIN = 1.0
-"""Added to each age: whoever began this second is judged by size alone."""
+"""Added to each age, so that requests begun within this second are ranked by size alone."""
 
 
 class _Part(NamedTuple):
     size_bytes: int
-    """Of the buffer that it is received into."""
+    """The size of its receive buffer."""
     since: float
-    """When its first bytes came, monotonic."""
+    """When its first bytes arrived, monotonic."""
 
 
 class IncompleteRequests(Generic[C]):
-    """The account; `C` is a connection."""
+    """The incomplete requests by connection, of type `C`."""
 
     __slots__ = ("_parts", "size_bytes")
 
@@ -34,7 +34,7 @@ class IncompleteRequests(Generic[C]):
         self.size_bytes = 0
 
     def note(self, connection: C, size_bytes: int, now: float, *, is_new: bool) -> None:
-        """What `connection` holds now; `is_new` if of another request than at the last time."""
+        """Records what `connection` holds now. `is_new`: it is another request than before."""
         before = self._parts.get(connection)
         if before is not None:
             self.size_bytes -= before.size_bytes
@@ -48,9 +48,9 @@ class IncompleteRequests(Generic[C]):
             self.size_bytes -= before.size_bytes
 
     def take_costliest(self, limit_bytes: int, now: float) -> Iterator[tuple[C, int, float]]:
-        """Forget, and tell with size and age, those that have held most for longest, until what is
-        left is below the limit by an eighth: one search in so many connections must not be needed
-        for each that comes."""
+        """Removes and yields, with size and age, the requests that have held most memory for
+        longest, until the rest is an eighth below the limit. The margin avoids a search through all
+        connections for each new request."""
 
         def cost(item: tuple[C, _Part]) -> float:
             return item[1].size_bytes * (now - item[1].since + AGE_SECONDS_MIN)
