@@ -1,5 +1,5 @@
-"""One file an API, each with a `HANDLER`. To add an API is to add a file: this table finds it, and
-the ApiVersions answer is computed from it. Handlers never call one another.
+"""One module per API, each with a `HANDLER`. To add an API, add a module: this table finds it, and
+the ApiVersions answer is computed from it. Handlers never call each other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkaesque.broker.server.handler import Handler
 
 
 def load_handlers() -> Mapping[int, Handler[Any]]:
-    """Every handler of this package by API key."""
+    """Returns every handler of this package by API key."""
     handlers: dict[int, Handler[Any]] = {}
     for module in pkgutil.iter_modules(__path__):
         found: Handler[Any] = importlib.import_module(f"{__name__}.{module.name}").HANDLER

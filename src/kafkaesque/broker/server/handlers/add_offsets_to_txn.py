@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn, API key 25: the partition where a group's offsets are joins a transaction.
+"""AddOffsetsToTxn, API key 25: add the partition of a group's offsets to a transaction.
 
 v2  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH
 v3  flexible

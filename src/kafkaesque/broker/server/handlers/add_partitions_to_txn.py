@@ -93,7 +93,7 @@ async def _put(
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
                     partition_index=index,
-                    partition_error_code=_told(
+                    partition_error_code=_client_error(
                         codes[TopicPartition(topic.name, PartitionIndex(index))], call
                     ),
                 )
@@ -105,7 +105,8 @@ async def _put(
 
 
 def _missing(context: Context, wanted: Sequence[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-    """Empty if all are there; else what each is told: none is added."""
+    """Returns an error for each partition if any does not exist, since none is added then; empty if
+    all exist."""
     unknown = {
         name
         for name in wanted
@@ -121,7 +122,7 @@ def _missing(context: Context, wanted: Sequence[TopicPartition]) -> dict[TopicPa
     }
 
 
-def _told(code: ErrorCode, call: Call) -> ErrorCode:
+def _client_error(code: ErrorCode, call: Call) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:

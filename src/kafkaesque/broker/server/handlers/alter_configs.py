@@ -2,8 +2,8 @@
 
 v2  flexible
 
-Older than IncrementalAlterConfigs and harder to use well: what a request does not name returns to
-its default.
+Older than IncrementalAlterConfigs and harder to use well: settings that a request does not name
+return to their defaults.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""AlterPartitionReassignments, API key 45: partitions move to other brokers (KIP-455).
+"""AlterPartitionReassignments, API key 45: move partitions to other brokers (KIP-455).
 
 v1  a change of the replication factor may be forbidden (KIP-860)
 
-The answer says what was accepted; the moves themselves go on behind it and are told by
-ListPartitionReassignments. All that are accepted are one commit.
+The answer reports which moves were accepted. They continue in the background, and
+ListPartitionReassignments reports them. All accepted moves are one commit.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""ApiVersions, API key 18: what this broker speaks, computed from its handlers.
+"""ApiVersions, API key 18: the API versions of this broker, computed from its handlers.
 
 v1  throttle time
 v3  flexible; the client names its software (KIP-511); features (KIP-584)
 v4  features may have a minimum of 0
 
-A client asks this before it knows which versions we speak, so the answer to an unknown version is
-one that every client can read.
+A client sends this before it knows our versions, so the answer to an unknown version is one that
+every client can decode.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from kafkaesque.wire.messages.api_versions import (
 )
 
 SOFTWARE_KINDS_MAX: Final = 256
-"""Distinct (name, version) pairs counted; a peer that invents names cannot make the table grow."""
+"""Distinct (name, version) pairs that are counted. Limited, so that invented names cannot make the
+table grow."""
 OTHER_SOFTWARE: Final = ("other", "other")
 _SOFTWARE_LENGTH_MAX: Final = 100
 _SOFTWARE_SINCE: Final = 3
@@ -49,7 +50,7 @@ def api_versions(context: Context, request: ApiVersionsRequest, call: Call) -> A
             ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, low, high in context.api_ranges()
         ],
-        # A feature with a minimum of 0 may not be named before v4, or clients refuse the answer.
+        # A feature with a minimum of 0 must not be named before v4, or clients reject the answer.
         supported_features=[
             SupportedFeatureKey(name=TRANSACTION_FEATURE, min_version=0, max_version=NEW_FLOW)
         ]
@@ -65,7 +66,8 @@ def api_versions(context: Context, request: ApiVersionsRequest, call: Call) -> A
 
 
 def unsupported_version(context: Context) -> ApiVersionsResponse:
-    """For an ApiVersions request of a version we do not know; sent as version 0 (KIP-511)."""
+    """Returns the answer to an ApiVersions request of an unknown version; sent as version 0
+    (KIP-511)."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[

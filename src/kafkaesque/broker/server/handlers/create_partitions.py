@@ -1,9 +1,9 @@
-"""CreatePartitions, API key 37: more partitions for a topic (KIP-195).
+"""CreatePartitions, API key 37: add partitions to a topic (KIP-195).
 
 v2  flexible
-v3  may answer that a quota is exceeded; we have none
+v3  may report an exceeded quota; we have none
 
-Each topic is a commit of its own. A name that comes twice is answered once, with an error.
+Each topic is a separate commit. A name that occurs twice is answered once, with an error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def create_partitions(
         except ControllerMoved as moved:
             if not results:
                 raise
-            # Some are done: the client asks for these again.
+            # Some topics are done. The client retries the others.
             code, message = ErrorCode.NOT_CONTROLLER, str(moved)
         except KafkaError as error:
             code, message = error.code, str(error) or None

@@ -1,11 +1,11 @@
 """CreateTopics, API key 19.
 
-v4  -1 for the broker's default count and factor (KIP-464); taken from v2 on, as Kafka does
-v5  flexible; the answer tells count, factor and settings (KIP-525)
-v7  the answer tells the topic's id
+v4  -1 for the broker's default count and factor (KIP-464); accepted from v2 on, as in Kafka
+v5  flexible; the answer has count, factor and settings (KIP-525)
+v7  the answer has the topic's id
 
-The whole request is one commit, and it is answered when the topics are ready to be written: the
-timeout of the request never comes to bear. A name that comes twice is answered once, with an error.
+The whole request is one commit, and it is answered when the topics can be written to: the request's
+timeout has no effect. A name that occurs twice is answered once, with an error.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 v2  flexible
 
-An offset of -1 stands for the high watermark. A partition named twice is answered once, for the
-last.
+An offset of -1 means the high watermark. If a partition is named twice, the last one counts.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """DeleteTopics, API key 20.
 
-v3  TOPIC_DELETION_DISABLED where delete.topic.enable is false; INVALID_REQUEST before
+v3  TOPIC_DELETION_DISABLED if delete.topic.enable is false; INVALID_REQUEST before
 v4  flexible
 v5  error message
 v6  topics by id (KIP-516)
 
-The whole request is one commit. A topic named twice, be it once by name and once by id, is answered
-once, with an error, and stays.
+The whole request is one commit. A topic named twice, even once by name and once by id, is answered
+once, with an error, and is not deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DISABLED_SINCE: Final = 3
 
 
 class Handle(NamedTuple):
-    """How a request names a topic: by one of the two."""
+    """A topic as a request names it: either by name or by id."""
 
     name: str | None
     topic_id: TopicId

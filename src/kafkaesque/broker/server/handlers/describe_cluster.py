@@ -1,7 +1,7 @@
-"""DescribeCluster, API key 60: who the brokers are (KIP-700).
+"""DescribeCluster, API key 60: the brokers of the cluster (KIP-700).
 
 v1  endpoint type: brokers or controllers (KIP-919)
-v2  fenced brokers may be asked for; we have none
+v2  fenced brokers may be requested; we have none
 """
 
 from __future__ import annotations

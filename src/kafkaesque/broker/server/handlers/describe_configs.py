@@ -4,7 +4,7 @@ v1  sources and synonyms (KIP-226)
 v3  types and documentation (KIP-569)
 v4  flexible
 
-Only settings that hold are listed: one that Kafka has and we do not honour is absent.
+Only supported settings are listed: one that Kafka has and we ignore is absent.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _entries(context: Context, resource: DescribeConfigsResource) -> list[Config
             return broker_default_entries(context.cluster, keys)
         _check_own_id(name, context)
         return broker_entries(context.cluster, keys)
-    raise InvalidRequest(f"Settings of resource type {resource.resource_type} are not offered")
+    raise InvalidRequest(f"Settings of resource type {resource.resource_type} are not supported")
 
 
 def _check_own_id(name: str, context: Context) -> None:

@@ -21,7 +21,7 @@ from kafkaesque.wire.messages.describe_groups import (
 )
 
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""What anyone may do without an authorizer, as bits by AclOperation: READ, DELETE, DESCRIBE,
+"""All operations are allowed without an authorizer. Bits by AclOperation: READ, DELETE, DESCRIBE,
 DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 NOT_ASKED = -2147483648
 
@@ -61,7 +61,7 @@ def _describe(context: Context, group_id: str, call: Call, operations: int) -> D
             )
             for member in found.members
         ],
-        # Kafka says nothing of what one may do with a group that it has an error for.
+        # Kafka omits the authorized operations of a group that has an error.
         authorized_operations=operations if found.error is ErrorCode.NONE else NOT_ASKED,
     )
 

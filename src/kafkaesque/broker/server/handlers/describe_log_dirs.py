@@ -1,12 +1,12 @@
-"""DescribeLogDirs, API key 35: what the partitions of this broker take up on disk (KIP-113).
+"""DescribeLogDirs, API key 35: the disk usage of this broker's partitions (KIP-113).
 
 v2  flexible
-v3  an error of the whole answer
+v3  an error for the whole answer
 v4  size and free space of the volume (KIP-827)
 v5  whether the directory is closed to new partitions; ours never is
 
-A broker has one data directory. Topics and partitions that do not exist are left out. The lag of a
-replica is from its end to the high watermark as its leader has it; 0 while no leader is known.
+A broker has one data directory. Topics and partitions that do not exist are left out. A replica's
+lag is the distance from its end to the leader's high watermark; 0 while no leader is known.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def describe_log_dirs(
 
 
 def _directory(log_dirs: str) -> DescribeLogDirsResult:
-    """The data directory and its volume, without topics. Blocking."""
+    """Returns the data directory and its volume, without topics. Blocking."""
     path = os.path.abspath(log_dirs)
     try:
         volume = os.statvfs(path)

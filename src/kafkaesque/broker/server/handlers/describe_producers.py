@@ -1,6 +1,4 @@
-"""DescribeProducers, API key 61: who writes to a partition, and whose transaction is open
-(KIP-664).
-"""
+"""DescribeProducers, API key 61: the producers and open transactions of a partition (KIP-664)."""
 
 from __future__ import annotations
 

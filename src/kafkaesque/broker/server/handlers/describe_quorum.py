@@ -1,10 +1,10 @@
 """DescribeQuorum, API key 55: the controller's Raft group (KIP-595).
 
-v1  when each replica was last heard and last had all (KIP-836)
-v2  messages, where the voters are, which disk each replica has (KIP-853)
+v1  when each replica was last in contact and last caught up (KIP-836)
+v2  messages, the voters' addresses, each replica's directory id (KIP-853)
 
-Kafka's name for the controller's log stands for our group 0; a question for anything else, or for
-more, is answered as if all of it were unknown, as Kafka does.
+Kafka's name for the controller's log maps to our group 0. If a request names anything else, all of
+it is answered as unknown, as in Kafka.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from kafkaesque.wire.messages.describe_quorum import (
 )
 
 LISTENER_NAME: Final = "CONTROLLER"
-"""Kafka's usual one. Ours has no port of its own: the controller speaks where the broker does."""
+"""Kafka's usual name. Our controller has no port of its own; it uses the broker's."""
 
 
 class Quorum(Protocol):
-    """What this asks of the cluster."""
+    """The part of the cluster that this handler uses."""
 
     def describe_quorum(self) -> QuorumInfo:
-        """As the leader of the controller's group sees it; NotController where that is another."""
+        """Returns the controller group's state as its leader sees it. Raises NotController on other
+        nodes."""
 
 
 def describe_quorum(
     context: Context, request: DescribeQuorumRequest, call: Call
 ) -> DescribeQuorumResponse:
-    if not _asks_for_the_controller(request.topics):
+    if not _is_for_controller(request.topics):
         return _unknown(request.topics)
     try:
         quorum = cast(Quorum, context.cluster).describe_quorum()
@@ -75,7 +76,7 @@ def quorum_response(quorum: QuorumInfo) -> DescribeQuorumResponse:
     )
 
 
-def _asks_for_the_controller(topics: Sequence[TopicData]) -> bool:
+def _is_for_controller(topics: Sequence[TopicData]) -> bool:
     asked = [
         (topic.topic_name, item.partition_index) for topic in topics for item in topic.partitions
     ]

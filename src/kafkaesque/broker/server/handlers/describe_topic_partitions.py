@@ -1,7 +1,7 @@
 """DescribeTopicPartitions, API key 75: topics in pages of partitions (KIP-966).
 
-Topics come sorted by name. A page ends after `response_partition_limit` partitions, and its cursor
-names the first partition that was left out; the next request hands it back.
+Topics are sorted by name. A page ends after `response_partition_limit` partitions. Its cursor names
+the next partition, and the next request returns the cursor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkaesque.wire.messages.describe_topic_partitions import (
 )
 
 PARTITIONS_MAX: Final = 2000
-"""Partitions in one answer, whatever the client asks for (`max.request.partition.size.limit`)."""
+"""Partitions in one answer, whatever the client requests (`max.request.partition.size.limit`)."""
 
 
 def describe_topic_partitions(
@@ -63,7 +63,7 @@ def describe_topic_partitions(
 
 
 def _names(context: Context, request: DescribeTopicPartitionsRequest) -> list[str]:
-    """The topics of this page and all pages behind it, in order."""
+    """Returns the topics of this page and all later pages, in order."""
     cursor = request.cursor
     asked = {item.name for item in request.topics}
     if cursor is not None and cursor.partition_index < 0:

@@ -1,10 +1,10 @@
-"""ElectLeaders, API key 43: give partitions back to their preferred leaders (KIP-183).
+"""ElectLeaders, API key 43: return partitions to their preferred leaders (KIP-183).
 
 v1  unclean elections (KIP-460)
 v2  flexible
 
-Raft never elects a leader that lacks what was committed, so an unclean election does nothing that
-the group would not do by itself: it is not needed, or nobody is eligible.
+Raft never elects a leader that lacks committed entries, so an unclean election does nothing that
+the group would not do by itself: either it is not needed, or no replica is eligible.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class ElectionType(IntEnum):
 
 
 class LeaderElections(Protocol):
-    """What this asks of the cluster."""
+    """The part of the cluster that this handler uses."""
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
     ) -> Results:
-        """Try to give each of the partitions (of all, for None) to its preferred leader, or to any
-        at all if not `preferred`; None for each that got it."""
+        """Tries to move each partition (all, if None) to its preferred leader, or to any leader if
+        not `preferred`. Returns None for each success."""
 
 
 async def elect_leaders(
@@ -71,7 +71,7 @@ async def elect_leaders(
 
 
 def _known(tables: Tables, asked: Sequence[TopicPartitions]) -> list[TopicPartition]:
-    """Those that are there, each once."""
+    """Returns the existing partitions, without duplicates."""
     named = (
         TopicPartition(topic.topic, PartitionIndex(index))
         for topic in asked
@@ -92,12 +92,12 @@ def _missing(tables: Tables, name: TopicPartition) -> KafkaError | None:
 def _rows(
     tables: Tables, asked: Sequence[TopicPartitions], results: Results
 ) -> list[ReplicaElectionResult]:
-    """A row for each that was asked for, in that order, however often it was."""
+    """Returns a row for each requested partition, in order, duplicates included."""
     rows = []
     for topic in asked:
         names = [TopicPartition(topic.topic, PartitionIndex(index)) for index in topic.partitions]
         found = [
-            # What is neither missing nor answered was made in between.
+            # A partition that exists but has no result was created in between.
             _missing(tables, name) or results.get(name, LeaderNotAvailable(""))
             for name in names
         ]
@@ -106,7 +106,7 @@ def _rows(
 
 
 def _all_rows(tables: Tables, results: Results) -> list[ReplicaElectionResult]:
-    """As Kafka does: a row for every topic, without the partitions that had their leader."""
+    """As in Kafka: a row for every topic, without the partitions that already had their leader."""
     found: dict[str, list[tuple[int, KafkaError | None]]] = {name: [] for name in tables.by_name}
     for name, error in results.items():
         if not isinstance(error, ElectionNotNeeded):

@@ -1,10 +1,12 @@
 """EndTxn, API key 26: commit or abort.
 
-v2  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH v3  flexible v4  TRANSACTION_ABORTABLE v5  the
-epoch is raised, and the answer tells the new one (KIP-890)
+v2  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH
+v3  flexible
+v4  TRANSACTION_ABORTABLE
+v5  the epoch is bumped, and the answer has the new one (KIP-890)
 
-The answer comes when the end is decided and on the disks of a majority; the markers follow, and
-until they are written the next transaction is told CONCURRENT_TRANSACTIONS.
+The answer is sent when the decision is on the disks of a majority. The markers follow; until they
+are written, the next transaction gets CONCURRENT_TRANSACTIONS.
 """
 
 from __future__ import annotations

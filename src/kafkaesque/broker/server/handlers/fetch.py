@@ -155,7 +155,8 @@ class _Fetch:
         request = self._request
         watcher = BytesAwaited(request.min_bytes, self._context.loop, stable_only=self._stable_only)
         try:
-            # Asked again: this coroutine starts after other callbacks, which may have committed more.
+            # Checked again: this coroutine starts after other callbacks, which may have committed
+            # more.
             watcher.missing_bytes = self._missing_bytes(watcher)
             if watcher.missing_bytes > 0:
                 await watcher.wait(request.max_wait_ms / 1000)
@@ -384,15 +385,15 @@ def _has_news(asked: FetchedPartition, row: PartitionData) -> bool:
     news = (
         bool(row.records)
         or row.error_code != 0
-        or asked.told_error
-        or row.high_watermark != asked.told_high_watermark
-        or row.last_stable_offset != asked.told_stable_offset
-        or row.log_start_offset != asked.told_log_start
+        or asked.sent_error
+        or row.high_watermark != asked.sent_high_watermark
+        or row.last_stable_offset != asked.sent_stable_offset
+        or row.log_start_offset != asked.sent_log_start
     )
-    asked.told_high_watermark = row.high_watermark
-    asked.told_stable_offset = row.last_stable_offset
-    asked.told_log_start = row.log_start_offset
-    asked.told_error = row.error_code != 0
+    asked.sent_high_watermark = row.high_watermark
+    asked.sent_stable_offset = row.last_stable_offset
+    asked.sent_log_start = row.log_start_offset
+    asked.sent_error = row.error_code != 0
     return news
 
 

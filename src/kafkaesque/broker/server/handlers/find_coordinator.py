@@ -1,11 +1,14 @@
 """FindCoordinator, API key 10.
 
-v1  key types, error message v3  flexible v4  several keys in one request (KIP-699) v5  a newer
-error code for transactions v6  key type of share groups (KIP-932), which we do not have
+v1  key types, error message
+v3  flexible
+v4  several keys in one request (KIP-699)
+v5  a newer error code for transactions
+v6  key type of share groups (KIP-932), which we do not have
 
-The first search for a coordinator creates the topic that its keys live in. While a new leader of
-the partition is being elected the answer waits for it: Apache Kafka always names somebody, the old
-leader or the new one, and librdkafka gives up asking after a few refusals.
+The first search for a coordinator creates its internal topic. While a new leader of the partition
+is being elected, the answer waits: Apache Kafka always names a broker, the old leader or the new
+one, and librdkafka gives up after a few errors.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from kafkaesque.wire.messages.find_coordinator import (
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 _KEYS_SINCE = 4
-_LOOK_SECONDS: Final = 0.02
+_RETRY_SECONDS: Final = 0.02
 
 
 async def find_coordinator(
@@ -80,7 +83,7 @@ async def _find_all(
         found = [_find(context, runtime, key) for key in keys]
         if all(one.error_code == ErrorCode.NONE for one in found) or loop.time() > deadline:
             return found
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _find(context: Context, runtime: CoordinatorRuntime[Any], key: str) -> Coordinator:

@@ -27,7 +27,7 @@ async def heartbeat(context: Context, request: HeartbeatRequest, call: Call) -> 
             types.HeartbeatAnswer,
         )
     except CoordinatorLoading:
-        # As Kafka: the member is alive, and an error would only make it join again.
+        # As in Kafka: the member is alive, and an error would only make it rejoin.
         return HeartbeatResponse(error_code=ErrorCode.NONE)
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)

@@ -1,12 +1,12 @@
 """InitProducerId, API key 22: an identity for an idempotent producer.
 
 v2  flexible
-v3  the producer may name the id and epoch it has, to have the epoch raised (KIP-360)
+v3  the producer may send its current id and epoch, to have the epoch bumped (KIP-360)
 v4  PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH
 v5  a newer error code for transactions (KIP-890)
 
-Without a transactional id every request gets a new id, whatever the producer had before. With one,
-whoever used it before is fenced, and its transaction aborted.
+Without a transactional id, every request gets a new producer id, whatever the producer had before.
+With one, the previous producer is fenced and its transaction aborted.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ async def init_producer_id(
     try:
         producer_id = await context.cluster.next_producer_id()
     except KafkaError:
-        # The one code after which every client asks again, which it should: a full disk may get
-        # room, and no id was given away.
+        # The only code after which every client retries. It should: a full disk may get room, and
+        # no id was assigned.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
@@ -53,7 +53,7 @@ async def init_producer_id(
 async def _init_transactional(
     context: Context, request: InitProducerIdRequest, transactional_id: str, call: Call
 ) -> InitProducerIdResponse:
-    # Before anything else, so that nobody looks for a coordinator who will refuse: as Kafka does.
+    # Checked first, so that no coordinator is looked up for an invalid request: as in Kafka.
     if not 0 < request.transaction_timeout_ms <= context.config.transaction_max_timeout_ms:
         return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     try:
@@ -72,7 +72,8 @@ async def _init_transactional(
         )
 
         def init(registry: TransactionRegistry, token: int, now: Moment) -> Effects:
-            # Last, because the client may have given up meanwhile and have asked again.
+            # Checked last, because the client may have given up and sent the request again
+            # meanwhile.
             if not registry.hears_init(wanted):
                 raise CloseConnection(OLDER_CONNECTION)
             return registry.init_producer(wanted, token, now)

@@ -8,7 +8,7 @@ v7  protocol type in the answer (KIP-559)
 v8  reason (KIP-800)
 v9  skip_assignment (KIP-814)
 
-The answer waits until the group's members have come together.
+The answer is sent when all members of the group have joined.
 """
 
 from __future__ import annotations

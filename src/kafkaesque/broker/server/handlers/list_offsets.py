@@ -1,7 +1,7 @@
 """ListOffsets, API key 2.
 
-v1  one offset instead of a list (v0 is gone)
-v2  isolation level: whoever reads committed transactions only is told of none that is open
+v1  one offset instead of a list (v0 is not served)
+v2  isolation level: read_committed consumers get the last stable offset
 v4  leader epochs (KIP-320)
 v6  flexible
 v7  timestamp -3: the record with the greatest timestamp (KIP-734)
@@ -10,7 +10,7 @@ v9  timestamp -5: the latest record in tiered storage (KIP-1005)
 v10 a timeout, for reads of tiered storage (KIP-1075)
 v11 timestamp -6: the earliest record not yet tiered (KIP-1023)
 
-Only committed records count. A time lookup that finds nothing answers offset -1 without an error.
+Only committed records count. A time lookup without a match returns offset -1 without an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SPECIAL_SINCE: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""First version in which a negative timestamp means something."""
+"""The first version in which a negative timestamp has a meaning."""
 
 
 def list_offsets(context: Context, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
@@ -87,20 +87,21 @@ def _find(
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _at(index, partition.log_start_offset, _first_epoch(partition))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return _refused(index, ErrorCode.NONE)  # nothing is ever tiered
+        return _refused(index, ErrorCode.NONE)  # there is no tiered storage
     if timestamp == MAX_TIMESTAMP:
         found = partition.max_timestamp()
     else:
         found = partition.find_by_timestamp(TimestampMs(timestamp))
-    # A record without a timestamp is never found by time: Java takes an offset with a negative
-    # timestamp for a broken answer.
+    # A record without a timestamp is never found by time: the Java client rejects an offset with a
+    # negative timestamp.
     if found is None or found.offset >= end_offset:
         return _refused(index, ErrorCode.NONE)
     return _at(index, found.offset, found.leader_epoch, found.timestamp)
 
 
 def _first_epoch(partition: Partition) -> LeaderEpoch:
-    """The epoch that wrote the first record (KIP-320), which need not be today's leader's."""
+    """Returns the epoch that wrote the first record (KIP-320), which need not be the current
+    one."""
     start = partition.log_start_offset
     if start == partition.log_end_offset:
         return partition.leader_epoch

@@ -1,9 +1,9 @@
 """ListTransactions, API key 66: the transactional ids that are coordinated here.
 
-v1  only those that run for longer than so many milliseconds (KIP-994)
+v1  only transactions that have run for longer than a duration (KIP-994)
 
-v2 has a pattern of Google's RE2 (KIP-1152), whose cost is linear. Python's own expressions have no
-such bound, and a stranger's pattern must not stop the broker: v2 is not offered.
+v2 has a pattern in RE2 syntax (KIP-1152), whose cost is linear. Python's regular expressions have
+no such bound, and a client's pattern must not block the broker: v2 is not supported.
 """
 
 from __future__ import annotations

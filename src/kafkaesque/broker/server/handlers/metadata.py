@@ -1,6 +1,6 @@
 """Metadata, API key 3.
 
-v0  an empty list of topics asks for all; from v1 on null does, and an empty list asks for none
+v0  an empty list of topics requests all; since v1 null does, and an empty list requests none
 v1  controller, racks, internal flag
 v2  cluster id
 v3  throttle time
@@ -10,11 +10,11 @@ v7  leader epochs (KIP-320)
 v8  authorized operations (those of the cluster until v10)
 v9  flexible
 v10 topic ids in the answer
-v12 topics asked for by id (KIP-516)
-v13 an error of the whole answer
+v12 topics requested by id (KIP-516)
+v13 an error for the whole answer
 
-Where Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION to the request that creates a topic, we answer
-when the topic is there.
+If a request creates a topic, Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION; we answer when the
+topic exists.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _to_create(
     if not (context.config.auto_create_topics_enable and request.allow_auto_topic_creation):
         return []
     existing = context.cluster.tables.by_name
-    # Internal topics have settings of their own: whoever needs one creates it.
+    # Internal topics have their own settings and are created by the code that needs them.
     names = (
         item.name
         for item in asked
@@ -106,8 +106,8 @@ def _answer(
 ) -> MetadataResponse:
     brokers = context.cluster.named_brokers()
     if not brokers:
-        # A client that is told so forgets them all and has nobody left to ask.
-        raise CloseConnection("this broker has just started and does not know its cluster yet")
+        # A client that gets an empty list forgets all brokers and has no broker left to ask.
+        raise CloseConnection("this broker has just started and has no cluster metadata yet")
     controller_id = context.cluster.controller_id
     return MetadataResponse(
         brokers=[
@@ -135,7 +135,7 @@ def _rows(
     asked: Sequence[MetadataRequestTopic],
     refusals: Refusals,
 ) -> list[MetadataResponseTopic]:
-    """One row a topic, however often and by whichever handle it was asked for."""
+    """Returns one row per topic, however often and however it was requested."""
     tables = context.cluster.tables
     rows: dict[object, MetadataResponseTopic] = {}
     for item in asked:
@@ -180,7 +180,7 @@ def _missing(item: MetadataRequestTopic, refusals: Refusals) -> MetadataResponse
     if item.topic_id != NO_TOPIC_ID:
         name, code = None, ErrorCode.UNKNOWN_TOPIC_ID
     elif name is None:
-        name, code = "", ErrorCode.UNKNOWN_SERVER_ERROR  # what Kafka says to neither name nor id
+        name, code = "", ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's answer to neither name nor id
     elif not is_legal_topic_name(name):
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
@@ -195,7 +195,7 @@ def _missing(item: MetadataRequestTopic, refusals: Refusals) -> MetadataResponse
 
 
 def _refuse(asked: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-    """v10 and v11 have the fields for topic ids and null names, but not their meaning."""
+    """v10 and v11 have the fields for topic ids and null names, but do not support them."""
     return MetadataResponse(
         brokers=[],
         topics=[

@@ -1,14 +1,14 @@
 """OffsetCommit, API key 8.
 
-v2   the oldest that is served: retention time
+v2   the oldest version served: retention time
 v5   no retention time any more
 v6   leader epoch (KIP-320)
 v7   static members (KIP-345)
 v8   flexible
 v10  topics by id (KIP-848)
 
-An offset of a partition that does not exist is refused; the others are committed together. A known
-topic without partitions is left out of the answer, an unknown one is named: both as in Kafka.
+An offset of a partition that does not exist is rejected; the others are committed together. As in
+Kafka, a known topic without partitions is left out of the answer, and an unknown one is included.
 """
 
 from __future__ import annotations

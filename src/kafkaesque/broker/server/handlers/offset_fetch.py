@@ -1,10 +1,10 @@
 """OffsetFetch, API key 9.
 
-v1   the oldest that is served
-v2   null topics: all of the group; an error of the whole answer
+v1   the oldest version served
+v2   null topics: all of the group; an error for the whole answer
 v5   leader epoch (KIP-320)
 v6   flexible
-v7   require_stable (KIP-447): offsets that a transaction may yet change are refused
+v7   require_stable (KIP-447): an offset that an open transaction may change is an error
 v8   several groups in one request (KIP-709)
 v9   member id and epoch (KIP-848), which classic groups do not use
 v10  topics by id
@@ -76,7 +76,7 @@ def offset_fetch(context: Context, request: OffsetFetchRequest, call: Call) -> O
 def _refused(
     wanted: tuple[TopicToFetch, ...] | None, code: ErrorCode
 ) -> list[OffsetFetchResponseTopic]:
-    """Version 1 has no error of the whole answer: every partition carries it."""
+    """Version 1 has no error for the whole answer: every partition carries it."""
     return [
         OffsetFetchResponseTopic(
             name=topic.topic,

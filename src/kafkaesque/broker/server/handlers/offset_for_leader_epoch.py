@@ -1,10 +1,10 @@
-"""OffsetForLeaderEpoch, API key 23: where an epoch of a partition ended (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch, API key 23: the end offset of a leader epoch (KIP-101, KIP-320).
 
-v2  the client tells the epoch it believes current, and is refused if that is wrong
-v3  replica id, of no use to us
+v2  the client sends the leader epoch it has, and gets an error if that is not current
+v3  replica id, which we ignore
 v4  flexible
 
-A consumer that resumes asks this to learn whether the log was cut below its position meanwhile.
+A consumer that resumes uses this to find out whether the log was truncated below its position.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _find(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Epoc
 
 
 def _epoch_end(partition: Partition, asked: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-    """The log knows the epochs that wrote something. The current one may not have done so yet, but
-    it began at the end of the log, which is therefore where every epoch before it ended at the
-    latest."""
+    """Returns the epoch and its end. The log has only epochs that wrote something. The current
+    epoch may not have done so yet, but it began at the end of the log, so every earlier epoch ended
+    there at the latest."""
     if not 0 <= asked <= partition.leader_epoch:
         return NO_EPOCH, NO_OFFSET
     end_offset = partition.log_end_offset

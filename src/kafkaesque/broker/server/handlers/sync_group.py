@@ -2,9 +2,9 @@
 
 v3  static members (KIP-345)
 v4  flexible
-v5  protocol type and name must be there and are checked (KIP-559)
+v5  protocol type and name are required and checked (KIP-559)
 
-The answer waits until the leader has brought the assignment.
+The answer is sent when the leader has sent the assignment.
 """
 
 from __future__ import annotations

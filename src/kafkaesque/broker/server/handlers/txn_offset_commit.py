@@ -1,9 +1,9 @@
-"""TxnOffsetCommit, API key 28: offsets that count when a transaction commits.
+"""TxnOffsetCommit, API key 28: offsets that take effect when a transaction commits.
 
 v2  leader epoch (KIP-320)
 v3  flexible; member and generation (KIP-447)
 v4  TRANSACTION_ABORTABLE
-v5  the group's partition joins the transaction by this request itself (KIP-890)
+v5  this request itself adds the group's partition to the transaction (KIP-890)
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def txn_offset_commit(
             codes = await _commit(context, request, call, topics)
     except KafkaError as error:
         codes = {
-            (topic.topic, item.partition): _told(error.code, call)
+            (topic.topic, item.partition): _client_error(error.code, call)
             for topic in topics
             for item in topic.partitions
         }
@@ -76,7 +76,7 @@ async def txn_offset_commit(
                 ],
             )
             for topic in request.topics
-            # As in OffsetCommit: Kafka names one without partitions only if it does not know it.
+            # As in OffsetCommit: Kafka includes a topic without partitions only if it is unknown.
             if topic.partitions or not context.partitions.partition_count(topic.name)
         ]
     )
@@ -94,7 +94,7 @@ async def _commit(
     shard = context.groups.of_group(request.group_id)
     guard = await _verify(context, request, call, producer, shard)
     if call.version < _ADDS_SINCE:
-        # Offsets have no sequence numbers: what comes late would replace what came after it.
+        # Offsets have no sequence numbers: a delayed commit would overwrite a newer one.
         context.transactions.check_committer(producer, shard, call)
     commit = CommitRequest(
         group_id=request.group_id,
@@ -120,7 +120,8 @@ async def _verify(
     producer: ProducerIdentity,
     shard: GroupShard,
 ) -> Guard | None:
-    """What lets the commit begin a transaction in the group's partition; None if one is open."""
+    """Returns the guard for the first commit of a transaction in the group's partition; None if the
+    transaction is open there."""
     guard: Guard | None = None
     for _ in range(VERIFICATIONS_MAX):
         if not shard.needs_guard(producer):
@@ -139,7 +140,7 @@ async def _verify(
     return guard
 
 
-def _told(code: ErrorCode, call: Call) -> ErrorCode:
+def _client_error(code: ErrorCode, call: Call) -> ErrorCode:
     if code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and call.version < _ADDS_SINCE:

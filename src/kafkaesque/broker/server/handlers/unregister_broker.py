@@ -1,4 +1,4 @@
-"""UnregisterBroker, API key 64: a broker no longer belongs to the cluster (KIP-500)."""
+"""UnregisterBroker, API key 64: remove a broker from the cluster (KIP-500)."""
 
 from __future__ import annotations
 

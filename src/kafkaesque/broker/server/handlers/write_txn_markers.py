@@ -1,9 +1,9 @@
 """WriteTxnMarkers, API key 27: a coordinator ends a transaction in the partitions that we lead.
 
-v1  the oldest that is served: flexible
-v2  which flow the transaction had: in the new one the marker's epoch is one of its own (KIP-1228)
+v1  the oldest version served: flexible
+v2  the transaction's flow: in the new one, the marker has its own epoch (KIP-1228)
 
-Admin clients send it too, to abort a transaction that hangs (KIP-664).
+Admin clients send it too, to abort a hanging transaction (KIP-664).
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ class FetchedPartition:
     partition_max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
-    told_high_watermark: int = -1
-    told_stable_offset: int = -1
-    told_log_start: int = -1
-    told_error: bool = True
+    sent_high_watermark: int = -1
+    sent_stable_offset: int = -1
+    sent_log_start: int = -1
+    sent_error: bool = True
 
 
 @dataclass(slots=True)
