@@ -18,7 +18,7 @@ from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.dialling import PeerAddress
 from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.peer_calls import PeerError
-from kafkaesque.broker.replication.rules.peer_hello import Identity
+from kafkaesque.broker.replication.rules.peer_hello import PeerIdentity
 from kafkaesque.broker.server.addresses import parse_address
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import NotController
@@ -64,7 +64,7 @@ class _NoInbox:
 
 async def introduce_broker(
     seeds: Seeds,
-    me: Identity,
+    me: PeerIdentity,
     request: BrokerRegistration,
     loop: asyncio.AbstractEventLoop,
     clock: Clock,

@@ -30,7 +30,7 @@ from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.opening import batch_payload, open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, TICK_SECONDS, ReplicaSet
-from kafkaesque.broker.replication.rules.peer_hello import Identity as PeerIdentity
+from kafkaesque.broker.replication.rules.peer_hello import PeerIdentity
 from kafkaesque.broker.replication.sync_journal import SyncJournal
 from kafkaesque.broker.server.addresses import (
     Address,

@@ -15,7 +15,11 @@ from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.replication.dialling import PeerAddress
 from kafkaesque.broker.replication.link import LinkConfig
 from kafkaesque.broker.replication.links import Links
-from kafkaesque.broker.replication.rules.peer_hello import HELLO_BYTES_MAX, Identity, is_peer_hello
+from kafkaesque.broker.replication.rules.peer_hello import (
+    HELLO_BYTES_MAX,
+    PeerIdentity,
+    is_peer_hello,
+)
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.ids import GroupId, NodeId
 from kafkaesque.service.clock import SystemClock
@@ -133,7 +137,7 @@ class Broker:
 
     def __init__(
         self,
-        me: Identity,
+        me: PeerIdentity,
         config: LinkConfig = QUICK,
         seed: int = 0,
         clock: Clock | None = None,
@@ -175,15 +179,15 @@ class Broker:
 
 def identity(
     node: int, *, incarnation: int = 1, generation: int = 0, cluster: str = "c"
-) -> Identity:
-    return Identity(NodeId(node), generation, cluster, incarnation)
+) -> PeerIdentity:
+    return PeerIdentity(NodeId(node), generation, cluster, incarnation)
 
 
 class Group:
     """Brokers that know each other; stops them at the end."""
 
     def __init__(
-        self, *identities: Identity, config: LinkConfig = QUICK, clock: Clock | None = None
+        self, *identities: PeerIdentity, config: LinkConfig = QUICK, clock: Clock | None = None
     ) -> None:
         self._identities = identities
         self._config = config
@@ -195,7 +199,7 @@ class Group:
             await self.add(me, seed=number)
         return self
 
-    async def add(self, me: Identity, *, port: int = 0, seed: int = 0) -> Broker:
+    async def add(self, me: PeerIdentity, *, port: int = 0, seed: int = 0) -> Broker:
         broker = Broker(me, self._config, seed, self._clock)
         await broker.serve(port)
         self.brokers.append(broker)

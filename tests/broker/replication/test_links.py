@@ -24,7 +24,7 @@ from kafkaesque.broker.replication.peer_calls import (
 from kafkaesque.broker.replication.rules.peer_codec import FrameWriter, Post
 from kafkaesque.broker.replication.rules.peer_hello import (
     Hello,
-    Identity,
+    PeerIdentity,
     Purpose,
     Refusal,
     decode_hello_answer,
@@ -292,7 +292,7 @@ async def test_every_pair_has_one_link_though_all_dial() -> None:
         assert all(name == "reachable" for b in group.brokers for name, _ in b.inbox.events)
 
 
-def hello(who: Identity, attempt: int = 1, purpose: Purpose = Purpose.LINK) -> Hello:
+def hello(who: PeerIdentity, attempt: int = 1, purpose: Purpose = Purpose.LINK) -> Hello:
     return Hello(who, purpose, attempt, 1000)
 
 
@@ -365,7 +365,7 @@ async def test_newer_life_replaces_the_link_at_once_and_older_ones_are_refused()
         ]
         answers = [await answer_to(one, hello(who, n)) for who, n in lives]
 
-        yes, old = Refusal.ACCEPTED, Refusal.OLD_LIFE
+        yes, old = Refusal.ACCEPTED, Refusal.OLD_INCARNATION
         assert [refusal for refusal, _ in answers] == [yes, yes, old, old, yes, yes, old]
         up, down = ("reachable", TWO), ("unreachable", TWO)
         assert one.inbox.events == [up, down, up, down, up, down, up]

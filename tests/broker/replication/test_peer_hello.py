@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from kafkaesque.broker.replication.rules.peer_hello import (
     HELLO_BYTES_MAX,
-    NO_LIFE,
+    NO_INCARNATION,
     PEER_HELLO_KEY,
     Hello,
     HelloAnswer,
-    Identity,
+    PeerIdentity,
+    PeerLinkState,
     Purpose,
     Refusal,
-    Standing,
     decode_hello,
     decode_hello_answer,
     encode_hello,
@@ -30,7 +30,7 @@ from kafkaesque.model.ids import NODE_ID_MAX, NodeId
 
 numbers = st.integers(0, 2**32 - 1)
 identities = st.builds(
-    Identity,
+    PeerIdentity,
     st.integers(0, NODE_ID_MAX).map(NodeId),
     numbers,
     st.text(max_size=40),
@@ -83,7 +83,7 @@ def test_ordinary_requests_are_no_hellos() -> None:
 
 
 def test_another_protocol_version_is_understood_as_far_as_to_refuse_it() -> None:
-    hello = Hello(Identity(NodeId(2), 0, "c", 1), Purpose.LINK, 1, 1000)
+    hello = Hello(PeerIdentity(NodeId(2), 0, "c", 1), Purpose.LINK, 1, 1000)
     frame = bytearray(body(encode_hello(hello)))
     client_id_bytes = struct.unpack_from(">h", frame, 8)[0]
     struct.pack_into(">H", frame, 10 + client_id_bytes, 2)
@@ -97,61 +97,61 @@ def test_another_version_of_the_hello_itself_is_refused() -> None:
 
 
 def test_hello_beyond_its_bound_is_refused() -> None:
-    caller = Identity(NodeId(2), 0, "c" * HELLO_BYTES_MAX, 1)
-    with pytest.raises(ProtocolError, match="as long"):
+    caller = PeerIdentity(NodeId(2), 0, "c" * HELLO_BYTES_MAX, 1)
+    with pytest.raises(ProtocolError, match="length of a hello"):
         decode_hello(body(encode_hello(Hello(caller, Purpose.LINK, 1, 1000))))
 
 
 # -- who gets the link ----------------------------------------------------------------------------
 
-LIFE = (0, 5)
-NEW = Standing(NO_LIFE, None, False, False)
-GREETING = Standing(NO_LIFE, None, False, True)
-MINE = Standing(LIFE, None, True, False)
-THEIRS = Standing(LIFE, 7, False, False)
-GONE = Standing(LIFE, None, False, False)
-GONE_AND_GREETING = Standing(LIFE, None, False, True)
+INCARNATION = (0, 5)
+NEW = PeerLinkState(NO_INCARNATION, None, False, False)
+GREETING = PeerLinkState(NO_INCARNATION, None, False, True)
+MINE = PeerLinkState(INCARNATION, None, True, False)
+THEIRS = PeerLinkState(INCARNATION, 7, False, False)
+GONE = PeerLinkState(INCARNATION, None, False, False)
+GONE_AND_GREETING = PeerLinkState(INCARNATION, None, False, True)
 
 
 @pytest.mark.parametrize(
-    ("me", "caller", "life", "attempt", "standing", "refusal"),
+    ("me", "caller", "incarnation", "attempt", "link_state", "refusal"),
     [
         # Nothing there yet.
-        (1, 2, LIFE, 1, NEW, Refusal.ACCEPTED),
-        (1, 2, LIFE, 1, None, Refusal.NOT_A_PEER),
-        (1, 1, LIFE, 1, None, Refusal.SAME_NODE),
+        (1, 2, INCARNATION, 1, NEW, Refusal.ACCEPTED),
+        (1, 2, INCARNATION, 1, None, Refusal.NOT_A_PEER),
+        (1, 1, INCARNATION, 1, None, Refusal.SAME_NODE),
         # Both dial at once: the lower one's wins, in every order of events.
-        (1, 2, LIFE, 1, GREETING, Refusal.CROSSING),
-        (2, 1, LIFE, 1, GREETING, Refusal.ACCEPTED),
-        (1, 2, LIFE, 1, MINE, Refusal.CROSSING),
-        (2, 1, LIFE, 1, MINE, Refusal.ACCEPTED),
+        (1, 2, INCARNATION, 1, GREETING, Refusal.CROSSING),
+        (2, 1, INCARNATION, 1, GREETING, Refusal.ACCEPTED),
+        (1, 2, INCARNATION, 1, MINE, Refusal.CROSSING),
+        (2, 1, INCARNATION, 1, MINE, Refusal.ACCEPTED),
         # Whoever dials again has lost what it had dialled.
-        (1, 2, LIFE, 8, THEIRS, Refusal.ACCEPTED),
-        (2, 1, LIFE, 8, THEIRS, Refusal.ACCEPTED),
-        (1, 2, LIFE, 7, THEIRS, Refusal.OLD_LIFE),
-        (1, 2, LIFE, 1, GONE, Refusal.ACCEPTED),
+        (1, 2, INCARNATION, 8, THEIRS, Refusal.ACCEPTED),
+        (2, 1, INCARNATION, 8, THEIRS, Refusal.ACCEPTED),
+        (1, 2, INCARNATION, 7, THEIRS, Refusal.OLD_INCARNATION),
+        (1, 2, INCARNATION, 1, GONE, Refusal.ACCEPTED),
         # Lives: starts on one disk, and disks.
         (1, 2, (0, 6), 1, MINE, Refusal.ACCEPTED),
         (1, 2, (0, 6), 1, THEIRS, Refusal.ACCEPTED),
         (1, 2, (1, 0), 1, THEIRS, Refusal.ACCEPTED),
-        (1, 2, (0, 4), 99, THEIRS, Refusal.OLD_LIFE),
-        (2, 1, (0, 4), 99, GONE, Refusal.OLD_LIFE),
-        (2, 1, (0, 4), 99, GONE_AND_GREETING, Refusal.OLD_LIFE),
+        (1, 2, (0, 4), 99, THEIRS, Refusal.OLD_INCARNATION),
+        (2, 1, (0, 4), 99, GONE, Refusal.OLD_INCARNATION),
+        (2, 1, (0, 4), 99, GONE_AND_GREETING, Refusal.OLD_INCARNATION),
         (1, 2, (0, 6), 1, GONE_AND_GREETING, Refusal.CROSSING),
     ],
 )
 def test_one_connection_is_the_link(
     me: int,
     caller: int,
-    life: tuple[int, int],
+    incarnation: tuple[int, int],
     attempt: int,
-    standing: Standing | None,
+    link_state: PeerLinkState | None,
     refusal: Refusal,
 ) -> None:
-    mine = Identity(NodeId(me), 0, "c", 1)
-    theirs = Identity(NodeId(caller), life[0], "c", life[1])
+    mine = PeerIdentity(NodeId(me), 0, "c", 1)
+    theirs = PeerIdentity(NodeId(caller), incarnation[0], "c", incarnation[1])
 
-    assert judge(mine, Hello(theirs, Purpose.LINK, attempt, 1000), standing) is refusal
+    assert judge(mine, Hello(theirs, Purpose.LINK, attempt, 1000), link_state) is refusal
 
 
 @pytest.mark.parametrize(
@@ -170,6 +170,6 @@ def test_one_connection_is_the_link(
 def test_links_are_within_a_cluster_and_introductions_across_its_border(
     my_cluster: str, cluster: str, purpose: Purpose, refusal: Refusal
 ) -> None:
-    me, caller = Identity(NodeId(1), 0, my_cluster, 1), Identity(NodeId(2), 0, cluster, 1)
+    me, caller = PeerIdentity(NodeId(1), 0, my_cluster, 1), PeerIdentity(NodeId(2), 0, cluster, 1)
 
     assert judge(me, Hello(caller, purpose, 1, 1000), NEW) is refusal

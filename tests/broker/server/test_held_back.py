@@ -107,11 +107,11 @@ def take_over(broker: LocalBroker, *topics: CoordinatorRuntime) -> None:  # type
     """As after a term of another broker's: what was known is read from the log."""
 
     async def work() -> None:
-        for hosts in topics:
-            for host in hosts:
-                hosts._hosts.clear()
-                host.close(NotCoordinator("elsewhere"))
-            await until(lambda hosts=hosts: hosts.at(0).registry is not None)
+        for runtime in topics:
+            for shard in runtime:
+                runtime._shards.clear()
+                shard.close(NotCoordinator("elsewhere"))
+            await until(lambda runtime=runtime: runtime.at(0).registry is not None)
 
     broker.run(work())
 

@@ -33,7 +33,7 @@ from kafkaesque.broker.replication.rules.peer_codec import (
 from kafkaesque.broker.replication.rules.peer_hello import (
     Hello,
     HelloAnswer,
-    Identity,
+    PeerIdentity,
     Purpose,
     decode_hello_answer,
     encode_hello,
@@ -109,7 +109,7 @@ class Inbox(Protocol):
 class LinkHost(Protocol):
     """The part of `Links` that a link uses."""
 
-    me: Identity
+    me: PeerIdentity
     config: LinkConfig
     clock: Clock
     inbox: Inbox
@@ -173,7 +173,7 @@ class Link(asyncio.BufferedProtocol):
         self._frames = FrameReader(FRAME_BYTES_MAX, host.pool, frame_bytes_min=1)
         self._transport: asyncio.Transport | None = None
         self._is_ended = False
-        self.peer: Identity | None = None
+        self.peer: PeerIdentity | None = None
         """From the peer's hello, or from its answer to ours."""
         self.greeted: asyncio.Future[HelloAnswer | None] = loop.create_future()
         """The answer to our hello; None if the connection was lost before it arrived."""
@@ -242,7 +242,7 @@ class Link(asyncio.BufferedProtocol):
 
     # -- called by the links ----------------------------------------------------------------------
 
-    def adopt(self, transport: asyncio.Transport, peer: Identity, answer: bytes) -> None:
+    def adopt(self, transport: asyncio.Transport, peer: PeerIdentity, answer: bytes) -> None:
         """Take over a connection whose hello was accepted."""
         self.peer = peer
         transport.set_protocol(self)

@@ -21,13 +21,13 @@ from kafkaesque.broker.replication.link import Inbox, Link, LinkConfig, Origin
 from kafkaesque.broker.replication.peer_calls import PeerBusy, PeerUnreachable
 from kafkaesque.broker.replication.rules.peer_codec import BatchReader, Blob, Call, Post, as_it_is
 from kafkaesque.broker.replication.rules.peer_hello import (
-    NO_LIFE,
+    NO_INCARNATION,
     Hello,
     HelloAnswer,
-    Identity,
+    PeerIdentity,
+    PeerLinkState,
     Purpose,
     Refusal,
-    Standing,
     decode_hello,
     encode_hello_answer,
     judge,
@@ -73,7 +73,7 @@ class _Cut(NamedTuple):
 class _Peer:
     """A broker that must have a link. At most one of `link` and `greeting` is set."""
 
-    __slots__ = ("address", "dialler", "greeting", "life", "link", "refusal")
+    __slots__ = ("address", "dialler", "greeting", "incarnation_id", "link", "refusal")
 
     def __init__(self, address: PeerAddress) -> None:
         self.address = address
@@ -81,16 +81,16 @@ class _Peer:
         self.link: Link | None = None
         self.greeting: Link | None = None
         """The connection on which we sent a hello that is not answered yet."""
-        self.life = NO_LIFE
+        self.incarnation_id = NO_INCARNATION
         """The newest incarnation that we have linked to."""
         self.refusal = Refusal.ACCEPTED
         """Its last answer."""
 
     @property
-    def standing(self) -> Standing:
+    def link_state(self) -> PeerLinkState:
         link = self.link
-        return Standing(
-            newest_life=self.life,
+        return PeerLinkState(
+            newest_incarnation=self.incarnation_id,
             attempt=None if link is None or link.origin.is_mine else link.origin.attempt,
             is_mine=link is not None and link.origin.is_mine,
             is_greeting=self.greeting is not None,
@@ -105,7 +105,7 @@ class Links:
 
     def __init__(
         self,
-        me: Identity,
+        me: PeerIdentity,
         loop: asyncio.AbstractEventLoop,
         inbox: Inbox,
         clock: Clock,
@@ -135,7 +135,7 @@ class Links:
 
     # -- peers -----------------------------------------------------------------------------------
 
-    def identify(self, me: Identity) -> None:
+    def identify(self, me: PeerIdentity) -> None:
         """Changes our identity after this broker joined a cluster. Existing links end."""
         self.me = me
         greeting = [peer.greeting for peer in self._peers.values() if peer.greeting is not None]
@@ -177,7 +177,7 @@ class Links:
         self._attempt += 1
         return self._attempt
 
-    async def introduce(self, address: PeerAddress) -> Identity:
+    async def introduce(self, address: PeerAddress) -> PeerIdentity:
         """Connects to an address and returns the identity of the broker there, which `call` can
         reach by node id from then on.
 
@@ -223,7 +223,7 @@ class Links:
 
     def _judge(self, hello: Hello) -> Refusal:
         peer = self._peers.get(hello.caller.node_id)
-        refusal = judge(self.me, hello, peer.standing if peer else None)
+        refusal = judge(self.me, hello, peer.link_state if peer else None)
         if refusal is Refusal.ACCEPTED and hello.purpose is Purpose.INTRODUCTION:
             is_full = len(self._guests) >= self.config.introductions_max
             return Refusal.TOO_MANY if is_full else refusal
@@ -259,7 +259,7 @@ class Links:
             link.end(f"node {answerer.node_id} answered instead")
         elif answerer.cluster_id != self.me.cluster_id:
             link.end("the peer belongs to another cluster")
-        elif answerer.life < self._peers[answerer.node_id].life:
+        elif answerer.incarnation_id < self._peers[answerer.node_id].incarnation_id:
             link.end("an earlier incarnation answered")
         else:
             link.peer = answerer
@@ -274,7 +274,7 @@ class Links:
             level = logging.INFO if refusal is Refusal.NOT_A_PEER else logging.WARNING
             logger.log(level, "%s refused a link: %s", link, refusal.name)
 
-    def _establish(self, link: Link, other: Identity, silence_ms: int) -> None:
+    def _establish(self, link: Link, other: PeerIdentity, silence_ms: int) -> None:
         peer = self._peers[other.node_id]
         former, greeting = peer.link, peer.greeting
         peer.greeting = None
@@ -283,7 +283,7 @@ class Links:
         if greeting is not None and greeting is not link:
             greeting.end("the other side's connection is the link")
         peer.link = link
-        peer.life = other.life
+        peer.incarnation_id = other.incarnation_id
         peer.refusal = Refusal.ACCEPTED
         if peer.dialler is not None:
             peer.dialler.linked()
@@ -360,7 +360,7 @@ class Links:
     def is_up(self, node: NodeId) -> bool:
         return self._link(node) is not None
 
-    def peer(self, node: NodeId) -> Identity | None:
+    def peer(self, node: NodeId) -> PeerIdentity | None:
         """Returns the incarnation of the broker that we are linked to."""
         link = self._link(node)
         return link.peer if link is not None else None

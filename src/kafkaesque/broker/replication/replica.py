@@ -2,8 +2,8 @@
 
 A leader appends a batch in one way, `append`:
 
-1. Raft is asked whether it would accept the batch: it leads, no transfer of leadership is under way,
-   and not too much is uncommitted.
+1. Raft is asked whether it would accept the batch: it leads, no transfer of leadership is under
+   way, and not too much is uncommitted.
 2. The batch is written to the log. If it cannot be written yet, it is held in memory and written by
    a later Ready: because a control entry before it is not durable (`EntryLog.gate_position`), or
    because this disk is full while other members may have room.
@@ -191,7 +191,8 @@ class Replica:
         """Write and replicate a batch that is stamped with `next_offset` and this leader's term.
 
         Returns True if the batch is committed already. Otherwise the owner's `committed` reports
-        it. Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has changed.
+        it. Raises NotLeaderOrFollower, NotEnoughReplicas or StorageFailed; then nothing has
+        changed.
         """
         is_committed_by_write = self._commits_by_write(header.next_offset)
         if not is_committed_by_write:
@@ -205,8 +206,8 @@ class Replica:
         return False
 
     def _commits_by_write(self, end_offset: Offset) -> bool:
-        """Whether writing a batch that ends at `end_offset` commits it: this node is the only voter,
-        Raft has nothing under way, and no sync is due."""
+        """Whether writing a batch that ends at `end_offset` commits it: this node is the only
+        voter, Raft has nothing under way, and no sync is due."""
         flush_messages = self.flush_messages
         if flush_messages == 1:
             return False
@@ -263,7 +264,8 @@ class Replica:
             logger.warning("group %d waits for room: %s", self.group, error)
 
     def _touch(self) -> None:
-        """Have `process` called, because of anything but an append that was committed by its write."""
+        """Have `process` called, because of anything but an append that was committed by its
+        write."""
         if self._is_ahead_of_raft:
             self._inform_raft()
         self._host.touch(self)
@@ -297,9 +299,9 @@ class Replica:
         return index
 
     def read_index(self, tell: Callable[[LogIndex], None]) -> None:
-        """Ask which index a linearizable read has to wait for. `process` calls `tell` once a majority
-        has confirmed this leader, and never if leadership is lost before: the owner's `stands`
-        reports that. Raises Refused."""
+        """Ask which index a linearizable read has to wait for. `process` calls `tell` once a
+        majority has confirmed this leader, and never if leadership is lost before: the owner's
+        `stands` reports that. Raises Refused."""
         self._inform_raft()
         self.raft.read_index(tell)
         self._touch()
@@ -356,7 +358,7 @@ class Replica:
         is_due = self.raft.tick()
         if self._backlog.tick() and self._failure is None:
             self._write()
-        # A successor was told to campaign and did not. That message may still arrive, so no lease is
+        # A successor was asked to campaign and did not. That message may still arrive, so no lease is
         # safe for the rest of the term, and a new term is better than a leader that may not serve.
         is_forsaken = self.raft.has_handed_over and not self.raft.is_transferring
         if self._is_disk_too_slow() or is_forsaken:

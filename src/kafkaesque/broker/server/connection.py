@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         "_unsent_bytes",
         "_waiting",
         "get_buffer",
-        "last_heard",
+        "last_received",
     )
 
     get_buffer: Callable[[int], memoryview]  # type: ignore[assignment]  # called by position
@@ -128,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._is_incomplete = False
         """Part of a request has arrived."""
-        self.last_heard = monotonic()
+        self.last_received = monotonic()
 
     # -- called by the transport ----------------------------------------------------------------
 
@@ -136,14 +136,14 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)  # type: ignore[attr-defined]
         peer = transport.get_extra_info("peername")
-        self._address = ClientHost.at(peer[0] if peer else "?", self.last_heard)
+        self._address = ClientHost.at(peer[0] if peer else "?", self.last_received)
         refusal = self._host.accept(self, self._address)
         if refusal is not None:
             logger.warning("refused connection from %s: %s", self._address, refusal)
             transport.abort()  # type: ignore[attr-defined]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_heard = monotonic()
+        self.last_received = monotonic()
         try:
             frames = self._frames.buffer_updated(nbytes)
         except ProtocolError as error:
@@ -260,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         try:
             output, size_bytes, begun = self._host.dispatcher.serve(
-                frame, self._address, self.last_heard
+                frame, self._address, self.last_received
             )
         except ProtocolError as error:
             if is_peer_hello(frame):
@@ -275,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
             self._await(begun, len(frame))
         elif self._begun:
             # Only a request that overlaps begins while others are in flight.
-            exchange = _Exchange(self.last_heard, overlaps=True)
+            exchange = _Exchange(self.last_received, overlaps=True)
             exchange.output, exchange.output_bytes = output, size_bytes
             self._begun.append(exchange)
         else:
@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _await(self, begun: Begun, frame_size_bytes: int) -> None:
-        exchange = _Exchange(self.last_heard, begun.overlaps)
+        exchange = _Exchange(self.last_received, begun.overlaps)
         exchange.frame_size_bytes = frame_size_bytes
         self._begun.append(exchange)
         self._host.buffered(frame_size_bytes)

@@ -122,9 +122,9 @@ class Listener:
         """Closes connections that were idle for longer than connections.max.idle.ms."""
         limit = monotonic() - self._config().connections_max_idle_ms / 1000
         for connection in tuple(self._connections):
-            if connection.last_heard < limit and connection.is_idle:
+            if connection.last_received < limit and connection.is_idle:
                 connection.close()
-            elif connection.last_heard < limit:
+            elif connection.last_received < limit:
                 # Silent but with requests in progress: a long poll that must have ended long ago,
                 # or a client that reads nothing. Both are gone.
                 connection.abort()
@@ -171,7 +171,7 @@ class Listener:
             self._set_reading(True)
 
     def incomplete(self, connection: Connection, size_bytes: int, *, is_new: bool) -> None:
-        requests, now = self.incomplete_requests, connection.last_heard
+        requests, now = self.incomplete_requests, connection.last_received
         if not size_bytes:
             requests.forget(connection)
             return

@@ -192,9 +192,9 @@ class BrokerCollector(Collector):
     def _groups(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
             "kafkaesque_group_lag",
-            "Distance from a consumer group's committed offset to the end of the partition. Reported by "
-            "the group's coordinator, with the end offset from the partition's leader. Absent while "
-            "no leader answers.",
+            "Distance from a consumer group's committed offset to the end of the partition. Reported "
+            "by the group's coordinator, with the end offset from the partition's leader. Absent "
+            "while no leader answers.",
             labels=["group", "topic", "partition"],
         )
         members = 0

@@ -295,7 +295,7 @@ class TransactionCalls:
             for row in topic.results_by_partition
         }
 
-    # -- links ----------------------------------------------------------------------------------------
+    # -- links ---------------------------------------------------------------------------------------
 
     async def _ask(self, node: NodeId, request: Request, version: int, answer: type[R]) -> R:
         frame = b"".join(encode_request_frame(request, version, 0, None))

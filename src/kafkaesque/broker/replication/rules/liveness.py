@@ -26,8 +26,8 @@ class Liveness:
     __slots__ = (
         "_dropped_at",
         "_gap_since",
-        "_last_heard",
         "_last_ping",
+        "_last_received",
         "_last_stamp",
         "_lease_seconds",
         "_margin_seconds",
@@ -54,7 +54,7 @@ class Liveness:
         # The first pulse may come immediately after something was received.
         self._pulses_max = ceil(silence_seconds / pulse_seconds) + 1
         self._pulses = 0
-        self._last_heard = now
+        self._last_received = now
         self._last_stamp = 0
         self._last_ping = now
         self._dropped_at = -inf
@@ -74,14 +74,14 @@ class Liveness:
 
     def heard(self, now: float) -> None:
         """Records that bytes of any kind arrived."""
-        self._last_heard = now
+        self._last_received = now
         self._pulses = 0
 
     def pulse(self, now: float) -> bool:
         """Checks for silence. Called at a steady rate, with the sockets read in between. Returns
         True if the peer is gone."""
         self._pulses += 1
-        silent_seconds = now - self._last_heard
+        silent_seconds = now - self._last_received
         return self._pulses >= self._pulses_max and silent_seconds >= self._silence_seconds
 
     def ping(self, now: float, spoke_at: float = inf) -> int:

@@ -34,7 +34,7 @@ _ANSWER = struct.Struct(">iHBIIQIH")
 _LENGTH = struct.Struct(">I")
 
 
-class Identity(NamedTuple):
+class PeerIdentity(NamedTuple):
     """One incarnation of a broker: one run of its process. `(generation, incarnation)` increases
     with every start: the generation counts disks, the incarnation counts starts on one disk."""
 
@@ -49,7 +49,8 @@ class Identity(NamedTuple):
         return member_id(self.node_id, self.generation)
 
     @property
-    def life(self) -> tuple[int, int]:
+    def incarnation_id(self) -> tuple[int, int]:
+        """Increases with every start of the broker."""
         return self.generation, self.incarnation
 
 
@@ -62,7 +63,7 @@ class Purpose(IntEnum):
 
 
 class Hello(NamedTuple):
-    caller: Identity
+    caller: PeerIdentity
     purpose: Purpose
     attempt: int
     """Counts the connections that this incarnation of the caller has made."""
@@ -79,7 +80,7 @@ class Refusal(IntEnum):
     WRONG_VERSION = 3
     NOT_A_PEER = 4
     """The caller is unknown here, perhaps only for now."""
-    OLD_LIFE = 5
+    OLD_INCARNATION = 5
     """A newer incarnation of the caller, or a later attempt, was seen."""
     CROSSING = 6
     """We have, or are about to have, a link that we dialled, and it wins."""
@@ -88,16 +89,16 @@ class Refusal(IntEnum):
 
 class HelloAnswer(NamedTuple):
     refusal: Refusal
-    answerer: Identity
+    answerer: PeerIdentity
     silence_ms: int
     """As in the hello."""
     correlation_id: int = 0
 
 
-class Standing(NamedTuple):
+class PeerLinkState(NamedTuple):
     """The answerer's current connection state with the caller's node."""
 
-    newest_life: tuple[int, int]
+    newest_incarnation: tuple[int, int]
     """The newest incarnation of that node ever seen."""
     attempt: int | None
     """The attempt number of the current link, if the caller's node dialled it in its newest
@@ -108,12 +109,12 @@ class Standing(NamedTuple):
     """There is no link, but our hello is on its way."""
 
 
-NO_LIFE: Final = (-1, -1)
+NO_INCARNATION: Final = (-1, -1)
 """Less than every incarnation."""
 
 
-def judge(me: Identity, hello: Hello, standing: Standing | None) -> Refusal:
-    """Decides on a hello. `standing` is None if the caller is not a peer."""
+def judge(me: PeerIdentity, hello: Hello, link_state: PeerLinkState | None) -> Refusal:
+    """Decides on a hello. `link_state` is None if the caller is not a peer."""
     caller = hello.caller
     if caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
         # Checked first: the nodes of two clusters often have the same ids.
@@ -122,21 +123,21 @@ def judge(me: Identity, hello: Hello, standing: Standing | None) -> Refusal:
         return Refusal.SAME_NODE
     if hello.purpose is Purpose.INTRODUCTION:
         return Refusal.ACCEPTED
-    if standing is None or not (caller.cluster_id and me.cluster_id):
+    if link_state is None or not (caller.cluster_id and me.cluster_id):
         return Refusal.NOT_A_PEER
-    if caller.life < standing.newest_life:
-        return Refusal.OLD_LIFE
+    if caller.incarnation_id < link_state.newest_incarnation:
+        return Refusal.OLD_INCARNATION
     is_lower = me.node_id < caller.node_id
-    if is_lower and standing.is_greeting:
+    if is_lower and link_state.is_greeting:
         return Refusal.CROSSING
-    if caller.life > standing.newest_life:
+    if caller.incarnation_id > link_state.newest_incarnation:
         return Refusal.ACCEPTED
-    if is_lower and standing.is_mine:
+    if is_lower and link_state.is_mine:
         # The caller dialled before it saw our connection. (Or our connection is dead, and we will
         # notice.)
         return Refusal.CROSSING
-    if standing.attempt is not None and hello.attempt <= standing.attempt:
-        return Refusal.OLD_LIFE
+    if link_state.attempt is not None and hello.attempt <= link_state.attempt:
+        return Refusal.OLD_INCARNATION
     return Refusal.ACCEPTED
 
 
@@ -223,10 +224,10 @@ def _framed(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def _identity(node: int, generation: int, cluster_id: str, incarnation: int) -> Identity:
+def _identity(node: int, generation: int, cluster_id: str, incarnation: int) -> PeerIdentity:
     if node > NODE_ID_MAX:
         raise ProtocolError(f"node id {node} is above {NODE_ID_MAX}")
-    return Identity(NodeId(node), generation, cluster_id, incarnation)
+    return PeerIdentity(NodeId(node), generation, cluster_id, incarnation)
 
 
 def _text(frame: memoryview | bytes, start: int, length: int) -> str:

@@ -1,9 +1,16 @@
 """Fetch, API key 1.
 
-v4   the oldest version served: isolation level v5   log_start_offset v7   incremental fetch
-sessions (KIP-227) v9   current leader epoch (KIP-320) v11  rack id v12  flexible v13  topics by id
-v15  replica state moved to a tag v16  NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH come with the
-leader's address (KIP-951) v17  replica directory id v18  high watermark of the follower
+v4   the oldest version served: isolation level
+v5   log_start_offset
+v7   incremental fetch sessions (KIP-227)
+v9   current leader epoch (KIP-320)
+v11  rack id
+v12  flexible
+v13  topics by id
+v15  replica state moved to a tag
+v16  NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH come with the leader's address (KIP-951)
+v17  replica directory id
+v18  high watermark of the follower
 
 Only committed data is returned, in whole batches. The first partition with data returns at least
 one batch, whatever its size. If less than min_bytes can be read, the request first waits until
