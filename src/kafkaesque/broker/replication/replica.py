@@ -358,8 +358,8 @@ class Replica:
         is_due = self.raft.tick()
         if self._backlog.tick() and self._failure is None:
             self._write()
-        # A successor was asked to campaign and did not. That message may still arrive, so no lease is
-        # safe for the rest of the term, and a new term is better than a leader that may not serve.
+        # A successor was asked to campaign and did not. The request may still arrive, so no lease
+        # is safe for the rest of the term; a new term is better than a leader that may not serve.
         is_forsaken = self.raft.has_handed_over and not self.raft.is_transferring
         if self._is_disk_too_slow() or is_forsaken:
             self.raft.resign()

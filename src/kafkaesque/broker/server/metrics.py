@@ -192,7 +192,7 @@ class BrokerCollector(Collector):
     def _groups(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
             "kafkaesque_group_lag",
-            "Distance from a consumer group's committed offset to the end of the partition. Reported "
+            "Distance from a group's committed offset to the end of the partition. Reported "
             "by the group's coordinator, with the end offset from the partition's leader. Absent "
             "while no leader answers.",
             labels=["group", "topic", "partition"],

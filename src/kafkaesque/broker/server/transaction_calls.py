@@ -111,7 +111,7 @@ class TransactionCalls:
         self._committers = NewestConnections(CALLERS_MAX)
         self._writers = NewestConnections(CALLERS_MAX)
 
-    # -- delayed requests (before KIP-890) ----------------------------------------------------------
+    # -- delayed requests (before KIP-890) --------------------------------------------------------
 
     def check_committer(self, producer: Writer, shard: GroupShard, call: Call) -> None:
         """Raises CloseConnection if a commit of offsets may be a delayed one."""
@@ -203,7 +203,7 @@ class TransactionCalls:
             for row in topic.partitions
         }
 
-    # -- partitions of a transaction ----------------------------------------------------------------
+    # -- partitions of a transaction --------------------------------------------------------------
 
     async def put_partitions(
         self,
@@ -295,7 +295,7 @@ class TransactionCalls:
             for row in topic.results_by_partition
         }
 
-    # -- links ---------------------------------------------------------------------------------------
+    # -- links ------------------------------------------------------------------------------------
 
     async def _ask(self, node: NodeId, request: Request, version: int, answer: type[R]) -> R:
         frame = b"".join(encode_request_frame(request, version, 0, None))

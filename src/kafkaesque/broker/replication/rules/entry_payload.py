@@ -108,6 +108,9 @@ def stored_control(entry: ControlEntry) -> Entry:
     return Entry(entry.index, entry.term, entry.kind, size_bytes, payload)
 
 
+# -- the state of a snapshot ----------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class OwnerState:
     """An owner's state after the entries up to `index`, for owners whose state fits in a few

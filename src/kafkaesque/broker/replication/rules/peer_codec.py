@@ -36,9 +36,15 @@ ELEMENTS_MAX: Final = 200_000
 MEMBERS_MAX: Final = 1024
 """Voters, or learners, of one group."""
 
+COPIED_BYTES_MAX: Final = 4 * KIB
+"""Smaller blobs are copied into the surrounding buffer, which is cheaper than another buffer."""
+
 Blob: TypeAlias = bytes | bytearray | memoryview
 BatchReader: TypeAlias = Callable[[memoryview], object]
 """Converts the bytes of a batch, which it may keep, to the payload of an entry."""
+
+
+# -- parts ----------------------------------------------------------------------------------------
 
 
 class Ping(NamedTuple):
@@ -91,8 +97,7 @@ class GroupMessage(NamedTuple):
 Part: TypeAlias = Ping | Pong | Post | Call | Answer | GroupMessage
 
 
-COPIED_BYTES_MAX: Final = 4 * KIB
-"""Smaller blobs are copied into the surrounding buffer, which is cheaper than another buffer."""
+# -- layouts --------------------------------------------------------------------------------------
 
 
 class _Code(IntEnum):
