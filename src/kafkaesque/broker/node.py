@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from kafkaesque.broker.cluster.cluster import FORWARD_KINDS, Cluster, ForwardedRequests
+from kafkaesque.broker.cluster.cluster import (
+    FORWARD_KINDS,
+    Cluster,
+    ClusterInbox,
+    ForwardedRequests,
+)
 from kafkaesque.broker.cluster.journal import Journal
 from kafkaesque.broker.cluster.replicated_machine import StateFile
 from kafkaesque.broker.cluster.rules.broker_requests import BrokerRegistration
@@ -25,7 +30,7 @@ from kafkaesque.broker.partitions.log_cleaner import LogCleaner
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.replication.flusher import Flusher
-from kafkaesque.broker.replication.link import Inbox, LinkConfig
+from kafkaesque.broker.replication.link import LinkConfig
 from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.opening import batch_payload, open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
@@ -229,11 +234,11 @@ class Node:
         journal = self._open_journal(replicas, is_clean=was_clean)
         identity = PeerIdentity(meta.node_id, meta.generation, meta.cluster_id, incarnation)
 
-        def connect(inbox: Inbox) -> Links:
+        def connect(inbox: ClusterInbox) -> Links:
             return Links(
                 identity,
                 loop,
-                PeerInbox(inbox, peer_services),
+                PeerInbox(replicas, inbox, peer_services),
                 self._clock,
                 fail=self._fail,
                 config=LINK_CONFIG,

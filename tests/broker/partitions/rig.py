@@ -121,16 +121,23 @@ async def open_rig(
     env = Environment(loop, clock, replicas, Changes(), flush_always, "header")
     log = Log.open(directory / "log", log_config(config), files, clean=clean)
     name = TopicPartition("t", PartitionIndex(0))
-    partition = Partition(name, TOPIC_ID, ProducerTable(Offset(0)), config, log.log_end_offset, env)
-    partition.replica = open_replica(
-        GROUP,
-        log,
-        members,
-        replicas,
-        partition,
-        RAFT_CONFIG,
-        flush_messages=env.flush_messages(config),
-        is_clean=clean,
+    partition = Partition(
+        name,
+        TOPIC_ID,
+        ProducerTable(Offset(0)),
+        config,
+        log.log_end_offset,
+        env,
+        lambda owner: open_replica(
+            GROUP,
+            log,
+            members,
+            replicas,
+            owner,
+            RAFT_CONFIG,
+            flush_messages=env.flush_messages(config),
+            is_clean=clean,
+        ),
     )
     partition.producers = load_producers(partition.replica.entries)
     replicas.add(partition.replica)

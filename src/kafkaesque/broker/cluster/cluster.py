@@ -12,7 +12,7 @@ import logging
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 from uuid import UUID
 
 from kafkaesque.broker.cluster.elections import Elections
@@ -33,10 +33,8 @@ from kafkaesque.broker.partitions.environment import Changes
 from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
-from kafkaesque.broker.raft.messages import Message
 from kafkaesque.broker.raft.types import LogIndex, Refused
 from kafkaesque.broker.replication.dialling import PeerAddress
-from kafkaesque.broker.replication.link import Inbox
 from kafkaesque.broker.replication.links import IntroductionRefused, Links
 from kafkaesque.broker.replication.peer_calls import PeerError
 from kafkaesque.broker.replication.prefix_copies import PrefixCopies
@@ -98,8 +96,20 @@ class ForwardedRequests:
         raise ProtocolError(f"post of unknown kind {kind}")
 
 
+class ClusterInbox(Protocol):
+    """What the links deliver to the cluster; Raft's messages go to the replica set instead."""
+
+    def call(self, node: NodeId, kind: int, body: bytes) -> bytes | Awaitable[bytes]: ...
+
+    def post(self, node: NodeId, kind: int, body: bytes) -> None: ...
+
+    def reachable(self, node: NodeId) -> None: ...
+
+    def unreachable(self, node: NodeId) -> None: ...
+
+
 class Cluster:
-    """One broker's view of its cluster, and the cluster's side of its links (`link.Inbox`).
+    """One broker's view of its cluster. Implements `ClusterInbox`.
 
     Call `start` once the journal's replica exists, then `stop`.
     """
@@ -133,9 +143,9 @@ class Cluster:
         static: BrokerConfig,
         new_topic_id: Callable[[], UUID],
         call_later: CallLater,
-        connect: Callable[[Inbox], Links],
+        connect: Callable[[ClusterInbox], Links],
     ) -> None:
-        """`connect` opens the links of this broker, which deliver to the given inbox."""
+        """`connect` opens the links of this broker, which deliver to the cluster."""
         self.journal = journal
         self.partitions = partitions
         self.coordinators = Coordinators(groups)
@@ -453,10 +463,7 @@ class Cluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.links.close()
 
-    # -- link.Inbox: messages from peers -------------------------------------------------------------
-
-    def raft_message(self, group: GroupId, message: Message) -> None:
-        self._replicas.step(group, message)
+    # -- ClusterInbox: what peers send to the cluster ------------------------------------------------
 
     def reachable(self, node: NodeId) -> None:
         self._replicas.reachable(node)
@@ -465,12 +472,6 @@ class Cluster:
     def unreachable(self, node: NodeId) -> None:
         self._replicas.unreachable(node)
         self._elections.lost(node)
-
-    def dropped(self, node: NodeId) -> None:
-        self._replicas.dropped(node)
-
-    def spoke_at(self) -> float:
-        return self._replicas.spoke_at()
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None:
         if kind == LEADERS:

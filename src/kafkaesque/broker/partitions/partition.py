@@ -29,7 +29,9 @@ from kafkaesque.broker.partitions.rules.producers import ProducerTable
 from kafkaesque.broker.partitions.waiting import BytesAwaited, held_by, notify_watchers
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import LogIndex, Snapshot
+from kafkaesque.broker.replication.commit_waiters import CommitWaiters
 from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.storage.chain import ReadResult
 from kafkaesque.broker.storage.config import log_config
 from kafkaesque.broker.storage.log import Log
@@ -111,7 +113,7 @@ class Partition:
 
     __slots__ = (
         "_appended",
-        "_commits_awaited",
+        "_commit_waiters",
         "_env",
         "_inspections",
         "_rules",
@@ -127,8 +129,6 @@ class Partition:
         "topic_id",
     )
 
-    replica: Replica
-    """Set by whoever creates the partition, before anything else happens: the two refer to each other."""
     waits_for_room = False
 
     def __init__(
@@ -139,7 +139,9 @@ class Partition:
         config: TopicConfig,
         high_watermark: Offset,
         env: Environment[Partition],
+        new_replica: Callable[[Owner], Replica],
     ) -> None:
+        """`new_replica` creates the replica that reports to the partition."""
         self.name = name
         self.topic_id = topic_id
         self.config = config
@@ -155,9 +157,10 @@ class Partition:
         self._watchers: set[BytesAwaited] = set()
         self._appended: list[tuple[Offset, int]] = []
         """(end offset, size in bytes) of each batch above the high watermark, oldest first."""
-        self._commits_awaited: list[tuple[Offset, asyncio.Future[None]]] = []
+        self._commit_waiters: CommitWaiters[Offset] = CommitWaiters(env.loop.create_future)
         self._inspections = Inspections(env.loop)
         self._rules = admission.Rules(config, env.validation)
+        self.replica = new_replica(self)
 
     @property
     def log(self) -> Log:
@@ -329,9 +332,7 @@ class Partition:
 
     def committed_to(self, end_offset: Offset) -> asyncio.Future[None]:
         """Done when the high watermark, which is below `end_offset` now, has reached it."""
-        future: asyncio.Future[None] = self._env.loop.create_future()
-        self._commits_awaited.append((end_offset, future))
-        return future
+        return self._commit_waiters.add(end_offset)
 
     async def _widely_held(self, end_offset: Offset) -> None:
         """min.insync.replicas exceeds a majority, so being committed is not enough."""
@@ -356,7 +357,9 @@ class Partition:
             self.are_producers_stale = True
         self._appended.clear()
         self.producers.transactions.drop_guards()
-        self._fail_waiting(NotLeaderOrFollower(f"{self.name} is not led by this node any more"))
+        self._commit_waiters.fail_all(
+            NotLeaderOrFollower(f"{self.name} is not led by this node any more")
+        )
         self.wake()
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
@@ -366,14 +369,8 @@ class Partition:
         size_bytes = sum(size for _, size in self._appended[:count])
         del self._appended[:count]
         self._advance(end_offset, size_bytes)
-        if not self._commits_awaited:
-            return
-        waiting = self._commits_awaited
-        # Not sorted: a retried batch waits for an older offset than the batch before it.
-        self._commits_awaited = [item for item in waiting if item[0] > end_offset]
-        for wanted, future in waiting:
-            if wanted <= end_offset and not future.done():
-                future.set_result(None)
+        if self._commit_waiters.pending:
+            self._commit_waiters.advance(end_offset)
 
     def appended(self, header: BatchHeader) -> None:
         if not self.are_producers_stale:
@@ -409,12 +406,6 @@ class Partition:
         self.high_watermark = offset
         is_stable = self.stable_offset > stable_before if has_transactions else None
         notify_watchers(self._watchers, size_bytes, is_stable_moved=is_stable)
-
-    def _fail_waiting(self, error: KafkaError) -> None:
-        waiting, self._commits_awaited = self._commits_awaited, []
-        for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
 
     def flush_if_due(self) -> None:
         """Sync by `flush.ms`, or after a segment was closed, what no acknowledgement waits for."""
@@ -551,4 +542,4 @@ class Partition:
         error = reason or UnknownTopicOrPartition(f"{self.name} is being deleted")
         self.closed = self.closed or error
         self.wake()
-        self._fail_waiting(reason or StorageFailed(f"{self.name} was closed"))
+        self._commit_waiters.fail_all(reason or StorageFailed(f"{self.name} was closed"))

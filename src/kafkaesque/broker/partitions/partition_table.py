@@ -216,15 +216,24 @@ class PartitionTable:
         restart = entries.restart()
         name = TopicPartition(hosted.name, place.index)
         high_watermark = entries.end_offset_of(max(restart.commit_index, restart.applied_index))
-        partition = Partition(name, hosted.topic_id, producers, hosted.config, high_watermark, env)
-        partition.replica = replica = new_replica(
-            place.group,
-            entries,
-            env.replicas,
-            partition,
-            RAFT_CONFIG,
-            flush_messages=env.flush_messages(hosted.config),
+        flush_messages = env.flush_messages(hosted.config)
+        partition = Partition(
+            name,
+            hosted.topic_id,
+            producers,
+            hosted.config,
+            high_watermark,
+            env,
+            lambda owner: new_replica(
+                place.group,
+                entries,
+                env.replicas,
+                owner,
+                RAFT_CONFIG,
+                flush_messages=flush_messages,
+            ),
         )
+        replica = partition.replica
         hosted.partitions[place.index] = partition
         env.replicas.add(replica)
         is_preferred = is_new and place.first_members[:1] == (env.replicas.member,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 PositionT = TypeVar("PositionT", bound=int)
@@ -16,17 +17,18 @@ class CommitWaiters(Generic[PositionT]):
     event loop's thread. A future that its waiter has cancelled is skipped.
     """
 
-    __slots__ = ("pending",)
+    __slots__ = ("_new_future", "pending")
 
-    def __init__(self) -> None:
+    def __init__(self, new_future: Callable[[], asyncio.Future[None]] = asyncio.Future) -> None:
+        """`new_future` is the event loop's `create_future`, for a loop that is not the running one."""
+        self._new_future = new_future
         self.pending: list[tuple[PositionT, asyncio.Future[None]]] = []
         """Not sorted: a retry may wait for an older position than the request before it. Empty
         if `advance` has nothing to do; a hot path tests this before it calls."""
 
     def add(self, position: PositionT) -> asyncio.Future[None]:
         """Returns a future that resolves when the log has reached `position`."""
-        # In a running loop this is loop.create_future(), without the call.
-        future: asyncio.Future[None] = asyncio.Future()
+        future = self._new_future()
         self.pending.append((position, future))
         return future
 

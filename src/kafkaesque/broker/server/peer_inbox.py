@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Protocol
 
-from kafkaesque.broker.raft.messages import Message
-from kafkaesque.broker.replication.link import Inbox
-from kafkaesque.model.ids import GroupId, NodeId
+from kafkaesque.broker.cluster.cluster import ClusterInbox
+from kafkaesque.broker.replication.replica_set import ReplicaSet
+from kafkaesque.model.ids import NodeId
 
 SERVICE_KINDS_FROM = 16
 """Lower kinds of calls and posts belong to the cluster."""
@@ -22,17 +22,19 @@ class PeerService(Protocol):
 
 
 class PeerInbox:
-    """Implements `link.Inbox`."""
+    """Implements `link.Inbox`. Raft's messages go to the replica set directly."""
 
-    __slots__ = ("_cluster", "_services")
+    __slots__ = ("_cluster", "_services", "dropped", "raft_message", "spoke_at")
 
-    def __init__(self, cluster: Inbox, services: dict[range, PeerService]) -> None:
+    def __init__(
+        self, replicas: ReplicaSet, cluster: ClusterInbox, services: dict[range, PeerService]
+    ) -> None:
         """`services` by the kinds that each handles, all from SERVICE_KINDS_FROM on."""
+        self.raft_message = replicas.step
+        self.dropped = replicas.dropped
+        self.spoke_at = replicas.spoke_at
         self._cluster = cluster
         self._services = services
-
-    def raft_message(self, group: GroupId, message: Message) -> None:
-        self._cluster.raft_message(group, message)
 
     def call(self, node: NodeId, kind: int, body: bytes) -> bytes | Awaitable[bytes]:
         return self._service(kind).call(node, kind, body)
@@ -45,12 +47,6 @@ class PeerInbox:
 
     def unreachable(self, node: NodeId) -> None:
         self._cluster.unreachable(node)
-
-    def dropped(self, node: NodeId) -> None:
-        self._cluster.dropped(node)
-
-    def spoke_at(self) -> float:
-        return self._cluster.spoke_at()
 
     def _service(self, kind: int) -> PeerService:
         for kinds, service in self._services.items():

@@ -24,6 +24,7 @@ from kafkaesque.broker.replication.opening import first_start, sync_found
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import Outbox, ReplicaSet
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.replication.succession import Succession
 from kafkaesque.broker.replication.sync_journal import SyncJournal
 from kafkaesque.broker.replication.sync_journal_recovery import recover_sync_journal
@@ -182,23 +183,31 @@ class Process:
         view = View(node.node_id, node.member, observer.groups[group], truth, entries, raft)
         observer.opened(view)
         entries.witness = LogWitness(observer, view, journal)
-        owner = self._new_owner(group, entries)
-        owner.replica = Replica(group, raft, entries, self.replicas, owner)
-        if isinstance(owner, SimulatedController):
-            self.controller = owner
-        else:
-            self.partitions[group] = owner
-        self.views[group] = view
-        self.replicas.add(owner.replica)
 
-    def _new_owner(self, group: GroupId, entries: EntryLog) -> SimulatedController | Partition:
-        node = self._node
+        def new_replica(owner: Owner) -> Replica:
+            return Replica(group, raft, entries, self.replicas, owner)
+
         if group == CONTROLLER_GROUP:
-            nodes = [node_of(member) for member in node.setting.first_members]
-            tell = node.setting.observer.tables_at
-            return SimulatedController(
-                entries.log, node.clock, nodes, lambda error: self._lost(group, error), tell
-            )
+            self.controller = self._new_controller(group, entries)
+            self.controller.replica = replica = new_replica(self.controller)
+        else:
+            self.partitions[group] = self._new_partition(group, entries, new_replica)
+            replica = self.partitions[group].replica
+        self.views[group] = view
+        self.replicas.add(replica)
+
+    def _new_controller(self, group: GroupId, entries: EntryLog) -> SimulatedController:
+        node = self._node
+        nodes = [node_of(member) for member in node.setting.first_members]
+        tell = node.setting.observer.tables_at
+        return SimulatedController(
+            entries.log, node.clock, nodes, lambda error: self._lost(group, error), tell
+        )
+
+    def _new_partition(
+        self, group: GroupId, entries: EntryLog, new_replica: Callable[[Owner], Replica]
+    ) -> Partition:
+        node = self._node
         restart = entries.restart()
         committed = max(restart.commit_index, restart.applied_index)
         moved = self._coordinator_moved if group == node.setting.coordinator else None
@@ -211,6 +220,7 @@ class Process:
             TOPIC_CONFIG,
             entries.end_offset_of(committed),
             Environment(loop, node.clock, self.replicas, standings, True, "basic"),
+            new_replica,
         )
 
     def _coordinator_moved(self) -> None:

@@ -179,7 +179,7 @@ def producers_outlive_a_cut(patches: Patches) -> None:
 
     def lose(self: Partition) -> None:
         self._appended.clear()
-        self._fail_waiting(NotLeaderOrFollower("not led any more"))
+        self._commit_waiters.fail_all(NotLeaderOrFollower("not led any more"))
 
     patches.set(Partition, "_lose_leadership", lose)
 
