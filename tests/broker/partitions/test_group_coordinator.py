@@ -167,7 +167,7 @@ def test_what_is_read_anew_and_not_committed_yet_is_not_told(tmp_path: Path) -> 
                 await asking
             loading = host._loading
             assert loading is not None
-            while not (loading.done() or rig.partition._commits_awaited[1:]):
+            while not (loading.done() or rig.partition._commit_waiters.pending[1:]):
                 await asyncio.sleep(0)  # a turn of the loop: a thread reads the log
             with pytest.raises(CoordinatorLoading):
                 host.reading()
