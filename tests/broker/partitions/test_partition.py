@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from kafkaesque.broker.partitions.producer_state import load_producers, read_pro
 from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.producers import PIPELINE_SECONDS
 from kafkaesque.broker.partitions.waiting import BytesAwaited
+from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.model.errors import (
     CorruptMessage,
     FencedLeaderEpoch,
@@ -172,6 +174,46 @@ def test_readers_of_a_lone_broker_are_told_of_a_write_that_needs_no_sync(tmp_pat
             rig.partition.watch(watcher)
             append(rig.partition, batch(b"a"))
             await watcher.done
+
+    run(story())
+
+
+def test_batch_after_flush_messages_became_one_is_synced_and_acknowledged(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_rig(tmp_path, flush_always=False) as rig:
+            append(rig.partition, batch(b"a"))  # committed by the write: Raft does not know it yet
+            rig.partition.set_config(replace(rig.partition.config, flush_messages=1))
+            for value in (b"b", b"c"):
+                appended = append(rig.partition, batch(value))
+                commit = rig.partition.commit(appended, all_replicas=True)
+                assert commit is not None
+                await commit
+                assert rig.partition.log.synced_offset == appended.end_offset
+            replica = rig.partition.replica
+            assert replica.raft.last_index == replica.entries.last_index
+
+    run(story())
+
+
+def test_commit_is_reported_though_a_later_batch_is_committed_by_its_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that comes right after a sync, before its commit is reported, must not hide it."""
+
+    async def story() -> None:
+        async with open_rig(tmp_path, TopicConfig(flush_messages=2), flush_always=False) as rig:
+            partition, synced = rig.partition, Replica.synced
+            append(partition, batch(b"a"))
+            commit = partition.commit(append(partition, batch(b"b")), all_replicas=True)
+            assert commit is not None
+
+            def then_appends(replica: Replica, offset: Offset) -> None:
+                monkeypatch.undo()
+                synced(replica, offset)
+                append(partition, batch(b"c"))
+
+            monkeypatch.setattr(Replica, "synced", then_appends)
+            await asyncio.wait_for(commit, 60)
 
     run(story())
 

@@ -55,6 +55,7 @@ from kafkaesque.model.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     StorageFailed,
+    check,
 )
 from kafkaesque.model.ids import GroupId, MemberId, Offset
 from kafkaesque.model.setting import INT64_MAX
@@ -210,10 +211,15 @@ class Replica:
         voter, Raft has nothing under way, and no sync is due."""
         flush_messages = self.flush_messages
         if flush_messages == 1:
+            if self._is_ahead_of_raft:
+                self._inform_raft()  # the setting changed meanwhile
             return False
         if not self._is_ahead_of_raft:
             is_idle = not self._proposals and self._is_gate_open and self.is_leader
-            if not is_idle or not self.raft.may_append_alone:
+            # The owner must have been notified of all that Raft has committed: once ahead, this
+            # replica does not notify it of older entries any more.
+            is_notified = self.raft.commit_index <= self._committed_index
+            if not is_idle or not is_notified or not self.raft.may_append_alone:
                 return False
             self._is_ahead_of_raft = True
         unsynced = end_offset - self.entries.log.synced_offset
@@ -273,6 +279,7 @@ class Replica:
     def _inform_raft(self) -> None:
         """Report appended batches to Raft, which must see the log's actual end."""
         if self._is_ahead_of_raft:
+            check(not self._proposals, f"group {self.group} appended with and without Raft")
             self._is_ahead_of_raft = False
             if self.entries.last_index > self._committed_index:
                 self._committed_index = self.entries.last_index

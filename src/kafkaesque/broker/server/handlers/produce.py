@@ -20,6 +20,7 @@ response waits for the commits that `acks` asks for.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -57,6 +58,8 @@ from kafkaesque.wire.messages.produce import (
     TopicProduceResponse,
 )
 from kafkaesque.wire.native import constructor
+
+logger = logging.getLogger(__name__)
 
 ALL_REPLICAS = -1
 _ACKS = (ALL_REPLICAS, 0, 1)
@@ -232,7 +235,11 @@ class _Appends:
         """The append or the commit that a row waits for has ended."""
         error = _timed_out() if done.cancelled() else done.exception()
         if pending not in self._pending:
-            return  # too late: the response has left
+            # Too late: the response has left. The batch may have been appended all the same, as in
+            # Kafka. A defect must still be seen.
+            if error is not None and not isinstance(error, KafkaError):
+                logger.error("an append failed after its response", exc_info=error)
+            return
         if isinstance(error, KafkaError):
             self._reject_pending(pending, error)
         elif error is not None:
@@ -249,7 +256,8 @@ class _Appends:
 
     def _time_out(self) -> None:
         for pending in self._pending:
-            self._reject_pending(pending, _timed_out())
+            if not pending.waits_for.done():
+                self._reject_pending(pending, _timed_out())
         self._finish()
 
     def _finish(self, error: BaseException | None = None) -> None:
