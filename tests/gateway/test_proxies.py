@@ -75,7 +75,7 @@ def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains(port: int) -
             alice = await on.connected("alice", f"127.0.0.1:{port}")
             assert (await alice.ask("who"))["user"] == "alice"
             [seen] = addresses(*gateways)
-            writer = alice._link._writer  # type: ignore[union-attr]
+            writer = alice._transport._writer  # type: ignore[union-attr]
             mine = writer.get_extra_info("sockname")
             assert seen == f"{mine[0]}:{mine[1]}"
             web = await on.connected("bob", f"ws://127.0.0.1:{port}/")

@@ -158,7 +158,7 @@ def test_wiped_broker_takes_what_was_cleaned_from_the_leader(cluster: ClusterPro
     cluster.kill(others[0])
     cluster.wait_until_leader("wiped")
     check_table(cluster, "wiped", table)
-    assert "fetches [0, " in cluster.process(victim).log.read_text()
+    assert "fetching offsets [0, " in cluster.process(victim).log.read_text()
 
 
 def test_broker_that_was_away_while_the_others_cleaned_has_every_row(

@@ -74,8 +74,8 @@ def test_full_disk_refuses_producers_and_serves_again_when_space_is_back(
         assert client.produce("t", [b"after"]).base_offset == acknowledged
         assert client.read_all("t")[-1].value == b"after"
     log = broker.log.read_text()
-    assert log.count("records are refused") == 1
-    assert "takes records again" in log
+    assert log.count("records are rejected") == 1
+    assert "accepts records again" in log
     broker.kill()
     broker.start()
     with WireClient(broker.bootstrap_servers) as client:

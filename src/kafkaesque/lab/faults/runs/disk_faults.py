@@ -220,7 +220,7 @@ class FlippedBit(ClusterRun):
     def complaints(self, context: RunContext) -> list[str]:
         found = super().complaints(context)
         logs = "".join(self.cluster.log_text(node) for node in self.cluster.nodes)
-        logged = logs.count("is repaired from")
+        logged = logs.count("repaired damaged entry")
         context.notes["repairs_told"] = logged
         if logged < len(self._flipped):
             found.append(f"the logs report {logged} of {len(self._flipped)} repair(s)")
