@@ -52,7 +52,7 @@ class PendingReplies:
         return correlation
 
     def resolve(self, correlation: str, reply: Reply) -> bool:
-        """Returns False for a reply that nobody waits for: a duplicate, or too late."""
+        """Returns False for a reply without a waiting request: a duplicate, or too late."""
         on_reply = self._waiting.pop(correlation, None)
         if on_reply is None:
             return False

@@ -1,4 +1,4 @@
-"""What the gateway does with each message of a client."""
+"""Handles each message of a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status page of a worker or of the timers shows."""
+"""The status page of a worker or of the timers."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ ROUNDS_MAX = 100_000
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved."""
+    """A clock that does not move by itself."""
 
     def __init__(self, start_ms: int = START_MS) -> None:
         self._start_ms = start_ms

@@ -115,7 +115,7 @@ class ThreadPool:
             try:
                 loop.call_soon_threadsafe(_settle, done, value, failure)
             except RuntimeError:
-                return  # the loop is closed: nobody waits for the result
+                return  # the loop is closed: nothing waits for the result
 
     def close(self) -> None:
         for _ in range(self._count):

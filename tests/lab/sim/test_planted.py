@@ -18,4 +18,4 @@ def test_there_are_enough_bugs() -> None:
 def test_planted_bug_is_found(bug: Planted) -> None:
     found = find(bug)
     assert found.violation is not None, f"{bug.name} was not found in {found.seeds} seeds"
-    assert "an error nobody expected" not in found.violation
+    assert "an unexpected error" not in found.violation

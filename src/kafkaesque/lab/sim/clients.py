@@ -56,8 +56,8 @@ class _Outstanding:
 
 
 class SimulatedProducer:
-    """An idempotent producer of one partition: sends batches in order and retries until it knows their
-    outcome."""
+    """An idempotent producer of one partition: sends batches in order and retries until their
+    outcome is known."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class SimulatedProducer:
         self.group = group
         self.acked_count = 0
         self.is_finishing = False
-        """No new batches; what is outstanding is still tried."""
+        """No new batches; outstanding ones are still retried."""
         self._producer_id = producer_id
         self._cluster = cluster
         self._schedule = schedule
@@ -89,8 +89,8 @@ class SimulatedProducer:
         self._schedule.after(self._random.randrange(interval_us), lambda: self._beat(interval_us))
 
     def _beat(self, interval_us: int) -> None:
-        # One at a time until the first is known: a partition that has not met a producer takes
-        # whatever sequence comes first.
+        # One at a time until the first outcome is known: a partition without state for a producer
+        # accepts any first sequence.
         room = IN_FLIGHT_MAX if self.acked_count else 1
         if not self.is_finishing and len(self._outstanding) < room:
             self._outstanding.append(_Outstanding(self._new_batch()))
@@ -152,7 +152,7 @@ class SimulatedProducer:
             self._retry()
 
     def _retry(self) -> None:
-        """Everything that is outstanding, in order, to whoever may lead now."""
+        """Resends all outstanding batches, in order, to the presumed leader."""
         self._backs_off = True
         for one in self._outstanding:
             one.is_sent = False

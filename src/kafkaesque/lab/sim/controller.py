@@ -1,8 +1,7 @@
 """The controller on one node: the real rules and tables over the log of group 0.
 
-An operation looks at the tables as of everything in the log, so there is one at a time; its commands
-are committed, then applied, then answered. What every node's tables amount to at an offset is told
-to a checker.
+An operation needs tables that include every entry of the log, so only one runs at a time. Its commands
+are committed, then applied, then answered. A checker receives every node's tables at each offset.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class SimulatedController:
     """Owner of the replica of group 0."""
 
     replica: Replica
-    """Set right after this object is made."""
+    """Set right after construction."""
     waits_for_room = True
 
     def __init__(
@@ -57,7 +56,7 @@ class SimulatedController:
         self._topics_made = 0
         self._waiting: tuple[EntryFact, Reply] | None = None
 
-    # What the replica tells
+    # Callbacks of the replica
 
     def stands(self, standing: Standing) -> None:
         if standing.role is not Role.LEADER and self._waiting is not None:
@@ -66,7 +65,7 @@ class SimulatedController:
             reply(Answer(Verdict.UNKNOWN, None, "no longer leader"))
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
-        """State changes by replay only, on the leader as on everyone else."""
+        """The state changes by replay only, on the leader as on the followers."""
         while self.applied_offset < end_offset:
             read = self.log.read(self.applied_offset, _READ_BYTES, limit_offset=end_offset)
             self._apply(read.records)
@@ -76,19 +75,19 @@ class SimulatedController:
             reply(Answer(Verdict.COMMITTED, fact))
 
     def appended(self, header: BatchHeader) -> None:
-        """Nothing is known of what is not committed."""
+        """Ignored: uncommitted batches are not applied."""
 
     def control(self, payload: bytes) -> None:
-        """Nothing here proposes one."""
+        """Ignored: the simulation proposes no control entries here."""
 
     def cut(self, end_offset: Offset) -> None:
-        """Nothing was known of it."""
+        """Ignored: truncated entries were never applied."""
 
     def installing(self, snapshot: Snapshot) -> None:
-        """Never: this log is not trimmed here."""
+        """Never called: this log is not trimmed in the simulation."""
 
     def installed(self, snapshot: Snapshot) -> None:
-        """Never: this log is not trimmed here."""
+        """Never called: this log is not trimmed in the simulation."""
 
     def _apply(self, batches: memoryview) -> None:
         position = 0
@@ -100,10 +99,10 @@ class SimulatedController:
             self.applied_offset = header.next_offset
             self._tell(self.applied_offset, self.tables.snapshot())
 
-    # What clients ask for
+    # Requests of clients
 
     def perform(self, operation: Operation, reply: Callable[[Answer, object], None]) -> None:
-        """Decide, commit, apply, answer. Refused while another operation is under way."""
+        """Decides, commits, applies and answers. Refused while another operation is in progress."""
         replica = self.replica
         if not replica.is_leader or self.applied_offset < replica.next_offset:
             reply(Answer(Verdict.REFUSED, None, "not leader, or busy"), None)
@@ -131,7 +130,7 @@ class SimulatedController:
         return header
 
     def _new_topic_id(self) -> UUID:
-        """Not chance: equal runs have equal topics, unequal topics unequal ids."""
+        """Deterministic: the same run gives the same ids, and different topics get different ids."""
         self._topics_made += 1
         term = self.replica.standing.term
         return UUID(int=term << 64 | self.applied_offset << 16 | self._topics_made)

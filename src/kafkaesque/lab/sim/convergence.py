@@ -41,7 +41,7 @@ class Convergence:
             if not transactor.is_finished:
                 return "a transactional producer waits"
         if not cluster.operator.is_content():
-            return "the members are not as wished"
+            return "the members are not the intended ones"
         for group in cluster.groups:
             indexes = {self._indexes(node, group) for node in cluster.nodes}
             if len(indexes) != 1 or None in indexes:

@@ -174,7 +174,7 @@ class DiskFaults:
     calls_to_power_cut: int = -1
     """After how many changes the power is cut, within the call; -1: never."""
     is_off: bool = False
-    """Nothing is written any more: the power is gone, the process just has not noticed."""
+    """The power is off: nothing is written any more, but the process has not noticed yet."""
 
 
 @dataclass(slots=True)
@@ -182,17 +182,17 @@ class _Directory:
     """Names. `pending` are changes of names that no sync has made durable, oldest first."""
 
     names: dict[str, Inode | None] = field(default_factory=dict)
-    """None for a directory, whose own names stand elsewhere."""
+    """None for a directory, which has its own `_Directory`."""
     durable: dict[str, Inode | None] = field(default_factory=dict)
     pending: list[tuple[tuple[str, Inode | None, bool], ...]] = field(default_factory=list)
-    """Each a change that is there as a whole or not at all: (name, inode, is there)."""
+    """Each change survives as a whole or not at all: (name, inode, exists)."""
 
     def change(self, *parts: tuple[str, Inode | None, bool]) -> None:
         self.pending.append(parts)
         _perform(self.names, parts)
 
     def keep(self, count: int) -> None:
-        """The first `count` pending changes are durable, the others never happened."""
+        """Makes the first `count` pending changes durable and drops the others."""
         for parts in self.pending[:count]:
             _perform(self.durable, parts)
         self.pending.clear()
@@ -223,15 +223,15 @@ class SimulatedDisk(SystemCalls):
         self._open: dict[int, Inode] = {}
         self._next_fd = _FIRST_FD
 
-    # What a crash does
+    # Crashes
 
     def process_died(self) -> None:
-        """The page cache and all names outlive it; not its descriptors."""
+        """The page cache and all names survive the process; its descriptors do not."""
         self._open.clear()
         self.faults.calls_to_power_cut = -1
 
     def crash(self) -> None:
-        """Lose what was not synced, or some of it; all descriptors with it."""
+        """Loses some or all unsynced changes, and all descriptors."""
         random = self._random
         for directory in self._directories.values():
             directory.keep(random.randrange(len(directory.pending) + 1))
@@ -247,13 +247,13 @@ class SimulatedDisk(SystemCalls):
         self.faults = DiskFaults()
 
     def wipe(self) -> None:
-        """A new disk."""
+        """Replaces the disk by an empty one."""
         self._directories = {"/": _Directory()}
         self._open.clear()
         self.faults = DiskFaults()
 
     def _drop_unreachable(self) -> None:
-        """A directory whose own name was lost is lost with all in it."""
+        """Removes directories whose own name was lost, with their contents."""
         for path in sorted(self._directories):
             if path != "/" and self._entry_missing(path):
                 del self._directories[path]
@@ -262,7 +262,7 @@ class SimulatedDisk(SystemCalls):
         parent, name = os.path.split(path)
         return parent not in self._directories or name not in self._directories[parent].names
 
-    # What the checkers look at
+    # Queries of the checkers
 
     def inode_at(self, path: str) -> Inode | None:
         parent, name = os.path.split(path)
@@ -278,7 +278,7 @@ class SimulatedDisk(SystemCalls):
         return name in directory.durable and (parent == "/" or self.is_name_durable(parent))
 
     def durable_copy(self, path: str) -> SimulatedDisk:
-        """Another disk with what is durable of one directory, whose own name is taken as such."""
+        """Another disk with the durable contents of one directory, whose own name counts as durable."""
         copy = SimulatedDisk(self._random, self._wall_ms)
         copy.make_directories(path)
         directory = self._directories.get(path)
@@ -290,7 +290,7 @@ class SimulatedDisk(SystemCalls):
         return copy
 
     def durable_contents(self, path: str) -> dict[str, bytes]:
-        """What is durable of the files in one directory, by name."""
+        """The durable contents of the files in one directory, by name."""
         directory = self._directories.get(path)
         names = {} if directory is None else directory.durable
         return {name: bytes(inode.durable) for name, inode in names.items() if inode is not None}
@@ -334,7 +334,7 @@ class SimulatedDisk(SystemCalls):
         inode = self._open[fd]
         copy = bytes(data)
         if self._changes():
-            # The write under way when the power goes is the one that is torn.
+            # The write in progress during a power cut is the torn one.
             size_bytes = self._random.randrange(len(copy) + 1)
             if position >= len(inode.data):
                 inode.write(copy[:size_bytes], position, self._wall_ms())
@@ -390,7 +390,7 @@ class SimulatedDisk(SystemCalls):
         self._directories[path] = _Directory()
 
     def rename(self, path: str, new_path: str) -> None:
-        """Within one directory, as all of ours are."""
+        """Supports renames within one directory only; the product uses no others."""
         self._stop_if_cut()
         directory, name = self._place(path)
         inode = directory.names.get(name)
@@ -431,7 +431,7 @@ class SimulatedDisk(SystemCalls):
             raise PowerCut
 
     def _changes(self) -> bool:
-        """Count a change; True if the power goes within it."""
+        """Counts a change; True if the power is cut during it."""
         self._check_power()
         faults = self.faults
         if faults.calls_to_power_cut < 0:

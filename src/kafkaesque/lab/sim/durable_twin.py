@@ -1,4 +1,4 @@
-"""What a node would find if the power went now and nothing unsynced survived."""
+"""What a node would recover if the power were cut now and no unsynced byte survived."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkaesque.records.batch import iter_batches
 
 
 def durable_hard_state(disk: SimulatedDisk, group: GroupId) -> HardState:
-    """Read by the real journal from a copy of what is durable."""
+    """The hard state that the real journal reads from a copy of the durable files."""
     files = OpenFiles(8, disk.durable_copy(JOURNAL_PATH))
     journal = RaftJournal.open(JOURNAL_PATH, files)
     facts = journal.facts(group)
@@ -23,7 +23,7 @@ def durable_hard_state(disk: SimulatedDisk, group: GroupId) -> HardState:
 
 
 def is_journaled(disk: SimulatedDisk, log_path: str, batch: bytes) -> bool:
-    """Whether the sync journal, as far as it is durable, has the batch of that log."""
+    """Whether the durable part of the sync journal contains the batch of that log."""
     contents = disk.durable_contents(JOURNAL_PATH)
     files = tuple(contents[name] for name in sorted(contents) if name.startswith(FILE_PREFIX))
     return (log_path, batch) in _journaled(files)
@@ -31,7 +31,7 @@ def is_journaled(disk: SimulatedDisk, log_path: str, batch: bytes) -> bool:
 
 @lru_cache(maxsize=64)
 def _journaled(files: tuple[bytes, ...]) -> frozenset[tuple[str, bytes]]:
-    """Path of the log and bytes of every batch that a recovery would find."""
+    """Log path and bytes of every batch that recovery would find."""
     logs: dict[GroupId, JournaledLog] = {}
     for content in files:
         replay(logs, memoryview(content))

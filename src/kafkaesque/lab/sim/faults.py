@@ -79,7 +79,7 @@ class Faults:
                 self._cluster.network.cuts |= pairs
 
     def ring(self) -> None:
-        """Each node hears only its predecessor."""
+        """Each node receives messages only from its predecessor."""
         ids = [node.node_id for node in self._cluster.nodes]
         heard = {(ids[number - 1], ids[number]) for number in range(len(ids))}
         all_pairs = {(a, b) for a in ids for b in ids if a != b}

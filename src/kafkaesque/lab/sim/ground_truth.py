@@ -58,8 +58,8 @@ class Committed(NamedTuple):
     fact: EntryFact | None
     """None for an entry that was never seen being written; only ever index 0."""
     in_term: Term
-    """The term of the node that first knew. Leaders of later terms must have the entry; a leader of an
-    earlier term may still be elected by a delayed vote."""
+    """The term of the node that learned of the commit first. Leaders of later terms must have the entry;
+    a leader of an earlier term may still be elected by a delayed vote."""
 
 
 class GroupTruth:

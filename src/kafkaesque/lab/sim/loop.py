@@ -1,4 +1,4 @@
-"""As much of an event loop as partitions and coordinators use, on simulated time.
+"""The part of an event loop that partitions and coordinators use, on simulated time.
 
 Futures, tasks, timers and threads: enough for code that awaits futures of this loop, `asyncio.sleep`,
 `wait`, `shield` and `to_thread`; no sockets.
@@ -29,10 +29,10 @@ class Process(Protocol):
 
 
 class SimulatedFuture:
-    """Looks like an asyncio.Future to whoever waits or answers; callbacks run at once."""
+    """Behaves like an asyncio.Future, except that callbacks run at once."""
 
     _asyncio_future_blocking = False
-    """By this asyncio knows a future."""
+    """The attribute by which asyncio recognizes a future."""
 
     def __init__(self, loop: SimulatedLoop | None = None) -> None:
         self._loop = loop
@@ -94,7 +94,7 @@ class SimulatedTask(SimulatedFuture):
         super().__init__(loop)
         self.work = work
         self.ends_at_await = False
-        """It was cancelled by what it did itself, so it runs on until it waits for something."""
+        """The task caused its own cancellation, so it runs until its next await."""
 
     def cancel(self) -> bool:
         if self._is_done:
@@ -109,7 +109,7 @@ class SimulatedTask(SimulatedFuture):
 
 
 class Timer:
-    """A handle, as call_at gives it."""
+    """The handle that call_at returns."""
 
     __slots__ = ("is_cancelled",)
 
@@ -130,7 +130,7 @@ class SimulatedLoop:
         return SimulatedFuture(self)
 
     def create_task(self, work: Coroutine[Any, Any, Any]) -> SimulatedTask:
-        """Begins at once. An expected failure that nobody looks at is nobody's concern."""
+        """Starts the coroutine at once. A KafkaError that is never retrieved is not reported."""
         outcome = SimulatedTask(self, work)
         self._step(work, outcome)
         return outcome
@@ -148,15 +148,15 @@ class SimulatedLoop:
             if not timer.is_cancelled:
                 action(*args)
 
-        # At least a little later: the clock of the process may go slower than true time, and a timer
-        # that is early is set again.
+        # At least a little later: the clock of the process may run slower than true time, and a timer
+        # that fires early is set again.
         self._process.later(1 + max(0, int(delay * SECOND_US)), ring)
         return timer
 
     def run_in_executor(
         self, executor: object, function: Callable[..., Any], *args: Any
     ) -> SimulatedFuture:
-        """A thread's work takes as long as the disk does, and happens at its end."""
+        """Runs the function after a simulated disk latency, at the end of it."""
         outcome = SimulatedFuture()
 
         def perform() -> None:
@@ -194,5 +194,5 @@ class SimulatedLoop:
 
 
 def as_event_loop(loop: SimulatedLoop) -> asyncio.AbstractEventLoop:
-    """The product asks for the real type and uses what is here."""
+    """Casts to the type that the product declares; it uses only what is implemented here."""
     return loop  # type: ignore[return-value]

@@ -1,8 +1,8 @@
-"""The network between the nodes: links that are slow, lose, repeat, reorder, and break.
+"""The network between the nodes: links that delay, lose, repeat and reorder messages, and break.
 
-Modelled on what `replication/links` gives: one link per pair of nodes, which is called broken after
-a silence (or at once when a process dies) and comes back by itself. While it is broken nothing
-passes. Raft is promised less than TCP gives: messages may also be lost, repeated and overtaken.
+Modelled on `replication/links`: one link per pair of nodes. It counts as broken after a silence (or at
+once when a process dies) and recovers by itself. Nothing passes while it is broken. Raft gets weaker
+guarantees than TCP's: messages may also be lost, repeated and reordered.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kafkaesque.lab.sim.schedule import MILLISECOND_US, Schedule
 from kafkaesque.model.ids import GroupId, NodeId
 
 SILENCE_US: Final = 200 * MILLISECOND_US
-"""Shorter than in the product, as all times here are, and in the same proportion to an election."""
+"""Shorter than in the product, like all times here, but in the same proportion to an election timeout."""
 WATCH_US: Final = 20 * MILLISECOND_US
 IN_FLIGHT_MAX: Final = 2_000
-"""Beyond it messages are dropped, as a bounded queue does."""
+"""Messages beyond this limit are dropped, as by a bounded queue."""
 
 Blobs = Sequence[bytes | bytearray | memoryview | None]
 
@@ -35,19 +35,19 @@ class Envelope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """Chances in percent per message."""
+    """Probabilities per message, in percent."""
 
     loss: float = 0.0
     repeat: float = 0.0
     slow: float = 0.0
     latency_us_max: int = 2 * MILLISECOND_US
     is_ordered: bool = True
-    """As on a TCP connection. Leases rest on it, Raft does not."""
+    """Order as on a TCP connection. Leases depend on it; Raft does not."""
     slow_us_max: int = 200 * MILLISECOND_US
 
 
 class Ends:
-    """What the network asks of and tells the nodes."""
+    """Callbacks from the network to the nodes."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class _Link:
 
 
 class Network:
-    """`weather` and `cuts` may change at any time."""
+    """All links. `weather` and `cuts` may change at any time."""
 
     def __init__(self, schedule: Schedule, random: Random, nodes: Sequence[NodeId]) -> None:
         self.weather = Weather()
@@ -105,14 +105,14 @@ class Network:
             self._plan(envelope)
 
     def heard_us(self, node: NodeId, peer: NodeId) -> int:
-        """When the two last exchanged a sign of life."""
+        """When the two nodes last reached each other."""
         return self._link(node, peer).heard_us
 
     def is_up(self, node: NodeId, peer: NodeId) -> bool:
         return self._link(node, peer).is_up
 
     def broke(self, node: NodeId) -> None:
-        """The process of `node` died and its host says so: its links are reset."""
+        """The process of `node` died and its host resets the links."""
         for (a, b), link in self._links.items():
             is_cut = (a, b) in self.cuts or (b, a) in self.cuts
             if node in (a, b) and link.is_up and not is_cut:
@@ -143,7 +143,7 @@ class Network:
             self._ends.deliver(envelope)
 
     def _watch(self) -> None:
-        """Pings and their echoes, without the pings."""
+        """Detects silent links, as pings do, without sending pings."""
         if self._ends is None:
             return
         now_us = self._schedule.now_us

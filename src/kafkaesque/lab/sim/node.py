@@ -1,6 +1,6 @@
-"""One simulated broker: its disk, its clock, and how its process dies and returns.
+"""One simulated broker: its disk, its clock, and the starts and deaths of its process.
 
-No rules here: what arrives is passed on, what the product wants sent is handed to the network.
+There are no rules here: messages are passed from the network to the product and back.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId, member_id
 TICK_US: Final = 25 * MILLISECOND_US
 SYNC_LATENCY_US_MAX: Final = 4 * MILLISECOND_US
 LEASE_SECONDS: Final = SILENCE_US / SECOND_US * 0.5
-"""As broker/node has it, in proportion: a lease has to end before the patience of whoever heard the
-last heartbeat before the ping, two ticks earlier."""
+"""In the same proportion as in broker/node. A lease must expire before the election timeout of a node that
+received its last heartbeat two ticks before the ping."""
 BACKLOG_MAX: Final = 3_000
 
 
 class SimulatedNode:
-    """`run` is the only way in: it knows whether the process lives, and catches its death."""
+    """All calls into the process go through `run`, which checks that it is alive and handles its death."""
 
     def __init__(self, node_id: NodeId, setting: Setting, clock: NodeClock, seed: int) -> None:
         self.node_id = node_id
@@ -45,13 +45,13 @@ class SimulatedNode:
         """Counts the starts and ends of the process."""
         self.is_up = False
         self.is_broken = False
-        """Its disk failed for good: it may come back only as another member."""
+        """Its disk failed for good: the node may return only as a new member."""
         self.sync_latency_us_max = SYNC_LATENCY_US_MAX
         self.process: Process | None = None
         """None while down, and until its journal is open."""
         self.neighbours: Sequence[SimulatedNode] = ()
         self._paused: list[Action] | None = None
-        """What arrived while the process is stopped; None while it runs."""
+        """Actions that arrived while the process is paused; None while it runs."""
 
     @property
     def member(self) -> MemberId:
@@ -77,10 +77,10 @@ class SimulatedNode:
     def views(self) -> dict[GroupId, View]:
         return {} if self.process is None else self.process.views
 
-    # Life and death
+    # Starts and deaths
 
     def start(self) -> None:
-        """Open everything; a power cut may come on the way."""
+        """Opens everything; the power may be cut meanwhile."""
         self.life += 1
         self.is_up = True
         self.setting.trace.note(f"n{self.node_id} starts life {self.life} as {self.member}")
@@ -96,7 +96,7 @@ class SimulatedNode:
         self.later(self.random.randrange(TICK_US), self._tick)
 
     def fail(self, error: BaseException) -> None:
-        """The process cannot go on. A refused sync of the journal is fatal for the disk."""
+        """Ends a process that cannot continue. A failed sync of the journal makes the disk unusable."""
         if not isinstance(error, StorageFailed):
             raise error
         if "fsync" in str(error):
@@ -104,7 +104,7 @@ class SimulatedNode:
         self.die(f"storage: {error}", keeps_page_cache=True)
 
     def die(self, reason: str, *, keeps_page_cache: bool = False) -> None:
-        """The process ends, and with it what was not synced unless only the process died."""
+        """Ends the process. Unsynced data is lost unless `keeps_page_cache` (only the process died)."""
         if self.is_up:
             self.setting.trace.note(f"n{self.node_id} dies: {reason}")
             self.is_up = False
@@ -117,7 +117,7 @@ class SimulatedNode:
                 self.disk.crash()
 
     def replace_disk(self) -> None:
-        """Come back with an empty disk: as another member."""
+        """Replaces the disk by an empty one; the node returns as a new member."""
         self.setting.observer.disk_lost(self.member)
         self.disk.wipe()
         self.generation += 1
@@ -129,15 +129,15 @@ class SimulatedNode:
             self._paused = []
 
     def resume(self) -> None:
-        """What has arrived is read before any tick: see replication/replica_set."""
+        """Runs the backlog before any tick: see replication/replica_set."""
         backlog, self._paused = self._paused or [], None
         for action in backlog:
             self.run(action)
 
-    # What happens to it
+    # Events
 
     def run(self, action: Action) -> None:
-        """Let the process do something, if it lives; the checkers look at the outcome."""
+        """Runs an action in the process if it is alive, then runs the checkers."""
         if not self.is_up:
             return
         if self._paused is not None:
@@ -155,7 +155,7 @@ class SimulatedNode:
         self.observe()
 
     def observe(self) -> None:
-        """Let the checkers look at every replica."""
+        """Runs the checkers on every replica."""
         if self.process is not None:
             self.process.check_sound()
             observer = self.setting.observer
@@ -172,7 +172,7 @@ class SimulatedNode:
         return bound
 
     def mailbox(self) -> Callable[[int, Action], None]:
-        """`later`, for the answers to what is asked in this life: the next one did not ask."""
+        """Returns `later` for answers to requests of this life; the next life did not send them."""
         life = self.life
 
         def later(delay_us: int, action: Action) -> None:
@@ -182,7 +182,7 @@ class SimulatedNode:
         return later
 
     def later(self, delay_us: int, action: Action) -> None:
-        """In this life or not at all."""
+        """Runs the action after the delay, unless this life has ended by then."""
         bound = self._bound(action)
         self.setting.schedule.after(delay_us, lambda: self.run(bound))
 
@@ -210,7 +210,7 @@ class SimulatedNode:
     def reachable(self, peer: NodeId) -> None:
         self.run(lambda: None if self.replicas is None else self.replicas.reachable(peer))
 
-    # What the process asks of it: Body
+    # Body: services for the process
 
     def send(self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob]) -> None:
         view = self.views.get(group)
@@ -220,12 +220,12 @@ class SimulatedNode:
         self.setting.network.send(Envelope(self.node_id, node, group, message, copies))
 
     def lease_until(self, node: NodeId) -> float:
-        """As links say it: until then `node` does not call us silent."""
+        """As in `links`: until then `node` does not consider this node silent."""
         heard_us = self.setting.network.heard_us(self.node_id, node)
         return self.clock.at(heard_us) + LEASE_SECONDS
 
     def ask(self, node: NodeId, body: bytes) -> SimulatedFuture:
-        """A call over the link, for a batch; without a link the answer is empty."""
+        """Requests a batch over the link; without a link the answer is empty."""
         answer = SimulatedFuture()
         target = self.neighbours[node]
         delay_us = self.sync_latency_us()

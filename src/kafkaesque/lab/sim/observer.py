@@ -1,4 +1,4 @@
-"""Turns what happens in the simulation into facts and tells the checkers, in a fixed order."""
+"""Turns events of the simulation into facts and calls the checkers, in a fixed order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId, Offset
 
 
 class Observer:
-    """All that is known from above."""
+    """The ground truth of the whole cluster, and the checkers that use it."""
 
     def __init__(self, groups: list[GroupId], coordinator: GroupId | None = None) -> None:
         self.groups = {group: GroupTruth(group) for group in groups}
@@ -109,11 +109,11 @@ class Observer:
         return known
 
     def disk_lost(self, member: MemberId) -> None:
-        """That life of the disk is over: whatever it held and promised is gone."""
+        """The disk of `member` is lost, with its contents and the promises made from it."""
         for key in [key for key in self.replicas if key[0] == member]:
             del self.replicas[key]
 
-    # What the harness tells
+    # Events from the harness
 
     def opened(self, view: View) -> None:
         for checker in self.checkers:
@@ -130,7 +130,7 @@ class Observer:
             checker.sends(view, message)
 
     def stepped(self, view: View) -> None:
-        """After whatever happened to a replica."""
+        """Called after every event of a replica."""
         state = view.state
         seen = (state.term, state.leader_id, state.commit_index)
         if seen == view.seen:
@@ -185,17 +185,17 @@ class Observer:
 
 
 class LogWitness:
-    """What happens to one log, told to the checkers."""
+    """Reports the events of one log to the checkers."""
 
     def __init__(self, observer: Observer, view: View, journal: RaftJournal) -> None:
         self._observer = observer
         self._view = view
         self._journal = journal
         self._new: tuple[LogIndex, Term] | None = None
-        """The entry that is being written, if nobody wrote it before."""
+        """The entry that is being written, if no node wrote it before."""
 
     def writes_batch(self, index: LogIndex, term: Term, payload: BatchPayload) -> None:
-        """The power may go in the middle: what is found then was meant to be written."""
+        """Called before the write: a power cut during it may leave the batch on the disk."""
         fact = batch_fact(payload.header, self._previous_term(index))
         self._new = None if (index, term) in self._view.group.entries else (index, term)
         for checker in self._observer.checkers:
@@ -203,7 +203,7 @@ class LogWitness:
         self._view.group.batches[(index, term)] = bytes(payload.data)
 
     def did_not_write(self) -> None:
-        """The disk refused and nothing is there: another entry may take the place."""
+        """The disk rejected the write and nothing was written: another entry may take its index."""
         if self._new is not None:
             del self._view.group.entries[self._new]
 
@@ -224,7 +224,7 @@ class LogWitness:
         fact = EntryFact(entry.kind, (entry.payload,), previous, offset, offset)
         for checker in self._observer.checkers:
             checker.writes(self._view, entry.index, entry.term, fact)
-        # The journal keeps records in memory until it is synced: this is where they will stand.
+        # The journal keeps records in memory until it is synced: this is where they will be written.
         journal = self._journal
         end = journal._file_end + len(journal._pending)
         place = self._place(journal._file.path, journal._file_end, end)
@@ -257,5 +257,5 @@ class LogWitness:
 
 
 def _overriding(checkers: list[Checker], hook: str) -> list[Checker]:
-    """Those that want to hear of it: the two busiest hooks are worth the trouble."""
+    """The checkers that override `hook`. Worth it for the two hooks that are called most often."""
     return [one for one in checkers if getattr(type(one), hook) is not getattr(Checker, hook)]

@@ -1,7 +1,7 @@
-"""Whoever runs the cluster: keeps every group's members as wished, moves leaderships, trims logs.
+"""The operator of the cluster: maintains the intended membership, transfers leaderships, trims logs.
 
-The steps are those of cluster/membership_plan, asked of leaders from time to time; Raft refuses what
-is not safe. A broker with a new disk is another member.
+The steps are those of cluster/membership_plan, requested from leaders periodically; Raft refuses
+unsafe ones. A broker with a new disk is a new member.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, MemberId, NodeId, Of
 ROUND_US: Final = 100 * MILLISECOND_US
 LAG_ENTRIES_MAX: Final = 5
 RECORDS_KEPT: Final = 60
-"""Retention never reaches the batches that a producer may still repeat."""
+"""Enough that retention never deletes batches that a producer may still retry."""
 
 
 class Operator:
-    """All nodes are wished for in every group, but for those in `_unwished`."""
+    """Every node is an intended member of every group, except those in `_unwished`."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Operator:
         self._nodes = nodes
         self._groups = groups
         self._partitions = [group for group in groups[1:] if group != coordinator]
-        """Those whose oldest records may go: the coordinator's topic is compacted, not cut."""
+        """Groups whose oldest records may be deleted. The coordinator's topic is compacted instead."""
         self._schedule = schedule
         self._unwished: dict[GroupId, NodeId] = {}
 
@@ -59,7 +59,7 @@ class Operator:
         return [node.member for node in self._nodes if node.node_id != self._unwished.get(group)]
 
     def is_content(self) -> bool:
-        """Every group has exactly the members that are wished for, with their disks, and all is
+        """Whether every group has exactly its intended members, no disk is broken, and every entry is
         committed."""
         is_whole = not any(node.is_broken or node.disk.faults.sync_failures for node in self._nodes)
         if self._unwished or not is_whole:
@@ -74,7 +74,7 @@ class Operator:
         return True
 
     def leader(self, group: GroupId) -> tuple[SimulatedNode, Replica] | None:
-        """Of the latest term, among those who take themselves for one."""
+        """The replica with the highest term among those that consider themselves leader."""
         found = None
         for node in self._nodes:
             replica = node.replicas.get(group) if node.replicas is not None else None
@@ -84,7 +84,7 @@ class Operator:
                 found = node, replica
         return found
 
-    # What it does by itself
+    # Periodic work
 
     def _round(self) -> None:
         for group in self._groups:
@@ -104,10 +104,10 @@ class Operator:
         else:
             _ask(node, lambda: replica.propose_membership(step))
 
-    # What chance has it do
+    # Random actions
 
     def swap_wish(self, random: Random) -> None:
-        """One node less in a group, or all of them again."""
+        """Removes one node from the intended members of a group, or restores all of them."""
         group = random.choice(self._groups)
         if group in self._unwished:
             del self._unwished[group]
@@ -127,7 +127,7 @@ class Operator:
             _ask(leader[0], leader[1].resign)
 
     def retain(self, random: Random) -> None:
-        """One node drops the oldest committed records of one log, or all do (DeleteRecords)."""
+        """Deletes the oldest committed records of one log, on one node or on all (DeleteRecords)."""
         node, group = random.choice(self._nodes), random.choice(self._partitions)
         partition = node.partitions.get(group)
         if partition is None:
@@ -139,7 +139,7 @@ class Operator:
             node.run(lambda: process.trim(partition, offset))
 
     def save_producers(self, random: Random) -> None:
-        """What maintenance does from time to time."""
+        """Saves the producers' state, as periodic maintenance does."""
         node, group = random.choice(self._nodes), random.choice(self._groups[1:])
         partition = node.partitions.get(group)
         if partition is not None:
@@ -147,7 +147,7 @@ class Operator:
 
 
 def _ask(node: SimulatedNode, request: Callable[[], object]) -> None:
-    """What Raft refuses is not done, and asked again if it is still wanted."""
+    """Runs a request. If Raft refuses it, a later round requests it again if it is still needed."""
 
     def ask() -> None:
         try:

@@ -1,4 +1,4 @@
-"""Clients of one partition at one node: what a request handler does with the real Partition."""
+"""Client requests to one partition on one node, as a request handler applies them to the real Partition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Verdict(Enum):
     REFUSED = "refused"
     """Nothing was written."""
     UNKNOWN = "unknown"
-    """It may or may not be committed some day."""
+    """It may or may not be committed later."""
 
 
 class Answer(NamedTuple):
@@ -33,12 +33,12 @@ Reply = Callable[[Answer], None]
 
 
 def produce(partition: Partition, batch: bytes, reply: Reply) -> None:
-    """Append with acks=all; the answer comes when it is committed, or cannot be."""
+    """Appends with acks=all; replies once the batch is committed or cannot be."""
     try:
         partition.check_leads()
         appended = partition.append(memoryview(bytearray(batch)), all_replicas=True)
         if not isinstance(appended, Appended):
-            raise TypeError("a batch was inspected that needs no inspection")
+            raise TypeError("append inspected a batch that needs no inspection")
         committed = partition.commit(appended, all_replicas=True)
     except KafkaError as error:
         reply(Answer(Verdict.REFUSED, None, repr(error)))

@@ -1,7 +1,7 @@
-"""What one life of a broker process holds: journal, replicas, partitions, the controller.
+"""The contents of one life of a broker process: journal, replicas, partitions, the controller.
 
-Opened as the product opens it, in the same order; a replica that the disk refused is opened anew.
-Life and death are the node's affair.
+They are opened in the product's order; a replica whose storage failed is reopened. The node starts and
+ends processes.
 """
 
 from __future__ import annotations
@@ -63,21 +63,21 @@ from kafkaesque.model.ids import (
 from kafkaesque.model.settings import TopicConfig
 
 TURN_US_MAX: Final = 300
-"""A turn of the event loop: what comes within it is processed together."""
+"""The length of an event loop iteration: events within it are processed together."""
 REOPEN_US: Final = 150 * MILLISECOND_US
 SCRUB_US: Final = 80 * MILLISECOND_US
 TOPIC_CONFIG: Final = TopicConfig()
 SLOWER_IN_REALITY: Final = 5
-"""Times of the product against those here: an election, a silence."""
+"""Ratio of the product's timeouts (election, silence) to those in the simulation."""
 _FILES_MAX: Final = 12
-"""Few, so that files are closed and opened again all the time."""
+"""Few, so that files are closed and reopened all the time."""
 _JOURNAL_CHECKPOINT_BYTES: Final = 500
 _SYNC_JOURNAL_FILE_BYTES: Final = 2_500
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all nodes of a simulation share."""
+    """Settings and services shared by all nodes of a simulation."""
 
     schedule: Schedule
     trace: Trace
@@ -88,19 +88,19 @@ class Setting:
     raft_config: RaftConfig
     log_config: LogConfig
     uses_codec: bool
-    """Messages go through the bytes of replication/peer_codec: slower, so not in every run."""
+    """Messages are encoded and decoded by replication/peer_codec: slower, so not in every run."""
     journal_logs_min: int
-    """How many logs a round must have to share the sync journal."""
+    """The number of logs from which a sync round uses the sync journal."""
     has_flips: bool
-    """Bits flip on some disk, so that damage is no violation."""
+    """Bits flip on some disk, so damage is not a violation."""
     coordinator: GroupId | None
-    """The partition of transactions, if there are any."""
+    """The transaction coordinator's partition, if there are transactions."""
     calls: Calls
-    """From node to node, for transactions."""
+    """Sends transaction requests from node to node."""
 
 
 class Body(Outbox, Protocol):
-    """The node that lives."""
+    """The node that runs the process."""
 
     node_id: NodeId
     setting: Setting
@@ -123,7 +123,7 @@ class Body(Outbox, Protocol):
 
 
 class Process:
-    """From `open` to the node's death."""
+    """One process, from `open` until the node ends it."""
 
     def __init__(self, node: Body) -> None:
         self._node = node
@@ -169,7 +169,7 @@ class Process:
             self._node.later(SCRUB_US, self._scrub)
 
     def _open_replica(self, group: GroupId) -> None:
-        """As PartitionTable does it, with chance from the seed and a witness of every write."""
+        """Opens a replica as PartitionTable does, with seeded randomness and a witness of every write."""
         node, journal = self._node, self.replicas.journal
         setting, observer = node.setting, node.setting.observer
         log = Log.open(log_path(group), setting.log_config, self._files, clean=False)
@@ -230,17 +230,17 @@ class Process:
     # Links
 
     def unreachable(self, peer: NodeId) -> None:
-        """As cluster/cluster: whoever is left stands, one after the other."""
+        """As in cluster/cluster: the remaining nodes become candidates, one after the other."""
         self.replicas.unreachable(peer)
         self._succession.lost(peer)
 
     def _call_later(self, seconds: float, action: Action) -> None:
         self._node.later(int(seconds * SECOND_US / SLOWER_IN_REALITY), action)
 
-    # A disk that refuses
+    # Storage failures
 
     def _lost(self, group: GroupId, error: StorageFailed) -> None:
-        """The disk refused a replica: what it holds is found out anew."""
+        """The storage of a replica failed: it is reopened and recovered."""
         self._node.setting.trace.note(f"n{self._node.node_id} g{group} is lost: {error}")
         view = self.views.pop(group, None)
         self.partitions.pop(group, None)
@@ -251,8 +251,8 @@ class Process:
             self._node.later(REOPEN_US, lambda: self._reopen(group, view.entries.log))
 
     def _reopen(self, group: GroupId, log: Log) -> None:
-        """As PartitionTable._reopen_blocking: of what a failed sync left, only what was synced
-        before counts."""
+        """As PartitionTable._reopen_blocking: after a failed sync, only data that was synced before
+        counts."""
         if group in self.views:
             return
         config = self._node.setting.log_config
@@ -271,7 +271,7 @@ class Process:
     # Maintenance
 
     def trim(self, partition: Partition, offset: Offset) -> None:
-        """Records before `offset` go: everywhere if this node leads, else here alone."""
+        """Deletes records before `offset`: on all replicas if this node leads, else only here."""
         work = partition.delete_before(offset) if partition.leads else partition._trim(offset)
         SimulatedLoop(self._node).create_task(work)
 
@@ -286,7 +286,7 @@ class Process:
         return answer if isinstance(answer, bytes) else b""
 
     def check_sound(self) -> None:
-        """Damage that nobody did is a violation."""
+        """Damage that no fault caused is a violation."""
         if self.replicas._damaged and not self._node.setting.has_flips:
             groups = [replica.group for replica in self.replicas.take_damaged()]
             text = f"node {self._node.node_id}: {groups}"
@@ -294,8 +294,8 @@ class Process:
 
 
 class _Standings(Changes[Partition]):
-    """Tells of a partition that failed, as the node's supervisor is told, and of the coordinator's
-    that is led by somebody else now."""
+    """Handles partition failures, as the node's supervisor does, and leadership changes of the
+    coordinator's partition."""
 
     __slots__ = ("_lost", "_moved")
 

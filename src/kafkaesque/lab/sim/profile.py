@@ -1,4 +1,4 @@
-"""How bad a run gets: drawn from its seed, so that runs differ in kind and not only in detail."""
+"""The kinds and frequency of faults in a run, drawn from its seed so that runs differ in kind too."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ FOUL: Final = Weather(loss=10, repeat=5, slow=15, latency_us_max=15_000, is_orde
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`weights` says how often each fault is chosen against the others; 0 is never."""
+    """`weights` are the relative frequencies of the faults; 0 means never."""
 
     node_count: int = 3
     partition_count: int = 2
     producers_per_partition: int = 2
     produce_interval_us: int = 60 * MILLISECOND_US
     fault_interval_us: int = 250 * MILLISECOND_US
-    """About: between two faults, or the end of one and the next."""
+    """Approximate time between two faults, or between the end of one and the next."""
     storm_us: int = 5_000 * MILLISECOND_US
-    """How long there are faults."""
+    """How long faults are injected."""
     weather: Weather = CALM
     clock_drift_ppm_max: int = 0
     weights: dict[str, int] = field(default_factory=dict)
@@ -32,9 +32,9 @@ class Profile:
     uses_codec: bool = False
     segment_bytes: int = 1_500
     transactors: int = 0
-    """Transactional producers; with them there is a coordinator's partition."""
+    """Number of transactional producers. If there are any, there is a coordinator's partition."""
     journal_logs_min: int = 100
-    """A round with as many logs to sync goes by the sync journal; 100 is never."""
+    """A sync round with this many logs or more uses the sync journal; 100 means never."""
     preallocate_bytes: int = 0
 
 
@@ -44,15 +44,15 @@ _STALLS = {"pause": 4, "resume": 6, "slow_disk": 3}
 _DISK = {"full": 3, "room": 6, "sync_failure": 1, "wipe": 1}
 _FLIPS = {"flip_bit": 6}
 _FAILING_DISKS = {"sync_failure": 8, "kill": 8, "power_cut": 4, "restart": 16}
-"""Often enough for all of them in this order: a sync fails, the process dies and comes back with what
-the page cache has, and the power goes."""
+"""Frequent enough for this sequence: a sync fails, the process dies and restarts from the page cache, and
+the power is cut."""
 _CLOCKS = {"jump": 3}
 _OPERATOR = {"transfer": 4, "resign": 2, "remove_member": 2, "retention": 4, "save_producers": 4}
 
 
 _TRANSACTIONS_EVERY: Final = 5
-"""One seed in so many has transactions: they make a run slower. None of `regression_seeds.txt` that
-was there before them has."""
+"""One seed in this many has transactions, which make a run slower. The seeds in `regression_seeds.txt`
+that are older than the transactions have none."""
 _TRANSACTORS: Final = 3
 
 
@@ -68,7 +68,7 @@ def profile_of(seed: int) -> Profile:
         weights |= _FLIPS
     transactors = _TRANSACTORS if seed % _TRANSACTIONS_EVERY == _TRANSACTIONS_EVERY - 1 else 0
     if transactors:
-        # The checkers of transactions read what is committed on the node that commits it.
+        # The transaction checkers read committed data on the node that commits it.
         weights.pop("flip_bit", None)
     interval_ms = random.choice((60, 150, 300, 600))
     profile = Profile(

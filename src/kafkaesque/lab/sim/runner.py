@@ -48,9 +48,9 @@ def show_seed(
     except Violation as error:
         violation = str(error)
     except KafkaError as error:
-        violation = f"an error nobody handles: {error!r}"
+        violation = f"an unhandled error: {error!r}"
     except Exception:  # noqa: BLE001 - whatever the product raises under faults is a finding
-        violation = f"an error nobody expected: {traceback.format_exc(limit=-4)}"
+        violation = f"an unexpected error: {traceback.format_exc(limit=-4)}"
     groups = simulation.observer.groups.values()
     return Outcome(
         seed,

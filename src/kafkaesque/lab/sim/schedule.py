@@ -92,7 +92,7 @@ class NodeClock:
 
 
 class Trace:
-    """Hashes every event in order, to tell runs apart; `show` gets the events as lines."""
+    """Hashes every event in order, to compare runs; `show` gets the events as lines."""
 
     __slots__ = ("_hash", "_schedule", "_show")
 

@@ -1,4 +1,4 @@
-"""Stands in for the flusher's threads: syncs take time, and their outcome comes later still."""
+"""A simulated flusher: syncs take time, and their outcomes are delivered later still."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafkaesque.model.errors import StorageFailed
 from kafkaesque.model.ids import Offset
 
 Later = Callable[[int, Action], None]
-"""Do it after so many microseconds, unless the process has died by then."""
+"""Runs the action after this many microseconds, unless the process has died by then."""
 
 
 class SimulatedSyncer:
-    """Rounds as the flusher's: whatever is asked for during one waits for the next."""
+    """Syncs in rounds, like the flusher: requests during a round wait for the next one."""
 
     __slots__ = (
         "_asked",
@@ -45,7 +45,7 @@ class SimulatedSyncer:
         self._begin_soon()
 
     def _begin_soon(self) -> None:
-        """Not at once: what is asked for together may reach the disk in any order."""
+        """Starts a round with a delay, so that requests made together may reach the disk in any order."""
         if self._under_way == 0 and not self._is_due:
             self._is_due = True
             self._later(self._latency_us() // 8, self._start_round)

@@ -1,7 +1,7 @@
-"""Questions about transactions on their way, between clients and nodes and from node to node.
+"""Delivery of transaction requests, from clients to nodes and from node to node.
 
-None is lost for certain: one that nobody answers in time may arrive all the same, and any may arrive
-a second time, much later. What is late must touch nothing.
+No request is certainly lost: one without an answer in time may still arrive, and any request may arrive
+a second time, much later. Late requests must have no effect.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Cluster(Protocol):
 
 
 class TransactionRequests:
-    """The cluster as transactional producers see it, and nodes each other."""
+    """The cluster as seen by transactional producers, and by nodes that call each other."""
 
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster = cluster
@@ -59,15 +59,15 @@ class TransactionRequests:
             self._cluster.observer.transactions.told.append(told)
 
     def ask(self, group: GroupId, work: Work) -> SimulatedFuture:
-        """A client asks whoever seems to lead `group`."""
+        """Sends a client's request to the presumed leader of `group`."""
         return self._ask(group, work, self._cluster.schedule.after)
 
     def between(self, node: Body, group: GroupId, work: Work) -> SimulatedFuture:
-        """A node asks, and hears the answer if it still lives."""
+        """Sends a node's request; the answer is dropped if the node has died meanwhile."""
         return self._ask(group, work, node.mailbox())
 
     def _held_us(self) -> int:
-        """Mostly short: what is late by one transaction is more dangerous than by ten."""
+        """Mostly short: a request that is late by one transaction is more dangerous than one late by ten."""
         return int(_HELD_US_MAX * self._random.random() ** 3)
 
     def _ask(

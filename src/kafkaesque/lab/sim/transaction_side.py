@@ -1,6 +1,6 @@
-"""What one broker process does for transactions: the product's own coordinator, markers and produce.
+"""The transaction part of one broker process: the product's own coordinator, marker writer and produce.
 
-Here is what lies around them: which node is asked, and what becomes of a question on its way.
+This module connects them to the simulation: it selects the node to call and delivers the requests.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OVER: Final = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 class Body(Protocol):
-    """The node that lives."""
+    """The node that runs the process."""
 
     node_id: NodeId
 
@@ -63,11 +63,11 @@ class Body(Protocol):
 
 Work = Callable[["TransactionSide"], Coroutine[Any, Any, object]]
 Calls = Callable[[Body, GroupId, Work], SimulatedFuture]
-"""Asks whoever seems to lead a group; what it says, the error it raised, or None for silence."""
+"""Calls the presumed leader of a group. Gives its answer, the error it raised, or None for silence."""
 
 
 class TransactionSide:
-    """Of one process, with `partitions` as they come and go. Fulfils AsksCoordinator."""
+    """The transaction part of one process; `partitions` changes over time. Implements AsksCoordinator."""
 
     def __init__(
         self, node: Body, partitions: dict[GroupId, Partition], group: GroupId, calls: Calls
@@ -75,7 +75,7 @@ class TransactionSide:
         self._node = node
         self._partitions = partitions
         self._group = group
-        """Of the coordinator's partition."""
+        """The group of the coordinator's partition."""
         self._calls = calls
         self.loop = as_event_loop(SimulatedLoop(node))
         self.waiting: Waiting = {}
@@ -84,15 +84,15 @@ class TransactionSide:
         self._writer = MarkerWriter(cast(PartitionTable, self), groups, node.clock)
 
     def get(self, topic: str, index: PartitionIndex) -> Partition:
-        """As PartitionTable's."""
+        """As PartitionTable.get."""
         partition = self._partitions.get(GroupId(index))
         if partition is None:
-            raise NotLeaderOrFollower(f"{topic}-{index} is not here")
+            raise NotLeaderOrFollower(f"{topic}-{index} is not on this node")
         partition.check_serves()
         return partition
 
     def standing_changed(self) -> None:
-        """As CoordinatorRuntime': another term is another beginning."""
+        """As in CoordinatorRuntime: a new term needs a new shard."""
         partition = self._partitions.get(self._group)
         leads = partition is not None and partition.leads
         epoch = partition.leader_epoch if partition is not None and leads else None
@@ -110,7 +110,7 @@ class TransactionSide:
             raise NotCoordinator("This is not the correct coordinator.")
         return self.host
 
-    # -- what is asked of it ----------------------------------------------------------------------
+    # -- incoming requests ------------------------------------------------------------------------
 
     async def init(self, request: InitRequest) -> InitAnswer:
         return await self._hosting().ask(
@@ -139,7 +139,7 @@ class TransactionSide:
         return written[name]
 
     async def produce(self, transactional_id: str, group: GroupId, batch: bytes) -> Appended:
-        """The answer comes when it is committed."""
+        """Returns once the batch is committed."""
         partition = self.get(TOPIC, PartitionIndex(group))
         request = TransactionalRequest(self, transactional_id, ADDS_SINCE, self.loop)
         records = memoryview(bytearray(batch))
@@ -151,7 +151,7 @@ class TransactionSide:
             await committed
         return appended
 
-    # -- what it asks of others -------------------------------------------------------------------
+    # -- outgoing requests ------------------------------------------------------------------------
 
     async def put_partitions(
         self,

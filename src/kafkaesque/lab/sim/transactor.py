@@ -1,5 +1,5 @@
-"""A transactional producer of the new flow (KIP-890): one transaction after the other, each asked for
-again and again until its fate is known. What it asked may arrive again much later."""
+"""A transactional producer of the new flow (KIP-890): one transaction after the other, each retried until
+its outcome is known. The network may deliver its requests a second time, much later."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from kafkaesque.records.codec import Record, encode_batch
 A = TypeVar("A")
 
 TIMEOUT_MS: Final = 1_200
-"""Of a transaction: some take longer."""
+"""The transaction timeout; some transactions take longer."""
 _PAUSE_S_MAX: Final = 0.06
 _WRITES_MAX: Final = 4
 _TRIES_MAX: Final = 4
-"""A write that is not answered so often is given up, and with it the transaction."""
+"""After this many unanswered attempts the write is given up, and the transaction with it."""
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -49,20 +49,20 @@ _TRY_AGAIN: Final = frozenset(
 
 
 class Cluster(Protocol):
-    """What the client can reach."""
+    """The cluster as the client sees it."""
 
     def ask(self, group: GroupId, work: Work) -> SimulatedFuture: ...
 
     def next_producer_id(self) -> ProducerId: ...
 
     def asks(self, producer: ProducerIdentity) -> None:
-        """The transaction of `producer` is to be committed."""
+        """Called before the commit of the producer's transaction is requested."""
 
     def told(self, told: Told) -> None: ...
 
 
 class ClientProcess:
-    """As much of a process as a loop needs; this one never dies."""
+    """The process that a loop needs; this one never dies."""
 
     def __init__(self, schedule: Schedule, clock: Clock) -> None:
         self._schedule = schedule
@@ -76,11 +76,11 @@ class ClientProcess:
 
 
 class _GivenUp(Exception):
-    """Nobody knows what became of it, or it was refused for good."""
+    """The outcome is unknown, or the request was refused for good."""
 
 
 class SimulatedTransactor:
-    """`start` once; `is_finished` some time after `is_finishing` was set."""
+    """Call `start` once. `is_finished` becomes true some time after `is_finishing` was set."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class SimulatedTransactor:
         while True:
             await self._init()
             if self.is_finishing:
-                # The last init has aborted whatever was left open.
+                # The last init has aborted any open transaction.
                 self.is_finished = True
                 return
             while await self._transact():
@@ -127,7 +127,7 @@ class SimulatedTransactor:
         self._sequences.clear()
 
     async def _transact(self) -> bool:
-        """Whether there is to be another one, and this producer is still good for it."""
+        """Runs one transaction. Returns whether another one may follow with the same producer."""
         await asyncio.sleep(self._random.uniform(0, _PAUSE_S_MAX))
         sent: list[Sent] = []
         is_commit = self._random.random() < 0.7
@@ -181,7 +181,7 @@ class SimulatedTransactor:
         code_of: Callable[[A], ErrorCode] = lambda _: ErrorCode.NONE,
         tries: int = 1 << 30,
     ) -> A:
-        """Ask until there is an answer that says more than: try again."""
+        """Sends the request until the answer is final, at most `tries` times."""
         for _ in range(tries):
             told = await self._cluster.ask(group, work)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE

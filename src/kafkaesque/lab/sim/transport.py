@@ -1,4 +1,4 @@
-"""What a message is at the other end of a link."""
+"""Delivery of a message: what the receiver of an envelope gets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LENGTH_BYTES = 4
 
 
 def received(envelope: Envelope) -> Message:
-    """The message with the batches that were sent along, without going through bytes."""
+    """The message with its batches, without encoding it."""
     message = envelope.message
     if not isinstance(message, Append) or not message.entries:
         return message
@@ -27,7 +27,7 @@ def received(envelope: Envelope) -> Message:
 
 
 def received_by_codec(envelope: Envelope) -> Message:
-    """The same through the frames of a real link."""
+    """The same, encoded and decoded as on a real link."""
     writer = FrameWriter()
     writer.add(envelope.group, envelope.message, envelope.blobs)
     frame = b"".join(writer.take())
@@ -40,7 +40,7 @@ def received_by_codec(envelope: Envelope) -> Message:
 
 
 def brief(message: Message) -> str:
-    """For the trace: everything but the contents of entries."""
+    """A summary for the trace: everything except the contents of entries."""
     if isinstance(message, Append):
         terms = [entry.term for entry in message.entries]
         return f"Append{tuple(message[:6])} {terms}"

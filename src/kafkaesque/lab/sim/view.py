@@ -1,4 +1,4 @@
-"""One live replica as the checkers see it, and the entry log that tells them of every write."""
+"""One live replica as the checkers see it, and the entry log that reports every write to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaesque.model.ids import MemberId, NodeId, Offset
 
 
 class View:
-    """From the opening of a replica to its end."""
+    """One replica, from its opening to its end."""
 
     __slots__ = ("entries", "group", "member", "node", "raft", "seen", "truth")
 
@@ -38,7 +38,7 @@ class View:
 
     @property
     def state(self) -> State:
-        """The rules' own memory: a simulation may look where a driver may not."""
+        """The internal state of the rules, which only the simulation may access."""
         return self.raft._state
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class View:
 
 
 class Witness(Protocol):
-    """Hears of what happens to a log, before or after it does."""
+    """Is notified of events of a log, before or after they happen."""
 
     def writes_batch(self, index: LogIndex, term: Term, payload: BatchPayload) -> None: ...
 
@@ -62,7 +62,7 @@ class Witness(Protocol):
 
 
 class WatchedEntryLog(EntryLog):
-    """The real one, with a witness."""
+    """The real entry log, with a witness."""
 
     __slots__ = ("witness",)
 

@@ -3,7 +3,7 @@
 Under ROOT, `members/NAME` and `owners/PARTITION` are ephemeral znodes. All members compute the same
 assignment from the same list (rendezvous hashing). A member creates the owner node of its partition as soon
 as the previous owner has released it or its session has ended. The nodes avoid conflicts; if two processes
-believe to be the owner for a moment, the log prevents a timer from firing twice (`timers/owner.py`).
+consider themselves the owner for a moment, the log prevents a timer from firing twice (`timers/owner.py`).
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class TimerStore:
         self.cancelled: Counter[str] = Counter()
         """Cancellations by task; those of unknown timers count under `OTHER_TASKS`."""
         self.tasks: Counter[str] = Counter()
-        """PendingTimer timers by task."""
+        """Pending timers by task."""
         self._unsettled: dict[str, PendingTimer | RefusedRecord] = {}
         """By timer id: timers whose last record in the log is not their state, and refused records."""
 

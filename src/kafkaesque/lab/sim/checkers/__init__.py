@@ -1,1 +1,1 @@
-"""The invariants, each a small class with a name: research/reliability.md 4.3, docs/SIMULATION.md."""
+"""The invariants, one small named class each: research/reliability.md 4.3, docs/SIMULATION.md."""

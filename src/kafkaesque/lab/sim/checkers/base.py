@@ -10,7 +10,7 @@ from kafkaesque.model.ids import Offset
 
 
 class Checker:
-    """An invariant. Its name is that of its class, in words."""
+    """An invariant. Its name is the class name, split into words."""
 
     def opened(self, view: View) -> None:
         """A replica was opened, recovered and synced; it has sent nothing yet."""
@@ -37,10 +37,10 @@ class Checker:
         """A replica was first seen as the leader of a term."""
 
     def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
-        """A replica has learned that first..last are committed."""
+        """A replica learned that first..last are committed."""
 
     def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
-        """An entry became committed, as the first node has learned."""
+        """An entry became committed: the first node learned of it."""
 
     def acknowledged(self, group: GroupTruth, fact: EntryFact) -> None:
         """A batch was acknowledged to a client, at the offsets of `fact`."""
@@ -55,6 +55,6 @@ def name_of(checker: type[Checker]) -> str:
 
 
 def end_offset_before(group: GroupTruth, index: LogIndex) -> Offset:
-    """Where the entry at `index` begins if it is a committed one."""
+    """The base offset of the entry at `index`, if the entry is committed."""
     fact = group.committed[index - 1].fact
     return Offset(0) if fact is None else fact.end_offset

@@ -1,4 +1,4 @@
-"""What clients were told: acknowledgements, duplicates, what may be read."""
+"""Invariants that clients see: acknowledgements, no duplicates, committed and fresh reads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ExactlyOnceInOrder(Checker):
 
 
 class AcknowledgedIsCommitted(Checker):
-    """A client hears of a batch only when it is committed, and at the offset where it stands."""
+    """A batch is acknowledged only once it is committed, and with its actual offset."""
 
     def __init__(self) -> None:
         self._committed: dict[_BatchKey, Offset] = {}
@@ -49,12 +49,12 @@ class AcknowledgedIsCommitted(Checker):
 
     def acknowledged(self, group: GroupTruth, fact: EntryFact) -> None:
         found = self._committed.get(_key(group, fact))
-        text = f"group {group.group}: {fact.identity} told at {fact.base_offset}, is at {found}"
+        text = f"group {group.group}: {fact.identity} acked at {fact.base_offset}, is at {found}"
         require(found == fact.base_offset, "acknowledged is committed", text)
 
 
 class ReadersSeeCommitted(Checker):
-    """A reader gets committed batches only, each at its place."""
+    """A reader gets committed batches only, each at its own offset."""
 
     def __init__(self) -> None:
         self._at: dict[tuple[GroupId, Offset], tuple[object, int]] = {}
@@ -73,7 +73,7 @@ class ReadersSeeCommitted(Checker):
 
 
 class ReadsAreNotStale(Checker):
-    """Whoever asks after an acknowledgement sees what was acknowledged."""
+    """A read that starts after an acknowledgement sees the acknowledged records."""
 
     def read_to(self, view: View, floor: Offset, high_watermark: Offset) -> None:
         text = f"{view} served up to {high_watermark}, {floor} was acknowledged before"

@@ -1,4 +1,4 @@
-"""What is committed, who holds it, and what is said about it."""
+"""Invariants of commitment: what is committed, which disks hold it, and what nodes report about it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StateMachineSafety(Checker):
 
 
 class LeaderCommitsItsOwnTerm(Checker):
-    """By counting only entries of its own term; what lies before follows (Raft 5.4.2, figure 8)."""
+    """A leader counts replicas only for entries of its own term; earlier ones follow (Raft 5.4.2)."""
 
     def commits(self, view: View, first: LogIndex, last: LogIndex) -> None:
         state = view.state
@@ -42,7 +42,7 @@ class CommitNeverFalls(Checker):
 
 
 class MajorityHoldsWhatIsCommitted(Checker):
-    """At the moment of its commitment an entry is on the disks of a majority of the voters."""
+    """When an entry is committed, it is on the disks of a majority of the voters."""
 
     def __init__(self, replicas: dict[tuple[MemberId, int], ReplicaTruth]) -> None:
         self._replicas = replicas
@@ -62,7 +62,7 @@ class MajorityHoldsWhatIsCommitted(Checker):
 
 
 class AcknowledgedIsOnDisk(Checker):
-    """What a follower acknowledged is durable, and found after a restart."""
+    """Entries that a follower acknowledged are durable, and are found after a restart."""
 
     def sends(self, view: View, message: Message) -> None:
         if not isinstance(message, AppendResponse | HeartbeatResponse):
@@ -87,7 +87,7 @@ class AcknowledgedIsOnDisk(Checker):
 
 
 class OffsetsAreDense(Checker):
-    """The first record has offset 0 and nothing leaves a gap: no election, no membership."""
+    """The first record has offset 0, and neither elections nor membership changes leave a gap."""
 
     def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
         expected = end_offset_before(view.group, index)
@@ -98,7 +98,7 @@ class OffsetsAreDense(Checker):
 
 
 class CommitIsKnownAfterRestart(Checker):
-    """The hint that a restart begins with never runs ahead of the truth."""
+    """The commit index that a node restores at a restart is never ahead of the actual one."""
 
     def opened(self, view: View) -> None:
         view.truth.commit_index = NO_INDEX
@@ -108,7 +108,7 @@ class CommitIsKnownAfterRestart(Checker):
 
 
 class TablesAgree(Checker):
-    """Tables that have seen the same commands are equal, on every node, after every replay."""
+    """Tables that have applied the same commands are equal, on every node and after every replay."""
 
     def __init__(self) -> None:
         self._at: dict[Offset, bytes] = {}

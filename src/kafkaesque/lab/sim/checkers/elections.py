@@ -1,4 +1,4 @@
-"""Who leads, and what had to be on disk for it (Raft figure 3; docs/RAFT.md)."""
+"""Invariants of elections, and what must be on disk for them (Raft figure 3; docs/RAFT.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaesque.lab.sim.view import View
 
 
 class ElectionSafety(Checker):
-    """One leader a term."""
+    """At most one leader per term."""
 
     def steps(self, view: View) -> None:
         state = view.state
@@ -25,7 +25,7 @@ class ElectionSafety(Checker):
 
 
 class TermNeverFalls(Checker):
-    """Within a life of a disk, restarts included once the term was voted in."""
+    """A disk's term never falls; across restarts this holds once a vote was given in the term."""
 
     def steps(self, view: View) -> None:
         require(view.state.term >= view.truth.term, "term never falls", view)
@@ -36,7 +36,7 @@ class TermNeverFalls(Checker):
 
 
 class VoteOnDisk(Checker):
-    """A vote, for oneself too, is durable before anyone hears of it, and found after a restart."""
+    """A vote, also for itself, is durable before any node learns of it, and is found after a restart."""
 
     def sends(self, view: View, message: Message) -> None:
         if isinstance(message, VoteResponse) and message.granted:
@@ -57,7 +57,7 @@ class VoteOnDisk(Checker):
 
 
 class LeaderCompleteness(Checker):
-    """Whoever leads has all that is committed (Raft 5.4.3)."""
+    """A leader has every committed entry (Raft 5.4.3)."""
 
     def leads(self, view: View, term: Term) -> None:
         log, committed = view.state.log, view.group.committed

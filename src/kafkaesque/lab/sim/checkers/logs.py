@@ -1,4 +1,4 @@
-"""What stands in a log and what may never leave it (Raft figure 3)."""
+"""Invariants of logs: what they contain and what is never removed (Raft figure 3)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kafkaesque.model.ids import GroupId, MemberId
 
 
 class LogMatching(Checker):
-    """An index and a term name one entry, with one entry before it, at one offset."""
+    """An index and a term identify one entry, with one predecessor, at one offset."""
 
     def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
         known = view.group.entries.setdefault((index, term), fact)
         require(known == fact, "log matching", f"{view} {index}@{term}: {fact} is not {known}")
 
     def opened(self, view: View) -> None:
-        """Recovery finds what was written, at the index and offset where it was written."""
+        """Recovery finds entries at the index and offset at which they were written."""
         entries, group = view.entries, view.group
         for number in range(entries.first_index, entries.last_index + 1):
             index = LogIndex(number)
@@ -46,7 +46,7 @@ class LeaderAppendOnly(Checker):
 
 
 class CommittedNeverCut(Checker):
-    """What is committed stays in every log that has it, unless retention drops it."""
+    """A committed entry stays in every log that has it, unless retention drops it."""
 
     def cuts(self, view: View, index: LogIndex) -> None:
         committed = view.group.committed
@@ -66,8 +66,8 @@ class EpochStamped(Checker):
 
 
 class BatchWaitsForControl(Checker):
-    """A batch is written only when all control entries before it are durable: without them a
-    recovery could not count the indexes of batches (replication/entry_log)."""
+    """A batch is written only when all control entries before it are durable. Without them
+    recovery could not derive the indexes of batches (replication/entry_log)."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[MemberId, GroupId], LogIndex] = {}
@@ -78,14 +78,14 @@ class BatchWaitsForControl(Checker):
         if not fact.is_batch:
             self._last[key] = index
         elif index <= last:
-            self._last[key] = NO_INDEX  # cut since, and now the place of a batch
+            self._last[key] = NO_INDEX  # truncated since; a batch has this index now
         elif last > NO_INDEX and last in view.truth.terms:
             text = f"{view} writes {index}, control entry {last} is not durable"
             require(view.truth.is_durable(last), "batch waits for control", text)
 
 
 class OneChangeAtATime(Checker):
-    """A leader changes the membership only when the last change is committed, by one voter."""
+    """A leader changes the membership by one voter, and only after the previous change is committed."""
 
     def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
         if fact.kind is not EntryKind.MEMBERSHIP:
@@ -96,7 +96,7 @@ class OneChangeAtATime(Checker):
         if isinstance(new, Membership):
             changes.add((index, term))
             is_own = view.raft.standing.role is Role.LEADER and state.term == term
-            # Of this log: another one may have had a change where this one has a batch.
+            # Only changes in this log: another log may have a change where this one has a batch.
             before = [i for i, t in changes if i < index and view.truth.terms.get(i) == t]
             if is_own and before and (index, term) not in view.group.entries:
                 last = max(before)
@@ -105,7 +105,7 @@ class OneChangeAtATime(Checker):
 
 
 class SnapshotAtLogStart(Checker):
-    """A log begins behind an entry that was committed, and says its term rightly."""
+    """A log starts after a committed entry, and records the term of that entry correctly."""
 
     def opened(self, view: View) -> None:
         self._check(view, view.entries.snapshot())

@@ -1,8 +1,8 @@
-"""Transactions: seen whole or not at all, never again once aborted, fenced for good.
+"""Invariants of transactions: visible as a whole or not at all, final once aborted, fenced for good.
 
-Everything is told by what is committed: the coordinator's records say how each transaction was
-decided, markers and batches in the partitions what became of it. In the new flow (KIP-890) the marker
-of a transaction has an epoch of its own, one more than that of its batches.
+The checkers use committed entries only. The coordinator's records contain the decision for each
+transaction; markers and batches in the partitions contain its effect. In the new flow (KIP-890) a
+transaction's marker has an epoch one higher than that of its batches.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Sent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a client was told of the end of a transaction, and what it had written in it."""
+    """The outcome of a transaction that a client received, and the batches it had written in it."""
 
     producer: ProducerIdentity
     is_commit: bool
@@ -42,24 +42,24 @@ class Told(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Offsets of what an application sees, and where the next read begins."""
+    """Offsets visible to an application, and the offset at which the next read starts."""
 
     offsets: set[Offset]
     next_offset: Offset
 
 
 class Decisions:
-    """How transactions were decided, by the producer in the epoch of their markers."""
+    """The decision for each transaction, keyed by the producer with the epoch of the marker."""
 
     def __init__(self, coordinator: GroupId) -> None:
         self.coordinator = coordinator
         self.is_commit: dict[ProducerIdentity, bool] = {}
         self.asked: set[ProducerIdentity] = set()
-        """Whose transactions clients have asked to commit, by the epoch of their batches."""
+        """Producers, with the epoch of their batches, whose commit a client has requested."""
 
     def check_asked(self, marker: ProducerIdentity) -> None:
         writer = marker._replace(epoch=ProducerEpoch(marker.epoch - 1))
-        text = f"what {writer} wrote was committed, and nobody had asked for it"
+        text = f"the transaction of {writer} was committed, but no client requested it"
         require(writer in self.asked, "atomic visibility", text)
 
     def of_batch(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool | None:
@@ -67,20 +67,21 @@ class Decisions:
 
 
 class FencingIsFinal(Checker):
-    """The epoch of a producer never falls: not in a partition, and not at the coordinator, which
-    decides each transaction once.
+    """A producer's epoch never falls, neither in a partition nor at the coordinator, which decides
+    each transaction once.
 
-    A partition remembers what is in its log. A leader whose log begins behind all that a producer
-    wrote knows nothing of it, as in Kafka, and appends even a marker that was seconds on its way. It
-    ends nothing: no transaction begins in a partition unless the coordinator says that it is open.
+    A partition derives its producers' state from its log. If the log starts after everything that a
+    producer wrote, the leader has no state for it, as in Kafka, and appends even a marker that was
+    delayed by seconds. That is harmless: no transaction starts in a partition unless the coordinator
+    confirms that it is open.
     """
 
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions
         self._last: dict[tuple[GroupId, ProducerId], tuple[int, Offset]] = {}
-        """Epoch and offset of what was written last."""
+        """Epoch and offset of the last batch or marker."""
         self._starts: dict[tuple[GroupId, LogIndex, Term], Offset] = {}
-        """Where the log began of whoever wrote an entry first, which was its leader."""
+        """The log start offset on the node that wrote an entry first, which was its leader."""
 
     def writes(self, view: View, index: LogIndex, term: Term, fact: EntryFact) -> None:
         start = view.entries.log.log_start_offset
@@ -121,21 +122,21 @@ class FencingIsFinal(Checker):
 
 
 class _Fold:
-    """One partition, as far as it is committed."""
+    """The committed transactional state of one partition."""
 
     __slots__ = ("ended", "open", "stable_told")
 
     def __init__(self) -> None:
         self.open: dict[ProducerId, list[Offset]] = {}
-        """What each producer wrote that has a transaction open."""
+        """Offsets written by each producer in its open transaction."""
         self.ended: dict[ProducerId, int] = {}
         """The epoch of the last marker of each producer."""
         self.stable_told = Offset(0)
 
 
 class TransactionsAreAtomic(Checker):
-    """Every marker says what was decided, after it was; nothing joins a transaction behind its
-    marker; whoever reads what is stable sees all of what was committed and nothing else."""
+    """A marker follows the decision and matches it. No batch joins a transaction after its marker.
+    A read_committed reader sees every committed batch and no other transactional batch."""
 
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions
@@ -143,7 +144,7 @@ class TransactionsAreAtomic(Checker):
         self.told: list[Told] = []
 
     def asked(self, producer: ProducerIdentity) -> None:
-        """A client is about to ask that what it wrote be committed."""
+        """A client is about to request the commit of its transaction."""
         self._decisions.asked.add(producer)
 
     def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
@@ -173,23 +174,23 @@ class TransactionsAreAtomic(Checker):
             fold.ended[producer_id] = epoch
 
     def read(self, view: View, partition: Partition, start: Offset, *, is_ordered: bool) -> None:
-        """A reader of committed transactions asks a leader."""
+        """Checks a read_committed fetch at a leader."""
         fold = self._folds.setdefault(view.group.group, _Fold())
         stable = partition.stable_offset
         for producer_id, offsets in fold.open.items():
-            # What retention took, nobody can see any more.
+            # Records that retention deleted are visible to no reader.
             first = next((at for at in offsets if at >= partition.log_start_offset), stable)
             text = f"{view} is stable up to {stable}, {producer_id} is open from {first} on"
             require(stable <= first, "the stable offset never passes an open transaction", text)
         if is_ordered:
-            text = f"{view} is stable up to {stable}, {fold.stable_told} was told before"
+            text = f"{view} is stable up to {stable}, {fold.stable_told} was reported before"
             require(stable >= fold.stable_told, "the stable offset never goes back", text)
             fold.stable_told = stable
         if start < stable:
             self._check_seen(view, partition, start)
 
     def _check_seen(self, view: View, partition: Partition, start: Offset) -> Seen:
-        """One read: what is handed out must be what was decided."""
+        """Checks one read: the visible batches must match the decisions."""
         read = partition.read(start, _READ_BYTES, at_least_one=True, stable_only=True)
         headers = [header for _, header in iter_batches(read.records)]
         offsets: set[Offset] = set()
@@ -210,7 +211,7 @@ class TransactionsAreAtomic(Checker):
         return found
 
     def check_told(self, views: dict[GroupId, tuple[View, Partition]]) -> None:
-        """At the end: what clients were told is so, and nothing hangs."""
+        """Checks, at the end, that the outcomes clients received are true and that no transaction hangs."""
         visible: dict[GroupId, set[Offset]] = {}
         for group, (view, partition) in views.items():
             stable = partition.stable_offset
@@ -230,7 +231,7 @@ class TransactionsAreAtomic(Checker):
 def _as_a_client(
     partition: Partition, start: Offset, headers: list[BatchHeader], end: Offset
 ) -> list[tuple[BatchHeader, bool]]:
-    """Each transactional batch, and whether an application gets to see it."""
+    """Each transactional batch, and whether it is visible to an application."""
     aborted = partition.producers.transactions.aborted.between(start, end)
     begins = sorted((one.first_offset, one.producer_id) for one in aborted)
     skipping: set[ProducerId] = set()
@@ -248,8 +249,8 @@ def _as_a_client(
 def _batch_of(view: View, index: LogIndex, committed: Committed) -> bytes | None:
     """The bytes of a committed batch of a partition; None for other entries.
 
-    Not from the log of whoever knows of the commit: it may be about to write them, or have deleted
-    them already.
+    They are not read from the log of the node that commits: it may not have written them yet, or
+    may have deleted them already.
     """
     if view.group.group == CONTROLLER_GROUP:
         return None

@@ -1,6 +1,6 @@
-"""Known bugs, planted one at a time: each takes away one rule that someone might consider needless.
+"""Known bugs, planted one at a time: each removes one rule that might seem unnecessary.
 
-Whether and how soon each is found shows what the simulation is worth.
+They measure the simulation: whether it finds each bug, and how soon.
 """
 
 from __future__ import annotations

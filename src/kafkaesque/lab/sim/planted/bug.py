@@ -45,10 +45,10 @@ class Patches:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A change that takes one rule away from the product.
+    """A change that removes one rule from the product.
 
-    `profile` is one in which the rule matters; None: the profiles of the seeds. `first_seed` is known to
-    find the bug soon, so that a test need not search.
+    The rule matters in `profile`; None means the profiles of the seeds. `first_seed` finds the bug soon,
+    so that a test need not search.
     """
 
     plant: Callable[[Patches], None]

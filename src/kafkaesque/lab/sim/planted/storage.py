@@ -1,4 +1,4 @@
-"""Bugs in what drives the rules: replicas, logs, journal, producers' state, the node itself."""
+"""Bugs in the code that drives the rules: replicas, logs, journal, producers' state, the node itself."""
 
 from __future__ import annotations
 

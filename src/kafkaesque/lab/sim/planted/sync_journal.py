@@ -1,4 +1,4 @@
-"""Bugs in the journal that many logs are synced in, and in what a recovery makes of it."""
+"""Bugs in the sync journal, which many logs share, and in its recovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaesque.model.ids import GroupId, Offset
 
 def cuts_are_not_recorded(patches: Patches) -> None:
     def forgetful(self: SyncJournal, group: GroupId, offset: Offset) -> None:
-        """As if nothing of the log were there."""
+        """Behaves as if the journal contained nothing of the log."""
 
     patches.set(SyncJournal, "_write_cut", forgetful)
 

@@ -1,4 +1,4 @@
-"""Bugs in the rules of transactions, of the kinds that tore those of real brokers."""
+"""Bugs in the rules of transactions, of kinds that broke transactions in real brokers."""
 
 from __future__ import annotations
 
