@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class _LibraryLog:
-    """Where librdkafka logs to: our debug level. It logs refusals that callers expect as fatal; errors
+    """Sends librdkafka's log output to our debug level. librdkafka logs expected refusals as fatal; errors
     reach the caller as LogError anyway."""
 
     def log(self, _level: int, text: str, *arguments: object, **_: object) -> None:

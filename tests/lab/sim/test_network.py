@@ -20,13 +20,13 @@ class Rig:
         self.network.weather = weather or Weather()
         self.down: set[NodeId] = set()
         self.heard: list[int] = []
-        self.told: list[tuple[str, int, int]] = []
+        self.changes: list[tuple[str, int, int]] = []
         self.network.connect(
             Ends(
                 lambda node: node not in self.down,
                 lambda envelope: self.heard.append(envelope.message.term),
-                lambda node, peer: self.told.append(("lost", node, peer)),
-                lambda node, peer: self.told.append(("found", node, peer)),
+                lambda node, peer: self.changes.append(("lost", node, peer)),
+                lambda node, peer: self.changes.append(("found", node, peer)),
             )
         )
 
@@ -64,13 +64,13 @@ def test_cut_in_one_direction_lets_the_other_pass_until_the_silence_breaks_the_l
     rig.run(SILENCE_US // 2)
     assert rig.heard == [2]
     rig.run(SILENCE_US)
-    assert rig.told == [("lost", 0, 1), ("lost", 1, 0)]
+    assert rig.changes == [("lost", 0, 1), ("lost", 1, 0)]
     rig.send(3, sender=1, to=0)
     rig.run()
     assert rig.heard == [2]
     rig.network.cuts.clear()
     rig.run(2 * WATCH_US)
-    assert rig.told[2:] == [("found", 0, 1), ("found", 1, 0)]
+    assert rig.changes[2:] == [("found", 0, 1), ("found", 1, 0)]
     rig.send(4)
     rig.run()
     assert rig.heard == [2, 4]
@@ -81,9 +81,9 @@ def test_dead_process_resets_its_links_at_once_unless_nobody_can_hear_it() -> No
     rig.network.cuts |= {(NodeId(0), NodeId(2)), (NodeId(2), NodeId(0))}
     rig.down.add(NodeId(0))
     rig.network.broke(NodeId(0))
-    assert rig.told == [("lost", 0, 1), ("lost", 1, 0)]
+    assert rig.changes == [("lost", 0, 1), ("lost", 1, 0)]
     rig.run(2 * SILENCE_US)
-    assert rig.told[2:] == [("lost", 0, 2), ("lost", 2, 0)]
+    assert rig.changes[2:] == [("lost", 0, 2), ("lost", 2, 0)]
 
 
 def test_message_under_way_when_the_link_breaks_is_lost() -> None:

@@ -52,7 +52,7 @@ def test_simulated_transactions_end_both_ways() -> None:
     simulation.run()
     transactions = simulation.observer.transactions
     assert transactions is not None
-    assert {told.is_commit for told in transactions.told if told.sent} == {True, False}
+    assert {end.is_commit for end in transactions.ends if end.sent} == {True, False}
 
 
 def test_same_seed_gives_the_same_run_in_any_process() -> None:

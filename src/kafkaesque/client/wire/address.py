@@ -1,4 +1,4 @@
-"""Where a broker listens."""
+"""Broker addresses and how to parse them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class AsyncConnection:
                 try:
                     await connection._shake_hands(credentials)
                 except BaseException:
-                    # Nobody else would close a connection that is not returned.
+                    # The caller cannot close a connection that is not returned.
                     connection.close()
                     raise
                 return connection
@@ -84,7 +84,7 @@ class AsyncConnection:
     async def call(
         self, request: Request, response: type[R], *, version_max: int = VERSION_MAX
     ) -> R:
-        """In the newest version in common. Raises ApiUnsupported or ConnectionLost."""
+        """Sends the request in the newest common version. Raises ApiUnsupported or ConnectionLost."""
         version = self._protocol.choose_version(type(request), version_max)
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):

@@ -29,8 +29,8 @@ KEPT_FRAME_BYTES_MIN: Final = 64 << 10
 class BlockingConnection:
     """One connection. Responses arrive in the order of requests; `send` may run ahead of `receive`.
 
-    `timeout_s` bounds the connection attempt and each response. A large response lies in memory that
-    the next one is received into: copy records that are needed for longer. (Fresh memory for every
+    `timeout_s` bounds the connection attempt and each response. A large response is in memory that
+    the next response overwrites: copy records that are needed for longer. (Fresh memory for every
     4 MiB costs as much as decoding it.) Any error closes the connection.
     """
 
@@ -55,7 +55,7 @@ class BlockingConnection:
             try:
                 self._shake_hands(security)
             except BaseException:
-                # Nobody else would close the socket of a connection that is not returned.
+                # The caller cannot close the socket of a connection that is not returned.
                 self.close()
                 raise
 
@@ -109,7 +109,7 @@ class BlockingConnection:
         version: int | None = None,
         version_max: int = VERSION_MAX,
     ) -> None:
-        """In `version`, or the newest in common. Raises ApiUnsupported or ConnectionLost."""
+        """Sends in `version`, or in the newest common one. Raises ApiUnsupported or ConnectionLost."""
         if version is None:
             version = self._protocol.choose_version(type(request), version_max)
         frame = b"".join(self._protocol.encode(request, response, version))

@@ -1,4 +1,4 @@
-"""How a connection to a broker fails. Every message names the address."""
+"""Errors of a connection to a broker. Every message names the address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkaesque.model.errors import ErrorCode
 class ConnectionLost(ConnectionError):
     """The broker could not be reached, closed the connection, was too slow, or is not a Kafka.
 
-    The connection is closed. `__cause__` is the OSError or ProtocolError behind it, if there is one.
+    The connection is closed. `__cause__` is the underlying OSError or ProtocolError, if there is one.
     A request that was sent may have been carried out.
     """
 

@@ -36,7 +36,7 @@ CATALOG: dict[str, Entry] = {
     ),
     "failover": Entry("kill -9 of one of three brokers with 1,000 partitions", ("ours",)),
     "recover-all": Entry("kill -9 of all three brokers: first record after restart", ("ours",)),
-    "wiped-replica": Entry("recovery of a wiped broker while producers go on", ("ours",)),
+    "wiped-replica": Entry("recovery of a wiped broker while producers keep sending", ("ours",)),
     "compaction": Entry(
         "a compacted topic: cleaning speed, size before and after, p99 meanwhile", ("ours",)
     ),

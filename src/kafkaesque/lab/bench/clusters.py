@@ -53,7 +53,7 @@ class ClusterPeer(Peer):
             self.host, self.port, name, partitions, configs, replication_factor=REPLICAS
         )
         deadline = time.monotonic() + LEADER_TIMEOUT_S
-        # A broker may report a leader before it has heard that this leader is up.
+        # A broker may report a leader before it has learned that this leader is up.
         while any(self._led_count(address, name) < partitions for address in self.addresses):
             if time.monotonic() > deadline:
                 raise LoadFailed(f"{self.name}: not every partition of {name} got a leader")
@@ -180,7 +180,7 @@ class OurCluster(ClusterPeer):
 
 
 class KafkaCluster(ClusterPeer):
-    """Three combined KRaft nodes of Apache Kafka, their own defaults."""
+    """Three combined KRaft nodes of Apache Kafka, with their own defaults."""
 
     name = "kafka"
 
@@ -225,7 +225,7 @@ def make_cluster(name: str, options: PeerOptions) -> ClusterPeer:
 
 @contextlib.contextmanager
 def running_clusters(names: Sequence[str], options: PeerOptions) -> Iterator[list[ClusterPeer]]:
-    """All clusters run at once, until the end of the `with`. There is no floor of three brokers."""
+    """All clusters run at once, until the end of the `with`. There is no floor peer for three brokers."""
     clusters: list[ClusterPeer] = []
     try:
         for name in names:

@@ -136,7 +136,7 @@ def running_coordinations(
     try:
         for name in names:
             if name not in _KINDS:
-                raise LoadFailed(f"{name} does not speak ZooKeeper's protocol")
+                raise LoadFailed(f"{name} does not support ZooKeeper's protocol")
             peers.append(_KINDS[name](PeerOptions(directory)))
             peers[-1].start()
         yield peers

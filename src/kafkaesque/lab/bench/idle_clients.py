@@ -43,7 +43,7 @@ HEARTBEAT_VERSION = 3
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 120_000
 HEARTBEAT_S = 3.0
-"""As Java's consumer: `heartbeat.interval.ms`."""
+"""`heartbeat.interval.ms` of the Java consumer."""
 RETRY_S = 0.1
 SETTLE_TIMEOUT_S = 180.0
 
@@ -127,7 +127,7 @@ async def _hold_members(spec: Mapping[str, Any]) -> dict[str, float]:
 
 
 async def _find_coordinators(spec: Mapping[str, Any], groups: list[Group]) -> None:
-    """Retry until there is one: the first request makes a broker create its offsets topic."""
+    """Retry until each group has one: the first request makes a broker create its offsets topic."""
     link = await Link.open(spec["host"], spec["port"])
     for group in groups:
         request = FindCoordinatorRequest(key=group.name)
@@ -180,7 +180,7 @@ class _Member:
             link.close()
 
     async def _join(self, link: Link) -> int | None:
-        """The generation in which this member has its assignment; None: try again."""
+        """The generation in which this member has its assignment; None means retry."""
         request = JoinGroupRequest(
             group_id=self._group.name,
             session_timeout_ms=SESSION_TIMEOUT_MS,

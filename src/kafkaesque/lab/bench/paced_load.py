@@ -165,7 +165,7 @@ def make_connections(spec: Mapping[str, Any]) -> list[PacedConnection]:
 
 
 def paced(spec: Mapping[str, Any]) -> dict[str, float]:
-    """`records_per_s` for `duration_s` seconds, or `size_bytes` in all as fast as it goes."""
+    """Sends `records_per_s` for `duration_s` seconds, or `size_bytes` in total at full speed."""
     connections = make_connections(spec)
     counts = [
         _requests_for(connection, spec["size_bytes"] // len(connections))
@@ -203,7 +203,7 @@ def paced(spec: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _requests_for(connection: PacedConnection, size_bytes: int) -> int:
-    """How many requests it takes to send so many bytes at least."""
+    """The number of requests that send at least `size_bytes`."""
     count = 0
     while size_bytes > 0:
         size_bytes -= connection.frame_at(count).size_bytes

@@ -1,7 +1,6 @@
-"""The servers under test behind one face: ours, the floor, Apache Kafka.
+"""The servers under test, with one interface: ours, the floor, Apache Kafka.
 
-A peer is started with the same durability as the others, is known by its socket and its process
-ids, and is stopped in order. What is measured on it is the benchmarks' business.
+All peers are started with the same durability. A benchmark uses only a peer's socket and process ids.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from kafkaesque.service.child_process import ChildProcess, NotReady
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 180.0
-"""A clean stop syncs every log that has something to sync: with 5,000 of them that takes a while."""
+"""A clean stop syncs every log with unsynced data, which takes a while with 5,000 logs."""
 FLOOR_SCRIPT = Path(__file__).resolve().parents[4] / "benchmarks" / "floor.py"
 KAFKA_VERSION_DEFAULT = "4.3.1"
 
 
 class PeerFailed(Exception):
-    """A server did not start or is not available; the text has its last words."""
+    """A server did not start or is not available; the message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerOptions:
-    """What the peers of one run have in common. `durable`: synced before acknowledged."""
+    """Options shared by the peers of one run. `durable`: records are synced before they are acknowledged."""
 
     directory: Path
     durable: bool = False
@@ -55,7 +54,7 @@ class Peer(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Return when the server says that it serves."""
+        """Return when the server reports that it is ready."""
 
     @abstractmethod
     def stop(self) -> None: ...
@@ -67,7 +66,7 @@ class Peer(ABC):
     @property
     @abstractmethod
     def described(self) -> str:
-        """Version and settings that matter, for the report."""
+        """Version and relevant settings, for the report."""
 
     @property
     def bootstrap(self) -> str:
@@ -83,27 +82,27 @@ class Peer(ABC):
         return proc.open_files(self.pids)
 
     def forget_data(self) -> None:  # noqa: B027 - most peers delete topics instead
-        """Drop what one turn wrote where no topic can be deleted for it."""
+        """Drop the data of one turn, for servers that cannot delete topics."""
 
 
 class ScriptPeer(Peer):
     """A Python server that prints `ready kafka=HOST:PORT ...` on its standard output."""
 
     ends_with_stdin = False
-    """Whether it stops when its standard input ends: then it cannot outlive this process."""
+    """Whether the server stops when its standard input ends, so that it cannot outlive this process."""
 
     def __init__(self, options: PeerOptions) -> None:
         super().__init__(options)
         self.data = options.directory / self.name
         self._child: ChildProcess | None = None
         self.facts: dict[str, str] = {}
-        """From the `ready` line."""
+        """The values of the `ready` line."""
 
     @abstractmethod
     def command(self) -> list[str]: ...
 
     def launch(self) -> None:
-        """Exec the server and return at once."""
+        """Start the process and return at once."""
         self.data.mkdir(parents=True, exist_ok=True)
         self._child = ChildProcess(
             self.name,
@@ -191,13 +190,13 @@ class Floor(ScriptPeer):
 
 
 class Kafka(Peer):
-    """Apache Kafka from Maven artefacts, one KRaft node, its own defaults."""
+    """Apache Kafka from Maven artifacts: one KRaft node with its own defaults."""
 
     name = "kafka"
 
     def __init__(self, options: PeerOptions, kafka_version: str = KAFKA_VERSION_DEFAULT) -> None:
         super().__init__(options)
-        # Imported late: a run without Kafka must not need what Java needs.
+        # Imported late: a run without Kafka must not require Java.
         from kafkaesque.testing.apache_kafka import ApacheKafka
 
         settings = {"auto.create.topics.enable": "true", **options.settings}
@@ -230,7 +229,7 @@ class Kafka(Peer):
 
 
 def _environment() -> dict[str, str]:
-    """Ours, but Python may keep its bytecode, as an installed package has it."""
+    """This process's environment, but Python may cache bytecode, as in an installed package."""
     return {name: v for name, v in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
@@ -241,7 +240,7 @@ def make_peer(name: str, options: PeerOptions) -> Peer:
 
 @contextlib.contextmanager
 def running(names: Sequence[str], options: PeerOptions) -> Iterator[list[Peer]]:
-    """All peers alive at once (an idle one costs the others nothing), stopped at the end."""
+    """Runs all peers at once (an idle one costs the others nothing) until the end of the `with`."""
     peers: list[Peer] = []
     try:
         for name in names:

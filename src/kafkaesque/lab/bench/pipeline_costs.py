@@ -1,7 +1,7 @@
 """The CPU cost of the pipeline's measurements by process: JVM, its compiler, Python, broker.
 
-/proc only. A process that ended between two readings counts as nothing rather than below nothing:
-Spark ends Python workers that were idle for a minute.
+Reads /proc only. A process that ended between two readings counts as zero, not as negative: Spark ends
+Python workers that were idle for a minute.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _COMPILERS = ("C1 Compiler", "C2 Compiler")
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """CPU between two readings."""
+    """CPU seconds used between two readings."""
 
     jvm_s: float
     compiler_s: float
-    """The part of the JVM's that its compiler threads had: it goes when all is compiled."""
+    """The part of `jvm_s` used by compiler threads; it disappears once everything is compiled."""
     python_s: float
-    """Of this process and of all that Spark started."""
+    """CPU of this process and of the Python processes that Spark started."""
     broker_s: float
 
     @property
@@ -34,7 +34,7 @@ class Spent:
         return self.jvm_s + self.python_s + self.broker_s
 
     def per_million(self, records: int) -> dict[str, float]:
-        """As figures of a measurement."""
+        """The figures of a measurement, per million records."""
         return {
             "cpu_s_per_million": self.total_s * 1e6 / records,
             "settled_cpu_s_per_million": (self.total_s - self.compiler_s) * 1e6 / records,
@@ -46,7 +46,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """CPU seconds by process; of compilers by thread."""
+    """CPU seconds by process, and by thread for compilers."""
 
     jvm: dict[int, float]
     compiler: dict[int, float]
@@ -63,7 +63,7 @@ class Reading:
 
 
 class Meter:
-    """Reads this process, everything below it, and the broker among them."""
+    """Reads the CPU of this process, its descendants and the broker."""
 
     def __init__(self, broker_pid: int) -> None:
         self._broker_pid = broker_pid
@@ -83,7 +83,7 @@ class Meter:
 
 
 def _grown(earlier: dict[int, float], later: dict[int, float]) -> float:
-    # One that ended while it was looked at reads as zero.
+    # A process that ended during the reading has zero.
     return sum(max(0.0, spent_s - earlier.get(number, 0.0)) for number, spent_s in later.items())
 
 

@@ -1,4 +1,4 @@
-"""How long a record is on its way through a running query: into a table, into the topic of trends."""
+"""Latency of a record through a running query: to a table, and to the topic of trends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PARTITIONS: Final = 2
 
 
 def event_to_table(spark: SparkSession, bootstrap: str, directory: Path) -> dict[str, float]:
-    """From a record's time to the commit that makes it part of the archive's Delta table."""
+    """Latency from a record's timestamp to the commit that makes it part of the archive's Delta table."""
     from pyspark.sql import functions as F
 
     from kafkaesque.pipeline.operate.queries import find_query
@@ -60,9 +60,9 @@ def event_to_table(spark: SparkSession, bootstrap: str, directory: Path) -> dict
 
 
 def event_to_trend(spark: SparkSession, bootstrap: str, directory: Path) -> dict[str, float]:
-    """From a post's time to the arrival, at a consumer, of the trend that counts it.
+    """Latency from a post's time until a consumer receives the trend that counts it.
 
-    A post has a hashtag of its own, so that its trend can be told from all others.
+    Each post has its own hashtag, so that its trend can be identified.
     """
     from kafkaesque.pipeline.operate.queries import find_query
 
@@ -103,7 +103,7 @@ def _sent_ms(tag: str) -> float:
 
 
 class _Arrivals(threading.Thread):
-    """When the first trend of each hashtag came."""
+    """Records when the first trend of each hashtag arrived."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -149,7 +149,7 @@ def _running(
     query: Query,
     **settings: str,
 ) -> Iterator[None]:
-    """`query` as `pipeline run` has it, in a directory of its own."""
+    """Runs `query` as `pipeline run` does, in its own directory."""
     from kafkaesque.pipeline.operate.context import PipelineSettings, RunContext
     from kafkaesque.pipeline.operate.streaming import Trigger, start_query
     from kafkaesque.pipeline.paths import DataDirectory
@@ -176,8 +176,8 @@ def _create(bootstrap: str, topic: str, partitions: int) -> None:
 def _trickle(
     bootstrap: str, topic: str, value: Callable[[int], bytes], is_flowing: Callable[[], bool]
 ) -> float:
-    """A steady stream of records; returns the time from which they count: the first have come
-    through, and a while has passed since."""
+    """Sends a steady stream of records. Returns the time from which they are measured: a while after
+    the first ones have arrived."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     number = 0
 
@@ -198,9 +198,9 @@ def _trickle(
     over_s = time.monotonic() + MEASURED_S
     send_until(lambda: time.monotonic() > over_s)
     if producer.flush(10):
-        raise LoadFailed("the broker did not take the records")
+        raise LoadFailed("the broker did not accept the records")
     producer.close()
-    # What was sent last must have the time to arrive.
+    # The last records need time to arrive.
     time.sleep(LAST_S)
     return begun_ms
 

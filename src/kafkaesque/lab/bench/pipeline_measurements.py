@@ -1,8 +1,8 @@
 """The measurements of the pipeline benchmark: one broker, one Spark session, and the readers compared.
 
-A measurement is a function that returns figures. Streams are measured from their second batch on, wall time and CPU alike:
-the first starts Python workers, which a stream does once in its life. CPU is reported by process
-(JVM, Python processes of Spark, broker): on a busy machine it is what can be compared.
+A measurement is a function that returns figures. Streams are measured from their second batch on, wall
+time and CPU alike: the first batch starts Python workers, which happens once per stream. CPU is reported
+by process (JVM, Python processes of Spark, broker), because on a busy machine only CPU is comparable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TOPIC: Final = "bench"
 PARTITIONS: Final = 2
 FLOOR_BATCHES: Final = 300
 FLOOR_BATCHES_SKIPPED: Final = 200
-"""Spark's compiler threads take more CPU than the batches until a few hundred have gone by."""
+"""Spark's compiler threads use more CPU than the batches themselves during the first few hundred."""
 _UNTUNED: Final = {"kafka.max.poll.records": "500", "kafka.max.partition.fetch.bytes": "1048576"}
 _FLUSH_S: Final = 120.0
 _CONSUME_IDLE_S: Final = 30.0
@@ -88,7 +88,7 @@ class PipelineBench:
         self._stack.close()
 
     def readers(self) -> dict[str, Measurement]:
-        """Readers of the topic, as fast as they can."""
+        """Measurements of readers that read the topic at full speed."""
         measurements: dict[str, Measurement] = {
             "ours": lambda: self._stream("python"),
             "confluent-loop": self._bare_loop,
@@ -108,7 +108,7 @@ class PipelineBench:
         return measurements
 
     def floors(self) -> dict[str, Measurement]:
-        """`rate` is Spark's own source of numbers: the floor of Spark itself."""
+        """Measurements of tiny batches. `rate` is Spark's own number source: the floor of Spark itself."""
         measurements: dict[str, Measurement] = {
             "ours": lambda: self._floor(self._topic_of_pairs("python")),
             "rate": lambda: self._floor(self._rate),
@@ -168,7 +168,7 @@ class PipelineBench:
         return source.options(rowsPerBatch=PARTITIONS, numPartitions=PARTITIONS).load()
 
     def _bare_loop(self) -> dict[str, float]:
-        """Trap 4 of research/spark.md: librdkafka's own back-off of a second must be off."""
+        """librdkafka's one-second backoff must be off (trap 4 of research/spark.md)."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -188,13 +188,13 @@ class PipelineBench:
             if got:
                 deadline_s = time.monotonic() + _CONSUME_IDLE_S
             elif time.monotonic() > deadline_s:
-                raise LoadFailed(f"the bare loop stands still with {left} records to go")
+                raise LoadFailed(f"the bare loop stalled with {left} records left")
         elapsed_s, spent = time.perf_counter() - begin_s, self._meter.read() - before
         consumer.close()
         return {"records_per_s": self._records / elapsed_s, **spent.per_million(self._records)}
 
     def _floor(self, frame: Callable[[Path], DataFrame]) -> dict[str, float]:
-        """`triggerExecution` of small batches: what a batch costs before it has any rows."""
+        """`triggerExecution` of small batches: the fixed cost of a batch."""
         with _query(self._directory, frame, has_state=False, once=False) as query:
             first = _await_batch(query, FLOOR_BATCHES_SKIPPED)
             before = self._meter.read()
@@ -215,7 +215,7 @@ def _progress(query: StreamingQuery) -> list[Any]:
 
 
 def _await_batch(query: StreamingQuery, number: int) -> int:
-    """Wait for a batch; returns which was the last by then."""
+    """Wait for a batch; returns the number of the last finished one."""
     while True:
         last: Any = query.lastProgress
         if last is not None and last["batchId"] >= number:
@@ -243,7 +243,7 @@ def _query(
 
 
 def _windowed(frame: DataFrame) -> DataFrame:
-    """from_json, a window, a count: where the source stops mattering."""
+    """from_json, a window and a count: a query in which the source matters little."""
     from pyspark.sql import functions as F
 
     parsed = frame.select(
@@ -254,7 +254,7 @@ def _windowed(frame: DataFrame) -> DataFrame:
 
 
 def _fill(bootstrap: str, records: int) -> None:
-    """JSON values of about 100 bytes, keys of 8, half in each partition."""
+    """Writes JSON values of about 100 bytes with keys of 8, half of them to each partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)
     producer = Producer(
@@ -274,7 +274,7 @@ def _fill(bootstrap: str, records: int) -> None:
         if number % 10_000 == 0:
             producer.poll(0)
     if producer.flush(_FLUSH_S):
-        raise LoadFailed("the broker did not take the records")
+        raise LoadFailed("the broker did not accept the records")
     producer.close()
 
 

@@ -35,12 +35,12 @@ class LoadConnection(Protocol):
         ...
 
     def pull(self) -> None:
-        """Take what has arrived."""
+        """Read the bytes that have arrived."""
         ...
 
     @property
     def finished(self) -> bool:
-        """Nothing more to send and nothing in flight."""
+        """Whether there is nothing more to send and nothing in flight."""
         ...
 
 
@@ -131,9 +131,9 @@ class ReplayConnection:
 class FetchConnection:
     """Reads one partition from offset 0 again and again until `bytes_wanted` have arrived.
 
-    One request in flight, as a consumer has per broker. The batches of the partition are all of
-    one size, so the next offset follows from the length of the answer; a batch that was cut at the
-    end (Apache Kafka does) is asked for again.
+    One request is in flight, as for a consumer of one broker. All batches of the partition have the
+    same size, so the next offset follows from the length of the answer. A batch that is cut off at the
+    end (as Apache Kafka does) is requested again.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from kafkaesque.lab.bench.routing import partitions_of, split
 from kafkaesque.lab.harness.metrics import Scrape
 
 POLL_S = 0.05
-"""Metadata of a thousand partitions costs a broker some milliseconds: do not ask too often."""
+"""Metadata of a thousand partitions costs a broker some milliseconds, so the interval is not shorter."""
 PER_REQUEST = 64
 PRODUCE_TIMEOUT_MS = 2_000
 """A leader that cannot commit answers after this time, so that it does not delay the others."""

@@ -20,7 +20,7 @@ def number(value: float) -> str:
 
 
 def spread(summary: Summary) -> str:
-    """The median, and what it varied between if it varied."""
+    """The median, and the range if the values differ."""
     if len(summary.values) == 1:
         return number(summary.median)
     return f"{number(summary.median)}  [{number(summary.low)} .. {number(summary.high)}]"
@@ -33,7 +33,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def figure_rows(case: Case) -> list[list[str]]:
-    """One row a figure, one column a peer."""
+    """One row per figure, one column per peer."""
     by_peer = case.summaries()
     peers = case.peers
     return [

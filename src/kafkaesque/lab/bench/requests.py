@@ -1,6 +1,6 @@
-"""The few requests that load is made of, encoded ahead of time, and checks of their answers.
+"""The requests of the load, encoded ahead of time, and checks of their answers.
 
-One fixed version of each API, understood by all peers, so that all of them do the same work.
+Each API has one fixed version that all peers support, so that all of them do the same work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DELETE_TOPICS_VERSION = 3
 
 TIMEOUT_S = 60.0
 RECORD_OVERHEAD_BYTES = 10
-"""Of a record without key and headers in a full batch: lengths, deltas, attributes."""
+"""Overhead of a record without key and headers in a full batch: lengths, deltas, attributes."""
 
 _OFFSET_MARK = 0x1122_3344_5566_7788
 
@@ -54,8 +54,8 @@ R = TypeVar("R", bound=Response)
 def connect(host: str, port: int) -> socket.socket:
     """A socket for load, after ApiVersions: brokers limit the size of a connection's first frame.
 
-    The lanes that make load have loops of their own, which send frames that were encoded before and
-    count responses without decoding them: a client's work would be measured with the broker's.
+    Load generators have their own loops, which send pre-encoded frames and count responses without
+    decoding them. Otherwise the client's work would be measured together with the broker's.
     """
     return _open(host, port).detach()
 
@@ -117,9 +117,9 @@ def delete_topic(host: str, port: int, name: str) -> None:
 
 
 def make_batch(record_bytes: int, batch_bytes: int, first_offset: int = 0) -> tuple[bytes, int]:
-    """A sealed batch of equal records that fills `batch_bytes` (one record at least).
+    """A sealed batch of equal records that fills `batch_bytes` (at least one record).
 
-    Its records are of now: retention deletes what looks a week old, in the middle of a run.
+    Its timestamps are current: retention would delete week-old records in the middle of a run.
     """
     count = max(1, batch_bytes // (record_bytes + RECORD_OVERHEAD_BYTES))
     value = bytes(index * 7 % 251 for index in range(record_bytes))
@@ -139,7 +139,7 @@ def produce_many_frame(
     acks: int,
     timeout_ms: int = int(TIMEOUT_S * 1000),
 ) -> bytes:
-    """The same batch for each of `partitions`, which one broker leads."""
+    """A frame with the same batch for each of `partitions`, which one broker leads."""
     rows = [PartitionProduceData(index=one, records=memoryview(batch)) for one in partitions]
     request = ProduceRequest(
         acks=acks,
@@ -155,13 +155,13 @@ def produce_error(answer: bytes) -> int:
 
 
 def produce_errors(answer: bytes) -> dict[int, int]:
-    """Error codes by partition, zeros too."""
+    """Error codes by partition, including zeros."""
     decoded = decode_response(ProduceResponse, memoryview(answer), PRODUCE_VERSION)
     return {row.index: row.error_code for row in decoded.responses[0].partition_responses}
 
 
 def check_produced(answers: Iterable[bytes]) -> None:
-    """After the clock stopped: an error would make the figures meaningless."""
+    """Called after the clock stopped. Raises LoadFailed for any error: the figures would be useless."""
     for answer in answers:
         error = produce_error(answer)
         if error:
@@ -169,7 +169,7 @@ def check_produced(answers: Iterable[bytes]) -> None:
 
 
 def fetch_frame(topic: str, partition: int, *, partition_bytes_max: int) -> tuple[bytearray, int]:
-    """A consumer's fetch with Java's limits, and where its fetch offset stands in the frame."""
+    """A consumer's Fetch with Java's limits, and the position of the fetch offset in the frame."""
     wanted = FetchPartition(
         partition=partition, fetch_offset=_OFFSET_MARK, partition_max_bytes=partition_bytes_max
     )
@@ -186,13 +186,13 @@ def fetch_frame(topic: str, partition: int, *, partition_bytes_max: int) -> tupl
 
 
 def fetch_overhead_bytes(topic: str) -> int:
-    """Everything of a FetchResponse v12 frame with one partition but its records (under 2 MiB)."""
+    """Size of a FetchResponse v12 frame with one partition, without its records (under 2 MiB)."""
     before_error = _fetch_error_position(topic)
     return 4 + before_error + struct.calcsize(">hqqqxi") + 3 + 3
 
 
 def _fetch_error_position(topic: str) -> int:
-    """Correlation id, tags, throttle, error, session; topic count, name; partition count, index."""
+    """After correlation id, tags, throttle, error, session; topic count, name; partition count, index."""
     return 4 + 1 + 10 + 1 + (1 + len(topic)) + 1 + 4
 
 

@@ -1,4 +1,4 @@
-"""Who leads what: the Metadata of a cluster, as load and harness need it."""
+"""Partition leaders from the Metadata of a cluster, for load generators and the harness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METADATA_VERSION = 9
 
 
 class PartitionRow(NamedTuple):
-    """One partition as one broker tells it; `leader` is an address, empty without one."""
+    """One partition as reported by one broker; `leader` is an address, empty if there is none."""
 
     leader: str
     replicas: tuple[int, ...]
@@ -23,7 +23,7 @@ class PartitionRow(NamedTuple):
 
 
 def partitions_of(address: str, topic: str) -> list[PartitionRow]:
-    """What the broker at `address` tells of a topic; empty if it does not know it."""
+    """The partitions of a topic as reported by the broker at `address`; empty for an unknown topic."""
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )

@@ -1,7 +1,7 @@
 """Task libraries as peers: their servers, workers and senders as processes of this machine.
 
 Peers on Redis share one Redis server (append-only file, synced once a second); ours has a broker that
-trusts the page cache (`flush=never`): the same durability. Each has two worker processes.
+relies on the page cache (`flush=never`): the same durability. Each peer has two worker processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kafk
 
 
 def peers_python() -> str:
-    """An environment with the peers in it, made once in the cache directory and never in ours."""
+    """The Python of an environment with the peers, created once in the cache directory, apart from ours."""
     digest = hashlib.sha256("\n".join((*REQUIREMENTS, sys.version)).encode()).hexdigest()[:12]
     place = _CACHE / f"bench-tasks-{digest}"
     python = place / "bin" / "python"
@@ -130,7 +130,7 @@ class TaskPeer:
             )
 
     def _wait_until_running(self) -> None:
-        """Until calls come through: no library says so itself in a way that holds for all."""
+        """Wait until calls are executed: no ready signal is common to all libraries."""
         deadline_s = time.monotonic() + READY_S
         self.send("noop", 1)
         while self.count() == 0:

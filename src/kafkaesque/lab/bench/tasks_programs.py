@@ -1,8 +1,8 @@
-"""The same little application for each task library: a no-op, a call of 1 ms, and a sender.
+"""The same small application for each task library: a no-op, a call of 1 ms, and a sender.
 
-Texts, not modules: a peer's program is run by the peer's own Python, which has neither us nor our
-dependencies. Every call appends (time sent, time started) to a file of its process; so what was done,
-and how late, is counted the same way for all, without their help.
+They are texts, not modules: a peer's program runs in the peer's own Python, which has neither our package
+nor its dependencies. Every call appends (time sent, time started) to a file of its process, so calls and
+delays are counted in the same way for all peers, without their help.
 """
 
 from __future__ import annotations
@@ -174,9 +174,9 @@ PROGRAMS: Final = {
 }
 REQUIREMENTS: Final = (
     "celery==5.7.0",
-    "packaging",  # kombu wants it and does not say so
+    "packaging",  # kombu needs it and does not declare it
     "redis<8",
     "dramatiq[redis]",
-    "taskiq<0.13",  # taskiq-redis wants what 0.13 has dropped
+    "taskiq<0.13",  # taskiq-redis needs what 0.13 has dropped
     "taskiq-redis",
 )

@@ -18,9 +18,9 @@ ANSWER_TIMEOUT_S = 60.0
 
 
 def operate(spec: Mapping[str, Any]) -> dict[str, float]:
-    """`count` operations in all, by clients that are spread over the servers.
+    """Runs `count` operations in total, by clients that are spread over the servers.
 
-    Each client has a node of its own and `in_flight` operations under way.
+    Each client has its own node and keeps `in_flight` operations in flight.
     """
     servers, size_bytes = spec["servers"], spec["node_bytes"]
     clients = [_connected(servers[n % len(servers)]) for n in range(spec["clients"])]
@@ -71,7 +71,7 @@ def _work(client: KazooClient, path: str, kind: str, data: bytes) -> Callable[[]
 
 
 def _pump(work: Callable[[], Any], in_flight: int, count: int, taken_ns: list[int]) -> None:
-    """Keep `in_flight` under way until `count` are answered; kazoo answers them in order."""
+    """Keep `in_flight` operations in flight until `count` are answered; kazoo answers them in order."""
     pending: Pending = deque()
     for _ in range(count):
         if len(pending) == in_flight:

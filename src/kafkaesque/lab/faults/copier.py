@@ -2,7 +2,7 @@
 
     python -m kafkaesque.lab.faults.copier '{"bootstrap_servers": ..., "transactional_id": ..., ...}'
 
-What Kafka's own TransactionalMessageCopier does: records of partition p of the source go to
+Like Kafka's own TransactionalMessageCopier: records of partition p of the source go to
 partition p of the target, and the offsets of the group are committed in the same transaction. It
 prints one line per transaction, and ends with exit code 3 when its producer is fenced or failed for good;
 the parent then starts another. Its standard input is a pipe of its parent: it ends with its parent.

@@ -30,7 +30,7 @@ HELD_KEYS: Final = frozenset({ApiKey.PRODUCE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiK
 HOLD_S_MIN: Final = 1.0
 HOLD_S_MAX: Final = 6.0
 _LINGER_S: Final = 3.0
-"""How long a broker has to take in what a client left behind."""
+"""How long a broker has to read what a client sent before it disconnected."""
 _head = struct.Struct(">hhi")
 _length = struct.Struct(">i")
 
@@ -39,7 +39,7 @@ Asked: TypeAlias = dict[int, tuple[int, int]]
 
 
 class DelayingRelay:
-    """Runs in a thread of its own from `start` to `close`; address n stands for broker n."""
+    """Runs in its own thread from `start` to `close`; address n is the relay of broker n."""
 
     def __init__(self, brokers: Sequence[str], share: float, random: Random) -> None:
         self._brokers = [_parse(address) for address in brokers]
@@ -49,12 +49,12 @@ class DelayingRelay:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._servers: list[asyncio.Server] = []
         self._ours: dict[tuple[str, int], tuple[str, int]] = {}
-        """The address of a broker to that of its relay."""
+        """The address of each relay, by the address of its broker."""
         self.is_holding = False
         self.held: Counter[str] = Counter()
         """Requests held back, by name."""
         self.arrived_late = 0
-        """Of these, how many reached the broker after their client had hung up."""
+        """How many of these reached the broker after their client had disconnected."""
 
     def start(self) -> None:
         self._thread.start()

@@ -126,7 +126,7 @@ class ElectionClients:
         )
 
     def spans(self, what: str) -> list[Span]:
-        """Of all clients that have ended."""
+        """The spans of all clients that have ended."""
         return sorted(self._spans[what], key=lambda span: span.begun_ns)
 
 

@@ -115,7 +115,7 @@ class PowerJournal:
 
 
 class Losses(NamedTuple):
-    """What a power cut took."""
+    """The data that a power cut destroyed."""
 
     bytes_lost: int
     bytes_garbled: int

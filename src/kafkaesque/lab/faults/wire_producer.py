@@ -213,7 +213,7 @@ class WireProducer:
             (found,) = self._to(address).call(request, FindCoordinatorResponse, 4).coordinators
             if found.error_code == ErrorCode.NONE:
                 return f"{found.host}:{found.port}"
-        raise ConnectionError("nobody knows the coordinator")
+        raise ConnectionError("no broker knows the coordinator")
 
     def _leader(self, place: Place) -> str:
         topic, partition = place

@@ -123,7 +123,7 @@ class Convergence:
             for group, partition in node.partitions.items()
             if partition.leads
         }
-        transactions.check_told(led)
+        transactions.check_ends(led)
 
     def _check_bytes(self, group: GroupId) -> None:
         entries = [node.views[group].entries for node in self._cluster.nodes]

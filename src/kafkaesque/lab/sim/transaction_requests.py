@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkaesque.broker.transactions.types import ProducerIdentity
-from kafkaesque.lab.sim.checkers.transactions import Told
+from kafkaesque.lab.sim.checkers.transactions import TransactionEnd
 from kafkaesque.lab.sim.loop import SimulatedFuture
 from kafkaesque.lab.sim.observer import Observer
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
@@ -50,13 +50,13 @@ class TransactionRequests:
         self._next_producer_id += 1
         return ProducerId(self._next_producer_id)
 
-    def asks(self, producer: ProducerIdentity) -> None:
+    def commit_requested(self, producer: ProducerIdentity) -> None:
         if self._cluster.observer.transactions is not None:
-            self._cluster.observer.transactions.asked(producer)
+            self._cluster.observer.transactions.commit_requested(producer)
 
-    def told(self, told: Told) -> None:
+    def transaction_ended(self, end: TransactionEnd) -> None:
         if self._cluster.observer.transactions is not None:
-            self._cluster.observer.transactions.told.append(told)
+            self._cluster.observer.transactions.ends.append(end)
 
     def ask(self, group: GroupId, work: Work) -> SimulatedFuture:
         """Sends a client's request to the presumed leader of `group`."""

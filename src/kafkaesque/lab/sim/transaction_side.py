@@ -164,12 +164,12 @@ class TransactionSide:
         request = PartitionsRequest(
             transactional_id=transactional_id, producer=producer, partitions=frozenset(partitions)
         )
-        told = await self._calls(self._node, self._group, lambda side: side.add(request))
+        answer = await self._calls(self._node, self._group, lambda side: side.add(request))
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if isinstance(told, AddAnswer):
-            code = told.error
-        elif isinstance(told, KafkaError):
-            code = told.code
+        if isinstance(answer, AddAnswer):
+            code = answer.error
+        elif isinstance(answer, KafkaError):
+            code = answer.code
         return dict.fromkeys(partitions, code)
 
     async def _send(self, markers: Markers, epoch: LeaderEpoch) -> Collection[TopicPartition]:

@@ -18,7 +18,7 @@ from kafkaesque.broker.transactions.types import (
     InitRequest,
     ProducerIdentity,
 )
-from kafkaesque.lab.sim.checkers.transactions import Sent, Told
+from kafkaesque.lab.sim.checkers.transactions import Sent, TransactionEnd
 from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
 from kafkaesque.lab.sim.transaction_side import Work
@@ -55,10 +55,10 @@ class Cluster(Protocol):
 
     def next_producer_id(self) -> ProducerId: ...
 
-    def asks(self, producer: ProducerIdentity) -> None:
+    def commit_requested(self, producer: ProducerIdentity) -> None:
         """Called before the commit of the producer's transaction is requested."""
 
-    def told(self, told: Told) -> None: ...
+    def transaction_ended(self, end: TransactionEnd) -> None: ...
 
 
 class ClientProcess:
@@ -137,7 +137,7 @@ class SimulatedTransactor:
         except _GivenUp:
             is_commit = False
         if is_commit:
-            self._cluster.asks(self._me)
+            self._cluster.commit_requested(self._me)
         request = EndRequest(
             transactional_id=self._id,
             producer=self._me,
@@ -151,7 +151,7 @@ class SimulatedTransactor:
             )
         except _GivenUp:
             return False
-        self._cluster.told(Told(self._me, is_commit, tuple(sent)))
+        self._cluster.transaction_ended(TransactionEnd(self._me, is_commit, tuple(sent)))
         self._me = answer.producer
         self._sequences.clear()
         return not self.is_finishing
@@ -183,14 +183,14 @@ class SimulatedTransactor:
     ) -> A:
         """Sends the request until the answer is final, at most `tries` times."""
         for _ in range(tries):
-            told = await self._cluster.ask(group, work)
+            reply = await self._cluster.ask(group, work)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            if isinstance(told, answer):
-                code = code_of(told)
+            if isinstance(reply, answer):
+                code = code_of(reply)
                 if code is ErrorCode.NONE:
-                    return told
-            elif isinstance(told, KafkaError):
-                code = told.code
+                    return reply
+            elif isinstance(reply, KafkaError):
+                code = reply.code
             if code not in _TRY_AGAIN:
                 break
             await asyncio.sleep(self._random.uniform(0.005, 0.06))

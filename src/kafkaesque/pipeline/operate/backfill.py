@@ -258,7 +258,7 @@ def until(records: DataFrame, end: Mapping[Partition, int]) -> DataFrame:
 
 
 def _reconcile(side: SideTables, context: RunContext) -> None:
-    """Applies what the rest of the log says about the rows of the range (`Query.reconcile`)."""
+    """Applies the effect of the rest of the log on the rows of the range (`Query.reconcile`)."""
     query, resolved = side.query, side.resolved
     if query.reconcile is None:
         return

@@ -1,4 +1,4 @@
-"""What a query runs with: session, data directory, Kafka cluster and settings. Values only."""
+"""The environment of a query: session, data directory, Kafka cluster and settings. Values only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INT, _STRING = SettingType.INT, SettingType.STRING
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """What an operator can tune with `--set NAME=VALUE`."""
+    """The settings that an operator can change with `--set NAME=VALUE`."""
 
     trends_window_s: int = setting(
         "trends.window.s", _INT, 600, "Length of the windows in which hashtags are counted.",
@@ -118,7 +118,7 @@ def read_settings(values: Mapping[str, str]) -> PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What the queries and reports of one process share."""
+    """The environment shared by the queries and reports of one process."""
 
     spark: SparkSession
     data: DataDirectory

@@ -61,10 +61,10 @@ class TableOffsets:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRange:
-    """From where to where the query of a checkpoint has read."""
+    """The offsets between which the query of a checkpoint has read."""
 
     start: Mapping[Partition, int] | None
-    """None if no query ran on it; then only the table shows where it began."""
+    """None if no query ran on it; then only the table shows its start."""
     end: Mapping[Partition, int]
 
     @classmethod
@@ -96,7 +96,7 @@ def expected_range(
     checkpoint: CheckpointRange,
     held: TableOffsets | None,
 ) -> ExpectedRange:
-    """What the table should hold of a partition. `ends` are the log's start and end."""
+    """The offsets that the table should hold of a partition. `ends` are the log's start and end."""
     log_start, log_end = ends
     if checkpoint.start is not None:
         start = checkpoint.start.get(partition, 0)

@@ -1,8 +1,8 @@
-"""Whether and when a query that failed is started again. Rules only.
+"""Whether and when a failed query is restarted. Rules only.
 
-A machine under load starts a Python worker too late for Spark, which waits ten seconds and no setting
-moves; brokers are away for longer than a deadline. Neither is a reason to be away for good: nothing is
-lost or doubled by a restart. What no restart can mend is told at once.
+Some failures are transient: on a busy machine a Python worker may need longer to start than Spark's ten
+seconds (no setting changes them), and brokers may be down for longer than a deadline. A restart loses and
+duplicates nothing. Failures that a restart cannot fix end the query at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ FINAL: Final = (
     "KafkaRefused",
     "RecordsDamaged",
 )
-"""Failures that stay until somebody does something, by the name that they begin with."""
+"""Prefixes of failures that need an operator; the query is not restarted after them."""
 
 
 class Restarts:
-    """Of one query: at most `count_max` in a row without a finished batch in between."""
+    """The restarts of one query: at most `count_max` in a row without a finished batch in between."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
@@ -34,9 +34,9 @@ class Restarts:
         self._batch: int | None = None
 
     def wait_s(self, failure: str, batch: int | None) -> float | None:
-        """How long to wait before the next start; None if there is to be none.
+        """Returns the delay before the next start; None if the query must not be restarted.
 
-        `batch` is the last one that was finished, in this life or one before.
+        `batch` is the last finished batch, of this run or an earlier one.
         """
         if failure.startswith(FINAL):
             return None

@@ -65,7 +65,7 @@ def is_alive(pid: int | None) -> bool:
 
 
 def statuses(data: DataDirectory) -> list[dict[str, Any]]:
-    """The status of every query that ever ran here; `killed` if its process ended without saying so."""
+    """The status of every query that ever ran here; `killed` if its process ended without recording it."""
     found = []
     for path in sorted((data.root / "queries").glob("*/status.json")):
         status = read_status(path)

@@ -1,4 +1,4 @@
-"""What running queries show over HTTP: the feed that a console reads, metrics, health.
+"""The HTTP pages of running queries: the feed that a console reads, metrics, health.
 
     GET /status            {"queries": [status of each query of this process]}
     GET /progress/NAME     {"query": NAME, "batches": [the last batches, oldest first]}

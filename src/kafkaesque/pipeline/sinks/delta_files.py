@@ -27,7 +27,7 @@ OPEN_FILES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What the commit needs to know about a finished file."""
+    """The metadata of a finished file for the commit."""
 
     path: str
     size_bytes: int

@@ -174,7 +174,7 @@ def read_table(
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceResult:
-    """What the maintenance of a table did."""
+    """The result of a table's maintenance."""
 
     files_before: int
     files_after: int

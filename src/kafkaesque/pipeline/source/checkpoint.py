@@ -1,4 +1,4 @@
-"""What the pipeline keeps in and reads from the checkpoint of a streaming query.
+"""The files that the pipeline keeps in, and reads from, the checkpoint of a streaming query.
 
 Our own files are in `CHECKPOINT/kafkaesque/`: the initial offsets, the checkpoint's id, and a lock.
 Spark does not keep the first offset of a Python source. After a crash in the first batch it asks

@@ -113,7 +113,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
-        # Spark asks again after a crash in the first batch and must get the same answer. `read_stream`
+        # Spark calls this again after a crash in the first batch and must get the same result. `read_stream`
         # has already replaced "latest" by pinned numbers.
         return dict(to_spark(self._plan().resolve(self._options.start)))
 

@@ -1,1 +1,1 @@
-"""One module a benchmark; each has `run(options) -> Report`. They never import one another."""
+"""One module per benchmark; each has `run(options) -> Report`. They do not import each other."""

@@ -1,4 +1,4 @@
-"""Many partitions that all get records, each synced on a majority before it is acknowledged."""
+"""Many partitions that all receive records, each synced on a majority before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kafkaesque.lab.bench.rounds import Metered, RunOptions, new_report, note_ot
 TOPIC = "active"
 RECORD_BYTES = 100
 IN_FLIGHT = 200
-"""On the connection to each broker, which stands for those of many producers."""
+"""Requests in flight per broker, on one connection that represents those of many producers."""
 LINGER_S = 0.01
-"""What is due for the partitions of one broker within this time shares a request (Java: 5 ms)."""
+"""Records that become due for one broker within this time share a request (Java: 5 ms)."""
 COUNTERS = ("kafkaesque_log_syncs_total", "kafkaesque_raft_journal_syncs_total")
 
 

@@ -1,4 +1,4 @@
-"""Cleaning a compacted topic: how fast, how much shorter, and what producers notice meanwhile."""
+"""Cleaning of a compacted topic: speed, reduction in size, and produce latency meanwhile."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(options: RunOptions) -> Report:
 
 
 def _fill(peer: Peer, rows: int, options: RunOptions) -> TableRows:
-    """All of it, while the cleaner is held back."""
+    """Writes all rows while the cleaner is disabled."""
     configs = {
         "cleanup.policy": "compact",
         "segment.bytes": str(64 << 20),
@@ -114,7 +114,7 @@ def _latency(peer: Peer, options: RunOptions) -> dict[str, float]:
 
 
 def _wait_until_clean(peer: Peer, started: float) -> tuple[float, float]:
-    """Bytes looked at and seconds, up to the end of the last cleaning that had something to do."""
+    """Bytes read by the cleaner, and seconds until the end of the last cleaning that read any."""
     deadline = started + TIMEOUT_S
     read_bytes, ended = -1.0, started
     while time.monotonic() < deadline:
@@ -130,8 +130,8 @@ def _wait_until_clean(peer: Peer, started: float) -> tuple[float, float]:
 
 
 def _scrape(peer: Peer) -> Scrape:
-    told = next(Path(peer.options.directory).rglob("broker.json")).read_text()
-    return scrape(json.loads(told)["http"])
+    facts = next(Path(peer.options.directory).rglob("broker.json")).read_text()
+    return scrape(json.loads(facts)["http"])
 
 
 def _alter(peer: Peer, values: dict[str, str]) -> None:

@@ -26,7 +26,7 @@ PARTITION_BYTES_MAX = 1 << 20
 
 
 class Stored(NamedTuple):
-    """What lies in each partition: equal batches, so that offsets follow from sizes."""
+    """The content of each partition: equal batches, so that offsets follow from sizes."""
 
     batch_bytes: int
     batch_records: int
@@ -90,7 +90,7 @@ def _prepare_floor_file(directory: Path, batch: bytes, stored: Stored) -> Path:
     path = directory / "batches"
     with path.open("wb") as out:
         for index in range(stored.batch_count):
-            # The base offset stands before the checksummed part.
+            # The checksum does not cover the base offset.
             out.write((index * stored.batch_records).to_bytes(8) + batch[8:])
     return path
 

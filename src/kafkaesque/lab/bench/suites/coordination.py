@@ -1,7 +1,7 @@
-"""Reads and writes a second of three coordination servers, beside three of Apache ZooKeeper.
+"""Reads and writes per second of three coordination servers, beside three of Apache ZooKeeper.
 
-The same client (kazoo), in turns. Both sync a write on a majority before it is answered; both answer
-a read from the server that is asked.
+Both are measured with the same client (kazoo), in turns. Both sync a write on a majority before they
+acknowledge it; both answer a read from the server that receives it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kill -9 of one broker of three: until its leaderships are taken over and acknowledge again."""
+"""kill -9 of one of three brokers: time until its partitions have new leaders that acknowledge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaesque.lab.bench.rounds import RunOptions, new_report
 
 TOPIC = "failover"
 VICTIM = 2
-"""Not the controller: that one costs an election more, and has a case of its own."""
+"""Not the controller, whose loss costs one more election and has its own case."""
 TIMEOUT_S = 120.0
 
 

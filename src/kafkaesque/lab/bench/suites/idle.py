@@ -1,4 +1,4 @@
-"""What it costs to be there: idle connections, and members of consumer groups that heartbeat."""
+"""The cost of idle connections, and of consumer group members that only send heartbeats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(options: RunOptions) -> Report:
     hold_s = options.pick(15, 5)
     settings = {"rounds": 1, "connections": connections, "members": members, "groups": groups}
     report = new_report("idle", options, {**settings, "hold_s": hold_s})
-    # One group too: its leader then carries the metadata of every member.
+    # Also in one group, whose leader then receives the metadata of every member.
     cases: list[tuple[str, str, dict[str, Any]]] = [
         (f"{connections:,} idle connections", "idle", {"count": connections}),
         (f"{members:,} members in {groups} consumer groups", "members", _members(members, groups)),
@@ -29,7 +29,7 @@ def run(options: RunOptions) -> Report:
         for name in options.peers:
             if name == "floor":
                 continue
-            # A server of its own for each case: memory that was used once is seldom given back.
+            # Each case has its own server: a process rarely returns memory that it has used.
             with running([name], PeerOptions(options.directory / name)) as (peer,):
                 report.peers[name] = peer.described
                 figures = _hold(peer, kind, spec, hold_s)

@@ -22,7 +22,7 @@ COUNTS = ("sent_messages", "sent_frames", "sent_pulses", "sent_bytes")
 
 def run(options: RunOptions) -> Report:
     sizes = (options.pick(100, 20), options.pick(1_000, 100))
-    # Longer than the minute after which a broker wakes all groups once, to be on the safe side.
+    # Longer than the minute after which a broker wakes all groups once.
     hold_s = options.pick(75, 5)
     settings = {"rounds": 1, "brokers": BROKERS, "replication_factor": REPLICAS, "hold_s": hold_s}
     report = new_report("idle-partitions", options, settings)
@@ -81,7 +81,7 @@ def _measure(cluster: OurCluster, partitions: int, hold_s: float) -> dict[str, f
 
 
 VISITED_GROUPS_MAX = 20
-"""Every broker wakes one group a second for a look, whose members then rest again after three."""
+"""Every broker wakes one group per second for a check; the group is idle again after three seconds."""
 
 
 def _scrape_all(cluster: OurCluster) -> list[Scrape]:
@@ -95,6 +95,6 @@ def _wait_until_asleep(cluster: OurCluster) -> float:
         > VISITED_GROUPS_MAX
     ):
         if time.perf_counter() - started > ASLEEP_TIMEOUT_S:
-            raise LoadFailed("groups without work do not come to rest")
+            raise LoadFailed("idle groups do not become quiescent")
         time.sleep(POLL_S)
     return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""One at a time: how long a single acknowledged record takes there and back."""
+"""Round-trip time of a single acknowledged record, one at a time."""
 
 from __future__ import annotations
 

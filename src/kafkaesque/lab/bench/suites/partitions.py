@@ -1,4 +1,4 @@
-"""Many partitions on one broker: creation, start-up after a stop and after a kill, cost at rest."""
+"""Many partitions on one broker: creation, start-up after a stop and after a kill, idle cost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _fill(peer: Peer, partitions: int) -> dict[str, float]:
 
 
 def _send_until_accepted(sock: socket.socket, frame: bytes) -> None:
-    """A new partition may have no leader yet (Apache Kafka says so for a moment)."""
+    """Retries while a new partition has no leader yet (Apache Kafka reports this for a moment)."""
     deadline = time.monotonic() + LEADER_TIMEOUT_S
     while True:
         sock.sendall(frame)
@@ -67,7 +67,7 @@ def _at_rest(peer: Peer, suffix: str) -> dict[str, float]:
 
 
 def _restarts(peer: ScriptPeer) -> dict[str, float]:
-    """Exec to ready, after a clean stop and after kill -9."""
+    """Time from exec to ready, after a clean stop and after kill -9."""
     started = time.perf_counter()
     peer.stop()
     stopped_s = time.perf_counter() - started

@@ -1,9 +1,9 @@
-"""The pipeline's Python engine beside Spark's own Kafka connector and a bare client, and how soon a
-record is in a table or a trend.
+"""The pipeline's Python engine beside Spark's own Kafka connector and a bare client, and the latency of a
+record to a table or a trend.
 
-All measurements read the same topic of our own broker in one Spark session, in turns, after warm-up rounds
-that count for nothing: Spark's compilers need some ten queries. `broker`, Spark and its Python
-workers share the machine; ratios are taken round by round, of time and of CPU.
+All measurements read the same topic of our own broker in one Spark session, in turns. Warm-up rounds are
+not counted, because the JVM's compilers need about ten queries. The broker, Spark and its Python workers
+share the machine. Ratios of time and CPU are taken round by round.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ def _run(options: RunOptions) -> Report:
         floor = report.case(FLOOR)
         for _ in range(options.pick(3, 1)):
             for name, measurement in bench.floors().items():
-                floor.add(name, _told(options, FLOOR, name, measurement))
+                floor.add(name, _measure(options, FLOOR, name, measurement))
         report.hold(floor, "p50_ms", Goal("at most", FLOOR_MS_MAX))
         for figure in ("p50_ms", "cpu_ms_per_batch"):
             report.compare(floor, figure, {"rate": None, "connector": None})
         for title, measurement in ((TABLE, bench.to_table), (TREND, bench.to_trend)):
             try:
-                figures = _told(options, title, "ours", measurement)
+                figures = _measure(options, title, "ours", measurement)
                 report.case(title).add("ours", figures)
             except LoadFailed as error:
-                # What was measured before is worth telling.
+                # Keep the report of the earlier measurements.
                 report.notes.append(f"{title}: not measured: {error}")
     report.notes.append(
         "connector: Spark's own, with kafka.max.poll.records=10000 and 4 MiB a fetch; "
@@ -86,7 +86,7 @@ def _warm_up(
 ) -> None:
     for number in range(rounds):
         for name, measurement in measurements.items():
-            _told(options, title, f"warm-up {number + 1}: {name}", measurement)
+            _measure(options, title, f"warm-up {number + 1}: {name}", measurement)
 
 
 def _compare(
@@ -100,16 +100,18 @@ def _compare(
     names = list(measurements)
     for number in range(options.rounds):
         shift = number % len(names)
-        # Each round in another order: what warms or heats the machine hits each in turn.
+        # Each round has another order, so that warm-up and throttling affect each peer in turn.
         for name in names[shift:] + names[:shift]:
-            case.add(name, _told(options, title, name, measurements[name]))
+            case.add(name, _measure(options, title, name, measurements[name]))
     report.compare(case, "records_per_s", dict(goals))
-    # On a busy machine who waits for whom is chance; what each costs is not.
+    # On a busy machine the waiting times are random, but the CPU cost is not.
     for figure in ("cpu_s_per_million", "settled_cpu_s_per_million"):
         report.compare(case, figure, dict.fromkeys(goals))
 
 
-def _told(options: RunOptions, title: str, name: str, measurement: Measurement) -> dict[str, float]:
+def _measure(
+    options: RunOptions, title: str, name: str, measurement: Measurement
+) -> dict[str, float]:
     figures = measurement()
     shown = ", ".join(f"{figure} {value:,.4g}" for figure, value in figures.items())
     options.say(f"{title}: {name}: {shown}")

@@ -21,10 +21,10 @@ from kafkaesque.lab.bench.rounds import (
 PARTITIONS = 2
 CONNECTIONS = 2
 IN_FLIGHT = 5
-"""Both are librdkafka's and Java's own: one connection a client, five requests in flight."""
+"""As in librdkafka and Java: one connection per client, five requests in flight."""
 LIBRDKAFKA_BATCH_BYTES = 1_000_000
 JAVA_BATCH_BYTES = 16_384
-# Deleted files should give their pages back before the next turn begins.
+# Pages of deleted files should be freed before the next turn starts.
 TOPIC_CONFIGS = {"kafka": {"file.delete.delay.ms": "0"}}
 
 
@@ -58,7 +58,7 @@ def run(options: RunOptions) -> Report:
     with running(options.peers, PeerOptions(options.directory, loop=options.loop)) as peers:
         report.peers = {peer.name: peer.described for peer in peers}
         for workload in WORKLOADS:
-            # One unmeasured turn each: Java compiles what it runs often, Python caches it.
+            # One unmeasured turn each, to warm up compilers and caches.
             for index, peer in round_robin(peers, options.rounds + 1):
                 figures = _measure(peer, workload, f"produce-{index}", options)
                 if index > 0:

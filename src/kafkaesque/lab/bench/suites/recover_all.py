@@ -1,4 +1,4 @@
-"""kill -9 of all brokers with many partitions and much data: until records are acknowledged again."""
+"""kill -9 of all brokers with many partitions and much data: time until records are acknowledged again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Three brokers, replication factor 3, acks=all: throughput and cost beside Apache Kafka.
 
-Twice, with matched durability: from the page cache (ours `flush=never`, Kafka's defaults), and with
+Measured twice, with equal durability: from the page cache (ours `flush=never`, Kafka's defaults), and with
 every batch synced before it counts (ours `flush=always`, Kafka `flush.messages=1`).
 """
 
@@ -23,7 +23,7 @@ from kafkaesque.lab.bench.rounds import (
 )
 
 PARTITIONS = 6
-"""Two a broker, so that every broker leads and follows."""
+"""Two per broker, so that every broker leads and follows."""
 IN_FLIGHT = 5
 TOPIC_CONFIGS = {"kafka": {"file.delete.delay.ms": "0"}}
 

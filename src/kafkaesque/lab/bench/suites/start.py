@@ -1,4 +1,4 @@
-"""From exec to the first acknowledged record, and memory when nothing happens."""
+"""Time from exec to the first acknowledged record, and idle memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MB = 1e6
 
 def run(options: RunOptions) -> Report:
     report = new_report("start", options, {"idle_s": options.pick(3, 1)})
-    # The first round is not counted: it compiles what an installation has compiled.
+    # The first round is not counted: it compiles the bytecode that an installation already has.
     for round_index in range(options.rounds + 1):
         for name in options.peers:
             directory = options.directory / f"{name}-{round_index}"
@@ -50,7 +50,7 @@ def run(options: RunOptions) -> Report:
 
 
 def _one_start(peer: Peer, idle_s: float) -> dict[str, float]:
-    """Knock on the port while the server starts; its own idea of being ready is not asked."""
+    """Try to connect while the server starts; the server's own ready message is not timed."""
     with ThreadPoolExecutor(1) as threads:
         starting = threads.submit(peer.start)
         try:
@@ -94,7 +94,7 @@ def _first_ack(peer: Peer, starting: Future[None]) -> float:
 
 
 def _exec_time(pid: int) -> float:
-    """When the process began, in seconds since boot (field 22 of /proc/PID/stat)."""
+    """Start time of the process, in seconds since boot (field 22 of /proc/PID/stat)."""
     text = Path(f"/proc/{pid}/stat").read_text()
     ticks = int(text[text.rindex(")") + 2 :].split()[19])
     return ticks / os.sysconf("SC_CLK_TCK")

@@ -1,12 +1,12 @@
-"""Ways to make small appends to many files durable: what docs/adr/0008 rests on.
+"""Ways to make small appends to many files durable: the measurements for docs/adr/0008.
 
-Three processes at once, as three brokers on one disk. A round appends one record to each of its
+Three processes run at once, like three brokers on one disk. A round appends one record to each of its
 files and makes all of them durable:
 
-- each file by its own fdatasync, in 4 or in 16 threads;
-- all by one syncfs of the file system;
-- a copy of all in one shared journal, with one fdatasync (the files are written, and left to the
-  kernel, which takes its time).
+- one fdatasync per file, in 4 or 16 threads;
+- one syncfs of the file system;
+- a copy of all records in one shared journal with one fdatasync (the files themselves are written, and
+  the kernel syncs them later).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run(options: RunOptions) -> Report:
 
 
 def _measure(directory: Path, method: str, files: int, duration_s: float) -> list[float]:
-    """Seconds of every round of all processes."""
+    """The duration of every round of all processes, in seconds."""
     spawning = multiprocessing.get_context("spawn")
     with spawning.Pool(PROCESSES) as pool:
         jobs = [(str(directory / f"sync-{n}"), method, files, duration_s) for n in range(PROCESSES)]

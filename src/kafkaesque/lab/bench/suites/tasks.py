@@ -1,7 +1,7 @@
 """Tasks beside Celery, Dramatiq and taskiq on Redis: throughput and enqueue-to-start latency.
 
-Calls are sent by one process while two workers run them; the rate is from the first sending to the last
-start. Latency is measured apart, with calls sent one at a time at an easy pace.
+Calls are sent by one process while two workers run them; the rate is measured from the first
+send to the last start. Latency is measured separately, with calls sent one at a time at a low rate.
 """
 
 from __future__ import annotations

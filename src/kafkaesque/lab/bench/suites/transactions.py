@@ -1,4 +1,4 @@
-"""What transactions cost: the same client with and without them, beside Apache Kafka's same ratio."""
+"""The cost of transactions: the same client with and without them, ours and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PER_TRANSACTION = 1000
 PLAIN = "idempotent, acks=all, 100 B records (confluent-kafka)"
 TRANSACTIONS = "the same in transactions of 1,000 records"
 SHARE = "share_of_plain"
-"""Records a second in transactions, against those without in the same round on the same server."""
+"""Records per second in transactions, divided by those without in the same round on the same server."""
 
 
 def run(options: RunOptions) -> Report:

@@ -1,4 +1,4 @@
-"""A broker that lost its disk comes back: how fast it is filled again, and what producers notice."""
+"""Recovery of a broker that lost its disk: its speed, and the effect on producers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _recover(
         cluster.launch(VICTIM)
         cluster.wait_ready(VICTIM)
         ready_s = time.perf_counter() - started
-        # Not until it is told to be in sync: that forgives it some.
+        # Waits for the bytes, not for membership in the ISR, which tolerates some lag.
         wait_until_stored(cluster, VICTIM, stored)
         recovered_s = time.perf_counter() - started
         during = load.end()
@@ -108,5 +108,5 @@ def _wait(is_so: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         if time.monotonic() > deadline:
-            raise LoadFailed(f"waited in vain for {what}")
+            raise LoadFailed(f"timed out waiting for {what}")
         time.sleep(POLL_S)

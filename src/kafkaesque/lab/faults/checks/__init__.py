@@ -1,1 +1,1 @@
-"""One file a family of anomalies; each check takes observations and yields what it finds. No I/O."""
+"""One file per family of anomalies; each check takes observations and yields anomalies. No I/O."""

@@ -97,7 +97,7 @@ class Anomaly(NamedTuple):
 
 
 def legal_under(terms: Terms) -> frozenset[Name]:
-    """The anomalies that are no error under these terms."""
+    """The anomalies that are legal under these terms."""
     legal = set(_ALWAYS_LEGAL)
     if not terms.idempotent:
         legal |= {Name.DUPLICATE, Name.NONMONOTONIC_SEND, Name.INT_NONMONOTONIC_SEND}

@@ -1,4 +1,4 @@
-"""Checks of the log's contents: duplicates, lost and unseen values, holes, and values that must not be read."""
+"""Checks of the log's contents: duplicates, lost or unseen values, holes, and illegal reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _duplicates(key: Key, log: KeyLog) -> Iterator[Anomaly]:
             (value,),
             ordered,
             _indexes(log.writers.get(value)),
-            f"value {value} stands at the offsets {', '.join(map(str, ordered))}",
+            f"value {value} is at the offsets {', '.join(map(str, ordered))}",
         )
 
 

@@ -1,7 +1,7 @@
-"""What a history says about each key: who wrote, what stands where, what was read. No I/O.
+"""What a history shows about each key: its writers, the value at each offset, what was read. No I/O.
 
-These are the derived structures of research/reliability.md 2.3; the checks read them and nothing
-here judges. One pass over the polls and two over the sends; the loops over records are written for
+These are the derived structures of research/reliability.md 2.3. The checks use them; nothing is judged
+here. They take one pass over the polls and two over the sends. The loops over records are optimized for
 speed, since a long run has millions.
 """
 
@@ -110,7 +110,7 @@ class Observations:
         return log
 
     def must_have_committed(self, operation: Operation) -> bool:
-        """It was acknowledged, or one of its values was read: then all of them must be there."""
+        """Whether it was acknowledged or one of its values was read: then all of them must be in the log."""
         if operation.outcome is Outcome.OK:
             return True
         if operation.outcome is Outcome.FAIL:
@@ -151,7 +151,7 @@ class Observations:
                     continue
                 for key, records in one.records.items():
                     log = self.log(key)
-                    # Of every outcome: a consumer must never return uncommitted records.
+                    # Polls of every outcome: a consumer must never return uncommitted records.
                     log.place_all(records, operation.index)
                     if is_ok:
                         values = [value for _, value in records]

@@ -74,7 +74,7 @@ def _between(
         return
     if step > 1:
         name = Name.SUBSCRIBED_POLL_SKIP if process.is_subscribed else Name.POLL_SKIP
-        did = f"jumped over {step - 1} record(s)"
+        did = f"skipped {step - 1} record(s)"
     elif process.is_subscribed:
         name, did = Name.SUBSCRIBED_NONMONOTONIC_POLL, "went back"
     else:
@@ -107,7 +107,7 @@ def _inside(
             (value_before, value_after),
             (before, after),
             (operation.index,),
-            f"one poll of process {operation.process} has offset {after} behind {before}",
+            f"one poll of process {operation.process} has offset {after} after {before}",
         )
 
 

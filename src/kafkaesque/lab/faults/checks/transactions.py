@@ -57,7 +57,7 @@ def _write_cycles(observed: Observations, committed: list[Operation]) -> Iterato
         for (_, before), (_, after) in pairwise(places):
             if before != after:
                 edges.setdefault(before, set()).add(after)
-    yield from _cycles(Name.G0, edges, "wrote around one another")
+    yield from _cycles(Name.G0, edges, "wrote in different orders")
 
 
 def _read_cycles(observed: Observations, committed: list[Operation]) -> Iterator[Anomaly]:

@@ -308,7 +308,7 @@ class CoordinationRecipes(CoordinationRun):
         self.cluster.heal()
 
     def _black_out(self, context: RunContext, slot: str, node: int) -> None:
-        """No two brokers hear each other: no client may lead or be told that it leads."""
+        """No two brokers reach each other: no client may lead or learn that it leads."""
         if self.can_cut:
             context.fault(f"cut every link between brokers; {slot} leads, node {node} serves it")
             for one in self.cluster.nodes:

@@ -1,6 +1,6 @@
 """Runs that cut links between brokers. Clients reach every broker all the time.
 
-In each cut a majority of brokers still hears one another in both directions, so a leader must serve
+In each cut a majority of brokers still reach each other in both directions, so a leader must serve
 before the links are restored.
 """
 

@@ -25,7 +25,7 @@ class ElectionSafety(Checker):
 
 
 class TermNeverFalls(Checker):
-    """A disk's term never falls; across restarts this holds once a vote was given in the term."""
+    """The term never falls between two starts. Across restarts VoteOnDisk covers terms with a vote."""
 
     def steps(self, view: View) -> None:
         require(view.state.term >= view.truth.term, "term never falls", view)

@@ -33,7 +33,7 @@ class Sent(NamedTuple):
     offset: Offset
 
 
-class Told(NamedTuple):
+class TransactionEnd(NamedTuple):
     """The outcome of a transaction that a client received, and the batches it had written in it."""
 
     producer: ProducerIdentity
@@ -54,13 +54,13 @@ class Decisions:
     def __init__(self, coordinator: GroupId) -> None:
         self.coordinator = coordinator
         self.is_commit: dict[ProducerIdentity, bool] = {}
-        self.asked: set[ProducerIdentity] = set()
+        self.commits_requested: set[ProducerIdentity] = set()
         """Producers, with the epoch of their batches, whose commit a client has requested."""
 
-    def check_asked(self, marker: ProducerIdentity) -> None:
+    def check_commit_requested(self, marker: ProducerIdentity) -> None:
         writer = marker._replace(epoch=ProducerEpoch(marker.epoch - 1))
         text = f"the transaction of {writer} was committed, but no client requested it"
-        require(writer in self.asked, "atomic visibility", text)
+        require(writer in self.commits_requested, "atomic visibility", text)
 
     def of_batch(self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool | None:
         return self.is_commit.get(ProducerIdentity(producer_id, ProducerEpoch(epoch + 1)))
@@ -108,7 +108,7 @@ class FencingIsFinal(Checker):
                 if value.state in _COMMITS + _ABORTS:
                     is_commit = value.state in _COMMITS
                     if is_commit:
-                        self._decisions.check_asked(producer)
+                        self._decisions.check_commit_requested(producer)
                     known = self._decisions.is_commit.setdefault(producer, is_commit)
                     text = f"{producer} was to commit: {known}, is now to commit: {is_commit}"
                     require(known == is_commit, "fencing is final", text)
@@ -124,14 +124,14 @@ class FencingIsFinal(Checker):
 class _Fold:
     """The committed transactional state of one partition."""
 
-    __slots__ = ("ended", "open", "stable_told")
+    __slots__ = ("ended", "open", "stable_reported")
 
     def __init__(self) -> None:
         self.open: dict[ProducerId, list[Offset]] = {}
         """Offsets written by each producer in its open transaction."""
         self.ended: dict[ProducerId, int] = {}
         """The epoch of the last marker of each producer."""
-        self.stable_told = Offset(0)
+        self.stable_reported = Offset(0)
 
 
 class TransactionsAreAtomic(Checker):
@@ -141,11 +141,11 @@ class TransactionsAreAtomic(Checker):
     def __init__(self, decisions: Decisions) -> None:
         self._decisions = decisions
         self._folds: dict[GroupId, _Fold] = {}
-        self.told: list[Told] = []
+        self.ends: list[TransactionEnd] = []
 
-    def asked(self, producer: ProducerIdentity) -> None:
+    def commit_requested(self, producer: ProducerIdentity) -> None:
         """A client is about to request the commit of its transaction."""
-        self._decisions.asked.add(producer)
+        self._decisions.commits_requested.add(producer)
 
     def newly_committed(self, view: View, index: LogIndex, committed: Committed) -> None:
         group = view.group.group
@@ -183,9 +183,9 @@ class TransactionsAreAtomic(Checker):
             text = f"{view} is stable up to {stable}, {producer_id} is open from {first} on"
             require(stable <= first, "the stable offset never passes an open transaction", text)
         if is_ordered:
-            text = f"{view} is stable up to {stable}, {fold.stable_told} was reported before"
-            require(stable >= fold.stable_told, "the stable offset never goes back", text)
-            fold.stable_told = stable
+            text = f"{view} is stable up to {stable}, {fold.stable_reported} was reported before"
+            require(stable >= fold.stable_reported, "the stable offset never goes back", text)
+            fold.stable_reported = stable
         if start < stable:
             self._check_seen(view, partition, start)
 
@@ -210,7 +210,7 @@ class TransactionsAreAtomic(Checker):
             found |= offsets
         return found
 
-    def check_told(self, views: dict[GroupId, tuple[View, Partition]]) -> None:
+    def check_ends(self, views: dict[GroupId, tuple[View, Partition]]) -> None:
         """Checks, at the end, that the outcomes clients received are true and that no transaction hangs."""
         visible: dict[GroupId, set[Offset]] = {}
         for group, (view, partition) in views.items():
@@ -218,13 +218,13 @@ class TransactionsAreAtomic(Checker):
             text = f"{view} is stable up to {stable} of {partition.high_watermark}"
             require(stable == partition.high_watermark, "no transaction hangs", text)
             visible[group] = self._visible(view, partition)
-        for told in self.told:
-            for group, offset in told.sent:
+        for end in self.ends:
+            for group, offset in end.sent:
                 _, partition = views[group]
                 if offset < partition.log_start_offset:
                     continue
-                text = f"{told.producer} to commit: {told.is_commit}, at {offset} of group {group}"
-                is_right = (offset in visible[group]) is told.is_commit
+                text = f"{end.producer} to commit: {end.is_commit}, at {offset} of group {group}"
+                is_right = (offset in visible[group]) is end.is_commit
                 require(is_right, "atomic visibility", text)
 
 
