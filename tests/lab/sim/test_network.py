@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from kafkaesque.broker.raft.messages import TimeoutNow
 from kafkaesque.broker.raft.types import Term
-from kafkaesque.lab.sim.network import SILENCE_US, WATCH_US, Ends, Envelope, Network, Weather
+from kafkaesque.lab.sim.network import (
+    SILENCE_US,
+    WATCH_US,
+    Envelope,
+    LinkQuality,
+    Network,
+    NetworkCallbacks,
+)
 from kafkaesque.lab.sim.schedule import SECOND_US, Schedule, random_stream
 from kafkaesque.model.ids import GroupId, MemberId, NodeId
 
@@ -12,17 +19,17 @@ from kafkaesque.model.ids import GroupId, MemberId, NodeId
 class Rig:
     """Three nodes that note what they hear."""
 
-    def __init__(self, weather: Weather | None = None) -> None:
+    def __init__(self, link_quality: LinkQuality | None = None) -> None:
         self.schedule = Schedule()
         self.network = Network(
             self.schedule, random_stream(1, "net"), [NodeId(n) for n in range(3)]
         )
-        self.network.weather = weather or Weather()
+        self.network.link_quality = link_quality or LinkQuality()
         self.down: set[NodeId] = set()
         self.heard: list[int] = []
         self.changes: list[tuple[str, int, int]] = []
         self.network.connect(
-            Ends(
+            NetworkCallbacks(
                 lambda node: node not in self.down,
                 lambda envelope: self.heard.append(envelope.message.term),
                 lambda node, peer: self.changes.append(("lost", node, peer)),
@@ -39,7 +46,7 @@ class Rig:
 
 
 def test_ordered_link_delivers_everything_once_and_in_order() -> None:
-    rig = Rig(Weather(latency_us_max=50_000))
+    rig = Rig(LinkQuality(latency_us_max=50_000))
     for number in range(100):
         rig.send(number)
     rig.run()
@@ -47,7 +54,7 @@ def test_ordered_link_delivers_everything_once_and_in_order() -> None:
 
 
 def test_foul_weather_loses_repeats_and_reorders() -> None:
-    rig = Rig(Weather(loss=20, repeat=20, slow=20, is_ordered=False))
+    rig = Rig(LinkQuality(loss=20, repeat=20, slow=20, is_ordered=False))
     for number in range(500):
         rig.send(number)
     rig.run()
@@ -80,15 +87,15 @@ def test_dead_process_resets_its_links_at_once_unless_nobody_can_hear_it() -> No
     rig = Rig()
     rig.network.cuts |= {(NodeId(0), NodeId(2)), (NodeId(2), NodeId(0))}
     rig.down.add(NodeId(0))
-    rig.network.broke(NodeId(0))
+    rig.network.reset_links(NodeId(0))
     assert rig.changes == [("lost", 0, 1), ("lost", 1, 0)]
     rig.run(2 * SILENCE_US)
     assert rig.changes[2:] == [("lost", 0, 2), ("lost", 2, 0)]
 
 
 def test_message_under_way_when_the_link_breaks_is_lost() -> None:
-    rig = Rig(Weather(latency_us_max=1_000))
+    rig = Rig(LinkQuality(latency_us_max=1_000))
     rig.send(1)
-    rig.network.broke(NodeId(0))
+    rig.network.reset_links(NodeId(0))
     rig.run(1_500)
     assert rig.heard == []

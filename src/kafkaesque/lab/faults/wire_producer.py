@@ -94,7 +94,7 @@ class WireProducer:
         self._me = NOBODY
         self._sequences: dict[Place, int] = {}
         self._added: set[Place] = set()
-        self.asked_again = 0
+        self.retries = 0
 
     def init(self) -> None:
         request = InitProducerIdRequest(
@@ -162,7 +162,7 @@ class WireProducer:
         self._ask(None, request, 3, AddPartitionsToTxnResponse, _added_code)
         self._added.add(place)
 
-    # -- asking -----------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def _ask(
         self,
@@ -176,14 +176,14 @@ class WireProducer:
         deadline = time.monotonic() + GIVE_UP_S
         while time.monotonic() < deadline:
             try:
-                told = self._client(place).call(request, answer, version)
+                reply = self._client(place).call(request, answer, version)
             except OSError:
-                self.asked_again += 1
+                self.retries += 1
                 self._where.pop(place, None)
                 continue
-            code = ErrorCode(code_of(told))
+            code = ErrorCode(code_of(reply))
             if code is ErrorCode.NONE:
-                return told
+                return reply
             if code not in _TRY_AGAIN:
                 raise Refused(code)
             if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -226,7 +226,7 @@ class WireProducer:
             for row in answer.topics[0].partitions:
                 if row.partition_index == partition and row.leader_id in brokers:
                     return brokers[row.leader_id]
-        raise ConnectionError(f"nobody leads {place}")
+        raise ConnectionError(f"{place} has no leader")
 
 
 def _produce_code(answer: ProduceResponse) -> int:

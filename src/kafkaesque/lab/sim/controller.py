@@ -44,7 +44,7 @@ class SimulatedController:
         clock: Clock,
         nodes: list[NodeId],
         failed: Callable[[StorageFailed], None],
-        tell: Callable[[Offset, bytes], None],
+        on_applied: Callable[[Offset, bytes], None],
     ) -> None:
         self.log = log
         self.tables = Tables()
@@ -52,7 +52,7 @@ class SimulatedController:
         self.failed = failed
         self._clock = clock
         self._nodes = nodes
-        self._tell = tell
+        self._on_applied = on_applied
         self._topics_made = 0
         self._waiting: tuple[EntryFact, Reply] | None = None
 
@@ -97,7 +97,7 @@ class SimulatedController:
                 self.tables.apply(decode_command(record.value or b""))
             position += header.size_bytes
             self.applied_offset = header.next_offset
-            self._tell(self.applied_offset, self.tables.snapshot())
+            self._on_applied(self.applied_offset, self.tables.snapshot())
 
     # Requests of clients
 

@@ -40,7 +40,7 @@ class Convergence:
             transactor.is_finishing = True
             if not transactor.is_finished:
                 return "a transactional producer waits"
-        if not cluster.operator.is_content():
+        if not cluster.operator.is_settled():
             return "the members are not the intended ones"
         for group in cluster.groups:
             indexes = {self._indexes(node, group) for node in cluster.nodes}

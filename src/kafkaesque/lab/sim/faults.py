@@ -8,7 +8,7 @@ been replaced.
 from __future__ import annotations
 
 from kafkaesque.lab.sim.cluster import SimulatedCluster
-from kafkaesque.lab.sim.network import Weather
+from kafkaesque.lab.sim.network import LinkQuality
 from kafkaesque.lab.sim.node import SYNC_LATENCY_US_MAX, SimulatedNode
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, random_stream
 from kafkaesque.model.ids import NodeId
@@ -35,7 +35,7 @@ class Faults:
         self._is_over = True
         cluster = self._cluster
         cluster.network.cuts.clear()
-        cluster.network.weather = Weather()
+        cluster.network.link_quality = LinkQuality()
         for node in cluster.nodes:
             node.disk.faults.is_full = False
             node.disk.faults.sync_failures = 0
@@ -107,7 +107,7 @@ class Faults:
         """The process dies, its host does not: links are reset at once, the page cache survives."""
         node = self._leader_or_any()
         node.die("killed", keeps_page_cache=True)
-        self._cluster.network.broke(node.node_id)
+        self._cluster.network.reset_links(node.node_id)
 
     def power_cut(self) -> None:
         self._leader_or_any().die("power cut")
@@ -167,7 +167,7 @@ class Faults:
         Where bits flip, one disk is damaged already, and the disk that would be lost may have the only
         intact copy (a follower may lack committed entries).
         """
-        return "flip_bit" not in self._names and self._cluster.operator.is_content()
+        return "flip_bit" not in self._names and self._cluster.operator.is_settled()
 
     def flip_bit(self) -> None:
         """Flip a bit in the body of a batch of a closed segment, on one node only: docs/SIMULATION.md."""
@@ -201,7 +201,7 @@ class Faults:
         self._cluster.operator.resign(self._random)
 
     def remove_member(self) -> None:
-        self._cluster.operator.swap_wish(self._random)
+        self._cluster.operator.toggle_membership(self._random)
 
     def retention(self) -> None:
         self._cluster.operator.retain(self._random)

@@ -34,7 +34,7 @@ class Envelope(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class LinkQuality:
     """Probabilities per message, in percent."""
 
     loss: float = 0.0
@@ -46,17 +46,17 @@ class Weather:
     slow_us_max: int = 200 * MILLISECOND_US
 
 
-class Ends:
+class NetworkCallbacks:
     """Callbacks from the network to the nodes."""
 
     def __init__(
         self,
-        can_talk: Callable[[NodeId], bool],
+        is_responsive: Callable[[NodeId], bool],
         deliver: Callable[[Envelope], None],
         unreachable: Callable[[NodeId, NodeId], None],
         reachable: Callable[[NodeId, NodeId], None],
     ) -> None:
-        self.can_talk = can_talk
+        self.is_responsive = is_responsive
         self.deliver = deliver
         self.unreachable = unreachable
         self.reachable = reachable
@@ -71,10 +71,10 @@ class _Link:
 
 
 class Network:
-    """All links. `weather` and `cuts` may change at any time."""
+    """All links. `link_quality` and `cuts` may change at any time."""
 
     def __init__(self, schedule: Schedule, random: Random, nodes: Sequence[NodeId]) -> None:
-        self.weather = Weather()
+        self.link_quality = LinkQuality()
         self.cuts: set[tuple[NodeId, NodeId]] = set()
         """Directions in which nothing passes."""
         self.sent_count = 0
@@ -82,11 +82,11 @@ class Network:
         self._random = random
         self._in_flight = 0
         self._last_arrival_us: dict[tuple[NodeId, NodeId], int] = {}
-        self._ends: Ends | None = None
+        self._callbacks: NetworkCallbacks | None = None
         self._links = {(a, b): _Link() for a in nodes for b in nodes if a < b}
 
-    def connect(self, ends: Ends) -> None:
-        self._ends = ends
+    def connect(self, callbacks: NetworkCallbacks) -> None:
+        self._callbacks = callbacks
         self._schedule.after(WATCH_US, self._watch)
 
     def send(self, envelope: Envelope) -> None:
@@ -97,11 +97,11 @@ class Network:
             or self._in_flight >= IN_FLIGHT_MAX
         ):
             return
-        weather, random = self.weather, self._random
-        if random.random() * 100 < weather.loss:
+        link_quality, random = self.link_quality, self._random
+        if random.random() * 100 < link_quality.loss:
             return
         self._plan(envelope)
-        if random.random() * 100 < weather.repeat:
+        if random.random() * 100 < link_quality.repeat:
             self._plan(envelope)
 
     def heard_us(self, node: NodeId, peer: NodeId) -> int:
@@ -111,7 +111,7 @@ class Network:
     def is_up(self, node: NodeId, peer: NodeId) -> bool:
         return self._link(node, peer).is_up
 
-    def broke(self, node: NodeId) -> None:
+    def reset_links(self, node: NodeId) -> None:
         """The process of `node` died and its host resets the links."""
         for (a, b), link in self._links.items():
             is_cut = (a, b) in self.cuts or (b, a) in self.cuts
@@ -122,11 +122,11 @@ class Network:
         return self._links[(a, b) if a < b else (b, a)]
 
     def _plan(self, envelope: Envelope) -> None:
-        weather, random = self.weather, self._random
-        delay_us = 50 + int(random.random() * weather.latency_us_max)
-        if random.random() * 100 < weather.slow:
-            delay_us += int(random.random() * weather.slow_us_max)
-        if weather.is_ordered:
+        link_quality, random = self.link_quality, self._random
+        delay_us = 50 + int(random.random() * link_quality.latency_us_max)
+        if random.random() * 100 < link_quality.slow:
+            delay_us += int(random.random() * link_quality.slow_us_max)
+        if link_quality.is_ordered:
             direction = (envelope.sender, envelope.to)
             now_us = self._schedule.now_us
             arrival_us = max(now_us + delay_us, self._last_arrival_us.get(direction, 0))
@@ -139,27 +139,27 @@ class Network:
         self._in_flight -= 1
         if (envelope.sender, envelope.to) in self.cuts:
             return
-        if self._ends is not None and self._link(envelope.sender, envelope.to).is_up:
-            self._ends.deliver(envelope)
+        if self._callbacks is not None and self._link(envelope.sender, envelope.to).is_up:
+            self._callbacks.deliver(envelope)
 
     def _watch(self) -> None:
         """Detects silent links, as pings do, without sending pings."""
-        if self._ends is None:
+        if self._callbacks is None:
             return
         now_us = self._schedule.now_us
         for (a, b), link in self._links.items():
             is_silent = (
                 (a, b) in self.cuts
                 or (b, a) in self.cuts
-                or not self._ends.can_talk(a)
-                or not self._ends.can_talk(b)
+                or not self._callbacks.is_responsive(a)
+                or not self._callbacks.is_responsive(b)
             )
             if not is_silent:
                 link.silent_since_us, link.heard_us = -1, now_us
                 if not link.is_up:
                     link.is_up = True
-                    self._ends.reachable(a, b)
-                    self._ends.reachable(b, a)
+                    self._callbacks.reachable(a, b)
+                    self._callbacks.reachable(b, a)
             elif link.silent_since_us < 0:
                 link.silent_since_us = now_us
             elif link.is_up and now_us - link.silent_since_us >= SILENCE_US:
@@ -168,6 +168,6 @@ class Network:
 
     def _break(self, a: NodeId, b: NodeId, link: _Link) -> None:
         link.is_up = False
-        if self._ends is not None:
-            self._ends.unreachable(a, b)
-            self._ends.unreachable(b, a)
+        if self._callbacks is not None:
+            self._callbacks.unreachable(a, b)
+            self._callbacks.unreachable(b, a)

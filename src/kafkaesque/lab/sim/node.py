@@ -62,7 +62,7 @@ class SimulatedNode:
         return self._paused is not None
 
     @property
-    def can_talk(self) -> bool:
+    def is_responsive(self) -> bool:
         return self.is_up and not self.is_paused
 
     @property
@@ -171,7 +171,7 @@ class SimulatedNode:
 
         return bound
 
-    def mailbox(self) -> Callable[[int, Action], None]:
+    def reply_scheduler(self) -> Callable[[int, Action], None]:
         """Returns `later` for answers to requests of this life; the next life did not send them."""
         life = self.life
 
@@ -210,7 +210,7 @@ class SimulatedNode:
     def reachable(self, peer: NodeId) -> None:
         self.run(lambda: None if self.replicas is None else self.replicas.reachable(peer))
 
-    # Body: services for the process
+    # ProcessHost: services for the process
 
     def send(self, node: NodeId, group: GroupId, message: Message, blobs: Sequence[Blob]) -> None:
         view = self.views.get(group)
@@ -229,8 +229,8 @@ class SimulatedNode:
         answer = SimulatedFuture()
         target = self.neighbours[node]
         delay_us = self.sync_latency_us()
-        later = self.mailbox()
-        if not self.setting.network.is_up(self.node_id, node) or not target.can_talk:
+        later = self.reply_scheduler()
+        if not self.setting.network.is_up(self.node_id, node) or not target.is_responsive:
             later(delay_us, lambda: answer.set_result(b""))
             return answer
 

@@ -33,7 +33,7 @@ RECORDS_KEPT: Final = 60
 
 
 class Operator:
-    """Every node is an intended member of every group, except those in `_unwished`."""
+    """Every node is an intended member of every group, except those in `_excluded`."""
 
     def __init__(
         self,
@@ -47,26 +47,26 @@ class Operator:
         self._partitions = [group for group in groups[1:] if group != coordinator]
         """Groups whose oldest records may be deleted. The coordinator's topic is compacted instead."""
         self._schedule = schedule
-        self._unwished: dict[GroupId, NodeId] = {}
+        self._excluded: dict[GroupId, NodeId] = {}
 
     def start(self) -> None:
         self._schedule.after(ROUND_US, self._round)
 
-    def wish_for_all(self) -> None:
-        self._unwished.clear()
+    def include_all_nodes(self) -> None:
+        self._excluded.clear()
 
-    def wished(self, group: GroupId) -> list[MemberId]:
-        return [node.member for node in self._nodes if node.node_id != self._unwished.get(group)]
+    def intended_members(self, group: GroupId) -> list[MemberId]:
+        return [node.member for node in self._nodes if node.node_id != self._excluded.get(group)]
 
-    def is_content(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether every group has exactly its intended members, no disk is broken, and every entry is
         committed."""
         is_whole = not any(node.is_broken or node.disk.faults.sync_failures for node in self._nodes)
-        if self._unwished or not is_whole:
+        if self._excluded or not is_whole:
             return False
         for group in self._groups:
             leader = self.leader(group)
-            if leader is None or not is_reached(leader[1].membership, self.wished(group)):
+            if leader is None or not is_reached(leader[1].membership, self.intended_members(group)):
                 return False
             status = leader[1].status()
             if status.commit_index != status.last_index:
@@ -78,7 +78,7 @@ class Operator:
         found = None
         for node in self._nodes:
             replica = node.replicas.get(group) if node.replicas is not None else None
-            if not node.can_talk or replica is None or not replica.is_leader:
+            if not node.is_responsive or replica is None or not replica.is_leader:
                 continue
             if found is None or replica.standing.term > found[1].standing.term:
                 found = node, replica
@@ -96,7 +96,7 @@ class Operator:
     def _keep_members(self, group: GroupId, node: SimulatedNode, replica: Replica) -> None:
         view = group_of(replica.status(), LAG_ENTRIES_MAX)
         plan = next_controller_step if group == CONTROLLER_GROUP else next_step
-        step = plan(view, self.wished(group))
+        step = plan(view, self.intended_members(group))
         if step is None:
             return
         if isinstance(step, TransferLeadership):
@@ -106,13 +106,13 @@ class Operator:
 
     # Random actions
 
-    def swap_wish(self, random: Random) -> None:
+    def toggle_membership(self, random: Random) -> None:
         """Removes one node from the intended members of a group, or restores all of them."""
         group = random.choice(self._groups)
-        if group in self._unwished:
-            del self._unwished[group]
-        elif self.is_content():
-            self._unwished[group] = random.choice(self._nodes).node_id
+        if group in self._excluded:
+            del self._excluded[group]
+        elif self.is_settled():
+            self._excluded[group] = random.choice(self._nodes).node_id
 
     def transfer(self, random: Random) -> None:
         leader = self.leader(random.choice(self._groups))

@@ -67,7 +67,7 @@ TURN_US_MAX: Final = 300
 REOPEN_US: Final = 150 * MILLISECOND_US
 SCRUB_US: Final = 80 * MILLISECOND_US
 TOPIC_CONFIG: Final = TopicConfig()
-SLOWER_IN_REALITY: Final = 5
+PRODUCT_TIME_RATIO: Final = 5
 """Ratio of the product's timeouts (election, silence) to those in the simulation."""
 _FILES_MAX: Final = 12
 """Few, so that files are closed and reopened all the time."""
@@ -99,7 +99,7 @@ class Setting:
     """Sends transaction requests from node to node."""
 
 
-class Body(Outbox, Protocol):
+class ProcessHost(Outbox, Protocol):
     """The node that runs the process."""
 
     node_id: NodeId
@@ -113,7 +113,7 @@ class Body(Outbox, Protocol):
 
     def later(self, delay_us: int, action: Action) -> None: ...
 
-    def mailbox(self) -> Callable[[int, Action], None]: ...
+    def reply_scheduler(self) -> Callable[[int, Action], None]: ...
 
     def sync_latency_us(self) -> int: ...
 
@@ -125,7 +125,7 @@ class Body(Outbox, Protocol):
 class Process:
     """One process, from `open` until the node ends it."""
 
-    def __init__(self, node: Body) -> None:
+    def __init__(self, node: ProcessHost) -> None:
         self._node = node
         self._files = OpenFiles(_FILES_MAX, node.disk)
         self.partitions: dict[GroupId, Partition] = {}
@@ -199,9 +199,13 @@ class Process:
     def _new_controller(self, group: GroupId, entries: EntryLog) -> SimulatedController:
         node = self._node
         nodes = [node_of(member) for member in node.setting.first_members]
-        tell = node.setting.observer.tables_at
+        on_applied = node.setting.observer.tables_at
         return SimulatedController(
-            entries.log, node.clock, nodes, lambda error: self._lost(group, error), tell
+            entries.log,
+            node.clock,
+            nodes,
+            lambda error: self._storage_failed(group, error),
+            on_applied,
         )
 
     def _new_partition(
@@ -211,7 +215,7 @@ class Process:
         restart = entries.restart()
         committed = max(restart.commit_index, restart.applied_index)
         moved = self._coordinator_moved if group == node.setting.coordinator else None
-        standings = _Standings(lambda error: self._lost(group, error), moved)
+        standings = _Standings(lambda error: self._storage_failed(group, error), moved)
         loop = as_event_loop(SimulatedLoop(node))
         return Partition(
             TopicPartition(TOPIC, PartitionIndex(group)),
@@ -235,11 +239,11 @@ class Process:
         self._succession.lost(peer)
 
     def _call_later(self, seconds: float, action: Action) -> None:
-        self._node.later(int(seconds * SECOND_US / SLOWER_IN_REALITY), action)
+        self._node.later(int(seconds * SECOND_US / PRODUCT_TIME_RATIO), action)
 
     # Storage failures
 
-    def _lost(self, group: GroupId, error: StorageFailed) -> None:
+    def _storage_failed(self, group: GroupId, error: StorageFailed) -> None:
         """The storage of a replica failed: it is reopened and recovered."""
         self._node.setting.trace.note(f"n{self._node.node_id} g{group} is lost: {error}")
         view = self.views.pop(group, None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafkaesque.lab.sim.network import Weather
+from kafkaesque.lab.sim.network import LinkQuality
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, random_stream
 
-CALM: Final = Weather(latency_us_max=1_500)
-ROUGH: Final = Weather(loss=2, repeat=2, slow=3, latency_us_max=4_000, is_ordered=False)
-FOUL: Final = Weather(loss=10, repeat=5, slow=15, latency_us_max=15_000, is_ordered=False)
+CALM: Final = LinkQuality(latency_us_max=1_500)
+ROUGH: Final = LinkQuality(loss=2, repeat=2, slow=3, latency_us_max=4_000, is_ordered=False)
+FOUL: Final = LinkQuality(loss=10, repeat=5, slow=15, latency_us_max=15_000, is_ordered=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Profile:
     """Approximate time between two faults, or between the end of one and the next."""
     storm_us: int = 5_000 * MILLISECOND_US
     """How long faults are injected."""
-    weather: Weather = CALM
+    link_quality: LinkQuality = CALM
     clock_drift_ppm_max: int = 0
     weights: dict[str, int] = field(default_factory=dict)
     quiesce_after_ticks: int = 0
@@ -78,7 +78,7 @@ def profile_of(seed: int) -> Profile:
         produce_interval_us=random.choice((15, 40, 100)) * MILLISECOND_US,
         fault_interval_us=interval_ms * MILLISECOND_US,
         storm_us=random.choice((1_500, 2_500, 4_000)) * MILLISECOND_US,
-        weather=random.choice((CALM, CALM, ROUGH, FOUL)),
+        link_quality=random.choice((CALM, CALM, ROUGH, FOUL)),
         clock_drift_ppm_max=random.choice((0, 0, 20_000)),
         weights=weights,
         quiesce_after_ticks=random.choice((0, 8)),

@@ -19,7 +19,7 @@ from kafkaesque.lab.sim.controller import Operation
 from kafkaesque.lab.sim.convergence import Convergence
 from kafkaesque.lab.sim.faults import Faults
 from kafkaesque.lab.sim.ground_truth import Violation
-from kafkaesque.lab.sim.network import Ends, Network
+from kafkaesque.lab.sim.network import Network, NetworkCallbacks
 from kafkaesque.lab.sim.node import SimulatedNode
 from kafkaesque.lab.sim.observer import Observer
 from kafkaesque.lab.sim.operator import Operator
@@ -168,10 +168,10 @@ class Simulation:
             raise Violation("the product's own checks", str(error)) from error
 
     def _storm(self) -> None:
-        self.network.weather = self.profile.weather
+        self.network.link_quality = self.profile.link_quality
         self.network.connect(
-            Ends(
-                lambda node: self.nodes[node].can_talk,
+            NetworkCallbacks(
+                lambda node: self.nodes[node].is_responsive,
                 lambda envelope: self.nodes[envelope.to].deliver(envelope),
                 lambda node, peer: self.nodes[node].unreachable(peer),
                 lambda node, peer: self.nodes[node].reachable(peer),
@@ -193,7 +193,7 @@ class Simulation:
     def _peace(self) -> None:
         self.trace.note("peace")
         self._faults.stop()
-        self.operator.wish_for_all()
+        self.operator.include_all_nodes()
         convergence = Convergence(self._cluster)
         end_us = self.schedule.now_us + PEACE_US_MAX
         while self.schedule.now_us < end_us:
@@ -258,7 +258,7 @@ class Simulation:
         start = max(offset, partition.log_start_offset)
         if start <= high_watermark:
             self._check_read(view, partition, start)
-        is_ordered = self.network.weather.is_ordered
+        is_ordered = self.network.link_quality.is_ordered
         if self.observer.transactions is not None:
             self.observer.transactions.read(view, partition, start, is_ordered=is_ordered)
         if is_ordered:

@@ -18,11 +18,11 @@ class SimulatedSyncer:
     """Syncs in rounds, like the flusher: requests during a round wait for the next one."""
 
     __slots__ = (
-        "_asked",
         "_is_due",
         "_is_retiring",
         "_latency_us",
         "_later",
+        "_requested",
         "_under_way",
         "journal",
         "logs_lost",
@@ -36,12 +36,12 @@ class SimulatedSyncer:
         self._latency_us = latency_us
         self.journal = journal
         self._is_retiring = False
-        self._asked: dict[Syncable, None] = {}
+        self._requested: dict[Syncable, None] = {}
         self._under_way = 0
         self._is_due = False
 
     def ask(self, log: Syncable) -> None:
-        self._asked[log] = None
+        self._requested[log] = None
         self._begin_soon()
 
     def _begin_soon(self) -> None:
@@ -52,7 +52,7 @@ class SimulatedSyncer:
 
     def _start_round(self) -> None:
         self._is_due = False
-        logs, self._asked = list(self._asked), {}
+        logs, self._requested = list(self._requested), {}
         by_file, by_journal = plan_round(logs, self.journal)
         self._under_way = len(by_file) + bool(by_journal)
         for log in by_file:
@@ -83,7 +83,7 @@ class SimulatedSyncer:
         if self._under_way == 0 and self.journal.has_closed_files and not self._is_retiring:
             self._is_retiring = True
             self._later(4 * self._latency_us(), self._retire)
-        if self._asked:
+        if self._requested:
             self._begin_soon()
 
     def _write_journal(self, shared: Sequence[Shared]) -> None:

@@ -15,7 +15,7 @@ from kafkaesque.lab.sim.checkers.transactions import TransactionEnd
 from kafkaesque.lab.sim.loop import SimulatedFuture
 from kafkaesque.lab.sim.observer import Observer
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
-from kafkaesque.lab.sim.transaction_side import Body, Work
+from kafkaesque.lab.sim.transaction_side import TransactionHost, Work
 from kafkaesque.model.errors import KafkaError
 from kafkaesque.model.ids import GroupId, NodeId, ProducerId
 
@@ -62,9 +62,9 @@ class TransactionRequests:
         """Sends a client's request to the presumed leader of `group`."""
         return self._ask(group, work, self._cluster.schedule.after)
 
-    def between(self, node: Body, group: GroupId, work: Work) -> SimulatedFuture:
+    def between(self, node: TransactionHost, group: GroupId, work: Work) -> SimulatedFuture:
         """Sends a node's request; the answer is dropped if the node has died meanwhile."""
-        return self._ask(group, work, node.mailbox())
+        return self._ask(group, work, node.reply_scheduler())
 
     def _held_us(self) -> int:
         """Mostly short: a request that is late by one transaction is more dangerous than one late by ten."""

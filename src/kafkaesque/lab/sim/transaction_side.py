@@ -43,10 +43,10 @@ from kafkaesque.model.ids import (
     TopicPartition,
 )
 
-_OVER: Final = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
+_MARKER_WRITTEN: Final = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
-class Body(Protocol):
+class TransactionHost(Protocol):
     """The node that runs the process."""
 
     node_id: NodeId
@@ -56,13 +56,13 @@ class Body(Protocol):
 
     def later(self, delay_us: int, action: Action) -> None: ...
 
-    def mailbox(self) -> Callable[[int, Action], None]: ...
+    def reply_scheduler(self) -> Callable[[int, Action], None]: ...
 
     def sync_latency_us(self) -> int: ...
 
 
 Work = Callable[["TransactionSide"], Coroutine[Any, Any, object]]
-Calls = Callable[[Body, GroupId, Work], SimulatedFuture]
+Calls = Callable[[TransactionHost, GroupId, Work], SimulatedFuture]
 """Calls the presumed leader of a group. Gives its answer, the error it raised, or None for silence."""
 
 
@@ -70,7 +70,11 @@ class TransactionSide:
     """The transaction part of one process; `partitions` changes over time. Implements AsksCoordinator."""
 
     def __init__(
-        self, node: Body, partitions: dict[GroupId, Partition], group: GroupId, calls: Calls
+        self,
+        node: TransactionHost,
+        partitions: dict[GroupId, Partition],
+        group: GroupId,
+        calls: Calls,
     ) -> None:
         self._node = node
         self._partitions = partitions
@@ -176,7 +180,7 @@ class TransactionSide:
         done = []
         for name in markers.partitions:
             work = partial(TransactionSide.mark, markers=markers, epoch=epoch, name=name)
-            if await self._calls(self._node, GroupId(name.partition), work) in _OVER:
+            if await self._calls(self._node, GroupId(name.partition), work) in _MARKER_WRITTEN:
                 done.append(name)
         return done
 

@@ -95,16 +95,16 @@ class SimulatedTransactor:
         self._groups = groups
         self._cluster = cluster
         self._random = random
-        self._me = NOBODY
+        self._producer = NOBODY
         self._sequences: dict[GroupId, int] = {}
         self.ended_count = 0
         self.is_finishing = False
         self.is_finished = False
 
     def start(self, process: ClientProcess) -> None:
-        SimulatedLoop(process).create_task(self._live())
+        SimulatedLoop(process).create_task(self._run())
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         while True:
             await self._init()
             if self.is_finishing:
@@ -123,7 +123,7 @@ class SimulatedTransactor:
         answer = await self._until(
             self._coordinator, lambda side: side.init(request), InitAnswer, lambda one: one.error
         )
-        self._me = answer.producer
+        self._producer = answer.producer
         self._sequences.clear()
 
     async def _transact(self) -> bool:
@@ -137,10 +137,10 @@ class SimulatedTransactor:
         except _GivenUp:
             is_commit = False
         if is_commit:
-            self._cluster.commit_requested(self._me)
+            self._cluster.commit_requested(self._producer)
         request = EndRequest(
             transactional_id=self._id,
-            producer=self._me,
+            producer=self._producer,
             is_commit=is_commit,
             flow=NEW_FLOW,
             spare_producer_id=self._cluster.next_producer_id(),
@@ -151,8 +151,8 @@ class SimulatedTransactor:
             )
         except _GivenUp:
             return False
-        self._cluster.transaction_ended(TransactionEnd(self._me, is_commit, tuple(sent)))
-        self._me = answer.producer
+        self._cluster.transaction_ended(TransactionEnd(self._producer, is_commit, tuple(sent)))
+        self._producer = answer.producer
         self._sequences.clear()
         return not self.is_finishing
 
@@ -161,8 +161,8 @@ class SimulatedTransactor:
         batch = bytes(
             encode_batch(
                 [Record(Offset(0), TimestampMs(1_700_000_000_000), None, b"%d" % sequence)],
-                producer_id=self._me.producer_id,
-                producer_epoch=self._me.epoch,
+                producer_id=self._producer.producer_id,
+                producer_epoch=self._producer.epoch,
                 base_sequence=sequence,
                 is_transactional=True,
             )

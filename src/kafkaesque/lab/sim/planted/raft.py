@@ -125,7 +125,7 @@ _STORM: Final = Profile(
     produce_interval_us=15 * MILLISECOND_US,
     fault_interval_us=60 * MILLISECOND_US,
     storm_us=6_000 * MILLISECOND_US,
-    weather=ROUGH,
+    link_quality=ROUGH,
     weights={
         "cut_one_way": 3,
         "isolate": 4,
@@ -136,7 +136,7 @@ _STORM: Final = Profile(
         "slow_disk": 3,
     },
 )
-_LOSSY: Final = replace(_STORM, weather=FOUL, weights={"isolate": 1, "heal": 2})
+_LOSSY: Final = replace(_STORM, link_quality=FOUL, weights={"isolate": 1, "heal": 2})
 _MEMBERS: Final = Profile(
     fault_interval_us=60 * MILLISECOND_US,
     weights={"remove_member": 6, "isolate": 3, "heal": 3, "transfer": 2},

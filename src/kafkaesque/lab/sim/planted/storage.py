@@ -219,12 +219,12 @@ _SLOW: Final = replace(
 _LEADERS: Final = Profile(
     produce_interval_us=15 * MILLISECOND_US,
     fault_interval_us=100 * MILLISECOND_US,
-    weather=CALM,
+    link_quality=CALM,
     weights={"isolate": 4, "cut_pair": 3, "heal": 5, "pause": 4, "resume": 5, "transfer": 2},
 )
 _DISKS: Final = Profile(
     produce_interval_us=15 * MILLISECOND_US,
-    weather=ROUGH,
+    link_quality=ROUGH,
     weights={"sync_failure": 6, "power_cut": 4, "restart": 12, "wipe": 4, "isolate": 2, "heal": 4},
 )
 _FULL: Final = replace(

@@ -44,7 +44,7 @@ def failed_replica_keeps_what_its_file_may_have_lost(patches: Patches) -> None:
 _CUTS: Final = Profile(
     produce_interval_us=15 * MILLISECOND_US,
     fault_interval_us=60 * MILLISECOND_US,
-    weather=ROUGH,
+    link_quality=ROUGH,
     journal_logs_min=1,
     weights={
         "power_cut": 6,

@@ -143,7 +143,7 @@ _CALM: Final = Profile(
 )
 _LEADERS: Final = replace(
     _CALM,
-    weather=CALM,
+    link_quality=CALM,
     fault_interval_us=120 * MILLISECOND_US,
     weights={"isolate": 4, "cut_pair": 3, "heal": 5, "pause": 3, "resume": 5, "transfer": 3},
 )
