@@ -90,7 +90,7 @@ def clients_hear_of_what_is_not_committed(patches: Patches) -> None:
             self._committed_index = index
             self._owner.committed(index, self.entries.end_offset_of(index))
 
-    patches.set(Replica, "_tell_committed", rash)
+    patches.set(Replica, "_notify_committed", rash)
 
 
 def any_leader_serves_reads(patches: Patches) -> None:
