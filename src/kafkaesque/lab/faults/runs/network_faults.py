@@ -80,15 +80,15 @@ class PartitionOneWay(_PartitionRun):
         match context.random.choice(["deaf", "mute", "link"]):
             case "deaf":
                 links = [(other, leader) for other in others]
-                return Cut(f"node {leader} hears no other node", links)
+                return Cut(f"no other node reaches node {leader}", links)
             case "mute":
                 links = [(leader, other) for other in others]
-                return Cut(f"no other node hears node {leader}", links)
+                return Cut(f"node {leader} reaches no other node", links)
             case _:
                 pair = [leader, context.random.choice(others)]
                 context.random.shuffle(pair)
                 source, target = pair
-                return Cut(f"node {target} does not hear node {source}", [(source, target)])
+                return Cut(f"node {source} does not reach node {target}", [(source, target)])
 
 
 class PartitionTwoWay(_PartitionRun):

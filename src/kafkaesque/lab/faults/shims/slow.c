@@ -25,7 +25,7 @@ __attribute__((constructor)) static void begin(void)
 static void wait_a_while(void)
 {
     int64_t left = delay_us ? *delay_us : 0;
-    /* In pieces, so that a disk that is quick again is so for whoever waits already. */
+    /* In pieces, so that a shorter delay also applies to callers that already wait. */
     while (left > 0 && *delay_us > 0) {
         useconds_t piece = left < 10000 ? (useconds_t)left : 10000;
         usleep(piece);
