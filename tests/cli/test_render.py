@@ -9,7 +9,6 @@ from kafkaesque.cli.render import (
     Screen,
     exact,
     friendly,
-    human_bytes,
     iso_time,
     plain_table,
 )
@@ -43,20 +42,6 @@ def test_cells_of_a_terminal_are_grouped_and_have_units() -> None:
     assert friendly(1536, "bytes") == "1.5 KiB"
     assert friendly(None, "count") == "-"
     assert friendly(True, "count") == "yes"
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "expected"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (5 * 1024**3, "5.0 GiB"),
-        (2**60, "1048576.0 TiB"),
-    ],
-)
-def test_sizes_for_people(size_bytes: int, expected: str) -> None:
-    assert human_bytes(size_bytes) == expected
 
 
 def test_times_are_utc_to_the_millisecond() -> None:

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from tests.conformance_zookeeper.conftest import NewClient
 from tests.waiting import eventually
 
-from kafkaesque.cli import coord_sessions
+from kafkaesque.admin import zookeeper
 from kafkaesque.cli.coord import coord
 
 Run = Callable[..., Result]
@@ -43,7 +43,7 @@ def test_node_is_created_read_changed_listed_and_deleted(run: Run, path: str) ->
     assert run("ls", path).stdout == ""
 
 
-def test_sequential_node_tells_its_name(run: Run, path: str) -> None:
+def test_a_sequential_node_returns_its_name(run: Run, path: str) -> None:
     made = json.loads(run("create", path + "/job-", "--sequential", "--json").stdout)
     assert made == {"path": path + "/job-0000000000"}
 
@@ -55,11 +55,11 @@ def test_stat_is_shown_beside_the_data(run: Run, path: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("get", "{}/no"), 4, "there is no such node"),
-        (("rm", "{}/no", "--recursive"), 4, "there is no node"),
+        (("get", "{}/no"), 4, "the node does not exist"),
+        (("rm", "{}/no", "--recursive"), 4, "/no does not exist"),
         (("set", "{}", "x", "--version", "7"), 1, "another version"),
         (("create", "{}"), 1, "exists already"),
-        (("rm", "/zookeeper"), 1, "must stay"),
+        (("rm", "/zookeeper"), 1, "cannot be deleted"),
         (("rm", "{}", "--recursive", "--version", "1"), 2, "either"),
     ],
 )
@@ -73,7 +73,7 @@ def test_failure_says_what_is_wrong(
 def test_server_that_is_not_there_is_named() -> None:
     result = CliRunner().invoke(coord, ["ls", "-s", "127.0.0.1:1", "--timeout", "0.3"])
     assert result.exit_code == 3
-    assert "no ZooKeeper answers at 127.0.0.1:1" in result.stderr
+    assert "no ZooKeeper answered at 127.0.0.1:1" in result.stderr
 
 
 def test_sessions_are_shown_with_what_they_hold_and_without(
@@ -97,13 +97,13 @@ def test_sessions_are_shown_with_what_they_hold_and_without(
     assert path + "/mine" in run("sessions").stdout
 
 
-def test_sessions_that_no_server_tells_are_said_to_be_missing(
+def test_a_list_without_dump_is_reported_as_incomplete(
     run: Run, client: KazooClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.create(path + "/mine", ephemeral=True)
-    # What a ZooKeeper says whose 4lw.commands.whitelist lacks `dump`.
+    # The response of a ZooKeeper whose 4lw.commands.whitelist lacks `dump`.
     refusal = "dump is not executed because it is not in the whitelist.\n"
-    monkeypatch.setattr(coord_sessions, "_ask", lambda *_: refusal)
+    monkeypatch.setattr(zookeeper, "_send_word", lambda *_: refusal)
     result = run("sessions", "--json")
     document = json.loads(result.stdout)
     assert document["complete"] is False

@@ -1,4 +1,6 @@
-"""What operators do to a cluster over Kafka's protocol, for the command line and the console.
+"""Administration of a cluster over Kafka's protocol, and of a ZooKeeper tree, for the command line
+and the console.
 
-Works with any Kafka. Uses librdkafka for nothing: these requests it lacks or cannot batch.
+Works with any Kafka and any ZooKeeper. Does not use librdkafka, which lacks these requests or cannot
+batch them.
 """

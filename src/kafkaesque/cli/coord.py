@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkaesque.cli.coord_sessions import SESSION_COLUMNS, session_rows
-from kafkaesque.cli.coord_view import (
-    CHILD_COLUMNS,
-    child_rows,
-    content,
-    stat_document,
-)
+from kafkaesque.admin.zookeeper import Candidate, child_rows, data_text, session_name, session_rows
 from kafkaesque.cli.failures import CannotConnect, Failure, NotFound, usage
 from kafkaesque.cli.options import examples, json_option
-from kafkaesque.cli.render import Screen
+from kafkaesque.cli.render import Column, Screen, iso_time
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -30,12 +24,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 SERVER_DEFAULT = "127.0.0.1:2181"
 SERVER_VARIABLE = "KAFKAESQUE_COORDINATION"
 
+CHILD_COLUMNS = [
+    Column("path", "Path", style="bold"),
+    Column("children", "Children", "count"),
+    Column("size_bytes", "Bytes", "bytes"),
+    Column("version", "Version", "count"),
+    Column("session", "Session"),
+]
+SESSION_COLUMNS = [
+    Column("session", "Session", style="bold"),
+    Column("timeout_ms", "Timeout ms", "count"),
+    Column("client", "Client"),
+    Column("server", "Server"),
+    Column("count", "Nodes", "count"),
+    Column("paths", "Paths"),
+]
+
 path_argument = click.argument("path", metavar="PATH")
 
 
 @contextmanager
 def connected(server: str, timeout_s: float) -> Iterator[KazooClient]:
-    """A kazoo client while the block runs; its exceptions become our failures."""
+    """A started kazoo client; its exceptions become failures of the command."""
     try:
         from kazoo import exceptions
         from kazoo.client import KazooClient
@@ -50,13 +60,11 @@ def connected(server: str, timeout_s: float) -> Iterator[KazooClient]:
         yield client
     except KazooTimeoutError:
         raise CannotConnect(
-            f"no ZooKeeper answers at {server}",
-            f"start one with --coordination-listen, or name it by -s or {SERVER_VARIABLE}",
+            f"no ZooKeeper answered at {server}",
+            f"start one with --coordination-listen, or set its address with -s or {SERVER_VARIABLE}",
         ) from None
     except exceptions.NoNodeError:
-        raise NotFound(
-            "there is no such node", "`kafkaesque coord ls` shows those that there are"
-        ) from None
+        raise NotFound("the node does not exist", "`kafkaesque coord ls` lists nodes") from None
     except exceptions.KazooException as error:
         raise Failure(_explain(error)) from None
     finally:
@@ -68,14 +76,31 @@ def _explain(error: Exception) -> str:
     reasons = {
         "NodeExistsError": "the node exists already",
         "NotEmptyError": "the node has children: add --recursive",
-        "BadVersionError": "the node has another version: somebody changed it",
+        "BadVersionError": "the node has another version: another client changed it",
         "NoAuthError": "the node's access list does not allow it",
-        "BadArgumentsError": "that is not a path, or the node must stay",
+        "BadArgumentsError": "the path is invalid, or the node cannot be deleted",
         "NoChildrenForEphemeralsError": "an ephemeral node cannot have children",
-        "ConnectionLoss": "the connection broke; it is not known whether it was done",
+        "ConnectionLoss": "the connection was lost; the change may or may not have been made",
     }
     name = type(error).__name__
     return reasons.get(name, f"{name}: {error}")
+
+
+def stat_document(stat: Any) -> dict[str, Any]:
+    """A node's ZnodeStat as JSON fields."""
+    return {
+        "version": stat.version,
+        "children": stat.numChildren,
+        "size_bytes": stat.dataLength,
+        "created": iso_time(stat.ctime),
+        "modified": iso_time(stat.mtime),
+        "session": session_name(stat.ephemeralOwner),
+        "czxid": stat.czxid,
+        "mzxid": stat.mzxid,
+        "pzxid": stat.pzxid,
+        "children_version": stat.cversion,
+        "acl_version": stat.aversion,
+    }
 
 
 def server_options(function: F) -> F:
@@ -89,7 +114,7 @@ def server_options(function: F) -> F:
         default=SERVER_DEFAULT,
         show_default=True,
         show_envvar=True,
-        help="Address of the ZooKeeper, ours or any; an appended path is the root.",
+        help="Address of our coordination service or any ZooKeeper; an appended path is the root.",
     )
     @click.option(
         "--timeout",
@@ -97,7 +122,7 @@ def server_options(function: F) -> F:
         default=10.0,
         show_default=True,
         metavar="SECONDS",
-        help="Give up after this long without a server; also the session's timeout.",
+        help="How long to wait for a server; also the session timeout.",
     )
     @json_option
     @functools.wraps(function)
@@ -110,7 +135,7 @@ def server_options(function: F) -> F:
 
 @click.group()
 def coord() -> None:
-    """Look into and change the coordination tree (ZooKeeper's znodes)."""
+    """Read and change the coordination tree (ZooKeeper's znodes)."""
 
 
 @coord.command(
@@ -122,7 +147,7 @@ def coord() -> None:
     ),
 )
 @click.argument("path", metavar="PATH", default="/")
-@click.option("-R", "--recursive", is_flag=True, help="All nodes below, too.")
+@click.option("-R", "--recursive", is_flag=True, help="Also list all descendants.")
 @server_options
 def list_nodes(path: str, recursive: bool, client: KazooClient, screen: Screen) -> None:
     """List a node's children."""
@@ -141,7 +166,7 @@ def list_nodes(path: str, recursive: bool, client: KazooClient, screen: Screen) 
     )
 )
 @path_argument
-@click.option("--stat", "with_stat", is_flag=True, help="Also versions, times and owner.")
+@click.option("--stat", "with_stat", is_flag=True, help="Also show versions, times and owner.")
 @server_options
 def get(path: str, with_stat: bool, client: KazooClient, screen: Screen) -> None:
     """Print a node's data."""
@@ -149,11 +174,11 @@ def get(path: str, with_stat: bool, client: KazooClient, screen: Screen) -> None
     facts = stat_document(stat)
 
     def show() -> None:
-        screen.line(str(content(data)))
+        screen.line(str(data_text(data)))
         if with_stat:
             screen.fields(list(facts.items()))
 
-    screen.document({"path": path, "data": content(data), "stat": facts}, show)
+    screen.document({"path": path, "data": data_text(data), "stat": facts}, show)
 
 
 @coord.command(
@@ -184,13 +209,13 @@ def set_data(path: str, data: str, version: int, client: KazooClient, screen: Sc
 )
 @path_argument
 @click.argument("data", default="")
-@click.option("--sequential", is_flag=True, help="Append the next number of the parent.")
-@click.option("--parents", is_flag=True, help="Make missing parents.")
+@click.option("--sequential", is_flag=True, help="Append the parent's next sequence number.")
+@click.option("--parents", is_flag=True, help="Create missing parents.")
 @server_options
 def create(
     path: str, data: str, sequential: bool, parents: bool, client: KazooClient, screen: Screen
 ) -> None:
-    """Create a node that stays. (Ephemeral ones go with their session: see `elect`.)"""
+    """Create a persistent node. (`elect` creates ephemeral nodes.)"""
     made = client.create(path, data.encode(), sequence=sequential, makepath=parents)
     screen.document({"path": made}, lambda: screen.line(f"{made}: created"))
 
@@ -199,7 +224,7 @@ def create(
     epilog=examples("kafkaesque coord rm /config", "kafkaesque coord rm /jobs --recursive")
 )
 @path_argument
-@click.option("-R", "--recursive", is_flag=True, help="With everything below it.")
+@click.option("-R", "--recursive", is_flag=True, help="Also delete all descendants.")
 @click.option("--version", type=int, default=-1, help="Only if the node has this version.")
 @server_options
 def rm(path: str, recursive: bool, version: int, client: KazooClient, screen: Screen) -> None:
@@ -207,8 +232,8 @@ def rm(path: str, recursive: bool, version: int, client: KazooClient, screen: Sc
     if recursive and version != -1:
         raise usage("Give either --recursive or --version.")
     if recursive and client.exists(path) is None:
-        # kazoo takes a missing node for one that is deleted already.
-        raise NotFound(f"there is no node {path}")
+        # kazoo treats a missing node as already deleted.
+        raise NotFound(f"the node {path} does not exist")
     client.delete(path, version=version, recursive=recursive)
     screen.document({"path": path}, lambda: screen.line(f"{path}: deleted"))
 
@@ -220,7 +245,7 @@ def rm(path: str, recursive: bool, version: int, client: KazooClient, screen: Sc
     )
 )
 @path_argument
-@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many reports.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="Exit after this many reports.")
 @server_options
 def watch(path: str, count: int | None, client: KazooClient, screen: Screen) -> None:
     """Report a node's data and children now and at every change, until Ctrl-C."""
@@ -229,7 +254,7 @@ def watch(path: str, count: int | None, client: KazooClient, screen: Screen) -> 
     reported = 0
 
     def report(kind: str, value: Any) -> bool:
-        """False ends the watch that called."""
+        """Returns False to end the calling watch."""
         nonlocal reported
         with lock:
             if ended.is_set():
@@ -247,12 +272,12 @@ def watch(path: str, count: int | None, client: KazooClient, screen: Screen) -> 
 
     def on_data(data: bytes | None, stat: Any) -> bool:
         nonlocal watched_czxid
-        goes_on = report("data", None if data is None else content(data))
-        if goes_on and stat is not None and stat.czxid != watched_czxid:
-            # A watch of children ends with its node: a new node needs a new one.
+        continues = report("data", None if data is None else data_text(data))
+        if continues and stat is not None and stat.czxid != watched_czxid:
+            # A children watch ends when its node is deleted: a new node needs a new watch.
             watched_czxid = stat.czxid
             client.ChildrenWatch(path, lambda names: report("children", sorted(names)))
-        return goes_on
+        return continues
 
     client.DataWatch(path, on_data)
     ended.wait()
@@ -263,15 +288,15 @@ def watch(path: str, count: int | None, client: KazooClient, screen: Screen) -> 
 def sessions(client: KazooClient, screen: Screen) -> None:
     """Show all sessions: their clients, where they are connected, and their ephemeral nodes.
 
-    The protocol has no list of sessions; the servers' four-letter word `dump` has. A ZooKeeper permits
-    it by `4lw.commands.whitelist`, ours does. Where none permits it, only sessions that own ephemeral
-    nodes can be found. Name all servers by -s to see all connections.
+    ZooKeeper's protocol cannot list sessions; the four-letter word `dump` can. Our servers permit it; a
+    ZooKeeper needs it in `4lw.commands.whitelist`. If no server permits it, only sessions that own
+    ephemeral nodes are shown. List all servers with -s to see all connections.
     """
     rows, is_complete = session_rows(client)
     if not is_complete:
         screen.warn(
             "no server lists its sessions (4lw.commands.whitelist lacks `dump`): "
-            "these are only those that own ephemeral nodes"
+            "only those that own ephemeral nodes are shown"
         )
     screen.document(
         {"sessions": rows, "complete": is_complete},
@@ -286,17 +311,17 @@ def sessions(client: KazooClient, screen: Screen) -> None:
     )
 )
 @path_argument
-@click.option("--name", default=socket.gethostname, help="What to write into the node.")
-@click.option("--once", is_flag=True, help="End after the first word of who is master.")
+@click.option(
+    "--name", default=socket.gethostname, help="Name of this candidate, stored as the node's data."
+)
+@click.option("--once", is_flag=True, help="Exit after the first report of who is master.")
 @server_options
 def elect(path: str, name: str, once: bool, client: KazooClient, screen: Screen) -> None:
-    """Take part in an election for PATH until Ctrl-C: one is master, the others wait.
+    """Take part in a leader election at PATH until Ctrl-C: one candidate is master, the others wait.
 
-    The master owns the ephemeral node PATH, with its name as data. When its session ends the node
-    ends, and the first process to create it again is the next master.
+    The master owns the ephemeral node PATH and stores its name as the data. When its session ends, the
+    node is deleted, and the first process to create it again is the next master.
     """
-    from kafkaesque.cli.coord_view import Candidate
-
     candidate = Candidate(client, path, name)
     while True:
         role, master = client.retry(candidate.run)

@@ -8,21 +8,21 @@ from pathlib import Path
 import click
 
 from kafkaesque.cli.client import split_address
-from kafkaesque.cli.doctor_machine import (
+from kafkaesque.cli.failures import ExitCode
+from kafkaesque.cli.options import address_option, examples, json_option
+from kafkaesque.cli.render import Screen
+from kafkaesque.up.doctor.finding import Finding
+from kafkaesque.up.doctor.machine import (
     examine_clock,
     examine_data,
     examine_limits,
     examine_versions,
 )
-from kafkaesque.cli.doctor_network import (
+from kafkaesque.up.doctor.network import (
     examine_address,
     examine_advertised,
     examine_default_ports,
 )
-from kafkaesque.cli.failures import ExitCode
-from kafkaesque.cli.finding import Finding
-from kafkaesque.cli.options import address_option, examples, json_option
-from kafkaesque.cli.render import Screen
 
 MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafkaesque.cli.client import DISK_HINT, Connection, kafka_error
+from kafkaesque.cli.client import DISK_HINT, PROBE_TIMEOUT_S_MAX, Connection, kafka_error
 from kafkaesque.cli.failures import ExitCode, Failure, NotFound, usage
 from kafkaesque.cli.offset_spec import parse_time_ms
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
@@ -221,10 +221,19 @@ def _ensure_topic(connection: Connection, producer: Producer, topic: str) -> Non
 
 
 def _why_timed_out(connection: Connection) -> list[str]:
-    # Imported when it is needed: a command that succeeds starts faster without the wire protocol.
-    from kafkaesque.cli.full_disks import full_disks
+    """Full disks, if the brokers answer soon; otherwise a general hint."""
+    # Imported late: a command that succeeds starts faster without the wire protocol.
+    from kafkaesque.admin.errors import AdminError
+    from kafkaesque.admin.full_disks import full_disks
 
-    return full_disks(connection) or [TIMED_OUT_HINT]
+    timeout_s = min(connection.timeout_s, PROBE_TIMEOUT_S_MAX)
+    try:
+        found = full_disks(
+            Connection(connection.bootstrap, connection.properties, timeout_s).cluster
+        )
+    except (Failure, AdminError):
+        found = []
+    return found or [TIMED_OUT_HINT]
 
 
 class Writer:

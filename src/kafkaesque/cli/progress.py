@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from kafkaesque.cli.render import human_bytes
+from kafkaesque.model.sizes import human_bytes
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

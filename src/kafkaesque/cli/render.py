@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import click
 
+from kafkaesque.model.sizes import human_bytes
+
 Kind = Literal["text", "count", "bytes", "state"]
 Row = Mapping[str, Any]
 
@@ -48,16 +50,6 @@ class Column:
     @property
     def is_numeric(self) -> bool:
         return self.kind in ("count", "bytes")
-
-
-def human_bytes(size_bytes: float) -> str:
-    """`1536` as `1.5 KiB`."""
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size) < 1024 or unit == "TiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def iso_time(timestamp_ms: int) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.broker.coordination.rig import ALICE, Rig, create
 
+from kafkaesque.admin.zookeeper import read_dump
 from kafkaesque.broker.coordination.four_letter_words import (
     ClientView,
     ServerCounts,
@@ -14,7 +15,6 @@ from kafkaesque.broker.coordination.four_letter_words import (
 from kafkaesque.broker.coordination.rules.machine import Machine
 from kafkaesque.broker.coordination.rules.vocabulary import CreateMode
 from kafkaesque.broker.coordination.rules.watches import WatchCounts
-from kafkaesque.cli.coord_sessions import read_dump
 
 CLIENTS = (ClientView("h:1", 0xA1), ClientView("h:2", 0), ClientView("h:3", 0xB2))
 VIEW = ServerView(Machine(), ServerCounts(7, 8), WatchCounts(2, 1), CLIENTS, 4, "follower")

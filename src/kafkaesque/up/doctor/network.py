@@ -1,4 +1,5 @@
-"""Checks of addresses: does it resolve, connect, speak Kafka and advertise reachable addresses?"""
+"""Checks of addresses: they resolve, accept connections, run Kafka's protocol, and advertise
+reachable addresses; and of the default ports on this machine."""
 
 from __future__ import annotations
 
@@ -9,17 +10,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kafkaesque.admin.cluster import Broker, has_broker_setting, list_brokers
-from kafkaesque.cli.client import CLIENT_ID
-from kafkaesque.cli.finding import Finding
 from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
 from kafkaesque.client.wire.protocol import ApiVersions
+from kafkaesque.up.doctor.finding import Finding
 from kafkaesque.up.ports import KAFKA_PORT, SERVICE_PORTS, SIDE_PORTS, process_listening_on
 from kafkaesque.wire.messages.describe_configs import DescribeConfigsRequest
 
+CLIENT_ID = "kafkaesque-cli"
 LEADER_AND_ISR = 4
-"""An API that Apache Kafka gave up with 4.0."""
+"""Key of an API that Apache Kafka 4.0 removed."""
 OUR_SETTING = "flush"
 """A broker setting that only Kafkaesque has."""
 NODES_ASKED_MAX = 5
@@ -30,12 +31,12 @@ DEFAULT_PORTS = {
     SIDE_PORTS["text-listen"]: "text protocol",
     **{port: service.what for port, service in SERVICE_PORTS.items()},
 }
-"""Of `kafkaesque up`, with one broker."""
+"""The ports of `kafkaesque up` with one broker."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a Kafka reports about itself."""
+class ClusterAnswer:
+    """The API versions and brokers that a Kafka reported."""
 
     versions: ApiVersions
     brokers: list[Broker]
@@ -52,14 +53,14 @@ def guess_software(versions: ApiVersions, *, has_our_setting: bool) -> str:
     return "a Kafka"
 
 
-def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, Answer | None]:
+def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, ClusterAnswer | None]:
     """Check one bootstrap address, as far as it can be reached without credentials."""
     address = f"{host}:{port}"
     area = "bootstrap"
     try:
         with _connect(host, port, timeout_s) as kafka:
             versions = kafka.protocol.api_versions
-            answer = Answer(versions, list_brokers(kafka))
+            answer = ClusterAnswer(versions, list_brokers(kafka))
             # A broker describes only itself, and the address does not say which broker it is.
             ours = DescribeConfigsRequest.API_KEY in versions.apis and any(
                 has_broker_setting(kafka, broker.id, OUR_SETTING)
@@ -71,7 +72,7 @@ def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, An
             fix = "correct the name, or add it to DNS or /etc/hosts"
             return Finding(area, "fail", text, fix), None
         if isinstance(error.__cause__, ConnectionRefusedError):
-            text = f"{address}: nothing listens there"
+            text = f"{address}: nothing is listening there"
             fix = f"start a broker: kafkaesque broker --data DIR --listen {address}"
             return Finding(area, "fail", text, fix), None
         return _not_kafka(host, port, error.__cause__ or error, timeout_s), None
@@ -92,7 +93,7 @@ def _connect(host: str, port: int, timeout_s: float) -> BlockingConnection:
 
 def _not_kafka(host: str, port: int, error: BaseException, timeout_s: float) -> Finding:
     address, area = f"{host}:{port}", "bootstrap"
-    match speaks(host, port, timeout_s):
+    match detect_protocol(host, port, timeout_s):
         case "tls":
             return Finding(
                 area,
@@ -105,20 +106,20 @@ def _not_kafka(host: str, port: int, error: BaseException, timeout_s: float) -> 
                 area,
                 "fail",
                 f"{address} is an HTTP server{_owner(host, port)}, not a Kafka",
-                "name the broker's Kafka port; 9092 is the usual one",
+                "use the broker's Kafka port, usually 9092",
             )
         case "silent" if isinstance(error, TimeoutError):
             return Finding(
                 area,
                 "fail",
                 f"{address} does not answer within {timeout_s:g} s",
-                "look for a firewall on the way, a stopped process, or give more --timeout",
+                "check for a firewall or a stopped process, or raise --timeout",
             )
     return Finding(
         area,
         "fail",
         f"{address} is not a Kafka{_owner(host, port)}: {error}",
-        "stop what listens there, or name another port; a SASL listener needs -X security.protocol",
+        "stop that process, or use another port; a SASL listener needs -X security.protocol",
     )
 
 
@@ -131,8 +132,8 @@ def _is_local(host: str) -> bool:
     return host in ("localhost", "::1", "0.0.0.0") or host.startswith("127.")  # noqa: S104
 
 
-def speaks(host: str, port: int, timeout_s: float) -> Literal["tls", "http", "silent"]:
-    """Which other protocol the address speaks."""
+def detect_protocol(host: str, port: int, timeout_s: float) -> Literal["tls", "http", "silent"]:
+    """The protocol of an address that does not run Kafka's; "silent" if it is neither TLS nor HTTP."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -155,7 +156,7 @@ def speaks(host: str, port: int, timeout_s: float) -> Literal["tls", "http", "si
 def examine_advertised(
     bootstrap: str, brokers: list[Broker], timeout_s: float
 ) -> Iterator[Finding]:
-    """Check advertised addresses: clients use them right after the bootstrap."""
+    """Check advertised addresses: clients connect to them after the bootstrap."""
     for node in brokers:
         address = f"{node.host}:{node.port}"
         problem, fix = None, ""
@@ -169,7 +170,7 @@ def examine_advertised(
                     fix = f"make it resolve (DNS, /etc/hosts), or {_readvertise(bootstrap)}"
                 case OSError() as cause:
                     problem = (cause.strerror or str(cause)).lower()
-                    fix = f"open the way to {address}, or {_readvertise(bootstrap)}"
+                    fix = f"allow connections to {address}, or {_readvertise(bootstrap)}"
                 case cause:
                     problem, fix = str(cause), _readvertise(bootstrap)
         if problem is None:
@@ -185,13 +186,13 @@ def examine_advertised(
 
 def _readvertise(bootstrap: str) -> str:
     return (
-        f"let the broker advertise what clients reach: "
+        f"make the broker advertise an address that clients can reach: "
         f"--set advertised.listeners=PLAINTEXT://{bootstrap}"
     )
 
 
 def examine_default_ports(bootstrap_ports: set[int]) -> Iterator[Finding]:
-    """Check whether the default ports of `kafkaesque up` are in use."""
+    """Check that the default ports of `kafkaesque up` are free."""
     taken = []
     for port, purpose in DEFAULT_PORTS.items():
         if port in bootstrap_ports or not _is_taken(port):
@@ -201,8 +202,8 @@ def examine_default_ports(bootstrap_ports: set[int]) -> Iterator[Finding]:
         yield Finding(
             "ports",
             "warn",
-            f"port {port} ({purpose}) is taken{f' by {owner}' if owner else ''}",
-            "stop it, or give our part another port (port 0 lets it choose)",
+            f"port {port} ({purpose}) is in use{f' by {owner}' if owner else ''}",
+            "stop that process, or choose another port for the service (0 picks a free one)",
         )
     if not taken:
         ports = ", ".join(str(port) for port in DEFAULT_PORTS if port not in bootstrap_ports)

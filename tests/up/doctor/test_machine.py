@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkaesque.cli import doctor_machine as machine
+from kafkaesque.up.doctor import machine
 
 GIB = machine.GIB
 
@@ -86,7 +86,7 @@ def test_a_directory_that_is_not_there_yet_is_examined_where_it_would_be(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_from_the_future_betray_a_clock_that_went_back(tmp_path: Path) -> None:
+def test_files_with_a_future_time_show_that_the_clock_was_set_back(tmp_path: Path) -> None:
     future = tmp_path / "segment"
     future.touch()
     os.utime(future, (4_000_000_000, 4_000_000_000))

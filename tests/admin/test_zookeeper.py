@@ -1,12 +1,12 @@
-"""What `dump` says, of servers that lead, follow, and refuse."""
+"""Responses to `dump` from a leader, a follower, and a server that does not permit it."""
 
 from __future__ import annotations
 
 import pytest
 
-from kafkaesque.cli.coord_sessions import Dump, read_dump
+from kafkaesque.admin.zookeeper import Dump, read_dump
 
-# Of an Apache ZooKeeper 3.9.3 that stands alone; one that leads says the same.
+# From a standalone Apache ZooKeeper 3.9.3; a leader responds the same.
 LEADING = """SessionTracker dump:
 Session Sets (3)/(2):
 0 expire at Mon Nov 16 11:33:02 UTC 2026:

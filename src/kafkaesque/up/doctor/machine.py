@@ -1,6 +1,6 @@
-"""Examining this machine: versions, limits, clock, and a data directory with its disk.
+"""Checks of this machine: versions, limits, the clock, and a data directory with its disk.
 
-Each `judge_*` is a rule over figures; each `examine_*` takes the figures and asks the rule.
+Each `examine_*` measures; each `judge_*` turns measurements into a finding and does no I/O.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kafkaesque.cli.finding import Finding
-from kafkaesque.cli.render import human_bytes
 from kafkaesque.model.limits import MIB
+from kafkaesque.model.sizes import human_bytes
+from kafkaesque.up.doctor.finding import Finding
 
 GIB = 1024 * MIB
 PYTHON_LOWEST = (3, 11)
@@ -29,7 +29,7 @@ FILES_LOWEST = 512
 SYNCS = 20
 SYNC_SLOW_MS = 20.0
 SYNC_TOO_FAST_MS = 0.02
-"""No medium keeps 4 KiB in 20 microseconds: such a sync stays in memory."""
+"""No storage device persists 4 KiB in 20 microseconds: a faster sync only reached memory."""
 NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p"})
 MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs"})
 
@@ -66,7 +66,7 @@ def examine_limits() -> Iterator[Finding]:
 
 
 def judge_open_files(soft: int, hard: int) -> Finding:
-    """A broker needs a file for each segment in use and each connection."""
+    """A broker needs a file descriptor for each open segment and each connection."""
     if soft == resource.RLIM_INFINITY:
         return Finding("limits", "ok", "open files: unlimited")
     text = f"open files: {soft:,} (hard limit {'none' if hard < 0 else f'{hard:,}'})"
@@ -85,7 +85,7 @@ def examine_clock() -> Iterator[Finding]:
 
 
 def judge_clock(now: datetime, installed_at_s: float) -> Finding:
-    """Retention, timestamps and time lookups follow the wall clock."""
+    """A wrong clock matters: retention, timestamps and lookups by time use the wall clock."""
     text = f"clock: {now.isoformat(timespec='seconds')}"
     if now.timestamp() < installed_at_s - 86400:
         return Finding(
@@ -98,7 +98,7 @@ def judge_clock(now: datetime, installed_at_s: float) -> Finding:
 
 
 def examine_data(directory: Path) -> Iterator[Finding]:
-    """Space, file system and sync latency of a data directory, or of where it would be made."""
+    """Space, file system and sync latency of a data directory, or of its closest existing parent."""
     existing = directory
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -106,7 +106,7 @@ def examine_data(directory: Path) -> Iterator[Finding]:
         yield Finding(
             "data",
             "fail",
-            f"{directory}: cannot be written by this user",
+            f"{directory}: this user cannot write to it",
             f"chown {os.geteuid()} {existing}, or choose another directory",
         )
         return
@@ -132,7 +132,7 @@ def judge_space(directory: Path, free_bytes: int, total_bytes: int) -> Finding:
 
 
 def filesystem_of(directory: Path, mounts: Path) -> str | None:
-    """Type of the file system that holds `directory`: the longest mount point that leads to it."""
+    """Type of the file system that holds `directory`: that of the longest matching mount point."""
     try:
         lines = mounts.read_text().splitlines()
     except OSError:
@@ -152,7 +152,7 @@ def judge_filesystem(directory: Path, kind: str) -> Finding:
         return Finding(
             "data",
             "warn",
-            f"{directory}: {kind}, a network file system: locks and syncs may not hold",
+            f"{directory}: {kind}, a network file system: locks and syncs may not work",
             "use a local disk",
             facts,
         )
@@ -160,15 +160,15 @@ def judge_filesystem(directory: Path, kind: str) -> Finding:
         return Finding(
             "data",
             "warn",
-            f"{directory}: {kind}, in memory: everything is lost with the machine",
-            "use a disk, unless the data may be lost",
+            f"{directory}: {kind}, in memory: a restart of the machine loses all data",
+            "use a disk, unless you can lose the data",
             facts,
         )
     return Finding("data", "ok", f"{directory}: file system {kind}", facts=facts)
 
 
 def measure_syncs(directory: Path) -> list[float]:
-    """Milliseconds of some appends of 4 KiB, each followed by a sync, in a file that is removed."""
+    """Milliseconds that each of `SYNCS` appends of 4 KiB with a sync took, in a temporary file."""
     block = os.urandom(4096)
     times_ms = []
     with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
@@ -181,7 +181,7 @@ def measure_syncs(directory: Path) -> list[float]:
 
 
 def judge_syncs(directory: Path, times_ms: list[float], filesystem: str | None) -> Finding:
-    """acks=all waits for a sync, so its latency is the floor of a durable write."""
+    """acks=all waits for a sync, so no durable write is faster than one."""
     median, worst = statistics.median(times_ms), max(times_ms)
     text = f"{directory}: fsync {median:.2f} ms median, {worst:.2f} ms worst of {len(times_ms)}"
     facts = {"fsync_median_ms": round(median, 3), "fsync_worst_ms": round(worst, 3)}
@@ -189,13 +189,13 @@ def judge_syncs(directory: Path, times_ms: list[float], filesystem: str | None) 
         fix = "use a faster disk, or --set flush=never for Apache Kafka's page-cache durability"
         return Finding("data", "warn", f"{text}: slow", fix, facts)
     if median < SYNC_TOO_FAST_MS and filesystem not in MEMORY_FILESYSTEMS:
-        fix = "nothing, if the machine's power never fails; else find what swallows the sync"
-        return Finding("data", "warn", f"{text}: too fast to be kept", fix, facts)
+        fix = "none if a power loss cannot happen; otherwise find which layer ignores the sync"
+        return Finding("data", "warn", f"{text}: too fast to be durable", fix, facts)
     return Finding("data", "ok", text, facts=facts)
 
 
 def _examine_ages(directory: Path) -> Iterator[Finding]:
-    """A file from the future means that the clock went back: retention would keep it too long."""
+    """A modification time in the future means that the clock was set back; retention keeps such a file too long."""
     if not directory.is_dir():
         return
     newest = max((entry.stat().st_mtime for entry in directory.iterdir()), default=0.0)
@@ -203,6 +203,6 @@ def _examine_ages(directory: Path) -> Iterator[Finding]:
         yield Finding(
             "clock",
             "warn",
-            f"{directory} holds files from the future: the clock went back",
-            "check the clock (timedatectl); retention by time waits until it has caught up",
+            f"{directory} has files with a time in the future: the clock was set back",
+            "check the clock (timedatectl); retention by time waits until the clock has caught up",
         )

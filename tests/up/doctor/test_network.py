@@ -5,15 +5,15 @@ import socket
 from tests.cli.servers import ScriptedKafka
 
 from kafkaesque.admin.cluster import Broker
-from kafkaesque.cli.doctor_network import (
+from kafkaesque.client.wire.protocol import ApiVersions
+from kafkaesque.model.settings import BROKER_SETTINGS
+from kafkaesque.up.doctor.network import (
     OUR_SETTING,
     examine_address,
     examine_advertised,
     examine_default_ports,
     guess_software,
 )
-from kafkaesque.client.wire.protocol import ApiVersions
-from kafkaesque.model.settings import BROKER_SETTINGS
 from kafkaesque.wire.table import Versions
 
 
@@ -37,7 +37,7 @@ def test_a_closed_port_fails_and_names_the_command_that_opens_it() -> None:
     assert "kafkaesque broker" in (finding.fix or "")
 
 
-def test_an_http_server_is_called_by_its_name() -> None:
+def test_an_http_server_is_recognised() -> None:
     with ScriptedKafka([], raw_answer=b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
         finding, _ = examine_address("127.0.0.1", server.port, 5)
     assert finding.status == "fail"
@@ -68,7 +68,7 @@ def test_a_taken_default_port_is_a_warning() -> None:
     assert all((f.status == "warn") == (f.fix is not None) for f in findings)
 
 
-def test_software_is_guessed_from_what_it_speaks() -> None:
+def test_software_is_guessed_from_its_apis_and_features() -> None:
     feature = {"metadata.version": Versions(7, 21)}
     newer = ApiVersions({0: Versions(0, 13)}, feature)
     older = ApiVersions({4: Versions(0, 7)}, feature)

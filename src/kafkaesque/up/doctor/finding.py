@@ -1,4 +1,4 @@
-"""What `doctor` says: one finding an examined thing. Values only."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Status = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True)
 class Finding:
-    """`area` groups the screen; `fix` is there whenever `status` is not ok."""
+    """One result. `area` groups findings on the screen; `fix` is set unless `status` is ok."""
 
     area: str
     status: Status
