@@ -32,4 +32,4 @@ def test_a_full_disk_is_named_with_its_free_space() -> None:
 
 def test_a_failed_disk_is_named_with_its_error() -> None:
     problem = describe_problem(3, directory(-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR))
-    assert problem == "broker 3 cannot use its disk (/data): KAFKA_STORAGE_ERROR; its log says why"
+    assert problem == "broker 3 cannot use its disk (/data): KAFKA_STORAGE_ERROR; see its log"

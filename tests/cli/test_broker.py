@@ -62,7 +62,7 @@ def test_the_listener_that_cannot_be_had_is_named(tmp_path: Path, flag: str) -> 
         )
     assert outcome.returncode == 1
     assert f"cannot listen on {taken}: the address is in use" in outcome.stderr
-    assert f"{flag} 127.0.0.1:0 takes a free port" in outcome.stderr
+    assert f"{flag} 127.0.0.1:0 picks a free port" in outcome.stderr
 
 
 def test_two_data_directories_are_refused(tmp_path: Path) -> None:
@@ -89,4 +89,4 @@ def test_a_data_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     )
     assert outcome.returncode == 1
     assert f"write the data directory {tmp_path}/file/data" in outcome.stderr
-    assert "--data sets another one" in outcome.stderr
+    assert "--data selects another one" in outcome.stderr

@@ -110,18 +110,18 @@ def test_partition_moves_and_the_move_is_shown_until_it_is_done(run: Run, cluste
         lambda: answer(run, "reassignments")["reassignments"] == [] or None, lambda: "done", 30
     )
     assert set(cluster.in_sync("u")) == set(wanted)
-    assert run("reassignments") == (0, "", "nothing is being reassigned\n")
+    assert run("reassignments") == (0, "", "no reassignments in progress\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("elect",), 2, "name topics or partitions, or say --all"),
-        (("elect", "t", "--all"), 2, "name topics or partitions, or say --all"),
+        (("elect",), 2, "List topics or partitions, or use --all"),
+        (("elect", "t", "--all"), 2, "List topics or partitions, or use --all"),
         (("elect", "t:x"), 2, "'t:x' is not TOPIC or TOPIC:PARTITION"),
         (("elect", "nope"), 4, "no topic 'nope'"),
         (("elect", "t:9"), 4, "UNKNOWN_TOPIC_OR_PARTITION"),
-        (("reassign",), 2, "name what to move"),
+        (("reassign",), 2, "List what to move"),
         (("reassign", "t=1"), 2, "'t' is not TOPIC:PARTITION"),
         (("reassign", "t:0"), 2, "is not TOPIC:PARTITION=BROKER"),
         (("reassign", "t:0=a"), 2, "not a list of broker ids"),

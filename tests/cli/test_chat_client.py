@@ -6,24 +6,24 @@ import json
 
 import pytest
 
-from kafkaesque.cli.chat_client import Said, _json_line, _text_line
+from kafkaesque.cli.chat_client import OutputLine, _json_line, _text_line
 
 
 @pytest.mark.parametrize(
     ("said", "line", "document"),
     [
-        (Said("hi", "ann"), "ann: hi", {"from": "ann", "room": None, "text": "hi"}),
-        (Said("hi", "ann", "#r"), "#r ann: hi", {"from": "ann", "room": "#r", "text": "hi"}),
-        (Said("no answer"), "-- no answer", {"notice": "no answer"}),
+        (OutputLine("hi", "ann"), "ann: hi", {"from": "ann", "room": None, "text": "hi"}),
+        (OutputLine("hi", "ann", "#r"), "#r ann: hi", {"from": "ann", "room": "#r", "text": "hi"}),
+        (OutputLine("no answer"), "-- no answer", {"notice": "no answer"}),
     ],
 )
-def test_line_for_people_and_for_programs(said: Said, line: str, document: object) -> None:
+def test_line_for_people_and_for_programs(said: OutputLine, line: str, document: object) -> None:
     assert _text_line(said) == line
     assert json.loads(_json_line(said)) == document
 
 
 def test_program_gets_the_text_as_it_is_and_on_one_line() -> None:
     text = "two\nlines \x1b[31m and a colour"
-    assert "\n" not in _json_line(Said(text, "ann"))
-    assert json.loads(_json_line(Said(text, "ann")))["text"] == text
-    assert "\x1b" not in _text_line(Said(text, "ann"))
+    assert "\n" not in _json_line(OutputLine(text, "ann"))
+    assert json.loads(_json_line(OutputLine(text, "ann")))["text"] == text
+    assert "\x1b" not in _text_line(OutputLine(text, "ann"))

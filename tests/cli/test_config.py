@@ -45,7 +45,7 @@ def test_all_shows_defaults_too(run: Run, topic: str) -> None:
 def test_a_broker_is_described(run: Run, kafka: str) -> None:
     listed = run("config", "describe", "broker", "99")
     assert listed.code == 4
-    known = listed.err.rpartition("there are: ")[2].split(",")[0].strip()
+    known = listed.err.rpartition("the brokers are ")[2].split(",")[0].strip()
     rows = run("config", "describe", "broker", known, "--all", "--json").json["configs"]
     assert "log.retention.bytes" in [row["name"] for row in rows]
 
@@ -59,7 +59,7 @@ def test_a_bad_value_is_refused_with_the_brokers_words(run: Run, topic: str) -> 
 
 def test_a_default_in_hours_is_told_in_the_unit_of_the_setting(command: Run, kafka: str) -> None:
     """log.retention.hours stands behind log.retention.ms, and 168 ms would be another default."""
-    broker = command("config", "describe", "broker", "99").err.rpartition("there are: ")[2]
+    broker = command("config", "describe", "broker", "99").err.rpartition("the brokers are ")[2]
     known = broker.split(",")[0].strip()
     assert command("config", "set", "broker", known, "log.retention.ms=604800001").code == 0
     try:

@@ -76,8 +76,8 @@ def test_a_record_that_nobody_takes_in_time_names_what_it_may_be(run: Run, name:
     outcome = run("produce", name, "--timeout", "1", stdin="x\n")
     assert outcome.code == 1
     assert "stdin:1: Local: Message timed out (_MSG_TIMED_OUT)" in outcome.err
-    assert "fix: no broker took it in time" in outcome.err
-    assert "its disk refuses writes" in outcome.err
+    assert "fix: no broker accepted it in time" in outcome.err
+    assert "its disk rejects writes" in outcome.err
     assert "left on its disk" not in outcome.err
 
 

@@ -39,7 +39,7 @@ def test_null_prints_as_the_marker_and_has_size_minus_one() -> None:
 
 
 def test_an_unknown_letter_in_a_template_is_refused() -> None:
-    with pytest.raises(ValueError, match="%y is not known"):
+    with pytest.raises(ValueError, match="%y is unknown"):
         make_formatter(OutputFormat("%y"))
 
 

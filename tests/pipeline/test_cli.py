@@ -94,7 +94,7 @@ def test_invalid_time_is_a_usage_error(tmp_path: Path) -> None:
     words = ("backfill", "posts", "--from", "yesterday", "--data", str(tmp_path))
     code, output = invoke(*words)
     assert code == 2
-    assert "'yesterday' is no ISO time" in output
+    assert "'yesterday' is not an ISO time" in output
 
 
 def test_unreachable_kafka_is_reported_before_spark_starts(tmp_path: Path) -> None:

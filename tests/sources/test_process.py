@@ -170,8 +170,8 @@ def test_server_disconnects_on_request_and_reports_its_counts(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("run", "mastodon", "--live", "--tag", "a"), "name one with --url"),
-        (("run", "x", "--live"), "at least one --tag"),
+        (("run", "mastodon", "--live", "--tag", "a"), "choose one with --url"),
+        (("run", "x", "--live"), "--tag at least once"),
         (("run", "x", "--live", "--tag", "a"), "KAFKAESQUE_X_TOKEN"),
         (("run", "--tag", "two words"), "is not a hashtag"),
         (("run", "--set", "dedup.window.post=1"), "did you mean dedup.window.posts"),

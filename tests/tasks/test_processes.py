@@ -138,7 +138,7 @@ def test_an_operator_lists_shows_redrives_and_drops_dead_letters(
             "at least 1",
         ),
         (["chat-jobs", "--set", "mail.tls=maybe"], "must be one of"),
-        (["mail-catcher", "--cert", __file__], "go together"),
+        (["mail-catcher", "--cert", __file__], "must be used together"),
     ],
 )
 def test_wrong_usage_is_refused_with_a_message(arguments: list[str], text: str) -> None:

@@ -111,7 +111,7 @@ def test_address_of_a_service_that_does_not_run_is_not_shown(missing: str) -> No
     [failed] = [service for service in services if service.name == missing]
     failed.state = State.EXITED
     text = as_text(services, platform(), spark_follows=False)
-    assert f"up, except {missing}, which will be started again" in text
+    assert f"up, except {missing}, which will be restarted" in text
     assert str(failed.log) in text
     assert addresses[missing] not in text
     assert '"state": "exited"' in as_json(services, platform())

@@ -52,7 +52,7 @@ def describe_problem(node_id: int, directory: DescribeLogDirsResult) -> str | No
     disk = f"its disk ({directory.log_dir})"
     if directory.error_code:
         name = error_name(directory.error_code)
-        return f"broker {node_id} cannot use {disk}: {name}; its log says why"
+        return f"broker {node_id} cannot use {disk}: {name}; see its log"
     if not 0 <= directory.usable_bytes < ROOM_BYTES_MIN:
         return None
     room = human_bytes(directory.usable_bytes)

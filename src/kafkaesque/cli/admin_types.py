@@ -1,7 +1,7 @@
-"""The public names of confluent_kafka.admin that its type stubs forget to re-export.
+"""Public names of confluent_kafka.admin that its type stubs do not re-export.
 
-They are documented API; importing them from the private modules where they are defined would be
-worse. One place holds the exception, so that the commands stay clean.
+They are documented API, so they are not imported from the private modules that define them. Only this
+module needs the `type: ignore`.
 """
 
 from __future__ import annotations

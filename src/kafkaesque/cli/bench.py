@@ -1,4 +1,4 @@
-"""`kafkaesque bench`: measure our broker beside a bare server and Apache Kafka."""
+"""`kafkaesque bench`: benchmarks of our broker against a minimal server and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkaesque.lab.harness.proc import raise_open_file_limit
 
 ROUNDS_DEFAULT = 3
 RESULTS = Path("benchmarks/results")
-"""Where `bench all` leaves its reports, in the directory it was called from."""
+"""Default directory of the reports of `bench all`, relative to the current directory."""
 
 ALL_PEERS = tuple(dict.fromkeys(peer for entry in CATALOG.values() for peer in entry.peers))
 
@@ -34,8 +34,8 @@ Examples:
   kafkaesque bench recover-all --size-mib 4096
   kafkaesque bench all
 
-Peers take turns in one run with the same client and the same durability; ratios are taken round by
-round. `floor` needs a source checkout, `kafka` needs Java and Maven. `replicated` and those named after
+Peers alternate in one run with the same client and the same durability; ratios are computed per
+round. `floor` needs a source checkout, `kafka` needs Java and Maven. `replicated` and the benchmarks of
 partitions and failures run three brokers each.
 """
 
@@ -44,18 +44,16 @@ def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) 
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     unknown = [name for name in names if name not in ALL_PEERS]
     if unknown:
-        raise click.BadParameter(f"'{unknown[0]}' is none of {', '.join(ALL_PEERS)}")
+        raise click.BadParameter(f"'{unknown[0]}' is not one of {', '.join(ALL_PEERS)}")
     return names
 
 
 @click.command(epilog=EPILOG)
 @click.argument("name", type=click.Choice(["list", "all", *CATALOG]), metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-@click.option(
-    "--peers", callback=_peer_names, help="Comma-separated, of those that `bench list` names."
-)
+@click.option("--peers", callback=_peer_names, help="Comma-separated peers from `bench list`.")
 @click.option("--rounds", default=ROUNDS_DEFAULT, show_default=True, type=click.IntRange(1, 100))
-@click.option("--quick", is_flag=True, help="A small run, under a minute each.")
+@click.option("--quick", is_flag=True, help="Small runs of less than a minute.")
 @click.option("--loop", default="uvloop", show_default=True, help="Event loop of the floor.")
 @click.option(
     "--size-mib",
@@ -65,7 +63,7 @@ def _peer_names(_ctx: click.Context, _param: click.Parameter, text: str | None) 
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where servers write (a temporary directory inside it, removed at the end).",
+    help="Parent of the servers' temporary directory, which is removed at the end.",
 )
 @click.option(
     "--save",
@@ -83,12 +81,12 @@ def bench(
     data: Path | None,
     save: Path | None,
 ) -> None:
-    """Measure a broker beside others, in turns, in one run. NAME is a benchmark, all, or list."""
+    """Benchmark a broker against others in alternating rounds. NAME is a benchmark, all, or list."""
     if name == "list":
         _list(as_json)
         return
     raise_open_file_limit()
-    # Handle SIGTERM as Ctrl-C: killed at once, this process would leave the servers under test running.
+    # Handle SIGTERM like Ctrl-C: the default would leave the servers under test running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if save is None and name == "all":
@@ -108,7 +106,7 @@ def bench(
             )
             report = _run(one, options)
         except (LoadFailed, PeerFailed) as error:
-            # The others may still have something to say.
+            # Continue with the other benchmarks.
             failures.append(f"{one}: {error}")
             click.echo(f"failed: {failures[-1]}", err=True)
             continue
@@ -138,7 +136,7 @@ def _list(as_json: bool) -> None:
 
 
 def _show(report: Report, as_json: bool) -> None:
-    """Tables for people: on the terminal, out of the way of JSON."""
+    """Print tables for people; with --json on standard error."""
     from rich.console import Console
 
     from kafkaesque.lab.bench.render import to_console

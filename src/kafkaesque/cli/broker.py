@@ -26,7 +26,7 @@ from kafkaesque.service.logs import set_up_logs
 from kafkaesque.service.process import new_event_loop, stop_event
 
 Facts = Mapping[str, str | int | None]
-"""Addresses, id, pid and data directory of a broker that serves; None for a listener that is off."""
+"""Addresses, id, pid and data directory of a running broker; None for a disabled listener."""
 Format = Callable[[Facts], str]
 
 EXIT_FAILED = 1
@@ -38,7 +38,7 @@ EXIT_USAGE = 2
 Examples:
   kafkaesque broker --data ./data
   kafkaesque broker --data ./data --listen 127.0.0.1:0 --set num.partitions=4
-  kafkaesque broker --data ./data --set flush=never        # Apache Kafka's own durability
+  kafkaesque broker --data ./data --set flush=never        # durability of Apache Kafka
   kafkaesque broker --node-id 1 --data ./data-1 --listen 127.0.0.1:9093 --join 127.0.0.1:9092
   KAFKAESQUE_NUM_PARTITIONS=4 kafkaesque broker --config server.properties
   kafkaesque broker --listen 127.0.0.1:0 --json | jq -r .kafka
@@ -53,12 +53,12 @@ Examples:
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Address of the Kafka listener; port 0 takes a free one.  [default: 127.0.0.1:9092]",
+    help="Address of the Kafka listener; port 0 picks a free one.  [default: 127.0.0.1:9092]",
 )
 @click.option(
     "--join",
     metavar="HOST:PORT,...",
-    help="Brokers of the cluster to join, any that are up. Without it, the first of a new cluster.",
+    help="Some brokers of the cluster to join. Without it, starts a new cluster.",
 )
 @click.option("--rack", help="Rack of this broker; replicas are spread over racks.")
 @click.option(
@@ -85,7 +85,7 @@ Examples:
     "--config",
     "config_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Properties file (name=value), as Kafka's server.properties.",
+    help="Properties file (name=value), like Kafka's server.properties.",
 )
 @click.option(
     "--set",
@@ -103,7 +103,7 @@ Examples:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Form of the log on standard error.",
+    help="Format of the log on standard error.",
 )
 @click.option(
     "--log-level",
@@ -137,15 +137,15 @@ def broker(
 ) -> None:
     """Run one broker until Ctrl-C or SIGTERM.
 
-    Prints one line `ready kafka=HOST:PORT ...` when it serves (--json: an object), and keeps the same addresses in
-    broker.json in its data directory while it runs.
+    Prints one line `ready kafka=HOST:PORT ...` (with --json, an object) when it is ready. While it runs,
+    broker.json in the data directory has the same addresses.
     """
     values = read_broker_settings(config_file, os.environ, assignments)
     if data is None and "," in values.get("log.dirs", ""):
-        # Kafka's log.dirs is a list; nobody means one directory with a comma in its name.
+        # Kafka's log.dirs is a list, so a comma is never part of a directory's name.
         raise click.UsageError(
             f"log.dirs: one directory is supported, not {values['log.dirs']!r}; "
-            "--data takes a name with a comma in it"
+            "use --data for a name that has a comma"
         )
     flags = {
         "node.id": None if node_id is None else str(node_id),
@@ -194,12 +194,12 @@ def _explain(config: BrokerConfig, error: OSError) -> str:
         where = f" {error.filename}:" if error.filename else ""
         return (
             f"cannot start:{where} {error.strerror or error}. This user must be able to create and "
-            f"write the data directory {config.log_dirs}; --data sets another one."
+            f"write the data directory {config.log_dirs}; --data selects another one."
         )
     flag, address = _taken(config, str(error))
     return (
         f"cannot listen on {address}: the address is in use. `kafkaesque doctor` "
-        f"shows the process; {flag} 127.0.0.1:0 takes a free port."
+        f"shows the process; {flag} 127.0.0.1:0 picks a free port."
     )
 
 
@@ -216,10 +216,10 @@ def _taken(config: BrokerConfig, bind_error: str) -> tuple[str, str]:
     return "--listen", config.listeners
 
 
-def _calm_garbage_collector() -> None:
-    """Exempt the objects of the start from garbage collection, and collect less often.
+def _tune_garbage_collector() -> None:
+    """Exempt the objects created so far from garbage collection, and collect less often.
 
-    Requests make no reference cycles, and a full collection is a pause that clients notice.
+    Requests create no reference cycles, and clients notice the pause of a full collection.
     """
     gc.collect()
     gc.freeze()
@@ -229,12 +229,12 @@ def _calm_garbage_collector() -> None:
 async def _serve(config: BrokerConfig, form: Format, end_with_stdin: bool) -> int:
     from kafkaesque.broker.node import Node
 
-    # A broker without a supervisor syncs its logs all the same, however long that takes.
+    # If the supervisor is gone, the broker still syncs its logs, however long that takes.
     stopping = stop_event(end_with_stdin, orphan_seconds_max=None)
     node = Node(config)
     if not await _started(node, stopping):
         return 0
-    _calm_garbage_collector()
+    _tune_garbage_collector()
     click.echo(form(_facts(node)))
     sys.stdout.flush()
     node.failed.add_done_callback(lambda _: stopping.set())
@@ -255,7 +255,7 @@ def _facts(node: Node) -> Facts:
 
 
 async def _started(node: Node, stopping: asyncio.Event) -> bool:
-    """False if it was stopped first: joining a cluster may wait long for the other brokers."""
+    """False if it was stopped before: joining a cluster may have to wait for other brokers."""
     start = asyncio.ensure_future(node.start())
     stop = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)

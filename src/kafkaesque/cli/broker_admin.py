@@ -42,12 +42,12 @@ PREFERRED, UNCLEAN = 0, 1
 """Types of elections (KIP-460)."""
 
 Outcome = tuple[str, int, int, str | None]
-"""Topic, partition, error code, its message."""
+"""Topic, partition, error code, error message."""
 
 
 @click.group("broker-admin")
 def broker_admin() -> None:
-    """Look after the brokers of a cluster and what lives on them."""
+    """Show brokers and the controller quorum, elect leaders, reassign partitions."""
 
 
 @broker_admin.command(
@@ -55,7 +55,7 @@ def broker_admin() -> None:
 )
 @client_options()
 def brokers(connection: Connection, screen: Screen) -> None:
-    """List the brokers that are up, and what each leads and holds."""
+    """List the brokers that are up, with their leader and replica counts."""
     rows = broker_rows(connection)
     screen.document({"brokers": rows}, lambda: screen.table(BROKER_COLUMNS, rows))
 
@@ -65,7 +65,7 @@ def brokers(connection: Connection, screen: Screen) -> None:
 )
 @client_options()
 def quorum(connection: Connection, screen: Screen) -> None:
-    """Show the controller's group: who leads, who votes, and how far each is."""
+    """Show the controller quorum: leader, voters, and the lag of each."""
     document = quorum_document(connection)
 
     def show() -> None:
@@ -84,17 +84,17 @@ def quorum(connection: Connection, screen: Screen) -> None:
     )
 )
 @click.argument("targets", metavar="[TOPIC[:PARTITION]...]", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Every partition of every topic.")
+@click.option("--all", "is_all", is_flag=True, help="All partitions of all topics.")
 @click.option(
-    "--unclean", is_flag=True, help="Any replica at all, if it must be: may lose records."
+    "--unclean", is_flag=True, help="Allow replicas that are not in sync: may lose records."
 )
 @client_options()
 def elect(
     targets: tuple[str, ...], is_all: bool, unclean: bool, connection: Connection, screen: Screen
 ) -> None:
-    """Have partitions led by their preferred replica, the first one of each."""
+    """Elect the preferred leader of partitions: the first replica of each."""
     if bool(targets) == is_all:
-        raise usage("name topics or partitions, or say --all.")
+        raise usage("List topics or partitions, or use --all.")
     asked = None
     if targets:
         asked = [
@@ -119,7 +119,7 @@ def elect(
 
 
 def _partitions(connection: Connection, targets: tuple[str, ...]) -> dict[str, list[int]]:
-    """Indexes by topic: those named, or all of a topic that is named alone."""
+    """Partitions by topic; a topic without a partition means all of its partitions."""
     named = [_target(text) for text in targets]
     described = connection.describe_topics({topic for topic, _ in named})
     found: dict[str, list[int]] = {}
@@ -147,17 +147,17 @@ def _target(text: str) -> tuple[str, int | None]:
     "targets", metavar="TOPIC:PARTITION=BROKER,...", nargs=-1, shell_complete=complete_topics
 )
 @click.option("--cancel", "cancelled", multiple=True, metavar="TOPIC:PARTITION",
-              help="Give up a reassignment under way; may be repeated.")  # fmt: skip
+              help="Cancel a reassignment in progress; may be repeated.")  # fmt: skip
 @client_options()
 def reassign(
     targets: tuple[str, ...], cancelled: tuple[str, ...], connection: Connection, screen: Screen
 ) -> None:
-    """Move partitions to other brokers, the preferred leader first.
+    """Move partitions to other brokers. The first broker is the preferred leader.
 
-    Returns when the cluster has begun; `reassignments` shows what is still under way.
+    Returns when the cluster has started; `reassignments` lists those in progress.
     """
     if not targets and not cancelled:
-        raise usage("name what to move: orders:0=1,2,3.")
+        raise usage("List what to move, as in orders:0=1,2,3.")
     wanted: dict[tuple[str, int], list[int] | None] = {}
     for text in targets:
         name, brokers_text = read_pair(text, "TOPIC:PARTITION=BROKER,...")
@@ -204,21 +204,21 @@ def _brokers(text: str) -> list[int]:
 )
 @client_options()
 def reassignments(connection: Connection, screen: Screen) -> None:
-    """List the reassignments under way."""
+    """List the reassignments in progress."""
     rows = reassignment_rows(connection)
     screen.document(
         {"reassignments": rows},
-        lambda: screen.table(REASSIGNMENT_COLUMNS, rows, "nothing is being reassigned"),
+        lambda: screen.table(REASSIGNMENT_COLUMNS, rows, "no reassignments in progress"),
     )
 
 
 @broker_admin.command(epilog=examples("kafkaesque broker-admin unregister 3 --yes"))
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options()
 def unregister(broker_id: int, yes: bool, connection: Connection, screen: Screen) -> None:
-    """Forget a broker that is gone for good."""
-    confirm(yes, f"Forget broker {broker_id}? Replicas that it holds are lost to the cluster.")
+    """Remove a broker that will not return from the cluster."""
+    confirm(yes, f"Unregister broker {broker_id}? The cluster loses its replicas.")
     doing = f"unregister broker {broker_id}"
     request = UnregisterBrokerRequest(broker_id=broker_id)
     answer = connection.cluster.call_controller(request, UnregisterBrokerResponse, doing)
@@ -231,7 +231,7 @@ def unregister(broker_id: int, yes: bool, connection: Connection, screen: Screen
 
 
 def _report(screen: Screen, outcomes: list[Outcome], done: str, doing: str) -> None:
-    """A line for each partition; a failure of one does not hide the others."""
+    """Print one line per partition and all failures."""
     rows: list[dict[str, Any]] = []
     failures: list[Failure] = []
     for topic, index, code, message in outcomes:

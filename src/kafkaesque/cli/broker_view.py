@@ -1,4 +1,4 @@
-"""What `kafkaesque broker-admin` shows: brokers, the controller's quorum, reassignments."""
+"""Rows of `kafkaesque broker-admin`: brokers, the controller quorum, reassignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkaesque chat`: back ends, and clients for people and scripts."""
+"""`kafkaesque chat`: back ends, the web page, and clients for people and scripts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def edge_options(function: F) -> F:
                   help="HOST:PORT, tls://, ws:// or wss://; may be repeated.")  # fmt: skip
     @click.option("-n", "--name", envvar="KAFKAESQUE_CHAT_NAME", help="Name of the account.")
     @click.option("--password", envvar="KAFKAESQUE_CHAT_PASSWORD",
-                  help="Better in KAFKAESQUE_CHAT_PASSWORD; asked for if there is none.")  # fmt: skip
+                  help="Prefer KAFKAESQUE_CHAT_PASSWORD; without a password, prompts for it.")  # fmt: skip
     @click.option("--token", envvar="KAFKAESQUE_CHAT_TOKEN", help="A JWT instead of a password.")
     @click.option("--register", is_flag=True, help="Create the account first.")
     @functools.wraps(function)
@@ -62,7 +62,7 @@ def edge_options(function: F) -> F:
 def chat() -> None:
     """Chat over gateways and the log: back ends, a terminal client, a web page.
 
-    A back end needs a Kafka, a client needs a gateway. docs/CHAT.md has the guarantees.
+    A back end needs a Kafka, a client needs a gateway. See docs/CHAT.md for the guarantees.
     """
     if importlib.util.find_spec("aiohttp") is None:
         raise Failure("chat needs aiohttp", "pip install 'kafkaesque-platform[gateway]'")
@@ -71,16 +71,16 @@ def chat() -> None:
 @chat.command(
     epilog=examples(
         "kafkaesque chat backend",
-        "kafkaesque chat backend --name b2 --http-listen 127.0.0.1:0   # a second one shares the load",
+        "kafkaesque chat backend --name b2 --http-listen 127.0.0.1:0   # shares the load with the first",
         "kafkaesque chat backend -b kafka1:9092 --set session.timeout.ms=6000",
-        "kafkaesque chat backend --name b1 --set group.instance.id=b1  # back at once after a crash",
+        "kafkaesque chat backend --name b1 --set group.instance.id=b1  # no rebalance after a crash",
     )
 )
 @click.option(
-    "--name", help="Name of this back end, kept across restarts.  [default: by host and pid]"
+    "--name", help="Name of this back end; keep it across restarts.  [default: from host and pid]"
 )
 @click.option("--app-version", type=click.Choice(["v1", "v2"]), default="v1", show_default=True,
-              help="Serve clients of this version. v1 keeps the state; v2 translates and passes on.")  # fmt: skip
+              help="Serve clients of this version. v1 keeps the state; v2 translates and forwards to v1.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
               help="Directory of backend.json.  [default: kafkaesque-data/chat-NAME]")  # fmt: skip
 @click.option("--http-listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
@@ -92,9 +92,9 @@ def chat() -> None:
               default="warning", show_default=True)  # fmt: skip
 @client_options()
 def backend(connection: Connection, screen: Screen, **options: Any) -> None:
-    """Serve chat until Ctrl-C or SIGTERM; several share the accounts among them.
+    """Serve chat until Ctrl-C or SIGTERM. Several back ends share the accounts.
 
-    Prints one line `ready ...` when it has joined the others.
+    Prints one line `ready ...` when it has joined the group.
     """
     from kafkaesque.chat.backend import PartitionCountMismatch
     from kafkaesque.chat.process import BackendOptions, serve_backend
@@ -133,9 +133,11 @@ def backend(connection: Connection, screen: Screen, **options: Any) -> None:
     )
 )
 @edge_options
-@click.option("--app-version", default="", help="Application version, which chooses the back ends.")
-@click.option("--plain", is_flag=True, help="Lines in and lines out instead of a screen.")
-@click.option("--json", "as_json", is_flag=True, help="As --plain, each line out a JSON object.")
+@click.option("--app-version", default="", help="Application version; selects the back ends.")
+@click.option("--plain", is_flag=True, help="Read and print lines instead of a full screen.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Like --plain, with one JSON object per line of output."
+)
 def client(
     gateways: tuple[str, ...],
     credentials: Credentials,
@@ -147,9 +149,9 @@ def client(
 
     Reconnects by itself and misses nothing, whatever happens to gateways and back ends.
     """
-    from kafkaesque.cli.chat_client import ClientWanted, run_client
+    from kafkaesque.cli.chat_client import ClientOptions, run_client
 
-    run_client(ClientWanted(gateways, credentials, app_version, plain, as_json))
+    run_client(ClientOptions(gateways, credentials, app_version, plain, as_json))
 
 
 @chat.command(
@@ -237,7 +239,9 @@ def web_socket_url(address: str) -> str:
         host_port(address)
         return f"ws://{address}/"
     if not address.startswith(("ws://", "wss://")):
-        raise usage(f"'{address}' is no address for a browser: write HOST:PORT, ws:// or wss://.")
+        raise usage(
+            f"'{address}' is not an address for a browser: write HOST:PORT, ws:// or wss://."
+        )
     return address
 
 
@@ -249,7 +253,7 @@ def _print_ready_json(facts: Mapping[str, str]) -> None:
 @chat.command("settings", epilog=examples("kafkaesque chat settings --json"))
 @json_option
 def list_settings(screen: Screen) -> None:
-    """List the settings that `chat backend --set` takes."""
+    """List the settings of `chat backend --set`."""
     from kafkaesque.chat.config import BACKEND_SETTINGS
 
     show_settings(BACKEND_SETTINGS, screen)

@@ -1,4 +1,7 @@
-"""`kafkaesque chat client`: the terminal client. View and keyboard rules are in chat/client/rules, drawing in chat/client/screen.py."""
+"""`kafkaesque chat client`: the terminal client.
+
+View and keyboard rules are in chat/client/rules, drawing in chat/client/screen.py.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ from kafkaesque.edge.client import ClientClosed, EdgeClient, RequestFailed
 from kafkaesque.edge.client_state import Credentials
 
 REDRAW_SECONDS = 1.0
-"""Also without news: somebody may have stopped typing."""
+"""Redraw interval without events: a typing indicator may have expired."""
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
 @dataclass(frozen=True, slots=True)
-class ClientWanted:
-    """What `chat client` was asked for."""
+class ClientOptions:
+    """The options of `chat client`."""
 
     gateways: Sequence[str]
     credentials: Credentials
@@ -41,10 +44,10 @@ class ClientWanted:
     as_json: bool
 
 
-def run_client(wanted: ClientWanted) -> None:
-    plain = wanted.plain or wanted.as_json or not (sys.stdin.isatty() and sys.stdout.isatty())
+def run_client(options: ClientOptions) -> None:
+    plain = options.plain or options.as_json or not (sys.stdin.isatty() and sys.stdout.isatty())
     try:
-        ended = asyncio.run(_client(wanted, plain))
+        ended = asyncio.run(_client(options, plain))
     except RequestFailed as failed:
         raise Failure(str(failed)) from None
     except ClientClosed as closed:
@@ -53,12 +56,12 @@ def run_client(wanted: ClientWanted) -> None:
         click.echo(ended, err=True)
 
 
-async def _client(wanted: ClientWanted, plain: bool) -> str | None:
+async def _client(options: ClientOptions, plain: bool) -> str | None:
     states: list[str] = ["connecting"]
     client = EdgeClient(
-        wanted.gateways,
-        wanted.credentials,
-        app_version=wanted.app_version,
+        options.gateways,
+        options.credentials,
+        app_version=options.app_version,
         on_state=lambda state: states.append(state),
     )
     async with client:
@@ -66,7 +69,7 @@ async def _client(wanted: ClientWanted, plain: bool) -> str | None:
         await session.start()
         try:
             if plain:
-                await PlainClient(session, _json_line if wanted.as_json else _text_line).run()
+                await PlainClient(session, _json_line if options.as_json else _text_line).run()
             else:
                 await TerminalClient(session, states).run()
         finally:
@@ -74,31 +77,31 @@ async def _client(wanted: ClientWanted, plain: bool) -> str | None:
         return session.view.ended
 
 
-class Doer:
-    """What typed lines do, for both clients."""
+class CommandRunner:
+    """Executes typed lines, for both clients."""
 
     def __init__(self, session: ChatSession) -> None:
         self.session = session
 
-    async def do(self, line: str) -> bool:
-        """False to leave."""
+    async def run(self, line: str) -> bool:
+        """Execute one line; returns False to quit."""
         typed = parse_line(line)
         try:
-            return await self._do(typed)
+            return await self._run(typed)
         except RequestFailed as failed:
             self.session.view.notice(str(failed))
         except TimeoutError:
             self.session.view.notice("no answer; try again")
         return True
 
-    async def _do(self, typed: TypedLine) -> bool:
+    async def _run(self, typed: TypedLine) -> bool:
         session, view = self.session, self.session.view
         match typed:
             case TypedLine("", ""):
                 pass
             case TypedLine("", text):
                 if view.current is None:
-                    view.notice("/to NAME first, to say whom you talk to")
+                    view.notice("choose a recipient first: /to NAME")
                 else:
                     await session.write(view.current, text)
             case TypedLine("quit", _):
@@ -123,17 +126,17 @@ class Doer:
                 for text in HELP:
                     view.notice(text)
             case _:
-                view.notice(f"/{typed.verb} is not known; there are {' '.join(VERBS)}")
+                view.notice(f"unknown command /{typed.verb}; the commands are {' '.join(VERBS)}")
         return True
 
 
 class TerminalClient:
-    """Full screen, raw keys, redrawn when something changed."""
+    """Full-screen client with raw key input; redraws on changes."""
 
     def __init__(self, session: ChatSession, states: list[str]) -> None:
         self._session = session
         self._states = states
-        self._doer = Doer(session)
+        self._runner = CommandRunner(session)
         self._keyboard = Keyboard()
         self._typed = ""
         self._scroll = 0
@@ -148,10 +151,10 @@ class TerminalClient:
         with _raw_terminal():
             loop.add_reader(sys.stdin.fileno(), self._read_keys)
             loop.add_signal_handler(signal.SIGWINCH, self._resized)
-            drawing = asyncio.create_task(self._draw_always())
+            drawing = asyncio.create_task(self._draw_loop())
             try:
                 while (line := await self._lines.get()) is not None:
-                    if not await self._doer.do(line):
+                    if not await self._runner.run(line):
                         return
                     self._session.changed.set()
             finally:
@@ -192,7 +195,7 @@ class TerminalClient:
                 self._typed += key
                 self._session.typing()
 
-    async def _draw_always(self) -> None:
+    async def _draw_loop(self) -> None:
         while True:
             self._draw()
             if self._session.view.ended is not None:
@@ -204,7 +207,7 @@ class TerminalClient:
             self._session.changed.clear()
 
     def _draw(self) -> None:
-        """Only the lines that differ, so that nothing flickers."""
+        """Write only the lines that changed, which avoids flicker."""
         size = shutil.get_terminal_size()
         connection = "online" if self._states[-1] == "connected" else self._states[-1]
         frame = Frame(size.columns, size.lines, self._typed, connection, now_ms(), self._scroll)
@@ -221,55 +224,55 @@ class TerminalClient:
             sys.stdout.flush()
 
 
-class Said(NamedTuple):
-    """A message that came, or with no sender what the client has to say itself."""
+class OutputLine(NamedTuple):
+    """A received message, or, without a sender, a notice of the client."""
 
     text: str
     sender: str | None = None
     room: str | None = None
 
 
-def _text_line(said: Said) -> str:
-    if said.sender is None:
-        return f"-- {printable(said.text)}"
-    where = "" if said.room is None else f"{said.room} "
-    return f"{where}{said.sender}: {printable(said.text)}"
+def _text_line(line: OutputLine) -> str:
+    if line.sender is None:
+        return f"-- {printable(line.text)}"
+    where = "" if line.room is None else f"{line.room} "
+    return f"{where}{line.sender}: {printable(line.text)}"
 
 
-def _json_line(said: Said) -> str:
-    if said.sender is None:
-        return json.dumps({"notice": said.text})
-    return json.dumps({"from": said.sender, "room": said.room, "text": said.text})
+def _json_line(line: OutputLine) -> str:
+    if line.sender is None:
+        return json.dumps({"notice": line.text})
+    return json.dumps({"from": line.sender, "room": line.room, "text": line.text})
 
 
 class PlainClient:
-    """Lines in, lines out: for scripts and for terminals that can do nothing else."""
+    """Reads and prints lines: for scripts and simple terminals."""
 
-    def __init__(self, session: ChatSession, show: Callable[[Said], str]) -> None:
+    def __init__(self, session: ChatSession, show: Callable[[OutputLine], str]) -> None:
         self._session = session
         self._show = show
-        self._doer = Doer(session)
-        self._told = 0
+        self._runner = CommandRunner(session)
+        self._notices_printed = 0
         self._seen: set[str] = set()
 
     async def run(self) -> None:
-        telling = asyncio.create_task(self._tell_always())
+        printing = asyncio.create_task(self._print_loop())
         try:
             async for line in lines_of(sys.stdin.buffer):
-                if not await self._doer.do(line):
+                if not await self._runner.run(line):
                     return
                 self._session.changed.set()
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            printing.cancel()
+            await asyncio.gather(printing, return_exceptions=True)
 
-    async def _tell_always(self) -> None:
+    async def _print_loop(self) -> None:
         while True:
-            self._tell()
+            self._print_new()
             await self._session.changed.wait()
             self._session.changed.clear()
 
-    def _tell(self) -> None:
+    def _print_new(self) -> None:
         view = self._session.view
         for thread in list(view.threads.values()):
             for line in thread.lines.values():
@@ -277,16 +280,16 @@ class PlainClient:
                     self._seen.add(line.message_id)
                     if line.sender != view.me:
                         room = thread.name if thread.is_room else None
-                        click.echo(self._show(Said(line.text, line.sender, room)))
-        for notice in view.notices[self._told :]:
-            click.echo(self._show(Said(notice)))
-        self._told = len(view.notices)
+                        click.echo(self._show(OutputLine(line.text, line.sender, room)))
+        for notice in view.notices[self._notices_printed :]:
+            click.echo(self._show(OutputLine(notice)))
+        self._notices_printed = len(view.notices)
         sys.stdout.flush()
 
 
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """The terminal is given back as it was, whatever happens."""
+    """Raw mode on the alternate screen; restores the terminal on exit."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     sys.stdout.write(_ENTER)

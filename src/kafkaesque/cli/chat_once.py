@@ -1,4 +1,4 @@
-"""`kafkaesque chat send` and `chat list`: one request, for scripts."""
+"""Single chat requests for scripts: `kafkaesque chat send` and `chat list`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One connection to a Kafka, any Kafka: clients of librdkafka, their errors made into `Failure`s.
+"""The connection of a command to any Kafka: librdkafka clients, with errors turned into `Failure`s.
 
-librdkafka retries for ever and logs to the terminal while it does; a command line must instead fail
-soon and say why. So the sockets are tried first, its log is silenced, and the last error that it
-reported in the background is kept for the sentence that the user gets.
+librdkafka retries forever and logs to the terminal meanwhile; a command must fail soon and say why. So
+`Connection` probes the sockets first, silences the log, and keeps the last background error for the
+error message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 CLIENT_ID = "kafkaesque-cli"
 DEFAULT_PORT = 9092
 PROBE_TIMEOUT_S_MAX = 3.0
-"""A TCP handshake that takes longer than this is a dropped packet, not a slow broker."""
+"""A TCP handshake that takes longer means a dropped packet, not a slow broker."""
 
 _UNREACHABLE = frozenset(
     {
@@ -43,11 +43,11 @@ _UNREACHABLE = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
 )
-DISK_HINT = "the broker's disk is full or failing: its log says why"
+DISK_HINT = "the broker's disk is full or failing: see the broker's log"
 _HINTS = {
     KafkaError.INVALID_CONFIG: "`kafkaesque config list` documents every setting and its values",
-    KafkaError.INVALID_REPLICATION_FACTOR: "a replica needs a broker of its own: "
-    "`kafkaesque broker-admin brokers` shows those there are",
+    KafkaError.INVALID_REPLICATION_FACTOR: "each replica needs its own broker: "
+    "`kafkaesque broker-admin brokers` lists the brokers",
     KafkaError.KAFKA_STORAGE_ERROR: DISK_HINT,
     KafkaError.TOPIC_ALREADY_EXISTS: "`kafkaesque topic describe` shows it, "
     "`kafkaesque topic alter` changes it",
@@ -86,7 +86,7 @@ def kafka_error(exception: KafkaException) -> KafkaError:
 
 
 class Connection:
-    """Where the Kafka is and how to talk to it. Clients are made when first used."""
+    """Address and client properties of a cluster. Clients are created on first use."""
 
     def __init__(self, bootstrap: str, properties: Mapping[str, str], timeout_s: float) -> None:
         self.bootstrap = bootstrap
@@ -97,8 +97,7 @@ class Connection:
     @cached_property
     def admin(self) -> AdminClient:
         self.reach()
-        # The AdminClient never hands its background errors to a callback unless it is polled, and
-        # nothing polls it; `_explain` tries once more by a metadata request for the reason.
+        # The AdminClient calls `error_cb` only when it is polled, and nothing polls it.
         return self._construct(AdminClient, {})
 
     @cached_property
@@ -110,7 +109,7 @@ class Connection:
         return ClusterAdmin(self._addresses(), self._security(), timeout_s=self.timeout_s)
 
     def pool(self) -> ConnectionPool:
-        """For requests that librdkafka lacks, to many brokers at once. The caller closes it."""
+        """For requests that librdkafka lacks, to several brokers at once. The caller closes it."""
         from kafkaesque.client.wire.pool import ConnectionPool
         from kafkaesque.client.wire.security import InvalidSecurity
 
@@ -142,7 +141,7 @@ class Connection:
         return self._construct(Consumer, _dotted(properties))
 
     def _construct(self, client: type[T], extra: Mapping[str, Any]) -> T:
-        """Settings that the user gave win over those of a command, and those over our defaults."""
+        """Properties of the user override those of the command, which override our defaults."""
         config: dict[str, Any] = {
             "client.id": CLIENT_ID,
             "log_level": 0,
@@ -158,18 +157,18 @@ class Connection:
             return client(config)  # type: ignore[call-arg]
         except KafkaException as exception:
             raise Failure(
-                f"the client refused its settings: {kafka_error(exception).str()}",
+                f"the client rejected its settings: {kafka_error(exception).str()}",
                 "librdkafka's names are listed at "
                 "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
             ) from None
 
     def _remember(self, error: KafkaError) -> None:
-        # "All brokers down" follows the error that says why; keep the one that says why.
+        # "All brokers down" follows the error with the cause; keep the cause.
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self._last_error is None:
             self._last_error = error
 
     def reach(self) -> None:
-        """Fail at once, with the reason, when no bootstrap address accepts a connection."""
+        """Fail at once, with the reason, if no bootstrap address accepts a connection."""
         reasons = []
         for address in self.bootstrap.split(","):
             host, port = split_address(address)
@@ -186,8 +185,8 @@ class Connection:
                 reasons.append(f"{host}:{port}: {(error.strerror or str(error)).lower()}")
         raise CannotConnect(
             f"cannot reach {self.bootstrap}: {'; '.join(reasons)}",
-            "start one with `kafkaesque broker`, or name another with --bootstrap-server "
-            "(or KAFKAESQUE_BOOTSTRAP); `kafkaesque doctor` explains",
+            "start a broker with `kafkaesque broker`, or set another address with --bootstrap-server "
+            "(or KAFKAESQUE_BOOTSTRAP); `kafkaesque doctor` shows details",
         )
 
     def wait(self, future: concurrent.futures.Future[T], doing: str) -> T:
@@ -198,9 +197,9 @@ class Connection:
         return future.result()
 
     def error_of(self, future: concurrent.futures.Future[T]) -> KafkaError | None:
-        """Wait for an admin operation and say how it failed, if it did."""
+        """Wait for an admin operation; returns its error, or None."""
         try:
-            # librdkafka enforces the timeout of the request; the margin only catches its absence.
+            # librdkafka enforces the request timeout; this one is a fallback.
             future.result(self.timeout_s + 5)
         except KafkaException as exception:
             return kafka_error(exception)
@@ -212,7 +211,7 @@ class Connection:
         raise self.failure(error, doing)
 
     def failure(self, error: KafkaError, doing: str) -> Failure:
-        """The `Failure` that fits a librdkafka error."""
+        """The `Failure` for a librdkafka error."""
         text = error.str()
         if error.code() in _MISSING:
             return NotFound(f"cannot {doing}: {text}")
@@ -220,13 +219,12 @@ class Connection:
             cause = self._last_error.str() if self._last_error else text
             return CannotConnect(
                 f"cannot {doing}: no answer from {self.bootstrap} ({cause})",
-                f"`kafkaesque doctor -b {self.bootstrap}` finds out why; "
-                "--timeout gives it more time",
+                f"`kafkaesque doctor -b {self.bootstrap}` shows why; --timeout allows more time",
             )
         return Failure(f"cannot {doing}: {text} ({error.name()})", _HINTS.get(error.code()))
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """Descriptions of topics that exist; never creates one. `NotFound` names the missing."""
+        """Descriptions of topics; never creates one. Raises `NotFound` with the missing names."""
         futures = self.admin.describe_topics(
             TopicCollection(list(names)), request_timeout=self.timeout_s
         )
@@ -242,8 +240,8 @@ class Connection:
             plural = "topics" if len(missing) > 1 else "topic"
             raise NotFound(
                 f"there is no {plural} {listed}",
-                f"`kafkaesque topic create {' '.join(missing)}` makes it; "
-                "`kafkaesque topic list` shows those there are",
+                f"`kafkaesque topic create {' '.join(missing)}` creates it; "
+                "`kafkaesque topic list` lists the topics",
             )
         return found
 
@@ -259,5 +257,5 @@ class Connection:
 
 
 def _dotted(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Keyword arguments to librdkafka's names: `group_id` is `group.id`."""
+    """Keyword arguments as librdkafka's property names: `group_id` becomes `group.id`."""
     return {name.replace("_", "."): value for name, value in properties.items()}

@@ -40,7 +40,7 @@ OWN_SETTINGS = frozenset(
         "join",
     }
 )
-"""Settings of which each broker has its own value."""
+"""Settings that differ between the brokers."""
 
 
 @click.command(
@@ -57,7 +57,7 @@ OWN_SETTINGS = frozenset(
     type=click.IntRange(1, 9),
     default=3,
     show_default=True,
-    help="How many.",
+    help="Number of brokers.",
 )
 @data_option
 @port_option
@@ -109,7 +109,7 @@ async def _run(services: Sequence[Service], data: Path, as_json: bool) -> int:
             click.echo("stopping ...")
         await supervisor.stop()
     if not as_json:
-        click.echo(f"stopped. Everything is kept in {data}")
+        click.echo(f"stopped. The data is in {data}")
     return int(ExitCode.OK)
 
 
@@ -144,5 +144,5 @@ Try next, in another terminal:
   kafkaesque topic create greetings --partitions 3{option}
   kafkaesque topic describe greetings{option}
 
-Then kill a broker with kill -9 {services[-1].facts["pid"]}, and describe it again. Ctrl-C stops all.
+Then kill a broker with kill -9 {services[-1].facts["pid"]}, and describe the topic again. Ctrl-C stops all brokers.
 """

@@ -20,7 +20,7 @@ MARKS = {"ok": ("ok", "green"), "lacking": ("LACK", "red"), "unknown": ("?", "ye
 @click.command(
     epilog=examples(
         "kafkaesque compat                                   # against Apache Kafka 4.x",
-        "kafkaesque compat --target kafka.example:9092       # against that very cluster",
+        "kafkaesque compat --target kafka.example:9092       # against that cluster",
         "kafkaesque compat -b kafka.example:9092 --target 127.0.0.1:9092   # the other way",
         "kafkaesque compat --json | jq '.verdicts[] | select(.status == \"lacking\")'",
     )
@@ -37,16 +37,16 @@ def compat(
 ) -> int:
     """Report which features a cluster uses and whether the target has them.
 
-    Looks at topics and their settings, records (the oldest and the newest batch of a partition of
-    each topic), producers, groups, ACLs, quotas, users and cluster-wide settings. The target is
-    asked what it would take and nothing is created there; without --target the known ranges of
-    Apache Kafka 4.x stand for it. Exit code 0: all of it is there; 1: something is lacking.
+    Checks topics and their settings, records (the oldest and the newest batch of one partition of
+    each topic), producers, groups, ACLs, quotas, users and cluster-wide settings. Nothing is created
+    on the target; without --target, compares with Apache Kafka 4.x. Exits with 1 if the target lacks
+    a feature.
     """
     elsewhere = None
     if target is not None:
         properties = read_properties(target_config) if target_config else {}
         elsewhere = Connection(target, properties, connection.timeout_s)
-    usage, offer = asyncio.run(_ask(connection, elsewhere))
+    usage, offer = asyncio.run(_survey(connection, elsewhere))
     verdicts = judge(usage, offer)
     lacking = sum(verdict.status == "lacking" for verdict in verdicts)
     document = {
@@ -59,7 +59,7 @@ def compat(
     return int(ExitCode.FAILED if lacking else ExitCode.OK)
 
 
-async def _ask(connection: Connection, target: Connection | None) -> tuple[Usage, Offer]:
+async def _survey(connection: Connection, target: Connection | None) -> tuple[Usage, Offer]:
     from kafkaesque.admin.compat.survey import survey_offer, survey_usage
     from kafkaesque.client.wire.errors import ConnectionLost
 
@@ -75,7 +75,7 @@ async def _ask(connection: Connection, target: Connection | None) -> tuple[Usage
     except ConnectionLost as error:
         raise CannotConnect(
             f"no answer from {asked.bootstrap}: {error}",
-            f"`kafkaesque doctor -b {asked.bootstrap}` finds out why",
+            f"`kafkaesque doctor -b {asked.bootstrap}` shows why",
         ) from None
     finally:
         source_pool.close()
@@ -95,7 +95,7 @@ def _show(screen: Screen, document: dict[str, Any], verdicts: list[Verdict]) -> 
     lacking = document["lacking"]
     screen.line()
     screen.line(
-        f"The target lacks {lacking} of {len(verdicts)} things in use."
+        f"The target lacks {lacking} of the {len(verdicts)} features in use."
         if lacking
-        else "The target has all that is in use."
+        else "The target has all features in use."
     )

@@ -1,4 +1,4 @@
-"""`kafkaesque completion`: the script that makes a shell complete our commands."""
+"""`kafkaesque completion`: prints completion scripts for shells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkaesque config`: list our broker's settings; describe, set and unset them."""
+"""`kafkaesque config`: list, describe, set and unset settings of topics and brokers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 @click.group()
 def config() -> None:
-    """Show and change settings of topics and brokers; document those of Kafkaesque."""
+    """Show, change and document settings of topics and brokers."""
 
 
 @config.command(
@@ -47,13 +47,15 @@ def config() -> None:
     ),
 )
 @click.argument("kind", required=False, type=click.Choice(list(RESOURCES)))
-@click.option("--filter", "needle", default="", metavar="TEXT", help="Only names with this text.")
+@click.option(
+    "--filter", "needle", default="", metavar="TEXT", help="Show only names that contain this text."
+)
 @json_option
 def list_settings(kind: str | None, needle: str, screen: Screen) -> None:
     """Document every setting of a Kafkaesque broker and its topics.
 
-    A broker takes its settings with --set NAME=VALUE; a topic with `topic create --config` or
-    `config set topic`. Names and meanings are Apache Kafka's, but for those marked "ours".
+    Set broker settings with `broker --set NAME=VALUE`, topic settings with `topic create --config` or
+    `config set topic`. Names and meanings are Apache Kafka's, except for those marked "ours".
     """
     kinds = [kind] if kind else list(DOCUMENTED)
     found = {
@@ -78,7 +80,7 @@ def _setting_row(item: Setting) -> dict[str, Any]:
 
 
 def _show_settings(screen: Screen, found: dict[str, list[dict[str, Any]]]) -> None:
-    """A paragraph a setting: the documentation is the point, and no table would hold it."""
+    """One paragraph per setting, because the documentation does not fit into a table."""
     for kind, rows in found.items():
         screen.heading(f"{kind.capitalize()} settings")
         for row in rows:
@@ -113,8 +115,8 @@ def _facts(row: dict[str, Any]) -> list[str]:
 )
 @kind_argument
 @name_argument
-@click.option("--all", "everything", is_flag=True, help="Also those that have their default.")
-@click.option("--doc", "with_doc", is_flag=True, help="Also what each means.")
+@click.option("--all", "everything", is_flag=True, help="Also show settings with their default.")
+@click.option("--doc", "with_doc", is_flag=True, help="Also show the documentation.")
 @client_options()
 def describe(
     kind: str,
@@ -142,7 +144,7 @@ def describe(
     ]
     if with_doc:
         columns.append(Column("doc", "Meaning", style="dim"))
-    note = "every setting has its default: --all shows them"
+    note = "all settings have their default: --all shows them"
     screen.document(
         {"kind": kind, "name": name, "configs": rows}, lambda: screen.table(columns, rows, note)
     )
@@ -180,7 +182,7 @@ def _check_exists(connection: Connection, kind: str, name: str) -> None:
     ids = sorted(connection.metadata().brokers)
     if name not in map(str, ids):
         raise NotFound(
-            f"there is no broker '{name}'", f"brokers there are: {', '.join(map(str, ids))}"
+            f"there is no broker '{name}'", f"the brokers are {', '.join(map(str, ids))}"
         )
 
 
@@ -216,7 +218,7 @@ def set_settings(
 def unset(
     kind: str, name: str, settings: tuple[str, ...], connection: Connection, screen: Screen
 ) -> None:
-    """Give settings of a topic or a broker their default again."""
+    """Reset settings of a topic or a broker to their default."""
     if wrong := [text for text in settings if "=" in text]:
         raise usage(f"'{wrong[0]}': unset takes names only.")
     _check_exists(connection, kind, name)

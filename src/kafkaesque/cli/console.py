@@ -1,4 +1,4 @@
-"""`kafkaesque console`: the whole cluster on one page, in a browser."""
+"""`kafkaesque console`: serves the web console of a cluster."""
 
 from __future__ import annotations
 
@@ -44,31 +44,31 @@ PASSWORD_VARIABLE = "KAFKAESQUE_CONSOLE_PASSWORD"  # noqa: S105  a name, not a p
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True,
-              help="Port to listen on; 0 takes a free one.")  # fmt: skip
+              help="Port to listen on; 0 picks a free one.")  # fmt: skip
 @click.option("--insecure", is_flag=True,
-              help="Listen on other addresses than loopback, without TLS.")  # fmt: skip
+              help="Allow a non-loopback address without TLS.")  # fmt: skip
 @click.option("--coordination", metavar="HOST:PORT[,...]", envvar="KAFKAESQUE_COORDINATION",
-              help="ZooKeeper's protocol: the tree, sessions, gateways.")  # fmt: skip
+              help="Coordination service, for the tree, sessions and gateways.")  # fmt: skip
 @click.option("--metrics", metavar="URL[,...]", default="",
-              help="/metrics of our brokers and services.")  # fmt: skip
+              help="/metrics URLs of brokers and services.")  # fmt: skip
 @click.option("--control", type=click.Path(dir_okay=False, path_type=Path),
-              help="Control file of `kafkaesque up`: its processes, to be broken.")  # fmt: skip
+              help="Control file of `kafkaesque up`, to kill, pause and restart its processes.")  # fmt: skip
 @click.option("--pipeline-data", type=click.Path(file_okay=False, path_type=Path),
-              help="Where the pipeline keeps the status of its Spark queries.")  # fmt: skip
+              help="Data directory of the pipeline, for the status of its Spark queries.")  # fmt: skip
 @click.option("--schemas", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Directory of Avro schemas: ID.avsc, TOPIC.avsc, TOPIC-key.avsc.")  # fmt: skip
-@click.option("--schema-registry", metavar="URL", help="A schema registry, for Avro.")
-@click.option("--chat-url", metavar="URL", help="Where the web chat is, to link to.")
+@click.option("--schema-registry", metavar="URL", help="URL of a schema registry, for Avro.")
+@click.option("--chat-url", metavar="URL", help="URL of the web chat, for a link.")
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=DATA_DEFAULT,
-              show_default=True, help="Directory of console.json and of the password.")  # fmt: skip
+              show_default=True, help="Directory of console.json and the password.")  # fmt: skip
 @click.option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help=f"The operator's password.  [default: {PASSWORD_VARIABLE}, or a random one "
-              "kept in --data]")  # fmt: skip
+              help=f"File with the operator's password.  [default: {PASSWORD_VARIABLE}, or a random "
+              "password stored in --data]")  # fmt: skip
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
               help="A setting: console.interval.ms, console.private, console.allowed.hosts, "
               "console.session.hours.")  # fmt: skip
 @click.option("--end-with-stdin", is_flag=True, hidden=True,
-              help="End when standard input does: for a supervisor.")  # fmt: skip
+              help="Stop when standard input ends: for supervisors.")  # fmt: skip
 @client_options()
 def console(
     connection: Connection,
@@ -84,8 +84,8 @@ def console(
 ) -> None:
     """Show a cluster in the browser: health, topics, messages, groups, Raft, and more.
 
-    Any Kafka, Apache Kafka included; what only ours can tell is then not shown. Anyone who reaches
-    it may read, an operator who signs in may change. docs/CONSOLE.md has the rest.
+    Works with any Kafka; some data is available only from our brokers. Anyone who can reach the page
+    can read; changes require the operator's password. See docs/CONSOLE.md.
     """
     for module, extra in (("starlette", "console"), ("kazoo", "coordination")):
         if importlib.util.find_spec(module) is None:
@@ -94,8 +94,8 @@ def console(
     from kafkaesque.console.web.config import ConsoleConfig
 
     if not insecure and not _is_loopback(host):
-        raise usage(f"{host} is not a loopback address and there is no TLS: put a proxy before it, "
-                    "or say --insecure.")  # fmt: skip
+        raise usage(f"{host} is not a loopback address, and there is no TLS: use a proxy with TLS, "
+                    "or add --insecure.")  # fmt: skip
     config = ConsoleConfig(
         bootstrap=connection.bootstrap,
         properties=connection.properties,
@@ -124,7 +124,7 @@ def _path(value: str | Path | None) -> Path | None:
 
 
 def _web_address(text: str | None) -> str | None:
-    """A link on a page: `javascript:` and the like have no place there."""
+    """Rejects other schemes, such as `javascript:`: the address becomes a link on a page."""
     if text is not None and not text.startswith(("http://", "https://")):
         raise usage(f"'{text}' is not an http URL.")
     return text
@@ -138,7 +138,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def read_settings(environment: Mapping[str, str], assignments: tuple[str, ...]) -> ConsoleSettings:
-    """KAFKAESQUE_CONSOLE_INTERVAL_MS=500, then --set; a wrong name or value is a usage error."""
+    """Settings from the environment (KAFKAESQUE_CONSOLE_INTERVAL_MS=500), overridden by --set."""
     from kafkaesque.console.web.config import ConsoleSettings
 
     return read_service_settings(
@@ -147,7 +147,7 @@ def read_settings(environment: Mapping[str, str], assignments: tuple[str, ...]) 
 
 
 def read_password(data: Path, file: Path | None, environment: Mapping[str, str]) -> str:
-    """From the file, the environment, or a random one that is kept for the next start."""
+    """The password from the file or the environment, or a random one that is stored in `data`."""
     if file is not None:
         text = file.read_text().strip()
     elif PASSWORD_VARIABLE in environment:
@@ -160,7 +160,7 @@ def read_password(data: Path, file: Path | None, environment: Mapping[str, str])
                 made.write(secrets.token_urlsafe(18) + "\n")
         text = path.read_text().strip()
     if not text:
-        raise usage("the operator's password is empty.")
+        raise usage("The operator's password is empty.")
     return text
 
 
@@ -180,7 +180,7 @@ def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool)
                 facts = {"http": address, "pid": str(os.getpid()),
                          "password": str(password_path(data))}  # fmt: skip
                 stack.enter_context(facts_file(data / "console.json", facts))
-                _say_ready(facts, as_json)
+                _print_ready(facts, as_json)
 
             await run_console(config, stopping, ready)
 
@@ -191,11 +191,11 @@ def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool)
     except OSError as error:
         raise CannotConnect(
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}",
-            "another --port; 0 takes a free one",
+            "use another --port; 0 picks a free one",
         ) from None
 
 
-def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
+def _print_ready(facts: Mapping[str, str], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts))
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`kafkaesque consume`: records of topics to standard output or a file."""
+"""`kafkaesque consume`: prints records of topics to standard output or a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _read_spec(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 
 @dataclass(frozen=True)
 class Selection:
-    """Which records are wanted."""
+    """Which records to read."""
 
     start: OffsetSpec | None
     stop: OffsetSpec | None
@@ -46,9 +46,9 @@ class Selection:
 
 @click.command(
     epilog=examples(
-        "kafkaesque consume orders                      # all there is, then stop",
-        "kafkaesque consume orders -f --from end        # what comes from now on",
-        "kafkaesque consume orders --from -10           # the last ten of each partition",
+        "kafkaesque consume orders                      # everything, then stop",
+        "kafkaesque consume orders -f --from end        # new records only",
+        "kafkaesque consume orders --from -10           # last 10 of each partition",
         "kafkaesque consume orders --from 2026-01-01T12:00:00Z --to 2026-01-02",
         "kafkaesque consume orders --json | jq .value",
         "kafkaesque consume orders --format '%d %p:%o %k=%s\\n'",
@@ -62,32 +62,42 @@ class Selection:
     "start",
     callback=_read_spec,
     metavar="WHERE",
-    help=f"{FORMS}. [default: beginning; with --group: what is committed]",
+    help=f"{FORMS}. [default: beginning; with --group: the committed offsets]",
 )
 @click.option(
     "--to",
     "stop",
     callback=_read_spec,
     metavar="WHERE",
-    help="Stop before this place. [default: the end as it is now]",
+    help="Stop before this position. [default: the current end]",
 )
-@click.option("-f", "--follow", is_flag=True, help="Do not stop at the end: wait for more.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for new records at the end.")
 @click.option(
-    "-n", "--max", "limit", type=click.IntRange(min=0), metavar="COUNT", help="Stop after COUNT."
+    "-n",
+    "--max",
+    "limit",
+    type=click.IntRange(min=0),
+    metavar="COUNT",
+    help="Stop after COUNT records.",
 )
 @click.option(
-    "-p", "--partition", "partitions", multiple=True, type=click.IntRange(min=0), help="Only these."
+    "-p",
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(min=0),
+    help="Read only this partition; may be repeated.",
 )
-@click.option("-g", "--group", metavar="NAME", help="Join this consumer group and commit.")
+@click.option("-g", "--group", metavar="NAME", help="Join this consumer group and commit offsets.")
 @click.option(
     "--isolation",
     type=click.Choice(["read_committed", "read_uncommitted"]),
     default="read_committed",
     show_default=True,
-    help="Whether records of open and aborted transactions are left out.",
+    help="read_committed skips records of open and aborted transactions.",
 )
 @click.option("--key", "with_key", is_flag=True, help="Print the key before the value.")
-@click.option("--headers", "with_headers", is_flag=True, help="Print the headers first.")
+@click.option("--headers", "with_headers", is_flag=True, help="Print the headers before the key.")
 @click.option("-K", "--key-separator", default="\\t", show_default=True, metavar="TEXT")
 @click.option("-D", "--delimiter", default="\\n", show_default=True, metavar="TEXT")
 @click.option(
@@ -97,15 +107,15 @@ class Selection:
     help="%t topic, %p partition, %o offset, %k key, %s value, %h headers, %T time in ms, "
     "%d ISO time, %K %S sizes; \\n \\t \\xHH.",
 )
-@click.option("-Z", "--null-value", default="", metavar="TEXT", help="Print null as this text.")
-@click.option("--hex", "as_hex", is_flag=True, help="Keys and values in hexadecimal.")
-@click.option("--base64", "as_base64", is_flag=True, help="Keys and values in base64.")
+@click.option("-Z", "--null-value", default="", metavar="TEXT", help="Text to print for null.")
+@click.option("--hex", "as_hex", is_flag=True, help="Print keys and values in hexadecimal.")
+@click.option("--base64", "as_base64", is_flag=True, help="Print keys and values in base64.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
-    help="Write to a file, with progress.",
+    help="Write to a file and show progress.",
 )
 @client_options(timeout_s=30.0)
 def consume(
@@ -113,8 +123,8 @@ def consume(
 ) -> None:
     """Print records of TOPICS.
 
-    Without --follow it prints what there is and stops. With --json each record is one JSON object a
-    line; bytes that are not UTF-8 stand in `key_base64` and `value_base64`.
+    Without --follow, stops at the current end. With --json, prints one JSON object per line; keys and
+    values that are not UTF-8 are in `key_base64` and `value_base64`.
     """
     formatter = _formatter(options, screen)
     selection = _selection(options)
@@ -145,9 +155,9 @@ def consume(
 
 def _formatter(options: dict[str, Any], screen: Screen) -> Formatter:
     if screen.as_json and options["template"] is not None:
-        raise usage("Give --json or --format, not both.")
+        raise usage("Use either --json or --format.")
     if options["as_hex"] and options["as_base64"]:
-        raise usage("Give --hex or --base64, not both.")
+        raise usage("Use either --hex or --base64.")
     form = OutputFormat(
         template=options["template"],
         as_json=screen.as_json,
@@ -176,27 +186,27 @@ def _selection(options: dict[str, Any]) -> Selection:
         options["isolation"] == "read_committed",
     )
     if selection.follow and selection.stop is not None:
-        raise usage("Give --follow or --to, not both.")
+        raise usage("Use either --follow or --to.")
     if selection.group is not None and selection.partitions:
-        raise usage("A group assigns the partitions: leave out --partition, or --group.")
+        raise usage("Use either --partition or --group: a group assigns the partitions.")
     if selection.group is not None and selection.stop is not None:
-        raise usage("--to does not go with --group.")
+        raise usage("--to cannot be combined with --group.")
     return selection
 
 
 def _group_start(selection: Selection) -> str:
-    """Where a group starts on a partition for which nothing is committed."""
+    """`auto.offset.reset`: where a group starts on a partition without a committed offset."""
     start = selection.start or BEGINNING
     if start.kind not in ("beginning", "end"):
         raise usage(
-            "With --group, --from can be beginning or end, and counts only where nothing is "
-            "committed. To move a group: kafkaesque group reset."
+            "With --group, --from must be beginning or end, and applies only to partitions without "
+            "a committed offset. To move a group, use kafkaesque group reset."
         )
     return "earliest" if start.kind == "beginning" else "latest"
 
 
 def _ranges(connection: Connection, topics: list[str], selection: Selection) -> list[Range]:
-    """The offsets to read, fixed before the first is read."""
+    """The ranges to read. They are fixed before the first record is read."""
     partitions = partitions_of(connection, topics, selection.partitions)
     start = selection.start or BEGINNING
     committed_only = selection.committed_only
@@ -215,7 +225,7 @@ def _total(ranges: list[Range], limit: int | None) -> int:
 
 @contextmanager
 def _sink(path: str | None) -> Iterator[IO[bytes]]:
-    """Where the records go. A full disk or a file that cannot be made is said, not traced back."""
+    """The output stream. Errors of writing, such as a full disk, become a Failure."""
     try:
         if path is None:
             yield sys.stdout.buffer
@@ -229,15 +239,15 @@ def _sink(path: str | None) -> Iterator[IO[bytes]]:
         where = "standard output" if path is None else path
         raise Failure(
             f"cannot write to {where}: {error.strerror}",
-            "give --output a file on a disk with room, in a folder that is there",
+            "set --output to a file in an existing directory on a disk with free space",
         ) from None
 
 
 def _print_batches(
     batches: Iterator[list[Any]], formatter: Formatter, stream: IO[bytes], meter: Meter
 ) -> None:
-    """Write and flush each batch before the next is asked for: the reader commits what it yielded
-    only when it is resumed, so nothing is committed that was not written."""
+    """Write and flush each batch before requesting the next: the reader commits a batch only when it
+    is resumed, so only written records are committed."""
     for batch in batches:
         data = b"".join(map(formatter, batch))
         stream.write(data)

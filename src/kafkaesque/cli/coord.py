@@ -230,7 +230,7 @@ def create(
 def rm(path: str, recursive: bool, version: int, client: KazooClient, screen: Screen) -> None:
     """Delete a node."""
     if recursive and version != -1:
-        raise usage("Give either --recursive or --version.")
+        raise usage("Use either --recursive or --version.")
     if recursive and client.exists(path) is None:
         # kazoo treats a missing node as already deleted.
         raise NotFound(f"the node {path} does not exist")

@@ -12,16 +12,16 @@ from kafkaesque.cli.render import Screen
 from kafkaesque.up.control_client import Refused, act
 
 _MEANINGS = {
-    "kill": ("Kill it (SIGKILL); `up` starts it again.", "broker-1"),
-    "pause": ("Pause it (SIGSTOP).", "gateway-0"),
+    "kill": ("Kill a process (SIGKILL); `up` restarts it.", "broker-1"),
+    "pause": ("Pause a process (SIGSTOP).", "gateway-0"),
     "resume": ("Resume a paused process (SIGCONT).", "gateway-0"),
-    "restart": ("Stop it (SIGTERM); `up` starts it again.", "chat-0"),
+    "restart": ("Stop a process (SIGTERM); `up` restarts it.", "chat-0"),
 }
 
 
 @click.group(
     epilog=examples(
-        "kafkaesque status                           # their names",
+        "kafkaesque status                           # lists the processes",
         "kafkaesque ctl kill broker-1",
         "kafkaesque ctl pause gateway-0 && kafkaesque ctl resume gateway-0",
         "kafkaesque ctl restart chat-0 --json",

@@ -39,7 +39,7 @@ MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "re
     "--data",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also examine this data directory and its disk.",
+    help="Also check this data directory and its disk.",
 )
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=3.0, show_default=True, metavar="SECONDS"
@@ -95,7 +95,7 @@ def show(screen: Screen, findings: list[Finding], counts: dict[str, int], verbos
 
 
 def _show_apis(screen: Screen, finding: Finding, indent: int) -> None:
-    """Names from our own tables; the number of an API that we do not support."""
+    """Names come from our own tables; an API that we do not support is shown by its number."""
     names = api_names()
     texts = [
         f"{names.get(int(key), f'API {key}')} {low}-{high}"

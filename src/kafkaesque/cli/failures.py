@@ -53,7 +53,7 @@ class NotFound(Failure):
 
 
 def failure_of(error: errors.AdminError) -> Failure:
-    """The `Failure` that fits an error of `kafkaesque.admin`."""
+    """The `Failure` for an error of `kafkaesque.admin`."""
     if isinstance(error, errors.BrokerUnavailable):
         return CannotConnect(str(error))
     if isinstance(error, errors.NotFound):
@@ -62,5 +62,5 @@ def failure_of(error: errors.AdminError) -> Failure:
 
 
 def usage(message: str) -> click.UsageError:
-    """A wrong invocation, shown with the usage line of the command that is running."""
+    """A usage error, shown with the usage line of the current command."""
     return click.UsageError(message, ctx=click.get_current_context(silent=True))

@@ -1,4 +1,4 @@
-"""`kafkaesque fault`: break brokers under load and judge what their clients saw."""
+"""`kafkaesque fault`: injects faults into brokers under load and checks the clients' history."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ SECONDS = 20.0
 
 @click.group()
 def fault() -> None:
-    """Break brokers for real, under load, and judge what clients saw.
+    """Inject real faults into brokers under load and check what clients observed.
 
-    Every run starts its own brokers in a temporary directory; nothing of yours is touched.
+    Each run starts its own brokers in a temporary directory and touches nothing else.
     """
 
 
 @fault.command("list", epilog=examples("kafkaesque fault list", "kafkaesque fault list --json"))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def list_runs(as_json: bool) -> None:
-    """Name the runs, what they do and what must hold."""
+    """List the runs, what they do and what must hold."""
     rows = [{"name": name, **_facts(name)} for name in NAMES]
     if as_json:
         click.echo(json.dumps(rows))
@@ -79,30 +79,30 @@ def _facts(name: str) -> dict[str, str | int | None]:
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),
-    help="How long faults are injected; reading everything back comes on top.  [default: 20, for "
-    "kill-leader by name 50 rounds]",
+    help="How long to inject faults, without the time to read everything back.  [default: 20; "
+    "50 rounds for kill-leader by name]",
 )
 @click.option(
-    "--rounds", type=click.IntRange(min=1), help="How many faults, however long that takes."
+    "--rounds", type=click.IntRange(min=1), help="Number of faults, regardless of the time."
 )
 @click.option(
     "--amount",
     type=click.IntRange(min=1),
-    help="Messages to copy (transactions-copy), requests to hold back (transactions-delayed).",
+    help="Messages to copy (transactions-copy) or requests to delay (transactions-delayed).",
 )
 @click.option("--records-per-s", default=1000, show_default=True, type=click.IntRange(1, 100_000))
-@click.option("--seed", default=1, show_default=True, help="Chooses when and what is broken.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the faults and their times.")
 @click.option(
     "--repeat",
     default=1,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Perform each run so often, with the seeds from --seed on.",
+    help="Repeat each run with consecutive seeds from --seed.",
 )
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Leave the history and the brokers' logs here, a directory a run (and a seed).",
+    help="Keep the history and the brokers' logs here, one directory per run (and seed).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def run_faults(
@@ -116,13 +116,13 @@ def run_faults(
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Break brokers under load; exit code 1 if anything that must hold does not.
+    """Inject faults into brokers under load. Exits with 1 if a guarantee is violated.
 
-    NAME is one of `kafkaesque fault list`, or all. Several runs end with a table of them all.
+    NAME is one of `kafkaesque fault list`, or all. Several runs end with a summary table.
     """
-    # The brokers under test end with this process, the mounts and files of a run do not.
+    # Brokers under test end with this process; mounts and files of a run need the cleanup.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    turns: list[_Turn] = []
+    turns: list[_Execution] = []
     for one in NAMES if ALL in names else dict.fromkeys(names):
         own_rounds = load_run(one).rounds if seconds is None and ALL not in names else None
         for its_seed in range(seed, seed + repeat):
@@ -142,15 +142,15 @@ def run_faults(
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """One execution, and its report; or why there is none."""
+class _Execution:
+    """One execution of a run: its report, or why it has none."""
 
     name: str
     seed: int
     report: Report | None = None
     trouble: str = ""
     is_impossible: bool = False
-    """This machine does not permit it."""
+    """This machine does not support the run."""
 
     @property
     def verdict(self) -> str:
@@ -159,25 +159,24 @@ class _Turn:
         return "yes" if self.report.passed else "NO"
 
 
-def _perform(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> _Turn:
+def _perform(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> _Execution:
     click.echo(f"-- {name}: {load_run(name).purpose}", err=True)
     try:
         report, history = run_by_name(name, options, lambda text: click.echo(text, err=True), keep)
     except NotPossible as error:
-        turn = _Turn(name, options.seed, trouble=str(error), is_impossible=True)
+        turn = _Execution(name, options.seed, trouble=str(error), is_impossible=True)
     except (WorkloadFailed, BrokerNotReady, ShimFailed, NetworkFailed) as error:
-        turn = _Turn(name, options.seed, trouble=f"{name} could not be finished: {error}")
+        turn = _Execution(name, options.seed, trouble=f"{name} could not be finished: {error}")
     else:
         for line in report.lines(history):
             click.echo(line, err=as_json)
-        return _Turn(name, options.seed, report)
+        return _Execution(name, options.seed, report)
     click.echo(turn.trouble, err=True)
     return turn
 
 
-def _end(turns: Sequence[_Turn], *, gaps_are_listed: bool) -> None:
-    """A run that is not possible here is a failure if it was asked for by name, a gap in the list
-    otherwise."""
+def _end(turns: Sequence[_Execution], *, gaps_are_listed: bool) -> None:
+    """Set the exit code. A run that is not possible here is a failure only if it was requested by name."""
     unfinished = _unfinished(turns)
     impossible = [turn.trouble for turn in turns if turn.is_impossible]
     if unfinished or (impossible and not gaps_are_listed):
@@ -186,15 +185,15 @@ def _end(turns: Sequence[_Turn], *, gaps_are_listed: bool) -> None:
         click.get_current_context().exit(int(ExitCode.FAILED))
 
 
-def _reports(turns: Sequence[_Turn]) -> list[Report]:
+def _reports(turns: Sequence[_Execution]) -> list[Report]:
     return [turn.report for turn in turns if turn.report is not None]
 
 
-def _unfinished(turns: Sequence[_Turn]) -> list[str]:
+def _unfinished(turns: Sequence[_Execution]) -> list[str]:
     return [turn.trouble for turn in turns if turn.trouble and not turn.is_impossible]
 
 
-def _one(turns: Sequence[_Turn]) -> dict[str, object] | None:
+def _one(turns: Sequence[_Execution]) -> dict[str, object] | None:
     return next((report.as_json() for report in _reports(turns)), None)
 
 
@@ -202,14 +201,14 @@ _SUMMED = ("acknowledged", "lost", "duplicated", "reordered", "anomalies")
 
 
 def _totals(rows: Sequence[Mapping[str, object]]) -> dict[str, int]:
-    """The sums, and the longest of the gaps."""
+    """The sums, and the longest gap."""
     totals = {figure: sum(int(str(row[figure])) for row in rows) for figure in _SUMMED}
     longest = max((int(str(row["longest_gap_ms"])) for row in rows), default=0)
     return {**totals, "longest_gap_ms": longest}
 
 
-def _table(turns: Sequence[_Turn], with_seeds: bool) -> str:
-    """A row a run, their totals, and how many passed."""
+def _table(turns: Sequence[_Execution], with_seeds: bool) -> str:
+    """One row per run, the totals, and how many passed."""
     reports = _reports(turns)
     possible = [turn for turn in turns if not turn.is_impossible]
     passed = sum(report.passed for report in reports)
@@ -229,7 +228,7 @@ def _table(turns: Sequence[_Turn], with_seeds: bool) -> str:
     return plain_table(columns, rows)
 
 
-def _summary(names: Sequence[str], turns: Sequence[_Turn]) -> dict[str, object]:
+def _summary(names: Sequence[str], turns: Sequence[_Execution]) -> dict[str, object]:
     reports = _reports(turns)
     rows = [report.as_json() for report in reports]
     return {
@@ -246,13 +245,13 @@ def _summary(names: Sequence[str], turns: Sequence[_Turn]) -> dict[str, object]:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def check_file(file: Path, as_json: bool) -> None:
-    """Judge a kept history again; exit code 1 if it has an anomaly that is not legal."""
+    """Check a kept history again. Exits with 1 if it has an illegal anomaly."""
     try:
         history = load_history(file)
         started = time.perf_counter()
         verdict = check_history(history)
     except HistoryUnusable as error:
-        raise Failure(f"{file} is no history: {error}") from error
+        raise Failure(f"{file} is not a history: {error}") from error
     seconds = time.perf_counter() - started
     records = verdict.figures.acknowledged + verdict.figures.polled
     report = Report(name=history.name, verdict=verdict)

@@ -1,4 +1,4 @@
-"""`kafkaesque gateway`: the front end that clients are connected to."""
+"""`kafkaesque gateway`: runs a gateway, the front end for client connections."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ NEEDED = ("websockets", "jwt", "argon2", "kazoo", "aiohttp")
     )
 )
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:7000", show_default=True,
-              help="Address for clients: framed TCP and WebSocket alike.")  # fmt: skip
+              help="Address for clients, for both framed TCP and WebSocket.")  # fmt: skip
 @click.option("--name", help="Name among the gateways.  [default: gw-HOST-PORT]")
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=DATA_DEFAULT,
               show_default=True, help="Directory of gateway.json, the key and the hand-over socket.")  # fmt: skip
 @click.option("--http-listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
               help="Address of /metrics, /status, /healthz and /readyz.")  # fmt: skip
 @click.option("--take-over", is_flag=True,
-              help="Take listener and live connections over from the process that runs in --data.")  # fmt: skip
+              help="Take over the listener and live connections of the process that runs in --data.")  # fmt: skip
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE",
               help="Any setting of --settings; may be repeated.")  # fmt: skip
 @click.option("--settings", is_flag=True, help="List the settings and exit.")
@@ -51,10 +51,10 @@ NEEDED = ("websockets", "jwt", "argon2", "kazoo", "aiohttp")
               default="warning", show_default=True)  # fmt: skip
 @client_options()
 def gateway(connection: Connection, screen: Screen, **options: Any) -> None:
-    """Hold clients' connections and pass between them and the log, until Ctrl-C or SIGTERM.
+    """Connect clients with the log until Ctrl-C or SIGTERM.
 
-    Prints one line `ready ...` when clients may come. SIGTERM sends them to the other gateways, a few
-    at a time; --take-over keeps them. docs/GATEWAY.md has the protocol and the guarantees.
+    Prints one line `ready ...` when clients can connect. SIGTERM moves them to other gateways, a few
+    at a time; --take-over keeps them. See docs/GATEWAY.md for the protocol and the guarantees.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         raise Failure(f"the gateway needs {', '.join(missing)}",
@@ -97,7 +97,7 @@ def _run(
 
 
 def read_config(assignments: tuple[str, ...]) -> GatewayConfig:
-    """Flags win over the environment."""
+    """Settings from the environment, overridden by --set."""
     from kafkaesque.gateway.config import GatewayConfig
 
     return read_service_settings(

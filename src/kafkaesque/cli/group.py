@@ -42,7 +42,7 @@ _CHANGE_COLUMNS = [
 
 @click.group()
 def group() -> None:
-    """List consumer groups, show their lag, move their offsets."""
+    """List consumer groups, show their lag, reset their offsets."""
 
 
 @group.command("list", epilog=examples("kafkaesque group list", "kafkaesque group list --json"))
@@ -91,14 +91,16 @@ def describe(names: tuple[str, ...], connection: Connection, screen: Screen) -> 
     multiple=True,
     metavar="TOPIC[:PARTITION,...]",
     shell_complete=complete_topics,
-    help="What to move.",
+    help="Topic or partitions to reset; may be repeated.",
 )
-@click.option("--all-topics", is_flag=True, help="Everything that the group has committed.")
+@click.option("--all-topics", is_flag=True, help="All partitions with a committed offset.")
 @click.option(
     "--to", "place", metavar="WHERE", help="earliest, latest, an offset, an ISO time, @EPOCH_MS."
 )
-@click.option("--shift", type=int, metavar="N", help="Forward by N records, or back by -N.")
-@click.option("--execute", is_flag=True, help="Do it. Without this the plan is only shown.")
+@click.option(
+    "--shift", type=int, metavar="N", help="Move forward by N records; a negative N moves back."
+)
+@click.option("--execute", is_flag=True, help="Apply the plan. Without it the plan is only shown.")
 @client_options()
 def reset(
     name: str,
@@ -112,18 +114,18 @@ def reset(
 ) -> None:
     """Move the committed offsets of a group that has no members.
 
-    Nothing changes without --execute. New offsets are kept within what each partition holds.
+    Changes nothing without --execute. New offsets are limited to the range of each partition.
     """
     target = _reset_target(place, shift)
     if all_topics == bool(targets):
-        raise usage("Give either --topic TOPIC[:PARTITION,...], or --all-topics.")
+        raise usage("Use either --topic TOPIC[:PARTITION,...] or --all-topics.")
     committed = _committed_when_idle(connection, name)
     partitions = list(committed) if all_topics else _targets(connection, targets)
     spec = target if isinstance(target, OffsetSpec) else None
     bounds = fetch_bounds(connection, partitions, spec)
     changes = plan_reset(committed, bounds, target)
     if not changes:
-        raise NotFound(f"group '{name}' has committed nothing there, so there is nothing to move")
+        raise NotFound(f"group '{name}' has no committed offsets there, so nothing can be reset")
     if execute:
         _apply(connection, name, changes)
     rows = [change.document() for change in changes]
@@ -132,14 +134,14 @@ def reset(
         lambda: screen.table(_CHANGE_COLUMNS, rows),
     )
     if execute:
-        screen.note(f"group '{name}' was moved")
+        screen.note(f"the offsets of group '{name}' were reset")
     else:
-        screen.note("this is the plan, nothing was changed: add --execute to do it")
+        screen.note("nothing was changed, this is the plan: add --execute to apply it")
 
 
 def _reset_target(place: str | None, shift: int | None) -> OffsetSpec | Shift:
     if (place is None) == (shift is None):
-        raise usage("Give either --to WHERE, or --shift N.")
+        raise usage("Use either --to WHERE or --shift N.")
     if shift is not None:
         return Shift(shift)
     try:
@@ -171,8 +173,8 @@ def parse_target(text: str) -> tuple[str, list[int]]:
 
 
 def _committed_when_idle(connection: Connection, name: str) -> dict[Partition, int]:
-    """Offsets of a group that may be moved. A group that does not exist yet has none: giving it
-    offsets is how one prepares a new consumer."""
+    """Committed offsets of a group without members. A group that does not exist has none; setting its
+    offsets prepares it for a new consumer."""
     found = describe_groups(connection, [name])[name]
     if found is None:
         return {}
@@ -181,7 +183,7 @@ def _committed_when_idle(connection: Connection, name: str) -> dict[Partition, i
         raise Failure(
             f"group '{name}' is in use by {len(found.members)} member(s) "
             f"({', '.join(clients)}), which would overwrite the new offsets",
-            "stop its consumers, wait for their session to end, and try again",
+            "stop its consumers, wait for their sessions to expire, and try again",
         )
     return committed_offsets(connection, name)
 
@@ -191,22 +193,22 @@ def _apply(connection: Connection, name: str, changes: list[OffsetChange]) -> No
     futures = connection.admin.alter_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(name, wanted)], request_timeout=connection.timeout_s
     )
-    answer = connection.wait(futures[name], f"move the offsets of group '{name}'")
+    answer = connection.wait(futures[name], f"reset the offsets of group '{name}'")
     for item in answer.topic_partitions or []:
         if item.error is not None:
-            connection.fail(item.error, f"move {item.topic}-{item.partition} of group '{name}'")
+            connection.fail(item.error, f"reset {item.topic}-{item.partition} of group '{name}'")
 
 
 @group.command(epilog=examples("kafkaesque group delete billing --yes"))
 @click.argument("names", metavar="GROUP...", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options()
 def delete(names: tuple[str, ...], yes: bool, connection: Connection, screen: Screen) -> None:
     """Delete groups that have no members, with their committed offsets."""
     wanted = list(dict.fromkeys(names))
     for name in wanted:
         existing_group(connection, name)
-    confirm(yes, f"Delete {', '.join(wanted)} and what it has committed?")
+    confirm(yes, f"Delete {', '.join(wanted)} and the committed offsets?")
     futures = connection.admin.delete_consumer_groups(wanted, request_timeout=connection.timeout_s)
     for name, future in futures.items():
         connection.wait(future, f"delete group '{name}'")
@@ -227,15 +229,15 @@ def delete(names: tuple[str, ...], yes: bool, connection: Connection, screen: Sc
     multiple=True,
     required=True,
     metavar="TOPIC[:PARTITION,...]",
-    help="What to forget.",
+    help="Topic or partitions; may be repeated.",
 )
 @client_options()
 def delete_offsets(
     name: str, targets: tuple[str, ...], connection: Connection, screen: Screen
 ) -> None:
-    """Forget the committed offsets of some partitions.
+    """Delete the committed offsets of some partitions.
 
-    Refused for topics that a member of the group reads now.
+    Fails for topics that a member of the group is subscribed to.
     """
     node = existing_group(connection, name).coordinator
     coordinator = Broker(node.id, node.host, node.port)
@@ -245,9 +247,9 @@ def delete_offsets(
     error, errors = connection.cluster.delete_offsets(coordinator, name, topics)
     for code in [error, *errors.values()]:
         if code:
-            connection.fail(KafkaError(code), f"forget offsets of group '{name}'")
+            connection.fail(KafkaError(code), f"delete offsets of group '{name}'")
     rows: list[dict[str, Any]] = [{"topic": topic, "partition": index} for topic, index in errors]
     screen.document(
         {"group": name, "deleted": rows},
-        lambda: screen.line(f"{name}: forgot the offsets of {len(rows)} partition(s)"),
+        lambda: screen.line(f"{name}: deleted the offsets of {len(rows)} partition(s)"),
     )

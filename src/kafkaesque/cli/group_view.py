@@ -1,4 +1,4 @@
-"""What `group list` and `group describe` know of consumer groups, as rows, and how they show them."""
+"""Rows of `group list` and `group describe`, and their output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def describe_groups(
 ) -> dict[str, ConsumerGroupDescription | None]:
     """Descriptions by name; None for a group that does not exist.
 
-    Apache Kafka before 4.0 calls an unknown group "dead" instead of not found (KIP-1043).
+    Apache Kafka before 4.0 reports an unknown group as "dead" instead of not found (KIP-1043).
     """
     wanted = list(dict.fromkeys(names))
     if not wanted:
@@ -69,7 +69,7 @@ def existing_group(connection: Connection, name: str) -> ConsumerGroupDescriptio
     group = describe_groups(connection, [name])[name]
     if group is None:
         raise NotFound(
-            f"there is no consumer group '{name}'", "`kafkaesque group list` shows those there are"
+            f"there is no consumer group '{name}'", "`kafkaesque group list` lists the groups"
         )
     return group
 
@@ -178,7 +178,7 @@ def show_groups(screen: Screen, groups: list[dict[str, Any]]) -> None:
             ]
         )
         screen.line()
-        screen.table(_OFFSET_COLUMNS, group["offsets"], "nothing is committed yet")
+        screen.table(_OFFSET_COLUMNS, group["offsets"], "no committed offsets")
         if group["members"]:
             screen.line()
             rows = [{**m, "assigned": " ".join(m["partitions"])} for m in group["members"]]

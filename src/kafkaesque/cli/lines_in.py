@@ -1,7 +1,7 @@
 """Lines of standard input for an event loop: from a terminal, a pipe, a file or /dev/null.
 
-An event loop cannot wait for a regular file (epoll refuses it), so a daemon thread reads. It does not keep
-the program from ending in the middle of a read.
+An event loop cannot wait for a regular file (epoll rejects it), so a daemon thread reads. A daemon thread
+that is blocked in a read does not keep the program from exiting.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ LINES_AHEAD_MAX = 100
 
 
 async def lines_of(stream: BinaryIO) -> AsyncIterator[str]:
-    """Ends with the stream. Reads at most LINES_AHEAD_MAX lines ahead."""
+    """Lines of `stream` until its end. Reads at most LINES_AHEAD_MAX lines ahead."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(LINES_AHEAD_MAX)
 
     def read() -> None:
-        # RuntimeError: the loop has ended; the rest is dropped.
+        # RuntimeError: the loop is closed; the remaining lines are dropped.
         with suppress(RuntimeError):
             for line in stream:
                 room.acquire()

@@ -1,7 +1,7 @@
 """The entry point `kafkaesque`: a group that imports a command only when it runs.
 
-`kafkaesque broker` must cost no more than the broker itself, so nothing here imports a client
-library, rich, or a command module; the one-line helps are therefore written here.
+Starting `kafkaesque broker` must not import a client library, rich, or another command's module, so
+the one-line helps of all commands are written here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PROGRAM = "kafkaesque"
 
 
 class Lazy(NamedTuple):
-    """A command's module and its short help, known without importing it."""
+    """A command's module and its short help."""
 
     section: str
     module: str
@@ -45,7 +45,7 @@ COMMANDS: dict[str, Lazy] = {
     "tasks": Lazy(
         "Run", "kafkaesque.cli.tasks", "Run tasks and timers from the log; manage dead letters."
     ),
-    "console": Lazy("Run", "kafkaesque.cli.console", "Show a whole cluster in the browser."),
+    "console": Lazy("Run", "kafkaesque.cli.console", "Show a cluster in the browser."),
     "topic": Lazy(
         "Operate", "kafkaesque.cli.topic", "Create, list, describe, alter and delete topics."
     ),
@@ -74,9 +74,9 @@ COMMANDS: dict[str, Lazy] = {
         "Explain", "kafkaesque.cli.doctor", "Check for common problems and show the fix."
     ),
     "compat": Lazy(
-        "Explain", "kafkaesque.cli.compat", "Report what a move to another Kafka needs."
+        "Explain", "kafkaesque.cli.compat", "Check whether a cluster can move to another Kafka."
     ),
-    "bench": Lazy("Explain", "kafkaesque.cli.bench", "Measure a broker beside others."),
+    "bench": Lazy("Explain", "kafkaesque.cli.bench", "Benchmark a broker against others."),
     "fault": Lazy(
         "Explain", "kafkaesque.cli.fault", "Inject faults under load and check the guarantees."
     ),
@@ -100,7 +100,7 @@ Every command has examples: kafkaesque COMMAND --help
 
 
 class LazyGroup(click.Group):
-    """Resolves a command by importing its module; absent modules are not listed."""
+    """Resolves a command by importing its module; missing modules are not listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, lazy in COMMANDS.items() if importlib.util.find_spec(lazy.module)]
@@ -141,12 +141,12 @@ class LazyGroup(click.Group):
             sys.stdout.flush()
         except BrokenPipeError:
             # The reader closed the pipe (`| head`): not a failure.
-            _give_up_output()
+            _discard_output()
             ctx.exit(int(ExitCode.OK))
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            _give_up_output()
+            _discard_output()
             where = f" to {error.filename}" if error.filename else ""
             message = f"cannot write{where}: the disk is full"
             raise Failure(message, "free some space, or write to another disk") from None
@@ -165,8 +165,8 @@ class LazyGroup(click.Group):
                 formatter.write_dl(rows)
 
 
-def _give_up_output() -> None:
-    """Redirect standard output to /dev/null: the interpreter's last flush would fail."""
+def _discard_output() -> None:
+    """Redirect standard output to /dev/null: the interpreter's final flush would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -195,12 +195,12 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
 def cli() -> None:
     """A Kafka in one pip install: run it, operate it, understand it.
 
-    The operating commands speak to any Kafka, Apache Kafka included.
+    The commands under Operate work with any Kafka, including Apache Kafka.
     """
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; never raises what a user can cause."""
+    """Run the command line and return its exit code; errors that a user can cause are printed."""
     try:
         outcome = cli.main(
             args=None if args is None else list(args),

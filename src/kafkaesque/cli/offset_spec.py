@@ -1,4 +1,4 @@
-"""Words for places in a log: `beginning`, `end`, `42`, `-10`, a time. Pure; no client library."""
+"""Parses positions in a log: `beginning`, `end`, `42`, `-10`, or a time. Pure; no client library."""
 
 from __future__ import annotations
 

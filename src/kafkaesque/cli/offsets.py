@@ -1,4 +1,4 @@
-"""Offsets that a cluster reports: bounds of partitions, and the offset at a time."""
+"""Offsets of partitions, from ListOffsets: earliest, end, and the offset at a time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SETTLING = frozenset(
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     }
 )
-"""Errors of brokers that have not heard of a new topic or leader yet. Callers have seen the partition
-in the metadata, so it exists."""
+"""Errors of brokers whose metadata does not have a new topic or leader yet. Callers have seen the
+partition in the metadata, so it exists."""
 
 _EARLIEST: AdminOffsetSpec = AdminOffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: AdminOffsetSpec = AdminOffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -40,8 +40,7 @@ def fetch_bounds(
 ) -> dict[Partition, Bounds]:
     """Earliest and end offset of each partition, and the offset at the time of `spec` if it is one.
 
-    With `committed_only` the end is the last stable offset: where a reader of committed
-    transactions stops for now.
+    With `committed_only` the end is the last stable offset, where a read_committed consumer stops.
     """
     earliest = _list_offsets(connection, partitions, _EARLIEST, committed_only)
     end = _list_offsets(connection, partitions, _LATEST, committed_only)
@@ -61,7 +60,7 @@ def _list_offsets(
     spec: AdminOffsetSpec,
     committed_only: bool,
 ) -> dict[Partition, int]:
-    """Retries errors that pass: a broker may not have heard of a new partition or leader yet."""
+    """Retries transient errors: a broker may not have the metadata of a new partition or leader yet."""
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     found: dict[Partition, int] = {}
     deadline = time.monotonic() + min(connection.timeout_s, SETTLING_S_MAX)

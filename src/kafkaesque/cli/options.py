@@ -28,12 +28,12 @@ BOOTSTRAP_VARIABLE = "KAFKAESQUE_BOOTSTRAP"
 
 
 def examples(*lines: str) -> str:
-    """An epilog of examples, kept line by line."""
+    """An epilog of examples; click does not rewrap the lines."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def read_pair(text: str, what: str = "NAME=VALUE") -> tuple[str, str]:
-    """Split `name=value`; the value may be empty and may hold further `=`."""
+    """Split `name=value`; the value may be empty and may contain `=`."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise usage(f"'{text}' is not {what}.")
@@ -41,7 +41,7 @@ def read_pair(text: str, what: str = "NAME=VALUE") -> tuple[str, str]:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A client properties file, as Kafka's own tools take it."""
+    """A client properties file, in the format of Kafka's own tools."""
     from kafkaesque.service import settings
 
     try:
@@ -51,8 +51,8 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def make_connection(ctx: click.Context, options: dict[str, Any]) -> Connection:
-    """Take the connection options out of `options`. A flag wins over the file, the file over the
-    environment, the environment over the default."""
+    """Remove the connection options from `options`. A flag overrides the file, the file overrides the
+    environment, the environment overrides the default."""
     from kafkaesque.cli.client import Connection
 
     bootstrap: str = options.pop("bootstrap_server")
@@ -90,8 +90,8 @@ def address_option(function: F) -> F:
 
 
 @contextmanager
-def _orderly_end() -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does: records that were read are committed, queued ones sent."""
+def _terminate_like_interrupt() -> Iterator[None]:
+    """Handle SIGTERM like Ctrl-C: records that were read are committed, queued records are sent."""
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -113,7 +113,7 @@ def client_options(timeout_s: float = 10.0) -> Callable[[F], F]:
             default=timeout_s,
             show_default=True,
             metavar="SECONDS",
-            help="Give up after this long without an answer.",
+            help="How long to wait for an answer.",
         )
         @click.option(
             "-X",
@@ -131,7 +131,7 @@ def client_options(timeout_s: float = 10.0) -> Callable[[F], F]:
         @click.pass_context
         @functools.wraps(function)
         def wrapper(ctx: click.Context, /, *args: Any, **options: Any) -> Any:
-            with _orderly_end():
+            with _terminate_like_interrupt():
                 try:
                     return function(*args, connection=make_connection(ctx, options), **options)
                 except AdminError as error:
@@ -145,7 +145,7 @@ def client_options(timeout_s: float = 10.0) -> Callable[[F], F]:
 def complete_topics(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Topic names of the cluster that the command line names; silence when it cannot be reached."""
+    """Topic names of the cluster of the command line; none if it cannot be reached."""
     from kafkaesque.cli.client import Connection
 
     bootstrap = ctx.params.get("bootstrap_server") or BOOTSTRAP_DEFAULT
@@ -161,12 +161,12 @@ data_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("kafkaesque-data"),
     show_default=True,
-    help="Directory of all data and logs; kept from one run to the next.",
+    help="Directory of all data and logs; reused by the next run.",
 )
 port_option = click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=9092,
     show_default=True,
-    help="Kafka port of the first broker; the others follow. 0 takes free ports.",
+    help="Kafka port of the first broker; the others follow. 0 picks free ports.",
 )

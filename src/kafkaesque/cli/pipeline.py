@@ -1,11 +1,13 @@
 """`kafkaesque pipeline`: run, backfill, replay, status, stop, jars, doctor, list.
 
-Nothing of Spark is imported before a command needs it; `status` and `stop` never do.
+Spark is imported only by commands that need it; `status` and `stop` do not.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,23 +17,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import ExitCode, Failure, usage
+from kafkaesque.cli.failures import CannotConnect, ExitCode, Failure, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Column, Screen
-from kafkaesque.pipeline.errors import PipelineError
+from kafkaesque.cli.service_process import host_port
+from kafkaesque.pipeline.errors import CannotListen, PipelineError
 from kafkaesque.pipeline.paths import DataDirectory
 
 if TYPE_CHECKING:
     from kafkaesque.pipeline.operate.backfill import LogRange, SideTables
     from kafkaesque.pipeline.operate.context import RunContext
+    from kafkaesque.pipeline.operate.reports import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 DATA_DEFAULT = "kafkaesque-data/pipeline"
-RUN_OPTIONS = (
-    *("once", "interval_s", "rows_max", "start"),
-    *("restarts_max", "http_listen", "end_with_stdin"),
-)
+TRIGGER_OPTIONS = ("interval_s", "once", "rows_max", "start", "restarts_max")
+PROGRESS_EVERY_S = 5.0
 STOP_TIMEOUT_S = 120.0
 
 data_option = click.option(
@@ -44,7 +46,7 @@ data_option = click.option(
 
 
 def spark_options(function: F) -> F:
-    """Where Spark runs and which engine reads."""
+    """Options for the Spark session and the engine that reads Kafka."""
     for option in (
         click.option("--driver-memory", default="1g", show_default=True),
         click.option(
@@ -74,9 +76,11 @@ def spark_options(function: F) -> F:
 
 @contextmanager
 def explained_errors() -> Iterator[None]:
-    """What the pipeline refuses, as a failure of the command line."""
+    """Turns a PipelineError into a failure of the command."""
     try:
         yield
+    except CannotListen as error:
+        raise CannotConnect(error.message, error.fix) from error
     except PipelineError as error:
         raise Failure(error.message, error.fix) from error
 
@@ -89,7 +93,7 @@ def make_context(
     driver_memory: str,
     assignments: tuple[str, ...],
 ) -> RunContext:
-    """Spark started, everything else checked before."""
+    """Check the settings and the connection, then start Spark."""
     from kafkaesque.pipeline.operate.context import RunContext, read_settings
     from kafkaesque.pipeline.session import SessionSettings, start_session
 
@@ -109,25 +113,58 @@ def make_context(
 
 @click.group()
 def pipeline() -> None:
-    """Spark over the log: trends, chat analytics, archive; live, backfilled and replayed."""
+    """Run Spark queries over topics: trends, chat analytics, archive; live, backfill and replay."""
 
 
 @pipeline.command(
     "list", epilog=examples("kafkaesque pipeline list", "kafkaesque pipeline list --settings")
 )
-@click.option("--settings", is_flag=True, help="List the settings that --set takes instead.")
+@click.option("--settings", is_flag=True, help="List the settings of --set instead.")
 @json_option
 def list_(settings: bool, screen: Screen) -> None:
-    """List the queries, sets of queries and reports that `run` takes; or every setting."""
-    from kafkaesque.cli.pipeline_run import listed, listed_settings
+    """List the queries, sets of queries and reports of `run`, or all settings."""
     from kafkaesque.pipeline.session import require_packages
 
     with explained_errors():
         require_packages()
-        rows = listed_settings() if settings else listed()
+        rows = _setting_rows() if settings else _query_rows()
     columns = [Column(name, name) for name in rows[0] if name != "tables"]
     content: Any = {"settings" if settings else "queries": rows}
     screen.document(content, lambda: screen.table(columns, rows))
+
+
+def _query_rows() -> list[dict[str, Any]]:
+    """One row for each query, set and report."""
+    from kafkaesque.pipeline.operate.queries import SETS, all_queries
+    from kafkaesque.pipeline.operate.reports import REPORTS
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": query.name,
+            "kind": "stream",
+            "reads": query.topics or "every topic",
+            "tables": [table.name for table in query.tables],
+            "doc": query.doc,
+        }
+        for query in all_queries().values()
+    ]
+    rows += [
+        {"name": name, "kind": "set", "reads": "", "tables": [], "doc": ", ".join(queries)}
+        for name, queries in SETS.items()
+    ]
+    for name, report in REPORTS.items():
+        doc = (report.__doc__ or "").strip().splitlines()[0]
+        rows.append({"name": name, "kind": "report", "reads": "tables", "tables": [], "doc": doc})
+    return rows
+
+
+def _setting_rows() -> list[dict[str, Any]]:
+    from kafkaesque.pipeline.operate.context import SETTINGS
+
+    return [
+        {"name": item.name, "default": item.show(item.default), "about": item.doc}
+        for item in SETTINGS.values()
+    ]
 
 
 @pipeline.command(
@@ -142,14 +179,22 @@ def list_(settings: bool, screen: Screen) -> None:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @data_option
 @spark_options
-@click.option("--once", is_flag=True, help="Read what is there, then end.")
-@click.option("--every", "interval_s", default=0.0, metavar="SECONDS", help="Start of each batch.")
-@click.option("--rows-max", type=click.IntRange(min=1), help="Records of one batch at most.")
+@click.option("--once", is_flag=True, help="Read to the current end of the topics, then exit.")
+@click.option(
+    "--every",
+    "interval_s",
+    default=0.0,
+    metavar="SECONDS",
+    help="Interval between the starts of batches.",
+)
+@click.option(
+    "--rows-max", type=click.IntRange(min=1), help="Maximum number of records in a batch."
+)
 @click.option(
     "--start",
     default="earliest",
     show_default=True,
-    help="Where a new query begins: earliest, latest, or offsets as JSON.",
+    help="Where a new query starts: earliest, latest, or offsets as JSON.",
 )
 @click.option(
     "--restarts",
@@ -157,7 +202,7 @@ def list_(settings: bool, screen: Screen) -> None:
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How often in a row a query that fails is started again; a finished batch counts anew.",
+    help="How many times in a row a failed query is restarted; a finished batch resets the count.",
 )
 @click.option(
     "--http-listen",
@@ -169,34 +214,62 @@ def list_(settings: bool, screen: Screen) -> None:
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
 @client_options()
 def run(names: tuple[str, ...], connection: Connection, screen: Screen, **options: Any) -> int:
-    """Run queries until Ctrl-C, `pipeline stop`, or, with --once, until they have read it all.
+    """Run queries until Ctrl-C or `pipeline stop`; with --once, until they have read all records.
 
     NAME is a query, a set of queries or a report of `pipeline list`. Prints one line `ready ...` when
-    all queries run; topics that they read or write are made if a service declares them.
+    all queries run. Creates missing topics that a service of the platform declares.
     """
-    from kafkaesque.cli.pipeline_run import Wanted, run_queries, run_reports
     from kafkaesque.pipeline.operate.reports import REPORTS
+    from kafkaesque.pipeline.operate.streaming import Trigger
+    from kafkaesque.pipeline.process import RunOptions, run_queries
 
-    wanted = Wanted(names, *(options.pop(name) for name in RUN_OPTIONS))
+    trigger = Trigger(**{name: options.pop(name) for name in TRIGGER_OPTIONS})
+    http_listen, end_with_stdin = options.pop("http_listen"), options.pop("end_with_stdin")
     with explained_errors():
         reports = [name for name in names if name in REPORTS]
         if reports and len(reports) < len(names):
-            raise usage("Reports and queries are run by themselves.")
+            raise usage("Reports and queries cannot run together.")
         if reports:
-            return run_reports(reports, make_context(connection, **options), screen)
-        return run_queries(wanted, lambda: make_context(connection, **options), screen)
+            return _run_reports(reports, make_context(connection, **options), screen)
+        run_options = RunOptions(names, trigger, host_port(http_listen), end_with_stdin)
+        results = run_queries(run_options, lambda: make_context(connection, **options), screen.note)
+    rows = [{"query": result.query, "failure": result.failure} for result in results]
+    screen.document({"queries": rows}, lambda: None)
+    failed = [result for result in results if result.failure]
+    for result in failed:
+        screen.warn(f"{result.query}: {result.failure}")
+    return int(ExitCode.FAILED if failed else ExitCode.OK)
+
+
+def _run_reports(names: list[str], context: RunContext, screen: Screen) -> int:
+    """Run one report after another; the exit code is 1 if the quality report found a problem."""
+    from kafkaesque.pipeline.operate.reports import run_report
+    from kafkaesque.pipeline.topics import declared, ensure_topics
+
+    has_quality_alerts = False
+    ensure_topics(context.kafka, declared([context.settings.alerts_topic]))
+    for name in names:
+        report = run_report(name, context)
+        _show_report(report, screen)
+        has_quality_alerts |= name == "quality" and bool(report.alerts)
+    return int(ExitCode.FAILED if has_quality_alerts else ExitCode.OK)
+
+
+def _show_report(report: Report, screen: Screen) -> None:
+    content = {"report": report.name, "rows": report.rows, "alerts": report.alerts}
+    document = json.loads(json.dumps(content, default=str))
+    columns = [Column(key, key) for key in (report.rows[0] if report.rows else {})]
+    screen.document(document, lambda: screen.table(columns, document["rows"], "nothing to report"))
 
 
 def range_options(function: F) -> F:
-    """Which part of the log, and what to do with the result."""
+    """Options for the range of the log and the destination of the result."""
     for option in (
-        click.option(
-            "--swap", is_flag=True, help="Put the result in the place of the table's rows."
-        ),
-        click.option("--to-offsets", help='JSON, as {"topic": {"0": 123}}.'),
-        click.option("--from-offsets", help='JSON, as {"topic": {"0": 123}}.'),
-        click.option("--to", "to_time", help="ISO time (UTC unless it says), exclusive."),
-        click.option("--from", "from_time", help="ISO time (UTC unless it says)."),
+        click.option("--swap", is_flag=True, help="Replace the table's rows with the result."),
+        click.option("--to-offsets", help='JSON, such as {"topic": {"0": 123}}.'),
+        click.option("--from-offsets", help='JSON, such as {"topic": {"0": 123}}.'),
+        click.option("--to", "to_time", help="ISO time (UTC unless it has a zone), exclusive."),
+        click.option("--from", "from_time", help="ISO time (UTC unless it has a zone)."),
     ):
         function = option(function)
     return function
@@ -224,7 +297,7 @@ def _time_ms(text: str | None) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise usage(f"'{text}' is no ISO time, as 2026-11-16T12:00.") from None
+        raise usage(f"'{text}' is not an ISO time, such as 2026-11-16T12:00.") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
@@ -242,8 +315,7 @@ def _time_ms(text: str | None) -> int | None:
 @range_options
 @client_options()
 def backfill(name: str, connection: Connection, screen: Screen, **options: Any) -> None:
-    """Compute a range of the log again, at once, into side tables; --swap puts them in place."""
-    from kafkaesque.cli.pipeline_run import progress_printer
+    """Recompute a range of the log in one batch into side tables; --swap puts them in place."""
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.queries import find_query
 
@@ -251,7 +323,7 @@ def backfill(name: str, connection: Connection, screen: Screen, **options: Any) 
     with explained_errors():
         log_range = _log_range(options)
         context = make_context(connection, **options)
-        side = work.backfill(find_query(name), context, log_range, progress_printer(name, screen))
+        side = work.backfill(find_query(name), context, log_range, _progress_printer(name, screen))
         _finish(side, context, swap, screen)
 
 
@@ -267,8 +339,7 @@ def backfill(name: str, connection: Connection, screen: Screen, **options: Any) 
 def replay(
     name: str, rows_max: int, connection: Connection, screen: Screen, **options: Any
 ) -> None:
-    """Run a range of the log through the stream again, in batches, into side tables."""
-    from kafkaesque.cli.pipeline_run import progress_printer
+    """Run a range of the log through the streaming query again, in batches, into side tables."""
     from kafkaesque.pipeline.operate import backfill as work
     from kafkaesque.pipeline.operate.queries import find_query
 
@@ -277,9 +348,23 @@ def replay(
         log_range = _log_range(options)
         context = make_context(connection, **options)
         side = work.replay(
-            find_query(name), context, log_range, rows_max, progress_printer(name, screen)
+            find_query(name), context, log_range, rows_max, _progress_printer(name, screen)
         )
         _finish(side, context, swap, screen)
+
+
+def _progress_printer(name: str, screen: Screen) -> Callable[[str, int, int], None]:
+    """A callback that prints the progress of a long operation every few seconds."""
+    due_s = time.monotonic() + PROGRESS_EVERY_S
+
+    def show(what: str, done: int, total: int) -> None:
+        nonlocal due_s
+        if time.monotonic() >= due_s:
+            due_s = time.monotonic() + PROGRESS_EVERY_S
+            share = f" ({done / total:.0%})" if total else ""
+            screen.note(f"{name}: {done:,} of {total:,} {what}{share}")
+
+    return show
 
 
 def _finish(side: SideTables, context: RunContext, swap: bool, screen: Screen) -> None:
@@ -310,10 +395,10 @@ def _finish(side: SideTables, context: RunContext, swap: bool, screen: Screen) -
     )
 )
 @data_option
-@click.option("--lag", is_flag=True, help="Ask the broker for the lag as of now.")
+@click.option("--lag", is_flag=True, help="Query the brokers for the current lag.")
 @client_options()
 def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> None:
-    """Show every query that ever ran here: state, last batch, lag."""
+    """Show all queries that have run in this directory: state, last batch, lag."""
     from kafkaesque.pipeline.operate.status import statuses, with_lag
     from kafkaesque.pipeline.source.options import read_cluster
 
@@ -334,7 +419,9 @@ def status(data: Path, lag: bool, connection: Connection, screen: Screen) -> Non
         Column("late_rows", "late", "count"),
         Column("failure", "failure"),
     ]
-    screen.document({"queries": rows}, lambda: screen.table(columns, rows, "no query ran here yet"))
+    screen.document(
+        {"queries": rows}, lambda: screen.table(columns, rows, "no query has run here yet")
+    )
 
 
 @pipeline.command(
@@ -365,11 +452,11 @@ def stop(names: tuple[str, ...], data: Path, timeout_s: float, screen: Screen) -
         "kafkaesque pipeline jars --json | jq -r '.jars[]'",
     )
 )
-@click.option("--fetch", is_flag=True, help="Download what is missing, and check it.")
+@click.option("--fetch", is_flag=True, help="Download missing jars and verify their checksums.")
 @click.option("--repo", help="Maven repository. [default: Maven Central]")
 @json_option
 def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
-    """Show, or fetch, the jars of Spark's own Kafka connector."""
+    """Show or download the jars of Spark's Kafka connector."""
     from kafkaesque.pipeline import jars as work
     from kafkaesque.pipeline.session import spark_version
 
@@ -389,7 +476,7 @@ def jars(fetch: bool, repo: str | None, screen: Screen) -> None:
 )
 @json_option
 def doctor(screen: Screen) -> int:
-    """Say what the pipeline finds on this machine, and what is missing."""
+    """Check what the pipeline needs on this machine: Java, packages, jars."""
     from kafkaesque.pipeline.doctor import examine
 
     findings = examine(os.environ)

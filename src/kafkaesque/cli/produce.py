@@ -1,4 +1,4 @@
-"""`kafkaesque produce`: records from standard input or files into a topic."""
+"""`kafkaesque produce`: writes records from standard input or files to a topic."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ HINTS = {
     KafkaError.KAFKA_STORAGE_ERROR: DISK_HINT,
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic (kafkaesque topic alter) "
     "and, above 1 MB, the client's own -X message.max.bytes=N",
-    KafkaError._UNKNOWN_PARTITION: "`kafkaesque topic describe` shows which partitions there are",
+    KafkaError._UNKNOWN_PARTITION: "`kafkaesque topic describe` lists the partitions",
 }
 TIMED_OUT_HINT = (
-    "no broker took it in time: the leader is down, slow or without its replicas, or its disk refuses "
-    "writes (its log and its /readyz say so); `kafkaesque doctor` explains, --timeout gives it more"
+    "no broker accepted it in time: the leader is down, slow or has too few in-sync replicas, or its disk "
+    "rejects writes (see its log and /readyz); run `kafkaesque doctor`, or raise --timeout"
 )
-"""All that a timeout can mean: librdkafka keeps to itself what brokers answered before it."""
+"""Every cause that a timeout can have: librdkafka does not report the errors before it."""
 AUTO_CREATE_ATTEMPTS = 5
-"""Apache Kafka answers the request that creates a topic before the topic is there."""
+"""Apache Kafka responds to the request that auto-creates a topic before the topic exists."""
 
 
 def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
@@ -73,15 +73,25 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     type=click.Choice(["lines", "json", "raw"]),
     default="lines",
     show_default=True,
-    help="A record a line; a JSON object a line; or all of a file as one value.",
+    help="One record per line, one JSON object per line, or a whole file as one value.",
 )
 @click.option(
-    "-K", "--key-separator", metavar="TEXT", help="Lines are KEY, this text, VALUE. \\t is a tab."
+    "-K",
+    "--key-separator",
+    metavar="TEXT",
+    help="Text between key and value on a line. \\t is a tab.",
 )
-@click.option("-Z", "--null-value", metavar="TEXT", help="This text means null.")
+@click.option("-Z", "--null-value", metavar="TEXT", help="Text that stands for null.")
 @click.option("--base64", "is_base64", is_flag=True, help="Keys and values are base64.")
 @click.option("-k", "--key", metavar="TEXT", help="Key of every record.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header.")
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Header of every record; may be repeated.",
+)
 @click.option(
     "-p", "--partition", type=click.IntRange(0, INT32_MAX), metavar="N", help="[default: by key]"
 )
@@ -99,17 +109,17 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 @click.option(
     "--idempotent/--no-idempotent",
     default=None,
-    help="No duplicates by retries. [default: with acks=all]",
+    help="Retries make no duplicates. [default: on with acks=all]",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No progress, no summary.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no progress and no summary.")
 @client_options(timeout_s=30.0)
 def produce(
     topic: str, files: tuple[str, ...], connection: Connection, screen: Screen, **options: Any
 ) -> int:
     """Write records to TOPIC from FILES, or from standard input.
 
-    Keys go to the same partitions as with the Java client. Ends with exit code 1 if any record was
-    refused; the others are written all the same.
+    Uses the partitioner of the Java client. Exits with 1 if a record was rejected; the other records
+    are written.
     """
     form, template = _input(options)
     acks, idempotent = options["acks"], options["idempotent"]
@@ -144,7 +154,7 @@ def produce(
 def _input(options: dict[str, Any]) -> tuple[InputFormat, OutgoingRecord]:
     separator, null_marker = options["key_separator"], options["null_value"]
     if separator is not None and options["form"] != "lines":
-        raise usage("--key-separator goes with --format lines.")
+        raise usage("--key-separator needs --format lines.")
     if separator == "":
         raise usage("--key-separator cannot be empty.")
     form = InputFormat(
@@ -167,7 +177,7 @@ def _input(options: dict[str, Any]) -> tuple[InputFormat, OutgoingRecord]:
 
 
 class Inputs:
-    """The files to read, one after the other, and how far the reading is."""
+    """The files to read, in order, and the position of the reading."""
 
     def __init__(self, files: tuple[str, ...]) -> None:
         self._names = files or ("-",)
@@ -177,7 +187,7 @@ class Inputs:
 
     @property
     def size_bytes(self) -> int | None:
-        """Total size if all input is regular files: only then the end of the progress is known."""
+        """Total size if all inputs are regular files, else None."""
         paths = [Path(name) for name in self._names]
         if not all(path.is_file() for path in paths):
             return None
@@ -199,9 +209,9 @@ class Inputs:
 
 
 def _ensure_topic(connection: Connection, producer: Producer, topic: str) -> None:
-    """Fail now and clearly, not after minutes of retries, when there is no such topic.
+    """Fail at once if the topic does not exist, instead of after minutes of retries.
 
-    Asking as a producer creates the topic where the broker allows that
+    A producer's metadata request creates the topic if the broker allows it
     (`auto.create.topics.enable`).
     """
     for _ in range(AUTO_CREATE_ATTEMPTS):
@@ -217,7 +227,7 @@ def _ensure_topic(connection: Connection, producer: Producer, topic: str) -> Non
         ):
             connection.fail(found.error, f"write to '{topic}'")
         producer.poll(0.2)
-    raise NotFound(f"there is no topic '{topic}'", f"`kafkaesque topic create {topic}` makes it")
+    raise NotFound(f"there is no topic '{topic}'", f"`kafkaesque topic create {topic}` creates it")
 
 
 def _why_timed_out(connection: Connection) -> list[str]:
@@ -237,7 +247,7 @@ def _why_timed_out(connection: Connection) -> list[str]:
 
 
 class Writer:
-    """Hands records to librdkafka and hears what became of them.
+    """Passes records to librdkafka and collects delivery reports.
 
     Memory is bounded by librdkafka's queue: when it is full, `write` waits for deliveries.
     """
@@ -275,7 +285,7 @@ class Writer:
             except BufferError:
                 self._producer.poll(0.5)
             except KafkaException as exception:
-                self._refused(source, record.number, kafka_error(exception))
+                self._failed(source, record.number, kafka_error(exception))
                 break
         self._since_poll += 1
         if self._since_poll >= POLL_EVERY_RECORDS:
@@ -288,9 +298,9 @@ class Writer:
         if error is None:
             self._meter.add(1, size_bytes)
         else:
-            self._refused(source, number, error)
+            self._failed(source, number, error)
 
-    def _refused(self, source: str, number: int, error: KafkaError) -> None:
+    def _failed(self, source: str, number: int, error: KafkaError) -> None:
         self.failed += 1
         self.timed_out |= error.code() == KafkaError._MSG_TIMED_OUT
         if len(self.failures) < FAILURES_SHOWN_MAX:
@@ -298,13 +308,13 @@ class Writer:
             self.hints.add(HINTS.get(error.code(), ""))
 
     def finish(self) -> None:
-        """Wait for every delivery; librdkafka fails by itself what is older than its timeout."""
+        """Wait for all delivery reports; librdkafka fails records that exceed its timeout."""
         while self._producer.flush(0.2):
             pass
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """Hear of deliveries while a person types and the main thread waits for the next line."""
+        """Poll for delivery reports in a thread while the main thread waits for typed input."""
         over = threading.Event()
 
         def poll() -> None:
@@ -340,7 +350,7 @@ def _report(screen: Screen, writer: Writer, *, quiet: bool) -> int:
         click.echo(f"  {click.style('fix:', bold=True)} {hint}", err=True)
     if writer.input_error:
         Failure(
-            writer.input_error, "records before this line were written; those after were not"
+            writer.input_error, "records before this line were written; later records were not"
         ).show()
     summary: dict[str, Any] = {**writer.meter.summary(), "failed": writer.failed}
     if writer.input_error:

@@ -1,4 +1,4 @@
-"""A progress line on standard error for long work, on a terminal only."""
+"""A progress line on standard error for long operations, on a terminal only."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 SHOW_AFTER_S = 0.5
-"""Work that is over sooner than this shows nothing: a bar that flashes by only disturbs."""
+"""Operations that end sooner show no progress bar."""
 REFRESH_EVERY_S = 0.1
 
 
 class Meter:
-    """Counts records and bytes, and draws them while the work runs if `visible`.
+    """Counts records and bytes, and shows a progress bar if `visible`.
 
-    `total` is None when the end is not known; `position` is how far the work has come, if
-    that is not the number of records.
+    `total` is None if it is unknown; `position` returns the progress, if it is not the number of
+    records.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Meter:
             self._draw()
 
     def summary(self) -> dict[str, float | int]:
-        """The figures at the end, with their units in their names."""
+        """The final figures, with units in their names."""
         elapsed_s = self.elapsed_s
         return {
             "records": self.records,

@@ -1,7 +1,7 @@
-"""Reading records: fixed ranges of partitions, or as a member of a consumer group.
+"""Readers of records: of fixed ranges of partitions, or as a member of a consumer group.
 
-Both readers are generators of batches. What was yielded counts as handled when the generator is
-resumed; a group's offsets are stored only then.
+Both readers are generators of batches. Resuming the generator acknowledges the last batch; only then
+are a group's offsets stored for the next commit.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kafkaesque.cli.offsets import Partition, fetch_bounds
 
 BATCH_RECORDS_MAX = 1000
 POLL_TIMEOUT_S = 0.2
-"""How long Ctrl-C may have to wait."""
+"""Upper bound on the delay of Ctrl-C."""
 
 
-class Wanted(Protocol):
-    """What the readers need of the command's selection."""
+class ReadOptions(Protocol):
+    """The part of `consume.Selection` that the readers use."""
 
     @property
     def follow(self) -> bool: ...
@@ -38,7 +38,7 @@ class Wanted(Protocol):
 
 @dataclass(frozen=True)
 class Range:
-    """Offsets [start, stop) of one partition; no stop means for ever."""
+    """Offsets [start, stop) of one partition; without `stop` it has no end."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ def make_ranges(
     stops: Mapping[Partition, Bounds],
     stop: OffsetSpec | None,
 ) -> list[Range]:
-    """The range of each partition; an empty one is left out unless it has no stop."""
+    """The range of each partition. Skips empty ranges; a range without a stop is never empty."""
     ranges = []
     for (topic, index), bounds in sorted(starts.items()):
         first = resolve(start, bounds)
@@ -63,7 +63,7 @@ def make_ranges(
 
 
 class _Remaining:
-    """Which partitions are not yet at their stop, and how many records may still be taken."""
+    """The partitions that have not reached their stop, and how many records may still be read."""
 
     def __init__(self, limit: int | None) -> None:
         self._stops: dict[Partition, int] = {}
@@ -87,7 +87,7 @@ class _Remaining:
         return BATCH_RECORDS_MAX if self._left is None else min(BATCH_RECORDS_MAX, self._left)
 
     def take(self, partition: Partition, offset: int, *, bounded: bool) -> bool:
-        """Whether the record at `offset` is wanted; closes the partition when it is the last."""
+        """Whether to yield the record at `offset`; forgets the partition after its last record."""
         stop = self._stops.get(partition)
         if self._left == 0 or (bounded and (stop is None or offset >= stop)):
             self.forget(partition)
@@ -99,12 +99,12 @@ class _Remaining:
         return True
 
     def reached(self, partition: Partition, offset: int) -> None:
-        """The log has nothing more to give before `offset` (its tail may be transaction markers)."""
+        """No more records exist before `offset`: the rest may be transaction markers."""
         if offset >= self._stops.get(partition, offset + 1):
             self.forget(partition)
 
 
-def _consumer(connection: Connection, selection: Wanted, group: str, start: str) -> Consumer:
+def _consumer(connection: Connection, selection: ReadOptions, group: str, start: str) -> Consumer:
     level = "read_committed" if selection.committed_only else "read_uncommitted"
     return connection.consumer(
         group_id=group,
@@ -114,15 +114,16 @@ def _consumer(connection: Connection, selection: Wanted, group: str, start: str)
         auto_offset_reset=start,
         isolation_level=level,
         fetch_wait_max_ms=100,
-        # The default waits a second whenever 100,000 records are queued: that would be the speed.
+        # The default pauses fetching for a second whenever 100,000 records are queued, which would
+        # limit the throughput to that.
         fetch_queue_backoff_ms=10,
     )
 
 
 def read_ranges(
-    connection: Connection, ranges: list[Range], selection: Wanted
+    connection: Connection, ranges: list[Range], selection: ReadOptions
 ) -> Iterator[list[Message]]:
-    """Records of `ranges`, without a group and without committing anything."""
+    """Records of `ranges`, without a group and without commits."""
     if not ranges:
         return
     remaining = _Remaining(selection.limit)
@@ -132,10 +133,10 @@ def read_ranges(
     consumer = _consumer(connection, selection, "kafkaesque-cli", "error")
     try:
         consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
-        patience = _Patience(connection)
+        deadline = _FirstAnswerDeadline(connection)
         while not remaining.is_exhausted and (selection.follow or remaining.open_partitions):
             batch = _next_batch(connection, consumer, remaining, bounded=not selection.follow)
-            patience.heard(batch is not None)
+            deadline.check(batch is not None)
             if batch:
                 yield batch
     finally:
@@ -143,9 +144,9 @@ def read_ranges(
 
 
 def read_group(
-    connection: Connection, topics: list[str], start: str, selection: Wanted
+    connection: Connection, topics: list[str], start: str, selection: ReadOptions
 ) -> Iterator[list[Message]]:
-    """Records of `topics` as a member of the group; commits what was yielded and resumed."""
+    """Records of `topics` as a member of the group; commits acknowledged batches."""
     remaining = _Remaining(selection.limit)
     assigned = False
 
@@ -162,10 +163,10 @@ def read_group(
     consumer = _consumer(connection, selection, selection.group or "", start)
     try:
         consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke)
-        patience = _Patience(connection)
+        deadline = _FirstAnswerDeadline(connection)
         while not remaining.is_exhausted:
             batch = _next_batch(connection, consumer, remaining, bounded=not selection.follow)
-            patience.heard(batch is not None or assigned)
+            deadline.check(batch is not None or assigned)
             if batch:
                 yield batch
                 _store(consumer, batch)
@@ -181,9 +182,9 @@ def _expect_ends(
     partitions: list[TopicPartition],
     remaining: _Remaining,
     start: str,
-    selection: Wanted,
+    selection: ReadOptions,
 ) -> None:
-    """Note where each assigned partition ends now, except where the group is there already."""
+    """Record the current end of each assigned partition, unless the group has already reached it."""
     keys = [(item.topic, item.partition) for item in partitions]
     bounds = fetch_bounds(connection, keys, committed_only=selection.committed_only)
     for item in consumer.committed(partitions, timeout=connection.timeout_s):
@@ -197,10 +198,10 @@ def _expect_ends(
 def _next_batch(
     connection: Connection, consumer: Consumer, remaining: _Remaining, *, bounded: bool
 ) -> list[Message] | None:
-    """Wanted records that came, or None if nothing at all was heard."""
+    """The next selected records; None if the poll returned nothing at all."""
     try:
-        # `consume` would wait for a full batch; `poll` wakes for the first record, and what came
-        # with it is taken without waiting.
+        # `consume` alone would wait for a full batch. `poll` returns with the first record; the
+        # records already queued after it are then consumed without waiting.
         first = consumer.poll(POLL_TIMEOUT_S)
         if first is None:
             return None
@@ -216,13 +217,13 @@ def _next_batch(
                 batch.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:
             remaining.reached(partition, message.offset() or 0)
-        elif not error.retriable() and error.code() not in _PASSING:
+        elif not error.retriable() and error.code() not in _TRANSIENT:
             connection.fail(error, f"read {partition[0]}-{partition[1]}")
     return batch
 
 
-_PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
-"""librdkafka reconnects by itself; `_Patience` ends it when that takes too long."""
+_TRANSIENT = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE})
+"""librdkafka reconnects by itself; `_FirstAnswerDeadline` limits how long that may take."""
 
 
 def _store(consumer: Consumer, batch: list[Message]) -> None:
@@ -236,24 +237,23 @@ def _store(consumer: Consumer, batch: list[Message]) -> None:
             ]
         )
     except KafkaException as exception:
-        # The partition went to another member meanwhile; it will print those records again.
+        # The partition has moved to another member, which will print these records again.
         if kafka_error(exception).code() != KafkaError._STATE:
             raise
 
 
-class _Patience:
-    """Gives up when the cluster has said nothing at all since the start for the timeout."""
+class _FirstAnswerDeadline:
+    """Fails if the cluster has not answered at all within the timeout after the start."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._deadline: float | None = time.monotonic() + connection.timeout_s
 
-    def heard(self, anything: bool) -> None:
-        if anything:
+    def check(self, answered: bool) -> None:
+        if answered:
             self._deadline = None
         elif self._deadline is not None and time.monotonic() > self._deadline:
             raise CannotConnect(
-                f"no records and no answer from {self._connection.bootstrap} for "
-                f"{self._connection.timeout_s:g} s",
-                f"`kafkaesque doctor -b {self._connection.bootstrap}` finds out why",
+                f"no answer from {self._connection.bootstrap} for {self._connection.timeout_s:g} s",
+                f"`kafkaesque doctor -b {self._connection.bootstrap}` shows why",
             )

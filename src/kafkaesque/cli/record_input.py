@@ -1,4 +1,4 @@
-"""Records out of bytes: lines, JSON lines, or one raw value. Pure; no client library.
+"""Parses records from bytes: lines, JSON lines, or one raw value. Pure; no client library.
 
 An invalid record raises `InputError`, which has its line number.
 """
@@ -18,7 +18,7 @@ from kafkaesque.model.setting import INT32_MAX, INT64_MAX
 
 Headers = list[tuple[str, bytes | None]]
 RECORD_SIZE_BYTES_MAX = BATCH_SIZE_BYTES_MAX
-"""No line is read further than this: a file without line ends must not fill the memory."""
+"""Longest line that is read: a file without line ends must not fill the memory."""
 
 _JSON_KEY_FIELDS = frozenset({"key", "key_base64", "key_hex"})
 _JSON_FIELDS = _JSON_KEY_FIELDS | frozenset(
@@ -28,7 +28,7 @@ _JSON_FIELDS = _JSON_KEY_FIELDS | frozenset(
 
 
 class InputError(ValueError):
-    """The input is not what the format says."""
+    """The input does not match the format."""
 
 
 class OutgoingRecord(NamedTuple):
@@ -59,7 +59,7 @@ class InputFormat:
 def read_records(
     stream: IO[bytes], form: InputFormat, template: OutgoingRecord
 ) -> Iterator[OutgoingRecord]:
-    """Records of `stream`; what a record does not say is taken from `template`."""
+    """Records of `stream`; fields that a record does not set come from `template`."""
     if form.name == "raw":
         value = stream.read(RECORD_SIZE_BYTES_MAX + 1)
         if len(value) > RECORD_SIZE_BYTES_MAX:
@@ -91,7 +91,7 @@ def parse_line(
         head, separator, line = line.partition(form.key_separator)
         if not separator:
             shown = form.key_separator.decode(errors="replace")
-            raise InputError(f"line {number}: no key separator {shown!r} in it")
+            raise InputError(f"line {number}: no key separator {shown!r}")
         key = _decode(head, form, number)
     _, _, _, headers, partition, timestamp_ms = template
     return OutgoingRecord(
@@ -117,9 +117,9 @@ def parse_json_line(
 ) -> OutgoingRecord:
     """One record from a JSON object with any of key, value, headers, partition, timestamp.
 
-    Reads what `consume --json` writes, so that the two make a copy: `key_base64` and `value_base64`
-    (or `_hex`) stand in for bytes that are not text; topic, offset and timestamp_type are passed
-    over.
+    Reads the output of `consume --json`, so the two commands copy a topic: `key_base64` and
+    `value_base64` (or `_hex`) hold bytes that are not text; topic, offset and timestamp_type are
+    ignored.
     """
     try:
         fields = json.loads(line)
@@ -136,8 +136,8 @@ def parse_json_line(
         _json_bytes(fields, "value", number),
         _json_bytes(fields, "key", number) if _JSON_KEY_FIELDS & set(fields) else template.key,
         headers,
-        # A partition given on the command line is meant for all records, as in a copy to a topic
-        # with fewer partitions.
+        # A partition given on the command line overrides all records, for example to copy to a
+        # topic with fewer partitions.
         template.partition
         if template.partition is not None
         else _json_int(fields, "partition", number, INT32_MAX),
@@ -157,7 +157,7 @@ def _json_bytes(fields: dict[str, Any], name: str, number: int) -> bytes | None:
 
 
 def _text_or_json(value: Any, number: int) -> bytes | None:
-    """A string is its bytes, null is null, and any other JSON value is its compact text."""
+    """Encodes a string as UTF-8 and any other JSON value as compact JSON; null stays null."""
     if value is None:
         return None
     text = value
@@ -166,7 +166,7 @@ def _text_or_json(value: Any, number: int) -> bytes | None:
     try:
         return str(text).encode()
     except UnicodeEncodeError:
-        raise InputError(f"line {number}: half of a surrogate pair is no text") from None
+        raise InputError(f"line {number}: half of a surrogate pair is not text") from None
 
 
 def _json_int(fields: dict[str, Any], name: str, number: int, highest: int) -> int | None:

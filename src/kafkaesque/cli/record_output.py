@@ -1,4 +1,4 @@
-"""Bytes out of records: values, templates, JSON lines. Pure; takes anything shaped like a Message."""
+"""Formats records as bytes: values, templates, JSON lines. Pure; accepts any object like a Message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMESTAMP_TYPES = {1: "create_time", 2: "log_append_time"}
 
 
 class Record(Protocol):
-    """What is read of confluent_kafka.Message."""
+    """The methods of confluent_kafka.Message that the formatters use."""
 
     def topic(self) -> str | None: ...
     def partition(self) -> int | None: ...
@@ -45,7 +45,7 @@ class OutputFormat:
 
 
 def make_formatter(form: OutputFormat) -> Formatter:
-    """The function that turns one record into the bytes to print. Raises ValueError."""
+    """A function that formats one record. Raises ValueError."""
     if form.as_json:
         return lambda record: _dump(record_object(record, as_hex=form.as_hex))
     if form.template is not None:
@@ -79,8 +79,8 @@ def _headers_text(record: Record, form: OutputFormat) -> bytes:
 
 
 def record_object(record: Record, *, as_hex: bool = False) -> dict[str, Any]:
-    """A record as JSON. Bytes that are not UTF-8 stand in `key_base64` or `value_base64` instead
-    of `key` or `value`; headers are an object, or a list of pairs when a name repeats."""
+    """A record as JSON. Bytes that are not UTF-8 are in `key_base64` or `value_base64` instead of
+    `key` or `value`; headers are an object, or a list of pairs if a name repeats."""
     kind, timestamp_ms = record.timestamp()
     fields: dict[str, Any] = {
         "topic": record.topic(),
@@ -142,7 +142,7 @@ def _size(data: bytes | None) -> bytes:
 
 
 def compile_template(template: str, form: OutputFormat) -> Formatter:
-    """A format in the manner of kcat: %t topic, %p partition, %o offset, %k key, %s value, %h headers,
+    """A format like kcat's: %t topic, %p partition, %o offset, %k key, %s value, %h headers,
     %T timestamp in ms, %d timestamp in ISO form, %K and %S sizes of key and value (-1 for null), %%.
 
     As with kcat, no line end is added. Raises ValueError on an unknown letter.
@@ -171,6 +171,6 @@ def compile_template(template: str, form: OutputFormat) -> Formatter:
         elif letter in tokens:
             parts.append(tokens[letter])
         else:
-            raise ValueError(f"%{letter} is not known: use %{' %'.join(tokens)} or %%")
+            raise ValueError(f"%{letter} is unknown: use %{' %'.join(tokens)} or %%")
     parts.append(template[last:].encode())
     return lambda record: b"".join(p if isinstance(p, bytes) else p(record) for p in parts)

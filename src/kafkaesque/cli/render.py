@@ -1,7 +1,7 @@
-"""What people and scripts read: tables, documents, notes. No client library here.
+"""Output of commands: tables, documents, notes. Imports no client library.
 
-One value, three faces: a terminal gets a table with colours and numbers grouped for the eye; a pipe
-gets the same columns as plain aligned text with exact numbers; `--json` gets the value itself.
+The same value is shown in three ways: a terminal gets a table with colours and grouped digits, a pipe
+gets the same columns as plain aligned text with exact numbers, and `--json` prints the value itself.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def friendly(value: Any, kind: Kind) -> str:
 
 
 def plain_table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    """Aligned text under upper-case titles; nothing is cut or wrapped, so `awk` can have it."""
+    """Aligned text under upper-case titles; cells are never cut or wrapped, so `awk` can parse it."""
     cells = [[column.title.upper().replace(" ", "-") for column in columns]]
     cells += [[exact(row.get(column.key)) for column in columns] for row in rows]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
@@ -95,14 +95,14 @@ def plain_table(columns: Sequence[Column], rows: Sequence[Row]) -> str:
 
 
 class Screen:
-    """Where a command writes. Standard output carries the answer and nothing else."""
+    """The output of one command. Standard output has only the result."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.is_terminal = sys.stdout.isatty()
 
     def document(self, value: Any, show: Callable[[], None]) -> None:
-        """The answer: `value` as one JSON document, or what `show` draws of it."""
+        """The result: `value` as one JSON document, or the text that `show` prints."""
         if self.as_json:
             click.echo(
                 json.dumps(value, ensure_ascii=False, indent=2 if self.is_terminal else None)
@@ -119,7 +119,7 @@ class Screen:
             click.echo(plain_table(columns, rows))
 
     def fields(self, pairs: Sequence[tuple[str, Any]]) -> None:
-        """A short list of named facts above a table."""
+        """A short list of names and values."""
         width = max(len(name) for name, _ in pairs)
         for name, value in pairs:
             text = friendly(value, "count") if self.is_terminal else exact(value)
@@ -133,7 +133,7 @@ class Screen:
         self.line(click.style(text, bold=True))
 
     def note(self, text: str) -> None:
-        """A remark beside the answer: on standard error, and not at all with --json."""
+        """A remark on standard error; omitted with --json."""
         if text and not self.as_json:
             click.echo(click.style(text, dim=True), err=True)
 

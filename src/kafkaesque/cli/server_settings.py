@@ -1,4 +1,4 @@
-"""Settings of server processes from the command line, and how a command lists them."""
+"""Reads and lists the settings of server processes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def read_service_settings(
     environment: Mapping[str, str] | None = None,
     prefix: str = ENVIRONMENT_PREFIX,
 ) -> T:
-    """A service's `cls` from `defaults`, variables of `prefix` and --set.
+    """A service's `cls` from `defaults`, environment variables with `prefix`, and --set, in that order.
 
-    A usage error names what is wrong, and for an unknown name `listing`, which lists them all.
+    A wrong name or value is a usage error. For an unknown name it mentions `listing`, the command that
+    lists all settings.
     """
     pairs = [read_pair(assignment) for assignment in assignments]
     try:
@@ -46,7 +47,7 @@ def read_service_settings(
 def read_broker_settings(
     file: Path | None, environment: Mapping[str, str], assignments: Sequence[str]
 ) -> dict[str, str]:
-    """Texts by setting name; a usage error names the line or option that is wrong."""
+    """Values by setting name. A wrong line or option is a usage error."""
     pairs = [read_pair(assignment) for assignment in assignments]
     try:
         return merge_settings(

@@ -1,6 +1,6 @@
-"""Server processes as commands: addresses from options, and errors as exit codes.
+"""Runs server processes as commands: parses addresses and turns errors into exit codes.
 
-Starting and stopping itself is in `kafkaesque.service.process`.
+`kafkaesque.service.process` starts and stops the processes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def host_port(text: str) -> tuple[str, int]:
 
 
 def run_service(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on an event loop of its own; LogError and OSError become failures of the command."""
+    """Run `work` on a new event loop; LogError and OSError become failures of the command."""
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(work)
     except LogError as error:
         raise Failure(str(error)) from None
     except OSError as error:
-        raise CannotConnect(f"cannot listen: {error}", "port 0 takes a free one") from None
+        raise CannotConnect(f"cannot listen: {error}", "use port 0 for any free port") from None

@@ -1,6 +1,6 @@
 """`kafkaesque show`: trends, gateways and the event log of the console, in the terminal.
 
-Reads a console's JSON API. Everything else that the console shows has a command of its own: `top`, `topic`,
+Reads a console's JSON API. Everything else that the console shows has its own command: `top`, `topic`,
 `group`, `consume`, `broker-admin`, `coord`, `tasks`, `pipeline status`, `status`.
 """
 
@@ -57,8 +57,8 @@ class ConsoleClient:
                 raise Failure(f"{self.url}{path}: {error.code} {error.reason}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise CannotConnect(
-                f"no console answers at {self.url}: {error}",
-                "`kafkaesque up` and `kafkaesque console` run one; use --console URL for another one",
+                f"no console answered at {self.url}: {error}",
+                "`kafkaesque up` and `kafkaesque console` start one; --console URL selects another",
             ) from None
 
     def headers(self) -> dict[str, str]:
@@ -74,7 +74,7 @@ def console_options(function: F) -> F:
     """Add --console, --data and --json; pass `api` and `screen`."""
 
     @click.option("--console", "url", metavar="URL", envvar=CONSOLE_VARIABLE, show_envvar=True,
-                  help=f"Where the console is.  [default: that of --data, or {CONSOLE_DEFAULT}]")  # fmt: skip
+                  help=f"URL of the console.  [default: from --data, or {CONSOLE_DEFAULT}]")  # fmt: skip
     @data_option
     @json_option
     @functools.wraps(function)
@@ -92,7 +92,7 @@ def console_options(function: F) -> F:
     )
 )
 def show() -> None:
-    """Show trends, gateways and events, as the console does."""
+    """Show trends, gateways and events of the console."""
 
 
 @show.command(
@@ -104,7 +104,7 @@ def show() -> None:
 @click.option("--rows", type=click.IntRange(1, 20), default=10, show_default=True)
 @console_options
 def trends(api: ConsoleClient, screen: Screen, rows: int) -> None:
-    """Show the hashtags that trend: the fullest of the newest windows."""
+    """Show trending hashtags: those with the most posts in the latest window."""
     found = api.get("/api/trends")
     columns = [
         Column("hashtag", "hashtag"),
@@ -113,7 +113,7 @@ def trends(api: ConsoleClient, screen: Screen, rows: int) -> None:
         Column("authors", "authors", "count"),
         Column("burst", "burst", "count"),
     ]
-    empty = "nothing trends yet: the Spark job trends-live finds it"
+    empty = "no trends yet: the Spark job trends-live computes them"
     screen.document(found, lambda: screen.table(columns, found["tags"][:rows], empty))
 
 
@@ -159,7 +159,7 @@ def _facts(facts: dict[str, Any]) -> str:
 @click.option("--rows", type=click.IntRange(1, 500), default=50, show_default=True)
 @console_options
 def events(api: ConsoleClient, screen: Screen, kind: str, rows: int) -> None:
-    """Show the event log, oldest first: elections, joins, changes, actions of operators."""
+    """Show the event log, oldest first: elections, joins, changes, operators' actions."""
     found = api.get("/api/events", kind=kind)
     table = [
         {**event, "at": iso_time(int(event["at_s"] * 1000))} for event in found["events"][:rows]

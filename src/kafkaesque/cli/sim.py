@@ -1,4 +1,4 @@
-"""`kafkaesque sim`: simulate clusters under faults, many seeds, or one with its trace."""
+"""`kafkaesque sim`: simulates clusters under faults, for many seeds, or for one with a trace."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ BUGS = {bug.name: bug for bug in PLANTED}
 )
 @click.option("--seeds", "seed_count", default=200, show_default=True, type=click.IntRange(min=1))
 @click.option("--first-seed", default=0, show_default=True, type=click.IntRange(min=0))
-@click.option("--seed", "one_seed", type=click.IntRange(min=0), help="Run this one only.")
-@click.option("--trace", "with_trace", is_flag=True, help="With --seed: print what happens.")
+@click.option("--seed", "one_seed", type=click.IntRange(min=0), help="Run only this seed.")
+@click.option("--trace", "with_trace", is_flag=True, help="With --seed: print the trace.")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 64))
 @click.option("--planted", is_flag=True, help="Plant known bugs and report how soon each is found.")
 @click.option(
@@ -42,7 +42,7 @@ BUGS = {bug.name: bug for bug in PLANTED}
     multiple=True,
     type=click.Choice(list(BUGS)),
     metavar="NAME",
-    help="With --planted: this one only; may be given several times.",
+    help="With --planted: only this bug; may be repeated.",
 )
 @click.option(
     "--keep",
@@ -65,12 +65,12 @@ def sim(
 ) -> None:
     """Simulate clusters from seeds: real Raft, logs and tables, simulated time, network and disks.
 
-    Each seed is a cluster of three or five brokers with its clients and its own mix of faults;
-    then peace, in which all must be well again. Exit code 1 if any invariant did not hold; the seed
-    is then kept in a file, one a line, and all that it takes to see the same again.
+    Each seed is a cluster of three or five brokers with its clients and its own mix of faults. Then the
+    faults stop, and the cluster must recover. Exits with 1 if an invariant was violated, and appends the
+    seed to a file; the seed alone reproduces the failure.
     """
     if bugs and not planted:
-        raise usage("--bug goes with --planted.")
+        raise usage("--bug needs --planted.")
     if planted:
         _run_planted([BUGS[name] for name in bugs] or PLANTED, as_json)
     elif one_seed is not None:
@@ -81,12 +81,12 @@ def sim(
 
 def _run_one(seed: int, with_trace: bool, keep: Path, as_json: bool) -> None:
     outcome = show_seed(seed, click.echo if with_trace else None)
-    _tell(outcome, keep, as_json)
+    _report_violation(outcome, keep, as_json)
     if as_json:
         click.echo(json.dumps(_summary([outcome], outcome.seconds, 1) | {"trace": outcome.digest}))
     else:
         click.echo(f"trace {outcome.digest}, {outcome.events} events in {outcome.seconds:.2f} s")
-    _leave(outcome.violation is None)
+    _set_exit_code(outcome.violation is None)
 
 
 def _run_many(seeds: range, jobs: int, keep: Path, as_json: bool) -> None:
@@ -94,7 +94,7 @@ def _run_many(seeds: range, jobs: int, keep: Path, as_json: bool) -> None:
     outcomes: list[Outcome] = []
     for outcome in run_seeds(seeds, jobs):
         outcomes.append(outcome)
-        _tell(outcome, keep, as_json)
+        _report_violation(outcome, keep, as_json)
         if time.monotonic() - shown > PROGRESS_EVERY_S:
             shown = time.monotonic()
             click.echo(f"{len(outcomes)} of {len(seeds)} seeds", err=True)
@@ -107,11 +107,11 @@ def _run_many(seeds: range, jobs: int, keep: Path, as_json: bool) -> None:
             f"{summary['seeds_per_hour']} seeds an hour on {jobs} core(s): {summary['committed']} "
             f"entries committed, {summary['elections']} elections"
         )
-    _leave(summary["violations"] == 0)
+    _set_exit_code(summary["violations"] == 0)
 
 
-def _tell(outcome: Outcome, keep: Path, as_json: bool) -> None:
-    """A seed that failed, at once, with the way to see it again."""
+def _report_violation(outcome: Outcome, keep: Path, as_json: bool) -> None:
+    """Print a failed seed with the command that reproduces it, and keep it."""
     if outcome.violation is None:
         return
     click.echo(f"seed {outcome.seed}: {outcome.violation}", err=as_json)
@@ -121,8 +121,8 @@ def _tell(outcome: Outcome, keep: Path, as_json: bool) -> None:
 
 
 def _keep(path: Path, seed: int, violation: str) -> bool:
-    """Append a line as tests/lab/sim/regression_seeds.txt has them: the seed, from which everything
-    else follows, and what it found. False if the seed is there already."""
+    """Append a line in the format of tests/lab/sim/regression_seeds.txt: the seed and the violation.
+    False if the file already has the seed."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     if any(line.split()[:1] == [str(seed)] for line in lines):
         return False
@@ -168,9 +168,9 @@ def _run_planted(bugs: Sequence[Planted], as_json: bool) -> None:
     }
     after = "" if seconds is None else f", median time {seconds:.2f} s, median seed {seeds:g}"
     click.echo(json.dumps(figures) if as_json else f"{len(found)} of {len(results)} found{after}")
-    _leave(len(found) == len(results))
+    _set_exit_code(len(found) == len(results))
 
 
-def _leave(is_well: bool) -> None:
-    if not is_well:
+def _set_exit_code(passed: bool) -> None:
+    if not passed:
         click.get_current_context().exit(int(ExitCode.FAILED))

@@ -1,4 +1,4 @@
-"""`kafkaesque source`: posts of social networks into the log, and a network of one's own to try it on."""
+"""`kafkaesque source`: copies posts of social networks into the log; serves synthetic posts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ DATA_DEFAULT = Path("kafkaesque-data")
 
 @click.group()
 def source() -> None:
-    """Follow hashtags on Bluesky, Mastodon or X, and keep the posts in the log.
+    """Follow hashtags on Bluesky, Mastodon or X, and write the posts to the log.
 
-    Without --live everything happens on this machine: `run` starts a server of synthetic posts that
-    speaks the network's own protocol. docs/SOURCES.md has the guarantees.
+    Without --live nothing leaves this machine: `run` starts a server of synthetic posts with the
+    network's own protocol. See docs/SOURCES.md for the guarantees.
     """
     if importlib.util.find_spec("aiohttp") is None:
         raise Failure("the sources need aiohttp", "pip install 'kafkaesque-platform[sources]'")
@@ -42,10 +42,10 @@ def source() -> None:
     "list",
     epilog=examples("kafkaesque source list", "kafkaesque source list --settings --json"),
 )
-@click.option("--settings", is_flag=True, help="List the settings that --set takes instead.")
+@click.option("--settings", is_flag=True, help="List the settings of --set instead.")
 @json_option
 def list_networks(settings: bool, screen: Screen) -> None:
-    """Show the networks, what each needs and how it resumes; or every setting."""
+    """List the networks, what each needs and how it resumes; or all settings."""
     from kafkaesque.cli.render import Column
     from kafkaesque.sources.config import SOURCE_SETTINGS
     from kafkaesque.sources.networks import NETWORKS
@@ -80,19 +80,21 @@ def list_networks(settings: bool, screen: Screen) -> None:
 @click.argument("network", type=click.Choice(NETWORK_NAMES), default="bluesky")
 @click.option("--tag", "tags", multiple=True, help="Hashtag to follow; may be repeated.  "
               "[default: every post, where the network allows it]")  # fmt: skip
-@click.option("--live", is_flag=True, help="The real network, over the internet.")
-@click.option("--url", help="Another server of the network's protocol (http or https).")
+@click.option("--live", is_flag=True, help="Connect to the real network over the internet.")
+@click.option("--url", help="URL of another server with the network's protocol (http or https).")
 @click.option(
-    "--name", help="Name of this source: it keys the cursor.  [default: by network and server]"
+    "--name", help="Name of this source, the key of its cursor.  [default: from network and server]"
 )
 @click.option(
-    "--limit", type=click.IntRange(min=1), help="Stop with the batch that brings this many posts."
+    "--limit", type=click.IntRange(min=1), help="Stop after the batch that reaches this many posts."
 )
 @click.option(
-    "--seed", type=click.IntRange(0), help="Of the synthetic posts.  [default: new, kept in --data]"
+    "--seed",
+    type=click.IntRange(0),
+    help="Seed of the synthetic posts.  [default: random, stored in --data]",
 )
 @click.option("--rate", type=click.FloatRange(min=0.1), default=50.0, show_default=True,
-              help="Synthetic posts a second.")  # fmt: skip
+              help="Synthetic posts per second.")  # fmt: skip
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path),
               help="Directory of source.json and of the synthetic timeline.  "
               "[default: kafkaesque-data/source-NETWORK]")  # fmt: skip
@@ -107,7 +109,7 @@ def list_networks(settings: bool, screen: Screen) -> None:
 def run(connection: Connection, screen: Screen, network: str, **options: Any) -> None:
     """Follow hashtags until Ctrl-C or SIGTERM.
 
-    Prints one line `ready ...` when it is connected to the log and has begun to follow.
+    Prints one line `ready ...` when it is connected to the log and follows the network.
     """
     from kafkaesque.cli.service_process import host_port, run_service
     from kafkaesque.service.logs import set_up_logs
@@ -123,7 +125,7 @@ def run(connection: Connection, screen: Screen, network: str, **options: Any) ->
     config = read_config(options.pop("assignments"), defaults)
     if live and url is None:
         if chosen.live_url is None:
-            raise usage(f"{network} has many servers: name one with --url.")
+            raise usage(f"{network} has many servers: choose one with --url.")
         options["url"] = chosen.live_url
     token = os.environ.get(chosen.token_variable) if chosen.token_variable else None
     if live and chosen.token_variable and not token:
@@ -160,11 +162,11 @@ def run(connection: Connection, screen: Screen, network: str, **options: Any) ->
 )
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=7, show_default=True,
-              help="Post n of a seed is always the same.")  # fmt: skip
+              help="Seed of the posts; the same seed gives the same posts.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(min=0.1), default=50.0, show_default=True,
-              help="Posts a second.")  # fmt: skip
+              help="Posts per second.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), help="End the timeline after this many posts.")
-@click.option("--token", envvar="KAFKAESQUE_LOCAL_TOKEN", help="Demand this bearer token.")
+@click.option("--token", envvar="KAFKAESQUE_LOCAL_TOKEN", help="Require this bearer token.")
 @click.option("--fault", "faults", multiple=True, metavar="NAME=N",
               help="disconnect_every, malformed_every, oversized_every, stall_after, refuse_status, "
               "refuse_count, search_status; may be repeated.")  # fmt: skip
@@ -173,7 +175,7 @@ def run(connection: Connection, screen: Screen, network: str, **options: Any) ->
 @click.option("--end-with-stdin", is_flag=True, hidden=True, help="For supervisors.")
 @json_option
 def serve(screen: Screen, **options: Any) -> None:
-    """Serve synthetic posts by the protocols of Jetstream, Mastodon and X, on one port.
+    """Serve synthetic posts with the protocols of Jetstream, Mastodon and X, on one port.
 
     The timeline starts when the first client connects. Hashtags follow Zipf's law; there are bursts,
     late and duplicate posts, and deletions.
@@ -228,4 +230,4 @@ def _tags(network: Network, given: tuple[str, ...], local: bool) -> tuple[str, .
         return distinct(given)
     if local:
         return distinct(TAGS)
-    raise usage(f"{network.name} is followed by hashtag: give at least one --tag.")
+    raise usage(f"{network.name} requires hashtags: use --tag at least once.")

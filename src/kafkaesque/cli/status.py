@@ -26,7 +26,7 @@ _COLUMNS = (
     epilog=examples(
         "kafkaesque status",
         "kafkaesque status --data ./data",
-        "kafkaesque status --json | jq .memory_bytes            # of all together",
+        "kafkaesque status --json | jq .memory_bytes            # total",
         "kafkaesque status --json | jq '.processes[] | select(.state != \"running\")'",
     )
 )

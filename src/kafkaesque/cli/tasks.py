@@ -1,4 +1,4 @@
-"""`kafkaesque tasks`: run workers and timers, look after dead letters and what waits."""
+"""`kafkaesque tasks`: runs workers and timers; manages dead letters and pending timers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _SETTING_COLUMNS = [
 
 @click.group()
 def tasks() -> None:
-    """Work off the log: tasks, timers, retries, dead letters.
+    """Run tasks from the log, with timers, retries and dead letters.
 
     APP is MODULE:NAME of an `App`, as in shop.tasks:app; the current directory is searched first.
-    docs/TASKS.md is the guide.
+    See docs/TASKS.md.
     """
 
 
@@ -39,22 +39,22 @@ def tasks() -> None:
     epilog=examples(
         "kafkaesque tasks worker shop:app",
         "kafkaesque tasks worker shop:app --name worker-1 --queue mail --set concurrency=500",
-        "kafkaesque tasks worker shop:app --timers       # and keep the timers, in one process",
+        "kafkaesque tasks worker shop:app --timers       # workers and timers in one process",
     )
 )
 @click.argument("app")
 @click.option("--queue", "queues", multiple=True,
-              help="Run this queue only; may be repeated.  [default: all of the application]")  # fmt: skip
-@click.option("--name", help="Name of this worker; one that is restarted under its name takes over at "
-              "once what it left open.  [default: by host and process]")  # fmt: skip
-@click.option("--timers", is_flag=True, help="Also keep the timers, as `tasks timers` does.")
+              help="Run only this queue; may be repeated.  [default: all queues of the application]")  # fmt: skip
+@click.option("--name", help="Name of this worker; after a restart with the same name it resumes its "
+              "unfinished calls at once.  [default: from host and process]")  # fmt: skip
+@click.option("--timers", is_flag=True, help="Also run the timers, like `tasks timers`.")
 @server_options
 @client_options()
 def worker(connection: Connection, screen: Screen, app: str, **options: Any) -> None:
     """Run the calls of an application until Ctrl-C or SIGTERM.
 
-    On SIGTERM it finishes what is under way, commits, and leaves its group at once. Prints one line
-    `ready ...` when it has joined.
+    On SIGTERM it finishes running calls, commits, and leaves its group at once. Prints one line
+    `ready ...` when it has joined the group.
     """
     from kafkaesque.service.logs import set_up_logs
     from kafkaesque.tasks.process import AppNotFound, load_app
@@ -80,10 +80,10 @@ def worker(connection: Connection, screen: Screen, app: str, **options: Any) -> 
 @server_options
 @client_options()
 def timers(connection: Connection, screen: Screen, **options: Any) -> None:
-    """Keep the timers of all applications: fire each when it is due, once.
+    """Run the timers of all applications: fire each once, when it is due.
 
-    Run as many as you like: an election shares the partitions of the timers among them. A process
-    that takes over a partition continues from the log and its own file.
+    Several processes share the partitions of the timers by election. A process that takes over a
+    partition continues from the log and its own file.
     """
     from kafkaesque.cli.service_process import host_port, run_service
     from kafkaesque.service.logs import set_up_logs
@@ -109,10 +109,10 @@ def timers(connection: Connection, screen: Screen, **options: Any) -> None:
 @tasks.command(
     epilog=examples("kafkaesque tasks settings", "kafkaesque tasks settings --jobs --json")
 )
-@click.option("--jobs", is_flag=True, help="Those of the chat's jobs instead.")
+@click.option("--jobs", is_flag=True, help="List the settings of the chat jobs instead.")
 @json_option
 def settings(screen: Screen, jobs: bool) -> None:
-    """Name the settings of workers and timers, or of the chat's jobs."""
+    """List the settings of workers and timers, or of the chat jobs."""
     from kafkaesque.tasks.config import TASKS_SETTINGS
     from kafkaesque.tasks.jobs.config import JOBS_SETTINGS
 

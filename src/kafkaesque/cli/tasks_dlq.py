@@ -1,4 +1,4 @@
-"""`kafkaesque tasks dlq`: list, redrive and drop the calls that were given up."""
+"""`kafkaesque tasks dlq`: lists, redrives and drops dead letters."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ FAILURE_LENGTH_SHOWN = 60
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: calls that were given up, with cause, trace and origin.
+    """Manage dead letters: calls that exhausted their retries, with cause, traceback and origin.
 
     QUEUE is the name of an application's queue; the default queue has the application's name. ID is
-    the place at which the call failed last, as `dlq ls` shows it.
+    the position of the last failed attempt, from `dlq ls`.
     """
 
 
 def _choice(function: Any) -> Any:
     for option in (
-        click.option("--all", "everything", is_flag=True, help="Every letter of the queue."),
-        click.option("--reason", help="Those of this reason only."),
-        click.option("--task", "task_name", help="Those of this task only."),
+        click.option("--all", "everything", is_flag=True, help="All letters of the queue."),
+        click.option("--reason", help="Only letters with this reason."),
+        click.option("--task", "task_name", help="Only letters of this task."),
         click.argument("ids", nargs=-1, metavar="[ID]..."),
     ):
         function = option(function)
@@ -51,13 +51,13 @@ def _choice(function: Any) -> Any:
 @dlq.command("ls", epilog=examples("kafkaesque tasks dlq ls shop",
                                    "kafkaesque tasks dlq ls shop --task charge --json"))  # fmt: skip
 @click.argument("queue")
-@click.option("--task", "task_name", help="Those of this task only.")
-@click.option("--reason", help="Those of this reason only.")
+@click.option("--task", "task_name", help="Only letters of this task.")
+@click.option("--reason", help="Only letters with this reason.")
 @client_options()
 def list_letters(
     connection: Connection, screen: Screen, queue: str, task_name: str | None, reason: str | None
 ) -> None:
-    """List the dead letters of a queue, the oldest first."""
+    """List the dead letters of a queue, oldest first."""
     letters = _read(connection, queue)
     chosen = [letter for letter in letters.values() if _fits(letter, task_name, reason)]
     rows = [_row(letter) for letter in chosen]
@@ -70,10 +70,10 @@ def list_letters(
 @click.argument("letter_id", metavar="ID")
 @client_options()
 def show(connection: Connection, screen: Screen, queue: str, letter_id: str) -> None:
-    """Show one dead letter with its traceback and what was called."""
+    """Show one dead letter with its call and traceback."""
     letter = _read(connection, queue).get(letter_id)
     if letter is None:
-        raise NotFound(f"{queue} has no dead letter {letter_id}", "`tasks dlq ls` shows them")
+        raise NotFound(f"{queue} has no dead letter {letter_id}", "`tasks dlq ls` lists them")
     document = {**_row(letter), "origin": letter.origin, "call_id": letter.call_id,
                 "first_failure_at": iso_time(letter.first_failure_ms),
                 "key": _text(letter.key), "value": _text(letter.value),
@@ -96,8 +96,8 @@ def show(connection: Connection, screen: Screen, queue: str, letter_id: str) -> 
 def redrive(connection: Connection, screen: Screen, queue: str, **choice: Any) -> None:
     """Send dead letters back to their queue as first attempts.
 
-    A letter is redriven once: the call returns and the letter ends in one transaction. Letters about
-    records of other topics cannot be redriven; they are skipped and listed.
+    A letter is redriven once: one transaction adds the call to the queue and removes the letter. Letters
+    about records of other topics cannot be redriven; they are skipped and listed.
     """
     _end(connection, screen, queue, choice, "redriven")
 
@@ -108,7 +108,7 @@ def redrive(connection: Connection, screen: Screen, queue: str, **choice: Any) -
 @_choice
 @client_options()
 def drop(connection: Connection, screen: Screen, queue: str, **choice: Any) -> None:
-    """Remove dead letters for good."""
+    """Delete dead letters permanently."""
     _end(connection, screen, queue, choice, "dropped")
 
 
@@ -119,7 +119,7 @@ def _end(
 
     ids, task, reason = choice["ids"], choice["task_name"], choice["reason"]
     if not ids and not choice["everything"] and task is None and reason is None:
-        raise usage("Name letters by ID, or choose with --task, --reason or --all.")
+        raise usage("Select letters by ID, --task, --reason or --all.")
 
     async def end(log: KafkaLog) -> tuple[list[str], list[str]]:
         await log.admin.spans(f"tasks.{queue}.dead")
@@ -139,13 +139,15 @@ def _end(
             await letters.drop(chosen)
             return [letter.id for letter in chosen], []
 
-    ended, skipped = ask(connection, end)
+    ended, skipped = run_with_log(connection, end)
     document = {verb: len(ended), "ids": ended, **({"skipped": skipped} if skipped else {})}
 
     def draw() -> None:
         screen.line(f"{len(ended)} letters {verb}")
         if skipped:
-            screen.line(f"{len(skipped)} skipped, since they came from a topic that is not a queue")
+            screen.line(
+                f"{len(skipped)} skipped: their records came from a topic that is not a queue"
+            )
 
     screen.document(document, draw)
 
@@ -153,12 +155,16 @@ def _end(
 def _read(connection: Connection, queue: str) -> Mapping[str, DeadLetter]:
     from kafkaesque.client.dead_letters import read_dead_letters
 
-    letters: Mapping[str, DeadLetter] = ask(connection, lambda log: read_dead_letters(log, queue))
+    letters: Mapping[str, DeadLetter] = run_with_log(
+        connection, lambda log: read_dead_letters(log, queue)
+    )
     return letters
 
 
-def ask(connection: Connection, question: Callable[[KafkaLog], Coroutine[Any, Any, Any]]) -> Any:
-    """Run one question against the log; its troubles become failures of the command."""
+def run_with_log(
+    connection: Connection, operation: Callable[[KafkaLog], Coroutine[Any, Any, Any]]
+) -> Any:
+    """Run one operation on the log; its errors become failures of the command."""
     from kafkaesque.client.dead_letters import RedriveRefused
     from kafkaesque.client.kafka import KafkaLog
     from kafkaesque.client.ports import LogError, TopicUnknown
@@ -168,12 +174,14 @@ def ask(connection: Connection, question: Callable[[KafkaLog], Coroutine[Any, An
 
     async def run() -> Any:
         log = KafkaLog(connection.bootstrap, connection.properties, client_id="kafkaesque-cli")
-        return await question(log)
+        return await operation(log)
 
     try:
         return asyncio.run(run())
     except TopicUnknown as error:
-        raise NotFound(str(error), "queues have the names of applications, or their own") from None
+        raise NotFound(
+            str(error), "a queue has the name of its application, or its own name"
+        ) from None
     except (LogError, TaskRefused, RedriveRefused) as error:
         raise Failure(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""`kafkaesque tasks chat-jobs` and `mail-catcher`: the chat's jobs, and somewhere for their mails."""
+"""`kafkaesque tasks chat-jobs` and `mail-catcher`: the chat jobs, and a test server for their mails."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ PASSWORD_VARIABLE = "KAFKAESQUE_MAIL_PASSWORD"  # noqa: S105 - the variable's na
         "    --set mail.host=smtp.example.org --set mail.port=587 --set mail.username=chat",
     ),
 )
-@click.option("--name", help="Name of this worker.  [default: by host and process]")
-@click.option("--timers", is_flag=True, help="Also keep the timers, as `tasks timers` does.")
+@click.option("--name", help="Name of this worker.  [default: from host and process]")
+@click.option("--timers", is_flag=True, help="Also run the timers, like `tasks timers`.")
 @server_options
 @client_options()
 def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
-    """Notify, mail what stays unread for 24 hours, and count, from the chat's events.
+    """Run the chat jobs: notifications, mails about messages unread for 24 hours, and statistics.
 
-    Notices go to the gateway's inbox of who is connected and to a webhook for others. --set takes
+    Notifications go to the gateway inbox of connected users and to a webhook for others. --set accepts
     the settings of `tasks settings` and `tasks settings --jobs`.
     """
     from kafkaesque.service.logs import set_up_logs
@@ -56,7 +56,7 @@ def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
     try:
         jobs = ChatJobs(settings, password=password, zookeeper=options["zookeeper"], data=data)
     except (OSError, ValueError) as error:
-        raise Failure(f"the mails cannot be set up: {error}") from None
+        raise Failure(f"cannot set up the mails: {error}") from None
     connection.reach()
     run_worker(connection, screen, jobs.app, (), config=config, data=data, **options)
 
@@ -84,7 +84,7 @@ def mail_catcher(
     key: Path | None,
     end_with_stdin: bool,
 ) -> None:
-    """An SMTP server on this machine that delivers nothing: it shows and keeps what it gets."""
+    """Run an SMTP server that delivers nothing: it prints and stores the mails."""
     from kafkaesque.cli.service_process import host_port, run_service
     from kafkaesque.service.child_process import print_ready
     from kafkaesque.service.process import stop_event
@@ -109,12 +109,12 @@ def _tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     if cert is None and key is None:
         return None
     if cert is None or key is None:
-        raise usage("--cert and --key go together.")
+        raise usage("--cert and --key must be used together.")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
-        raise Failure(f"the certificate cannot be used: {error}") from None
+        raise Failure(f"cannot use the certificate: {error}") from None
     return context
 
 

@@ -1,4 +1,4 @@
-"""What the server commands of `kafkaesque tasks` share: options, and running a worker."""
+"""Shared parts of the server commands of `kafkaesque tasks`: options, and running a worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COORDINATION_VARIABLE = "KAFKAESQUE_COORDINATION"
 
 
 def server_options(function: F) -> F:
-    """Options of every server process of the tasks."""
+    """Options of all server commands of `kafkaesque tasks`."""
     for option in (
         click.option("--data", type=click.Path(file_okay=False, path_type=Path),
                      help="Directory of pid, ports and state.  [default: kafkaesque-data/...]"),
@@ -77,6 +77,6 @@ def run_worker(
     done = sum(one["done"] for one in summary["tasks"].values())
     click.echo(json.dumps(summary) if screen.as_json else f"stopped after {done} calls")
     if abandoned:
-        # A function that hangs in a C call would keep the interpreter from ending.
+        # A thread that hangs in a C call would keep the interpreter from exiting.
         sys.stdout.flush()
         os._exit(0)

@@ -1,4 +1,4 @@
-"""`kafkaesque tasks timer`: look at calls that wait for their time, and cancel them."""
+"""`kafkaesque tasks timer`: lists and cancels pending timers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from kafkaesque.cli.failures import NotFound
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.render import Column, Screen, iso_time
-from kafkaesque.cli.tasks_dlq import ask
+from kafkaesque.cli.tasks_dlq import run_with_log
 
 if TYPE_CHECKING:
     from kafkaesque.cli.client import Connection
@@ -26,17 +26,17 @@ _COLUMNS = [
 
 @click.group()
 def timer() -> None:
-    """Calls that wait for their time, crons among them."""
+    """List and cancel pending timers, including crons."""
 
 
 @timer.command("ls", epilog=examples("kafkaesque tasks timer ls",
                                      "kafkaesque tasks timer ls --limit 1000 --json"))  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True,
-              help="The first to become due.")  # fmt: skip
+              help="Maximum number of timers, in order of their due time.")  # fmt: skip
 @client_options()
 def list_timers(connection: Connection, screen: Screen, limit: int) -> None:
-    """List pending timers, the next to fire first. Reads the whole topic."""
-    rows: list[dict[str, Any]] = ask(connection, lambda log: _pending(log, limit))
+    """List pending timers in order of their due time. Reads the whole topic."""
+    rows: list[dict[str, Any]] = run_with_log(connection, lambda log: _pending(log, limit))
     screen.document(rows, lambda: screen.table(_COLUMNS, rows, "no timers are pending"))
 
 
@@ -44,11 +44,11 @@ def list_timers(connection: Connection, screen: Screen, limit: int) -> None:
 @click.argument("timer_id", metavar="ID")
 @client_options()
 def cancel(connection: Connection, screen: Screen, timer_id: str) -> None:
-    """Cancel a timer or a cron by its id. A cron that its application declares comes back with the
-    application's next start."""
-    found = ask(connection, lambda log: _cancel(log, timer_id))
+    """Cancel a timer or a cron by its id. A cron that an application declares returns when the
+    application starts again."""
+    found = run_with_log(connection, lambda log: _cancel(log, timer_id))
     if not found:
-        raise NotFound(f"no timer {timer_id} is pending", "`tasks timer ls` shows them")
+        raise NotFound(f"no timer {timer_id} is pending", "`tasks timer ls` lists them")
     screen.document({"cancelled": timer_id}, lambda: screen.line(f"{timer_id} cancelled"))
 
 

@@ -1,4 +1,4 @@
-"""`kafkaesque top`: a cluster in the terminal, live."""
+"""`kafkaesque top`: a live view of a cluster in the terminal."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SPARK_WIDTH = 24
     )
 )
 @click.option("--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True,
-              metavar="SECONDS", help="Time between two looks.")  # fmt: skip
+              metavar="SECONDS", help="Refresh interval.")  # fmt: skip
 @click.option("--rows", type=click.IntRange(1, 1000), default=ROWS_DEFAULT, show_default=True,
-              help="Topics and groups shown.")  # fmt: skip
+              help="Number of topics and groups to show.")  # fmt: skip
 @click.option("--sort", type=click.Choice(["rate", "size", "name", "lag"]), default="rate",
-              show_default=True, help="What topics are sorted by.")  # fmt: skip
-@click.option("--once", is_flag=True, help="Look twice, print, and end.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many looks.")
+              show_default=True, help="Sort order of topics.")  # fmt: skip
+@click.option("--once", is_flag=True, help="Take two samples, print, and exit.")
+@click.option("--count", type=click.IntRange(min=1), help="Exit after this many samples.")
 @client_options()
 def top(
     connection: Connection,
@@ -50,11 +50,11 @@ def top(
     once: bool,
     count: int | None,
 ) -> None:
-    """Watch brokers, topics, groups and events of any Kafka in the terminal. Ctrl-C ends it."""
-    looks = 2 if once or screen.as_json else count
+    """Watch brokers, topics, groups and events of any Kafka in the terminal. Ctrl-C exits."""
+    samples = 2 if once or screen.as_json else count
     connection.reach()
     try:
-        asyncio.run(_watch(connection, screen, every, rows, sort, looks))
+        asyncio.run(_watch(connection, screen, every, rows, sort, samples))
     except KeyboardInterrupt:
         return
 
@@ -65,7 +65,7 @@ async def _watch(
     every: float,
     rows: int,
     sort: str,
-    looks: int | None,
+    samples: int | None,
 ) -> None:
     from rich.console import Console
     from rich.live import Live
@@ -78,19 +78,19 @@ async def _watch(
         await sampler.sample()
         if sampler.view.error:
             raise CannotConnect(f"no answer from {connection.bootstrap}: {sampler.view.error}")
-        if looks is not None and (screen.as_json or looks == 2):
+        if samples is not None and (screen.as_json or samples == 2):
             await asyncio.sleep(min(every, 1.0))
             await sampler.sample()
             if screen.as_json:
                 click.echo(json.dumps(_document(sampler.view)))
             else:
-                Console().print(_picture(sampler, rows, sort))
+                Console().print(_render(sampler, rows, sort))
             return
-        with Live(_picture(sampler, rows, sort), screen=True, auto_refresh=False) as live:
-            while looks is None or sampler.sample_count < looks:
+        with Live(_render(sampler, rows, sort), screen=True, auto_refresh=False) as live:
+            while samples is None or sampler.sample_count < samples:
                 await asyncio.sleep(every)
                 await sampler.sample()
-                live.update(_picture(sampler, rows, sort), refresh=True)
+                live.update(_render(sampler, rows, sort), refresh=True)
     finally:
         links.close()
 
@@ -119,7 +119,7 @@ def _document(view: ClusterView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _picture(sampler: Sampler, rows: int, sort: str) -> Group:
+def _render(sampler: Sampler, rows: int, sort: str) -> Group:
     from rich.console import Group
     from rich.text import Text
 

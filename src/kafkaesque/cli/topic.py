@@ -43,13 +43,24 @@ def topic() -> None:
     )
 )
 @names_argument
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="[default: the broker's]")
 @click.option(
-    "-r", "--replication-factor", type=click.IntRange(min=1), help="[default: the broker's]"
+    "-p", "--partitions", type=click.IntRange(min=1), help="[default: the broker's default]"
 )
-@click.option("-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting.")
-@click.option("--if-not-exists", is_flag=True, help="An existing topic is no failure.")
-@click.option("--validate-only", is_flag=True, help="Check everything, create nothing.")
+@click.option(
+    "-r", "--replication-factor", type=click.IntRange(min=1), help="[default: the broker's default]"
+)
+@click.option(
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a topic setting; may be repeated.",
+)
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists.")
+@click.option(
+    "--validate-only", is_flag=True, help="Validate the request without creating anything."
+)
 @client_options()
 def create(
     names: tuple[str, ...],
@@ -80,8 +91,8 @@ def create(
     )
     done = "valid" if validate_only else "created"
     outcomes, failures = _collect(connection, futures, "create", done, if_not_exists)
-    screen.document({"topics": outcomes}, lambda: _say(screen, outcomes))
-    _raise_first(failures)
+    screen.document({"topics": outcomes}, lambda: _print_outcomes(screen, outcomes))
+    _raise_last(failures)
 
 
 def _collect(
@@ -91,7 +102,7 @@ def _collect(
     done: str,
     tolerate_existing: bool = False,
 ) -> tuple[list[dict[str, Any]], list[Failure]]:
-    """Wait for one operation on several topics: a failure of one does not hide the others."""
+    """Wait for one operation on several topics and collect all results and failures."""
     outcomes: list[dict[str, Any]] = []
     failures: list[Failure] = []
     for name, future in futures.items():
@@ -106,14 +117,14 @@ def _collect(
     return outcomes, failures
 
 
-def _say(screen: Screen, outcomes: list[dict[str, Any]]) -> None:
+def _print_outcomes(screen: Screen, outcomes: list[dict[str, Any]]) -> None:
     for outcome in outcomes:
         if outcome["result"] != "failed":
             screen.line(f"{outcome['topic']}: {outcome['result']}")
 
 
-def _raise_first(failures: list[Failure]) -> None:
-    """All failures are shown; the last one shown also decides the exit code."""
+def _raise_last(failures: list[Failure]) -> None:
+    """Show all failures; the last one is raised and decides the exit code."""
     for failure in failures[:-1]:
         failure.show()
     if failures:
@@ -128,10 +139,10 @@ def _raise_first(failures: list[Failure]) -> None:
         "kafkaesque topic list --json | jq -r '.topics[].topic'",
     ),
 )
-@click.option("--internal", is_flag=True, help="Also those whose names begin with __.")
 @click.option(
-    "-l", "--details", "--all", "details", is_flag=True, help="Also count the records of each."
+    "--internal", is_flag=True, help="Also list internal topics (names that start with __)."
 )
+@click.option("-l", "--details", "--all", "details", is_flag=True, help="Also count records.")
 @client_options()
 def list_topics(internal: bool, details: bool, connection: Connection, screen: Screen) -> None:
     """List topics."""
@@ -146,7 +157,7 @@ def list_topics(internal: bool, details: bool, connection: Connection, screen: S
     screen.document(
         {"topics": rows},
         lambda: screen.table(
-            columns, rows, "no topics yet: `kafkaesque topic create NAME` makes one"
+            columns, rows, "no topics yet: `kafkaesque topic create NAME` creates one"
         ),
     )
 
@@ -162,8 +173,8 @@ def list_topics(internal: bool, details: bool, connection: Connection, screen: S
 def describe(names: tuple[str, ...], connection: Connection, screen: Screen) -> None:
     """Show partitions, offsets and settings that differ from the default.
 
-    Records counts offsets between the earliest and the latest: an upper bound where a topic is
-    compacted or written by transactions.
+    Records is the difference of the latest and the earliest offset: an upper bound for topics that
+    are compacted or written by transactions.
     """
     topics = describe_rows(connection, names)
     screen.document({"topics": topics}, lambda: show_descriptions(screen, topics))
@@ -178,7 +189,9 @@ def describe(names: tuple[str, ...], connection: Connection, screen: Screen) -> 
 @name_argument
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="New number of partitions.")
 @click.option("--set", "sets", multiple=True, metavar="NAME=VALUE", help="Change a setting.")
-@click.option("--unset", "unsets", multiple=True, metavar="NAME", help="Back to the default.")
+@click.option(
+    "--unset", "unsets", multiple=True, metavar="NAME", help="Reset a setting to its default."
+)
 @client_options()
 def alter(
     name: str,
@@ -188,13 +201,13 @@ def alter(
     connection: Connection,
     screen: Screen,
 ) -> None:
-    """Add partitions, change settings.
+    """Add partitions or change settings.
 
-    Partitions can only grow, and records already written stay where they are: the same key may go
-    to another partition afterwards.
+    The number of partitions can only grow. Existing records stay where they are, so new records may go
+    to another partition than older ones with the same key.
     """
     if partitions is None and not sets and not unsets:
-        raise usage("Nothing to change: give --partitions, --set or --unset.")
+        raise usage("Nothing to change: use --partitions, --set or --unset.")
     changes: dict[str, Any] = {}
     if sets or unsets:
         settings = dict(read_pair(text) for text in sets)
@@ -233,7 +246,7 @@ def alter_settings(
     epilog=examples("kafkaesque topic delete orders", "kafkaesque topic delete a b c --yes")
 )
 @names_argument
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options()
 def delete(names: tuple[str, ...], yes: bool, connection: Connection, screen: Screen) -> None:
     """Delete topics and all their records."""
@@ -243,8 +256,8 @@ def delete(names: tuple[str, ...], yes: bool, connection: Connection, screen: Sc
         list(names), request_timeout=connection.timeout_s, operation_timeout=connection.timeout_s
     )
     outcomes, failures = _collect(connection, futures, "delete", "deleted")
-    screen.document({"topics": outcomes}, lambda: _say(screen, outcomes))
-    _raise_first(failures)
+    screen.document({"topics": outcomes}, lambda: _print_outcomes(screen, outcomes))
+    _raise_last(failures)
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -253,12 +266,12 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def confirm(yes: bool, question: str) -> None:
-    """Ask a person; refuse a script that did not say --yes."""
+    """Ask for confirmation; without a terminal, fail unless `yes` is set."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise Failure(
-            "this cannot be undone and there is no terminal to ask", "add --yes if you mean it"
+            "this cannot be undone, and there is no terminal to confirm it", "add --yes to confirm"
         )
     if not click.confirm(question, err=True):
         raise Failure("nothing was changed")
@@ -277,10 +290,10 @@ def confirm(yes: bool, question: str) -> None:
     "positions",
     multiple=True,
     metavar="PARTITION:OFFSET",
-    help="Delete what lies before this offset.",
+    help="Delete records before this offset; may be repeated.",
 )
 @click.option("--all", "everything", is_flag=True, help="Delete all records of all partitions.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options()
 def delete_records(
     name: str,
@@ -292,7 +305,7 @@ def delete_records(
 ) -> None:
     """Delete the oldest records of a topic; the topic stays."""
     if everything == bool(positions):
-        raise usage("Give either --before-offset PARTITION:OFFSET, or --all.")
+        raise usage("Use either --before-offset PARTITION:OFFSET or --all.")
     limits = dict(_read_position(text) for text in positions)
     partitions = partitions_of(connection, [name], only=limits)
     wanted = [TopicPartition(name, index, limits.get(index, OFFSET_END)) for _, index in partitions]

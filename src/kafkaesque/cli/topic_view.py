@@ -1,4 +1,4 @@
-"""What `topic list` and `topic describe` know of topics, as rows, and how they show them."""
+"""Rows of `topic list` and `topic describe`, and their output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARTITION_COLUMNS = [
 
 
 def list_rows(connection: Connection, *, internal: bool, details: bool) -> list[dict[str, Any]]:
-    """One row a topic, by name; `details` adds the number of records."""
+    """One row per topic, sorted by name; `details` adds the number of records."""
     topics = connection.metadata().topics
     rows: list[dict[str, Any]] = []
     for name in sorted(topics):
@@ -44,9 +44,9 @@ def list_rows(connection: Connection, *, internal: bool, details: bool) -> list[
 
 
 def describe_rows(connection: Connection, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Everything about topics: identity, partitions with offsets, settings that were set."""
+    """Descriptions of topics: identity, partitions with offsets, settings that are not the default."""
     topics = connection.describe_topics(dict.fromkeys(names))
-    # A partition without a leader has no offsets to ask for.
+    # Offsets of a partition without a leader cannot be listed.
     led = [
         (name, partition.id)
         for name, topic in topics.items()

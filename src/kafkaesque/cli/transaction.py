@@ -50,7 +50,7 @@ HANGING_COLUMNS = (
 
 @click.group()
 def transaction() -> None:
-    """Look into transactions, and end those that hang."""
+    """List and show transactions, and abort hanging ones."""
 
 
 @transaction.command(
@@ -60,16 +60,28 @@ def transaction() -> None:
         "kafkaesque transaction ls --hanging --topic orders",
     )
 )
-@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these.")
 @click.option(
-    "--longer-than", type=float, default=None, metavar="SECONDS", help="Only those that run longer."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES),
+    help="Only transactions in this state; may be repeated.",
+)
+@click.option(
+    "--longer-than",
+    type=float,
+    default=None,
+    metavar="SECONDS",
+    help="Only transactions that have been open longer.",
 )
 @click.option(
     "--hanging",
     is_flag=True,
-    help="Instead: transactions open in partitions that no coordinator has.",
+    help="List hanging transactions instead: open in a partition but unknown to any coordinator.",
 )
-@click.option("--topic", shell_complete=complete_topics, help="With --hanging: only look there.")
+@click.option(
+    "--topic", shell_complete=complete_topics, help="With --hanging: check only this topic."
+)
 @client_options()
 def ls(
     states: tuple[str, ...],
@@ -79,17 +91,18 @@ def ls(
     connection: Connection,
     screen: Screen,
 ) -> None:
-    """List transactional ids, with the state of each; or transactions that hang.
+    """List transactional ids with their states, or hanging transactions.
 
-    One that hangs holds back readers of its partition, and nobody will ever end it: see `transaction
-    abort`.
+    A hanging transaction blocks read_committed consumers of its partition until it is aborted with
+    `transaction abort`.
     """
     if topic is not None and not hanging:
-        raise usage("--topic goes with --hanging.")
+        raise usage("--topic needs --hanging.")
     if hanging:
         found = [_readable(row) for row in find_hanging(connection.cluster, topic)]
         screen.document(
-            {"hanging": found}, lambda: screen.table(HANGING_COLUMNS, found, "nothing hangs")
+            {"hanging": found},
+            lambda: screen.table(HANGING_COLUMNS, found, "no hanging transactions"),
         )
         return
     duration_ms = -1 if longer_than is None else int(longer_than * 1000)
@@ -106,7 +119,11 @@ def ls(
     )
 )
 @click.argument("transactional_id", required=False)
-@click.option("--topic", shell_complete=complete_topics, help="What is open in a partition of it.")
+@click.option(
+    "--topic",
+    shell_complete=complete_topics,
+    help="Show open transactions of a partition of this topic.",
+)
 @click.option("--partition", type=int, default=None)
 @client_options()
 def show(
@@ -116,7 +133,7 @@ def show(
     connection: Connection,
     screen: Screen,
 ) -> None:
-    """Show one transactional id, or all that is open in a partition."""
+    """Show one transactional id, or the open transactions of a partition."""
     _check_target(transactional_id, topic, partition)
     if transactional_id is not None:
         _show_one(describe(connection.cluster, transactional_id), screen)
@@ -125,7 +142,7 @@ def show(
         _readable(row) for row in open_transactions(connection.cluster, topic or "", partition or 0)
     ]
     document = {"topic": topic, "partition": partition, "open": rows}
-    screen.document(document, lambda: screen.table(OPEN_COLUMNS, rows, "nothing is open"))
+    screen.document(document, lambda: screen.table(OPEN_COLUMNS, rows, "no open transactions"))
 
 
 @transaction.command(
@@ -135,10 +152,12 @@ def show(
     )
 )
 @click.argument("transactional_id", required=False)
-@click.option("--topic", shell_complete=complete_topics, help="Where a transaction hangs.")
+@click.option("--topic", shell_complete=complete_topics, help="Topic of the hanging transaction.")
 @click.option("--partition", type=int, default=None)
-@click.option("--producer-id", type=int, default=None, help="Whose; needed if several are open.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--producer-id", type=int, default=None, help="Required if several transactions are open."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @client_options()
 def abort(
     transactional_id: str | None,
@@ -149,10 +168,10 @@ def abort(
     connection: Connection,
     screen: Screen,
 ) -> None:
-    """Abort a transaction: by its id, which also shuts out its producer, or where it hangs.
+    """Abort a transaction by its transactional id, or a hanging one by its partition.
 
-    By its id the coordinator aborts it everywhere and fences its producer. A hanging transaction is
-    open in a partition but unknown to its coordinator; it is aborted in that partition only.
+    By id, the coordinator aborts it in all partitions and fences its producer. A hanging transaction is
+    open in a partition but unknown to its coordinator; it is aborted only in that partition.
     """
     _check_target(transactional_id, topic, partition)
     if transactional_id is not None:
@@ -173,7 +192,7 @@ def abort(
 def _check_target(transactional_id: str | None, topic: str | None, partition: int | None) -> None:
     by_place = topic is not None and partition is not None
     if (transactional_id is not None) == by_place or (topic is None) != (partition is None):
-        raise usage("name a transactional id, or give both --topic and --partition.")
+        raise usage("Use either a transactional id, or both --topic and --partition.")
 
 
 def _show_one(found: dict[str, Any], screen: Screen) -> None:

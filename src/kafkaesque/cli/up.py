@@ -90,7 +90,7 @@ _SERVICES = {
     type=click.IntRange(1, 9),
     default=3,
     show_default=True,
-    help="How many brokers.",
+    help="Number of brokers.",
 )
 @port_option
 @click.option(
@@ -107,15 +107,15 @@ _SERVICES = {
     metavar="NAME=ADDRESS",
     help="Use another engine: kafka=HOST:PORT, zookeeper=HOST:PORT, spark=MASTER.",
 )
-@click.option("--no-source", is_flag=True, help="Without the stream of synthetic social posts.")
-@click.option("--no-spark", is_flag=True, help="Without the Spark jobs, and so without a JVM.")
+@click.option("--no-source", is_flag=True, help="Do not run the source of synthetic social posts.")
+@click.option("--no-spark", is_flag=True, help="Do not run the Spark jobs; no JVM is needed.")
 @click.option(
     "--all-jobs",
     is_flag=True,
-    help="Every Spark job: also archive, trends as a table, all of chat, and the quality report "
-    "every few minutes. Without it, the jobs a laptop can run: posts, trends-live, chat-stages.",
+    help="Run all Spark jobs: also archive, trends as a table, all of chat, and the quality report "
+    "every few minutes. Without it, only jobs for a laptop: posts, trends-live, chat-stages.",
 )
-@click.option("--only-brokers", is_flag=True, help="Only the brokers, without the services.")
+@click.option("--only-brokers", is_flag=True, help="Run only the brokers, without the services.")
 @click.option("--json", "as_json", is_flag=True, help="Print the addresses as one JSON object.")
 def up(
     data: Path,
@@ -167,7 +167,7 @@ def _read_engines(given: Sequence[str]) -> dict[str, str]:
     engines = dict(read_pair(text) for text in given)
     for name in engines:
         if name not in ENGINES:
-            raise usage(f"There is no engine '{name}'; the engines are {', '.join(ENGINES)}.")
+            raise usage(f"Unknown engine '{name}'; the engines are {', '.join(ENGINES)}.")
     return engines
 
 
@@ -182,7 +182,7 @@ async def _up(
         click.echo(f"kafkaesque up: {error}", err=True)
         return EXIT_FAILED
     if not as_json:
-        click.echo(f"stopped. Everything is kept in {options.data}")
+        click.echo(f"stopped. The data is in {options.data}")
     return 0
 
 
@@ -193,7 +193,7 @@ class _JsonPrinter:
         pass
 
     def service_failed(self, service: Service, failure: StartFailed) -> None:
-        click.echo(f"{failure}\n{service.name} will be started again.", err=True)
+        click.echo(f"{failure}\n{service.name} will be restarted.", err=True)
 
     def platform_ready(self, services: Sequence[Service], platform: Platform) -> None:
         click.echo(up_welcome.as_json(services, platform))

@@ -1,4 +1,4 @@
-"""The message that `kafkaesque up` prints when everything runs."""
+"""The message that `kafkaesque up` prints when the platform is up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkaesque.up.supervisor import Service, State
 
 
 def address(service: Service) -> str:
-    """Where a service listens, from the facts of its `ready` line."""
+    """The address of a service, from the facts of its `ready` line."""
     facts = service.facts
     for name in ("kafka", "url", "tcp", "smtp", "http"):
         if ":" in facts.get(name, ""):
@@ -39,7 +39,7 @@ def as_json(services: Sequence[Service], platform: Platform) -> str:
 
 
 def as_text(services: Sequence[Service], platform: Platform, *, spark_follows: bool) -> str:
-    """Shows only addresses of services that run."""
+    """The message for people. Lists only services that run."""
     names = {service.name for service in services if service.state is State.RUNNING}
     lines = ["", *_sentences(services), ""]
     if "console" in names:
@@ -70,7 +70,7 @@ def as_text(services: Sequence[Service], platform: Platform, *, spark_follows: b
         *_commands(names, platform),
         "",
         *([_kill_hint(brokers[-1])] if brokers else []),
-        *(["Spark is starting, which takes a while."] if spark_follows else []),
+        *(["Spark is still starting."] if spark_follows else []),
         "Ctrl-C stops everything.",
     ]
     return "\n".join(lines)
@@ -83,7 +83,7 @@ def _sentences(services: Sequence[Service]) -> list[str]:
     names = ", ".join(service.name for service in missing)
     logs = [f"  {service.name:<19} {service.log}" for service in missing]
     return [
-        f"Kafkaesque is up, except {names}, which will be started again. See the logs:",
+        f"Kafkaesque is up, except {names}, which will be restarted. See the logs:",
         *logs,
     ]
 

@@ -36,6 +36,10 @@ class KafkaRefused(PipelineError):
     """A broker answered with an error that is not retriable."""
 
 
+class CannotListen(PipelineError):
+    """The address of the status pages cannot be used."""
+
+
 class DataLoss(PipelineError):
     """Records that should have been read are gone, and `failOnDataLoss` is set."""
 

@@ -19,7 +19,7 @@ from tests.chat.platform import Platform, platform
 from tests.waiting import eventually, until
 
 from kafkaesque.chat.client.session import ChatSession
-from kafkaesque.cli.chat_client import Doer
+from kafkaesque.cli.chat_client import CommandRunner
 from kafkaesque.edge.client import EdgeClient
 from kafkaesque.edge.client_state import Credentials
 
@@ -50,8 +50,8 @@ async def session_of(
 def test_two_sessions_exchange_messages_and_receipts(stack: Platform) -> None:
     async def story() -> None:
         async with session_of(stack, "s-ann") as ann, session_of(stack, "s-bob") as bob:
-            assert await Doer(ann).do("/to s-bob")
-            assert await Doer(ann).do("hello")
+            assert await CommandRunner(ann).run("/to s-bob")
+            assert await CommandRunner(ann).run("hello")
             await until(lambda: bob.view.unread == 1)
             line = next(iter(ann.view.threads["s-bob"].lines.values()))
             await until(lambda: line.stage == "delivered")
@@ -59,10 +59,10 @@ def test_two_sessions_exchange_messages_and_receipts(stack: Platform) -> None:
             await until(lambda: line.stage == "read")
             bob.typing()
             await until(lambda: ann.view.threads["s-bob"].typing_ms > 0)
-            await Doer(ann).do("/to s-nobody")
-            await Doer(ann).do("is there anybody?")
+            await CommandRunner(ann).run("/to s-nobody")
+            await CommandRunner(ann).run("is there anybody?")
             await until(lambda: "there is no account s-nobody" in ann.view.notices)
-            await Doer(ann).do("/list s-*")
+            await CommandRunner(ann).run("/list s-*")
             assert "s-ann" in ann.view.notices[-1]
 
     asyncio.run(story())
@@ -89,18 +89,18 @@ def test_messages_sent_while_offline_are_delivered_at_the_next_login(stack: Plat
 def test_typed_lines_manage_rooms_and_delete_the_account(stack: Platform) -> None:
     async def story() -> None:
         async with session_of(stack, "r-ann") as ann, session_of(stack, "r-bob") as bob:
-            await Doer(ann).do("/create den")
-            await Doer(bob).do("/join den")
-            await Doer(bob).do("hello, den")
+            await CommandRunner(ann).run("/create den")
+            await CommandRunner(bob).run("/join den")
+            await CommandRunner(bob).run("hello, den")
             await until(lambda: len(ann.view.threads["#den"].lines) == 1)
-            await Doer(bob).do("/leave den")
+            await CommandRunner(bob).run("/leave den")
             await until(lambda: "r-bob left #den" in ann.view.notices)
             assert "#den" not in bob.view.threads
-            await Doer(bob).do("/nonsense")
+            await CommandRunner(bob).run("/nonsense")
             assert "/nonsense is not known" in bob.view.notices[-1]
-            await Doer(bob).do("/delete")
+            await CommandRunner(bob).run("/delete")
             await until(lambda: bob.view.ended is not None)
-            assert not await Doer(ann).do("/quit")
+            assert not await CommandRunner(ann).run("/quit")
 
     asyncio.run(story())
 

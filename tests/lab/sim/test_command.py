@@ -55,7 +55,7 @@ def test_planted_bugs_are_found_and_the_median_time_is_told() -> None:
 def test_name_of_a_bug_alone_is_a_usage_error() -> None:
     result = invoke("--bug", AT_ONCE[0])
     assert result.exit_code == 2
-    assert "--bug goes with --planted" in result.stderr
+    assert "--bug needs --planted" in result.stderr
 
 
 @pytest.mark.usefixtures("planted_bug")
