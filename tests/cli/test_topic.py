@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from tests.cli.conftest import Run
+
+from kafkaesque.cli.render import Screen
+from kafkaesque.cli.topic import show_descriptions
 
 
 def test_a_created_topic_is_listed_described_and_deleted(command: Run, name: str) -> None:
@@ -93,3 +97,25 @@ def test_internal_topics_are_listed_when_asked(run: Run, topic: str, name: str) 
     ]
     assert not [item for item in plain if item.startswith("__")]
     assert "__consumer_offsets" in everything
+
+
+def test_a_partition_without_leader_shows_what_is_not_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    partition = {"partition": 0, "leader": None, "replicas": [1, 2], "isr": [], "earliest": None}
+    topic = {
+        "topic": "orders",
+        "id": "AAAA",
+        "internal": True,
+        "partition_count": 1,
+        "replication_factor": 2,
+        "records": 0,
+        "configs": {"a": "1", "b": "2"},
+        "partitions": [partition],
+    }
+    show_descriptions(Screen(as_json=False), [topic])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "orders"
+    assert "config      a=1" in lines
+    assert "internal    yes" in lines
+    assert lines[-1].split() == ["0", "-", "1,2", "-", "-", "-", "-"]

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import click
 
 from kafkaesque.admin.errors import refusal
-from kafkaesque.cli.broker_view import (
-    BROKER_COLUMNS,
-    QUORUM_COLUMNS,
-    REASSIGNMENT_COLUMNS,
-    broker_rows,
-    quorum_document,
-    reassignment_rows,
-)
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import Failure, failure_of, usage
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
-from kafkaesque.cli.render import Screen
+from kafkaesque.cli.render import Column, Screen
 from kafkaesque.cli.topic import confirm
 from kafkaesque.client.wire.errors import error_name
 from kafkaesque.model.errors import ErrorCode
@@ -28,15 +21,52 @@ from kafkaesque.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from kafkaesque.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
 from kafkaesque.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     TopicPartitions,
 )
+from kafkaesque.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from kafkaesque.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+
+CONTROLLER_LOG = "__cluster_metadata"
+
+BROKER_COLUMNS = [
+    Column("id", "Id", style="bold"),
+    Column("host", "Host"),
+    Column("port", "Port"),
+    Column("rack", "Rack"),
+    Column("controller", "Controller"),
+    Column("leads", "Leads", "count"),
+    Column("replicas", "Replicas", "count"),
+    Column("behind", "Not in sync", "count"),
+]
+QUORUM_COLUMNS = [
+    Column("id", "Id", style="bold"),
+    Column("role", "Role"),
+    Column("end_offset", "End offset", "count"),
+    Column("lag", "Lag", "count"),
+]
+REASSIGNMENT_COLUMNS = [
+    Column("topic", "Topic", style="bold"),
+    Column("partition", "Partition", "count"),
+    Column("replicas", "Replicas"),
+    Column("adding", "Adding"),
+    Column("removing", "Removing"),
+]
 
 PREFERRED, UNCLEAN = 0, 1
 """Types of elections (KIP-460)."""
@@ -257,3 +287,84 @@ def _report(screen: Screen, outcomes: list[Outcome], done: str, doing: str) -> N
 
 def _timeout_ms(connection: Connection) -> int:
     return int(connection.timeout_s * 1000)
+
+
+def broker_rows(connection: Connection) -> list[dict[str, Any]]:
+    """One row for each broker that is up."""
+    future = connection.admin.describe_cluster(request_timeout=connection.timeout_s)
+    described = connection.wait(future, "describe the cluster")
+    racks = {node.id: node.rack for node in described.nodes}
+    metadata = connection.metadata()
+    leads: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    behind: Counter[int] = Counter()
+    for topic in metadata.topics.values():
+        for partition in topic.partitions.values():
+            leads[partition.leader] += 1
+            replicas.update(partition.replicas)
+            behind.update(set(partition.replicas) - set(partition.isrs))
+    return [
+        {
+            "id": node.id,
+            "host": node.host,
+            "port": node.port,
+            "rack": racks.get(node.id),
+            "controller": node.id == metadata.controller_id,
+            "leads": leads[node.id],
+            "replicas": replicas[node.id],
+            "behind": behind[node.id],
+        }
+        for node in sorted(metadata.brokers.values(), key=lambda node: node.id)
+    ]
+
+
+def quorum_document(connection: Connection) -> dict[str, Any]:
+    doing = "describe the quorum"
+    asked = TopicData(topic_name=CONTROLLER_LOG, partitions=[PartitionData(partition_index=0)])
+    request = DescribeQuorumRequest(topics=[asked])
+    answer = connection.cluster.call_controller(request, DescribeQuorumResponse, doing)
+    if answer.error_code:
+        raise refusal(answer.error_code, answer.error_message, doing)
+    (topic,) = answer.topics
+    (found,) = topic.partitions
+    if found.error_code:
+        raise refusal(found.error_code, found.error_message, doing)
+    end = max((voter.log_end_offset for voter in found.current_voters), default=0)
+    voters = [_member(voter, found.leader_id, "voter", end) for voter in found.current_voters]
+    observers = [_member(one, found.leader_id, "observer", end) for one in found.observers]
+    return {
+        "leader": found.leader_id,
+        "epoch": found.leader_epoch,
+        "high_watermark": found.high_watermark,
+        "members": [*voters, *observers],
+    }
+
+
+def _member(replica: ReplicaState, leader: int, role: str, end: int) -> dict[str, Any]:
+    offset = replica.log_end_offset
+    return {
+        "id": replica.replica_id,
+        "role": "leader" if replica.replica_id == leader else role,
+        "end_offset": offset,
+        "lag": end - offset if offset >= 0 else None,
+        "last_caught_up_ms": replica.last_caught_up_timestamp,
+    }
+
+
+def reassignment_rows(connection: Connection) -> list[dict[str, Any]]:
+    doing = "list reassignments"
+    request = ListPartitionReassignmentsRequest(timeout_ms=int(connection.timeout_s * 1000))
+    answer = connection.cluster.call_controller(request, ListPartitionReassignmentsResponse, doing)
+    if answer.error_code:
+        raise refusal(answer.error_code, answer.error_message, doing)
+    return [
+        {
+            "topic": topic.name,
+            "partition": row.partition_index,
+            "replicas": list(row.replicas),
+            "adding": list(row.adding_replicas),
+            "removing": list(row.removing_replicas),
+        }
+        for topic in answer.topics
+        for row in topic.partitions
+    ]

@@ -145,9 +145,9 @@ def client(
     plain: bool,
     as_json: bool,
 ) -> None:
-    """Chat in the terminal. /help shows what can be typed.
+    """Chat in the terminal. /help lists the commands.
 
-    Reconnects by itself and misses nothing, whatever happens to gateways and back ends.
+    Reconnects automatically; no message is lost when a gateway or a back end fails.
     """
     from kafkaesque.cli.chat_client import ClientOptions, run_client
 

@@ -72,16 +72,15 @@ OWN_SETTINGS = frozenset(
 def cluster(count: int, data: Path, port: int, assignments: tuple[str, ...], as_json: bool) -> None:
     """Run a cluster of brokers on this machine.
 
-    Prints one line `ready kafka=HOST:PORT,...` when all of them serve. A broker that dies is started
-    again. With three brokers or more, topics have three replicas of which two must hold a record
-    before it is acknowledged (default.replication.factor=3, min.insync.replicas=2), unless set
-    otherwise.
+    Prints one line `ready kafka=HOST:PORT,...` when all brokers are ready. A broker that dies is
+    restarted. With three brokers or more, the defaults are default.replication.factor=3 and
+    min.insync.replicas=2.
     """
     settings = read_broker_settings(None, os.environ, assignments)
     for assignment in assignments:
         name = assignment.partition("=")[0].strip()
         if name in OWN_SETTINGS:
-            raise usage(f"--set {name} cannot be the same for several brokers.")
+            raise usage(f"--set {name} is not possible: each broker needs its own value.")
     logging.basicConfig(level="WARNING", format="%(message)s", stream=sys.stderr)
     shared = shared_settings(count, settings, assignments)
     with ReservedPorts() as free:

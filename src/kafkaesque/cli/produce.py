@@ -81,7 +81,7 @@ def _read_time(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     metavar="TEXT",
     help="Text between key and value on a line. \\t is a tab.",
 )
-@click.option("-Z", "--null-value", metavar="TEXT", help="Text that stands for null.")
+@click.option("-Z", "--null-value", metavar="TEXT", help="Text that means null.")
 @click.option("--base64", "is_base64", is_flag=True, help="Keys and values are base64.")
 @click.option("-k", "--key", metavar="TEXT", help="Key of every record.")
 @click.option(

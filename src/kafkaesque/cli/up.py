@@ -58,7 +58,7 @@ def port_options(function: F) -> F:
         wrapper = click.option(
             f"--{name}-port",
             type=click.IntRange(0, 65535 - _GATEWAY_SPREAD),
-            help=f"Port of {what}; 0 takes a free one.  [default: {default}, moved as --port is]",
+            help=f"Port of {what}; 0 picks a free one.  [default: {default}, shifted like --port]",
         )(wrapper)
     return wrapper  # type: ignore[return-value]
 
@@ -96,8 +96,8 @@ _SERVICES = {
 @click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
-    help="Port of the first broker's metrics and health pages, the next follow; 0 takes free ones."
-    f"  [default: {HTTP_PORT}, moved as --port is]",
+    help="Port of the first broker's metrics and health pages; the others follow. 0 picks free ports."
+    f"  [default: {HTTP_PORT}, shifted like --port]",
 )
 @port_options
 @click.option(

@@ -61,7 +61,7 @@ def examine_address(host: str, port: int, timeout_s: float) -> tuple[Finding, Cl
         with _connect(host, port, timeout_s) as kafka:
             versions = kafka.protocol.api_versions
             answer = ClusterAnswer(versions, list_brokers(kafka))
-            # A broker describes only itself, and the address does not say which broker it is.
+            # A broker describes only its own settings, and the broker at this address is unknown.
             ours = DescribeConfigsRequest.API_KEY in versions.apis and any(
                 has_broker_setting(kafka, broker.id, OUR_SETTING)
                 for broker in answer.brokers[:NODES_ASKED_MAX]
