@@ -10,7 +10,7 @@ from kafkaesque.cli.main import run
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--set", "node.id=4"], "cannot be the same for several brokers"),
+        (["--set", "node.id=4"], "each broker needs its own value"),
         (["--set", "num.partition=4"], "did you mean num.partitions?"),
         (["--port", "65535"], "no 3 ports from 65535 on"),
         (["-n", "0"], "0 is not in the range"),

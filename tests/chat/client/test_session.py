@@ -97,7 +97,7 @@ def test_typed_lines_manage_rooms_and_delete_the_account(stack: Platform) -> Non
             await until(lambda: "r-bob left #den" in ann.view.notices)
             assert "#den" not in bob.view.threads
             await CommandRunner(bob).run("/nonsense")
-            assert "/nonsense is not known" in bob.view.notices[-1]
+            assert "unknown command /nonsense" in bob.view.notices[-1]
             await CommandRunner(bob).run("/delete")
             await until(lambda: bob.view.ended is not None)
             assert not await CommandRunner(ann).run("/quit")
