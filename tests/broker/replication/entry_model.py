@@ -122,7 +122,7 @@ class Machine:
             index += 1
         life.floor = max(life.floor, index)
 
-    # What a driver does
+    # Actions of a driver
 
     def write(self, written: Written) -> None:
         index = self.last_index + 1
@@ -170,7 +170,7 @@ class Machine:
 
     def cut(self) -> None:
         dropped = self.entries.log.log_start_offset
-        """What lies before was committed, and is never cut."""
+        """Everything before it was committed, and is never cut."""
         kept = [i for i, w in self.version.items() if w.base_offset >= dropped]
         index = max(self.entries.first_index, self.last_index - self.random.randrange(6))
         if index not in kept:
@@ -198,7 +198,8 @@ class Machine:
         self.note_durable()
 
     def install(self) -> None:
-        """Of something committed that we lack, so behind all that was committed here."""
+        """Installs a snapshot of committed entries that this log lacks, so after everything
+        committed here."""
         index = self.last_index + self.random.randrange(-3, 6)
         if index < self.entries.first_index:
             return
@@ -272,7 +273,7 @@ class Machine:
         self.must_begin_term = True
 
     def check_found(self) -> Version:
-        """What was found, which must be what may be found."""
+        """Checks that what was recovered is one of the allowed states."""
         found = contents(self.entries)
         start = self.journal.facts(GROUP).start  # type: ignore[union-attr]
         last = int(self.entries.last_index)

@@ -1,4 +1,5 @@
-"""Brokers as far as links go: a Kafka port that knows one request, and an inbox that remembers."""
+"""Brokers reduced to their links: a Kafka port that accepts only hellos, and an inbox that
+records."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ class Inbox:
 
 
 class KafkaPort(asyncio.BufferedProtocol):
-    """What `broker.connection` does with a hello."""
+    """Handles a hello as `broker.connection` does."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -133,7 +134,7 @@ class KafkaPort(asyncio.BufferedProtocol):
 
 
 class Broker:
-    """Links behind a port of their own."""
+    """Links with a port of their own."""
 
     def __init__(
         self,
@@ -172,7 +173,7 @@ class Broker:
         await self.links.close()
         for transport in self.connections:
             transport.abort()
-        # What was accepted a moment ago gets its transport, is made, and ends: a turn each.
+        # An accepted connection gets its transport, is made, and ends: one turn each.
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -184,7 +185,7 @@ def identity(
 
 
 class Group:
-    """Brokers that know each other; stops them at the end."""
+    """Brokers that are peers of each other. Stops them at the end."""
 
     def __init__(
         self, *identities: PeerIdentity, config: LinkConfig = QUICK, clock: Clock | None = None

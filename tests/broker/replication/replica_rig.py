@@ -1,8 +1,8 @@
-"""Three nodes with one group, on real logs: nothing happens unless the test says so.
+"""Three nodes with one group, on real logs. Nothing happens unless the test says so.
 
-No threads and no time: messages, turns of the loops and syncs wait in queues, `settle` runs them until
-there are none, `tick` lets a tenth of a second pass on every node. A node may have its disk stand still, or
-full.
+No threads and no time: messages, turns of the event loops and syncs wait in queues. `settle` runs
+them until the queues are empty; `tick` advances every node by a tenth of a second. A node's disk
+can be made to hang or be full.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RecordingOwner:
 
 
 class RigNode:
-    """Stands in for a node's event loop, flusher and links."""
+    """Replaces a node's event loop, flusher and links."""
 
     logs_lost: Callable[[Sequence[LogLost]], None]
     journal = None
@@ -140,7 +140,7 @@ class Trio:
         self.frames: deque[tuple[int, bytes]] = deque()
         """Node and frame, on their way."""
         self.cut_off: set[int] = set()
-        """Nodes that hear nothing."""
+        """Nodes that receive nothing."""
         self.nodes = [RigNode(self, number, directory / str(number)) for number in range(3)]
         self.settle()
 
@@ -171,7 +171,7 @@ class Trio:
 
     @property
     def leader(self) -> int | None:
-        """Who leads the latest term; None while nobody is certain to."""
+        """Returns the leader of the latest term; None while there is none that is confirmed."""
         leading = [
             (node.replica.standing.term, number)
             for number, node in enumerate(self.nodes)

@@ -39,7 +39,7 @@ class JournalRig:
         self.disk.sync_directory("/data")
         self.logs: dict[GroupId, Log] = {}
         self.starts: dict[GroupId, Offset] = {}
-        """Where entries begin, unless at 0."""
+        """The offsets at which entries begin, unless 0."""
         self.start()
 
     def start(self, groups: Iterable[int] = range(100)) -> None:

@@ -19,6 +19,7 @@ from kafkaesque.broker.server.call import Call, ClientHost
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handlers import load_handlers
 from kafkaesque.model.clock import Clock
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset, TimestampMs
 from kafkaesque.model.settings import broker_config
 from kafkaesque.records.codec import Record, encode_batch
@@ -118,7 +119,7 @@ class LocalBroker:
             configs=settings,
         )
         (result,) = self.ask(CreateTopicsRequest(topics=[topic]), 7).topics
-        assert result.error_code == 0, result
+        assert result.error_code == ErrorCode.NONE, result
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         return self.context.partitions.get(topic, index)

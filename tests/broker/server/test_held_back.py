@@ -91,7 +91,7 @@ def broker(make_broker: MakeBroker) -> LocalBroker:
     for kind, name in ((0, "g"), (1, "tx")):
         one.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[name]), 4)
     answer = one.ask(INIT, 4, OLD)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 0, 0)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.NONE, 0, 0)
     one.ask(ADD, 3, OLD)
     one.ask(ADD_OFFSETS, 3, OLD)
     assert state(one) == "Ongoing"

@@ -207,7 +207,7 @@ def commit(cluster: Cluster, group: str, topic: str, offsets: list[int]) -> None
             address = cluster.address(number)
             find_coordinator(address, group)
             answer = wire_call(address, request, 8, OffsetCommitResponse, PATIENCE_S)
-            if all(row.error_code == 0 for row in answer.topics[0].partitions):
+            if all(row.error_code == ErrorCode.NONE for row in answer.topics[0].partitions):
                 return True
         return None
 
@@ -233,7 +233,9 @@ def test_lag_of_a_group_is_right_for_partitions_of_every_broker_and_never_guesse
         leader = cluster.wait_until_leader("spread", partition, within=PATIENCE_S)
         with WireClient(cluster.address(leader), PATIENCE_S) as client:
             values = [b"x"] * (partition + 2)
-            assert client.produce("spread", values, partition=partition).error_code == 0
+            assert (
+                client.produce("spread", values, partition=partition).error_code == ErrorCode.NONE
+            )
     commit(cluster, "g", "spread", [1, 1, 1])
     expected = [(f'group="g",partition="{n}",topic="spread"', n + 1.0) for n in range(3)]
     until_equal(lambda: (told_lags(cluster), expected))

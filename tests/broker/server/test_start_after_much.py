@@ -12,6 +12,7 @@ from tests.waiting import until
 
 from kafkaesque.broker.groups.registry import GroupRegistry
 from kafkaesque.broker.transactions.registry import TransactionRegistry
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -48,7 +49,7 @@ async def commit(broker: LocalBroker, offset: int) -> None:
         topics=[OffsetCommitRequestTopic(name="a", partitions=[row])],
     )
     answer = await broker.answer(request, 8)
-    assert answer.topics[0].partitions[0].error_code == 0
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
 async def transact(broker: LocalBroker) -> None:
@@ -58,13 +59,14 @@ async def transact(broker: LocalBroker) -> None:
         v3_and_below_producer_epoch=0,
         v3_and_below_topics=[AddPartitionsToTxnTopic(name="a", partitions=[0])],
     )
-    code = -1
-    while code != 0:  # CONCURRENT_TRANSACTIONS while the markers of the last one are written
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    while code != ErrorCode.NONE:
         (row,) = (await broker.answer(add, 3)).results_by_topic_v3_and_below
         code = row.results_by_partition[0].partition_error_code
-        assert code in (0, 51)
+        # CONCURRENT_TRANSACTIONS while the markers of the last transaction are written.
+        assert code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
     end = EndTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, committed=True)
-    assert (await broker.answer(end, 3)).error_code == 0
+    assert (await broker.answer(end, 3)).error_code == ErrorCode.NONE
 
 
 async def work(broker: LocalBroker) -> None:

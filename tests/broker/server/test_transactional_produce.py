@@ -33,7 +33,7 @@ def topic(broker: LocalBroker) -> LocalBroker:
     broker.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 4)
     request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000)
     answer = broker.ask(request, 5)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 0, 0)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (ErrorCode.NONE, 0, 0)
     return broker
 
 
@@ -62,7 +62,10 @@ def test_pipelined_batches_join_the_log_in_their_order(topic: LocalBroker) -> No
     answers = topic.ask_together(*requests, version=ADDS_SINCE)
     for number, answer in enumerate(answers):
         rows = answer.responses[0].partition_responses
-        assert [(row.error_code, row.base_offset) for row in rows] == [(0, number), (0, number)]
+        assert [(row.error_code, row.base_offset) for row in rows] == [
+            (ErrorCode.NONE, number),
+            (ErrorCode.NONE, number),
+        ]
     assert topic.context.transactions.waiting == {}
 
 
@@ -72,7 +75,9 @@ def test_batch_behind_one_that_was_refused_is_judged_by_itself(topic: LocalBroke
     assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NONE]
 
 
-@pytest.mark.parametrize(("version", "code"), [(10, 48), (11, 120)])
+@pytest.mark.parametrize(
+    ("version", "code"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
+)
 def test_partition_that_was_never_added_is_refused_with_the_code_of_the_version(
     topic: LocalBroker, version: int, code: int
 ) -> None:
@@ -87,7 +92,10 @@ def test_next_transaction_waits_for_the_markers_of_the_last_one(topic: LocalBrok
     assert topic.ask(end, 5).producer_epoch == 1
     answer = topic.ask(produce(0, 0, 1, epoch=1), ADDS_SINCE)
     rows = answer.responses[0].partition_responses
-    assert [(row.error_code, row.base_offset) for row in rows] == [(0, 2), (0, 2)]
+    assert [(row.error_code, row.base_offset) for row in rows] == [
+        (ErrorCode.NONE, 2),
+        (ErrorCode.NONE, 2),
+    ]
 
 
 class Coordinator:

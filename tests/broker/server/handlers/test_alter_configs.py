@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -35,7 +36,9 @@ def test_settings_that_are_not_named_return_to_their_defaults(
     broker: LocalBroker, version: int
 ) -> None:
     broker.create("a", retention_ms="5")
-    assert alter(broker, TOPIC, "a", ("segment.ms", "7"), version=version) == [(0, None)]
+    assert alter(broker, TOPIC, "a", ("segment.ms", "7"), version=version) == [
+        (ErrorCode.NONE, None)
+    ]
     config = broker.partition("a").config
     assert (config.retention_ms, config.segment_ms) == (604_800_000, 7)
 
@@ -49,29 +52,33 @@ def test_settings_of_a_broker_are_replaced_too(broker: LocalBroker) -> None:
 
 def test_validation_changes_nothing(broker: LocalBroker) -> None:
     broker.create("a", retention_ms="5")
-    assert alter(broker, TOPIC, "a", validate_only=True) == [(0, None)]
+    assert alter(broker, TOPIC, "a", validate_only=True) == [(ErrorCode.NONE, None)]
     assert broker.partition("a").config.retention_ms == 5
 
 
 def test_refusals_have_kafkas_codes_and_words(broker: LocalBroker) -> None:
     broker.create("a", retention_ms="5")
     assert alter(broker, TOPIC, "a", ("segment.ms", None)) == [
-        (42, "Null value not supported for : segment.ms")
+        (ErrorCode.INVALID_REQUEST, "Null value not supported for : segment.ms")
     ]
     assert alter(broker, TOPIC, "a", ("segment.ms", "1"), ("segment.ms", "2")) == [
-        (42, "Error due to duplicate config keys")
+        (ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     ]
-    assert alter(broker, TOPIC, "a", ("nope", "1")) == [(40, "Unknown topic config name: nope")]
-    assert alter(broker, TOPIC, "nope") == [(3, "The topic 'nope' does not exist.")]
+    assert alter(broker, TOPIC, "a", ("nope", "1")) == [
+        (ErrorCode.INVALID_CONFIG, "Unknown topic config name: nope")
+    ]
+    assert alter(broker, TOPIC, "nope") == [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'nope' does not exist.")
+    ]
     assert alter(broker, BROKER, "1", ("node.id", "1")) == [
-        (42, "Cannot update these configs dynamically: [node.id]")
+        (ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: [node.id]")
     ]
-    assert alter(broker, 99, "1") == [(42, "Unknown resource type 99")]
+    assert alter(broker, 99, "1") == [(ErrorCode.INVALID_REQUEST, "Unknown resource type 99")]
     assert broker.partition("a").config.retention_ms == 5
 
 
 def test_resource_named_twice_is_refused_both_times(broker: LocalBroker) -> None:
     """Apache Kafka 4.3 never answers this one."""
     broker.create("a")
-    twice = (42, "Each resource must appear at most once.")
+    twice = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     assert alter(broker, TOPIC, "a", ("retention.ms", "5"), times=2) == [twice, twice]

@@ -6,6 +6,7 @@ import pytest
 from tests.broker.server.local_broker import LocalBroker, every_version
 
 from kafkaesque.broker.cluster.rules.commands import RegisterBroker
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -61,16 +62,26 @@ def test_lone_broker_answers_as_kafka_does(broker: LocalBroker, version: int) ->
         ("a", 0, [1, 1]),
         version=version,
     )
-    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
     assert rows(answer) == [
-        ("a", 0, 0, None),
-        ("a", 1, 85, None),
-        ("a", 5, 3, "Unable to find partition a:5."),
-        ("a", -1, 3, "Unable to find partition a:-1."),
-        ("nope", 0, 3, "Unable to find a topic named nope."),
-        ("a", 0, 39, f"{assignment} broker 9, but no such broker is registered."),
-        ("a", 0, 39, f"{assignment} an empty replica list."),
-        ("a", 0, 39, f"{assignment} the broker 1 more than once."),
+        ("a", 0, ErrorCode.NONE, None),
+        ("a", 1, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None),
+        ("a", 5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition a:5."),
+        ("a", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition a:-1."),
+        ("nope", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find a topic named nope."),
+        (
+            "a",
+            0,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{assignment} broker 9, but no such broker is registered.",
+        ),
+        ("a", 0, ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{assignment} an empty replica list."),
+        (
+            "a",
+            0,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{assignment} the broker 1 more than once.",
+        ),
     ]
     assert broker.context.cluster.tables.by_name["a"].replicas == ((1,), (1,))
 
@@ -80,10 +91,12 @@ def test_answer_repeats_whether_the_factor_may_change(broker: LocalBroker, allow
     broker.create("a", 1)
     answer = move(broker, ("a", 0, [1]), allow_factor_change=allowed)
     assert answer.allow_replication_factor_change is allowed
-    assert rows(answer) == [("a", 0, 0, None)]
+    assert rows(answer) == [("a", 0, ErrorCode.NONE, None)]
 
 
-@pytest.mark.parametrize(("allowed", "code"), [(True, 0), (False, 38)])
+@pytest.mark.parametrize(
+    ("allowed", "code"), [(True, ErrorCode.NONE), (False, ErrorCode.INVALID_REPLICATION_FACTOR)]
+)
 def test_change_of_the_factor_is_refused_where_it_is_not_allowed(
     broker: LocalBroker, allowed: bool, code: int
 ) -> None:
@@ -114,4 +127,7 @@ def test_partitions_of_one_topic_are_answered_together(broker: LocalBroker) -> N
         ]
     )
     (topic,) = broker.ask(request, 1).responses
-    assert [(row.partition_index, row.error_code) for row in topic.partitions] == [(1, 39), (0, 0)]
+    assert [(row.partition_index, row.error_code) for row in topic.partitions] == [
+        (1, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (0, ErrorCode.NONE),
+    ]

@@ -8,6 +8,7 @@ from kafkaesque.broker.server.handlers.api_versions import (
     SOFTWARE_KINDS_MAX,
     unsupported_version,
 )
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.codec import decode, encode
 from kafkaesque.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -23,7 +24,7 @@ def test_answer_tells_the_range_of_every_handler(broker: LocalBroker, version: i
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     answer = broker.ask(request, version)
     told = {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
-    assert answer.error_code == 0
+    assert answer.error_code == ErrorCode.NONE
     assert told.keys() == HANDLERS.keys()
     assert all(
         told[key] == (found.advertised_from, found.versions[1]) for key, found in HANDLERS.items()
@@ -46,14 +47,14 @@ def test_transactions_of_the_new_flow_are_promised(
 
 @pytest.mark.parametrize("name", ["", "a b", "-a", "a.", "a_b", "é", "a/b"])
 def test_malformed_software_name_is_refused_without_ranges(broker: LocalBroker, name: str) -> None:
-    assert ask(broker, name=name) == 42
-    assert ask(broker, version=name) == 42
+    assert ask(broker, name=name) == ErrorCode.INVALID_REQUEST
+    assert ask(broker, version=name) == ErrorCode.INVALID_REQUEST
     assert broker.context.stats.clients == {}
 
 
 @pytest.mark.parametrize("name", ["a", "a-b", "a.b", "1a", "A" * 300])
 def test_wellformed_software_name_is_taken(broker: LocalBroker, name: str) -> None:
-    assert ask(broker, name=name) == 0
+    assert ask(broker, name=name) == ErrorCode.NONE
 
 
 def test_clients_are_counted_by_software(broker: LocalBroker) -> None:
@@ -79,7 +80,7 @@ def test_unknown_version_is_answered_with_the_range_of_this_api_in_version_0(
 ) -> None:
     body = b"".join(encode(unsupported_version(broker.context), 0))
     answer = decode(ApiVersionsResponse, memoryview(body), 0)
-    assert answer.error_code == 35
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     ((key, low, high),) = (
         (item.api_key, item.min_version, item.max_version) for item in answer.api_keys
     )

@@ -4,6 +4,7 @@ import pytest
 from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -39,13 +40,13 @@ def test_grown_topic_serves_its_new_partitions_and_keeps_the_old(
 ) -> None:
     broker.create("a", 1)
     broker.append("a", 1, 2)
-    assert grow(broker, ("a", 3), version=version) == [("a", 0, None)]
+    assert grow(broker, ("a", 3), version=version) == [("a", ErrorCode.NONE, None)]
     assert [broker.partition("a", index).log_end_offset for index in range(3)] == [2, 0, 0]
 
 
 def test_validation_grows_nothing(broker: LocalBroker) -> None:
     broker.create("a", 1)
-    assert grow(broker, ("a", 3), validate_only=True) == [("a", 0, None)]
+    assert grow(broker, ("a", 3), validate_only=True) == [("a", ErrorCode.NONE, None)]
     assert len(broker.context.partitions.of_topic("a")) == 1
 
 
@@ -54,21 +55,33 @@ def test_refusals_have_kafkas_codes_and_do_not_hinder_the_others(broker: LocalBr
     broker.create("b", 2)
     broker.create("c", 2)
     assert grow(broker, ("a", 2), ("nope", 2), ("b", 1), ("c", 3)) == [
-        ("a", 37, "Topic already has 2 partition(s)."),
-        ("nope", 3, None),
-        ("b", 37, "The topic b currently has 2 partition(s); 1 would not be an increase."),
-        ("c", 0, None),
+        ("a", ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (
+            "b",
+            ErrorCode.INVALID_PARTITIONS,
+            "The topic b currently has 2 partition(s); 1 would not be an increase.",
+        ),
+        ("c", ErrorCode.NONE, None),
     ]
 
 
 def test_name_that_comes_twice_is_answered_once_and_does_not_grow(broker: LocalBroker) -> None:
     broker.create("a")
-    assert grow(broker, ("a", 2), ("a", 3)) == [("a", 42, "Duplicate topic name.")]
+    assert grow(broker, ("a", 2), ("a", 3)) == [
+        ("a", ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    ]
     assert len(broker.context.partitions.of_topic("a")) == 1
 
 
 @pytest.mark.parametrize(
-    ("assignments", "code"), [([[1], [1]], 0), ([[1]], 39), ([], 39), ([[1], [9]], 39)]
+    ("assignments", "code"),
+    [
+        ([[1], [1]], ErrorCode.NONE),
+        ([[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([[1], [9]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
 )
 def test_manual_assignment_is_checked(
     broker: LocalBroker, assignments: list[list[int]], code: int
@@ -76,7 +89,7 @@ def test_manual_assignment_is_checked(
     broker.create("a", 1)
     ((_, found, _),) = grow(broker, ("a", 3), assignments=assignments)
     assert found == code
-    assert len(broker.context.partitions.of_topic("a")) == (3 if code == 0 else 1)
+    assert len(broker.context.partitions.of_topic("a")) == (3 if code == ErrorCode.NONE else 1)
 
 
 def test_limit_of_partitions_holds_over_all_topics_of_a_request(make_broker: MakeBroker) -> None:
@@ -84,11 +97,11 @@ def test_limit_of_partitions_holds_over_all_topics_of_a_request(make_broker: Mak
     broker.create("a", 1)
     broker.create("b", 1)
     results = grow(broker, ("a", 3), ("b", 3))
-    assert [code for _, code, _ in results] == [0, 44]
+    assert [code for _, code, _ in results] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
     assert len(broker.context.partitions) == 4
 
 
 def test_internal_topic_does_not_grow(broker: LocalBroker) -> None:
     broker.create("__consumer_offsets", 1)
     ((_, code, _),) = grow(broker, ("__consumer_offsets", 2))
-    assert code == 44
+    assert code == ErrorCode.POLICY_VIOLATION

@@ -6,6 +6,7 @@ import pytest
 from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.settings import TOPIC_SETTINGS
 from kafkaesque.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -45,7 +46,7 @@ def create(
 @pytest.mark.parametrize("version", every_version(CreateTopicsRequest))
 def test_created_topic_is_ready_when_it_is_answered(broker: LocalBroker, version: int) -> None:
     (result,) = create(broker, wanted("a", 3, 1), version=version)
-    assert (result.name, result.error_code, result.error_message) == ("a", 0, None)
+    assert (result.name, result.error_code, result.error_message) == ("a", ErrorCode.NONE, None)
     assert broker.partition("a", 2).log_end_offset == 0
     topic = broker.context.cluster.tables.by_name["a"]
     assert result.topic_id == (topic.topic_id if version >= 7 else NO_UUID)
@@ -74,7 +75,7 @@ def test_answer_lists_every_setting_with_its_source(broker: LocalBroker) -> None
 
 def test_validation_tells_what_would_be_and_creates_nothing(broker: LocalBroker) -> None:
     (result,) = create(broker, wanted("a", 2), validate_only=True)
-    assert (result.error_code, result.num_partitions) == (0, 2)
+    assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
     assert result.topic_id != NO_UUID
     assert result.configs
     assert broker.context.cluster.tables.by_name == {}
@@ -84,7 +85,10 @@ def test_validation_tells_what_would_be_and_creates_nothing(broker: LocalBroker)
 def test_existing_topic_is_refused(broker: LocalBroker, validate_only: bool) -> None:
     broker.create("a")
     (result,) = create(broker, wanted("a"), validate_only=validate_only)
-    assert (result.error_code, result.error_message) == (36, "Topic 'a' already exists.")
+    assert (result.error_code, result.error_message) == (
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        "Topic 'a' already exists.",
+    )
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, [])
     assert result.topic_id == NO_UUID
 
@@ -92,35 +96,44 @@ def test_existing_topic_is_refused(broker: LocalBroker, validate_only: bool) -> 
 def test_name_that_comes_twice_is_answered_once_and_not_created(broker: LocalBroker) -> None:
     results = create(broker, wanted("a"), wanted("b"), wanted("a"))
     assert [(row.name, row.error_code, row.error_message) for row in results] == [
-        ("a", 42, "Duplicate topic name."),
-        ("b", 0, None),
+        ("a", ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
+        ("b", ErrorCode.NONE, None),
     ]
     assert list(broker.context.cluster.tables.by_name) == ["b"]
 
 
 def test_bad_topic_does_not_hinder_the_others(broker: LocalBroker) -> None:
     results = create(broker, wanted("bad name"), wanted("a"), wanted("b", 0), wanted("c"))
-    assert [row.error_code for row in results] == [17, 0, 37, 0]
+    assert [row.error_code for row in results] == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.NONE,
+    ]
     assert list(broker.context.cluster.tables.by_name) == ["a", "c"]
 
 
 @pytest.mark.parametrize(
     ("topic", "code", "message"),
     [
-        (wanted("a", 1, 2), 38, None),
-        (wanted("a", configs=[("nope", "1")]), 40, "Unknown topic config name: nope"),
+        (wanted("a", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR, None),
+        (
+            wanted("a", configs=[("nope", "1")]),
+            ErrorCode.INVALID_CONFIG,
+            "Unknown topic config name: nope",
+        ),
         (
             wanted("a", configs=[("retention.ms", None)]),
-            40,
+            ErrorCode.INVALID_CONFIG,
             "Null value not supported for topic configs: retention.ms",
         ),
-        (wanted("a", assignments=[(0, [99])]), 39, None),
+        (wanted("a", assignments=[(0, [99])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT, None),
         (
             wanted("a", assignments=[(0, [1]), (0, [1])]),
-            39,
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Found multiple manual partition assignments for partition 0",
         ),
-        (wanted("__cluster_metadata"), 42, None),
+        (wanted("__cluster_metadata"), ErrorCode.INVALID_REQUEST, None),
     ],
 )
 def test_refusal_has_kafkas_code_and_words(
@@ -140,7 +153,11 @@ def test_setting_that_comes_twice_has_its_last_value(broker: LocalBroker) -> Non
 
 def test_manual_assignment_to_this_broker_is_taken(broker: LocalBroker) -> None:
     (result,) = create(broker, wanted("a", assignments=[(0, [1]), (1, [1])]))
-    assert (result.error_code, result.num_partitions, result.replication_factor) == (0, 2, 1)
+    assert (result.error_code, result.num_partitions, result.replication_factor) == (
+        ErrorCode.NONE,
+        2,
+        1,
+    )
 
 
 def test_two_clients_that_create_the_same_topic_at_once_have_one_winner(
@@ -148,7 +165,10 @@ def test_two_clients_that_create_the_same_topic_at_once_have_one_winner(
 ) -> None:
     request = CreateTopicsRequest(topics=[wanted("a", 2)])
     answers = broker.ask_together(request, request, version=7)
-    assert sorted(answer.topics[0].error_code for answer in answers) == [0, 36]
+    assert sorted(answer.topics[0].error_code for answer in answers) == [
+        ErrorCode.NONE,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+    ]
 
 
 def test_created_topics_are_there_after_a_restart(make_broker: MakeBroker) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -37,50 +38,58 @@ def topic(broker: LocalBroker) -> LocalBroker:
 
 @pytest.mark.parametrize("version", every_version(DeleteRecordsRequest))
 def test_log_starts_at_the_offset_asked_for(topic: LocalBroker, version: int) -> None:
-    assert delete(topic, ("a", 0, 7), version=version) == {("a", 0): (0, 7)}
+    assert delete(topic, ("a", 0, 7), version=version) == {("a", 0): (ErrorCode.NONE, 7)}
     assert topic.partition("a").log_start_offset == 7
 
 
 def test_start_of_the_log_never_goes_back(topic: LocalBroker) -> None:
     delete(topic, ("a", 0, 7))
-    assert delete(topic, ("a", 0, 3)) == {("a", 0): (0, 7)}
+    assert delete(topic, ("a", 0, 3)) == {("a", 0): (ErrorCode.NONE, 7)}
 
 
 def test_minus_one_deletes_all_that_is_committed(topic: LocalBroker) -> None:
-    assert delete(topic, ("a", 0, -1)) == {("a", 0): (0, 10)}
+    assert delete(topic, ("a", 0, -1)) == {("a", 0): (ErrorCode.NONE, 10)}
 
 
 @pytest.mark.parametrize("offset", [11, -2])
 def test_offset_outside_the_log_is_refused_and_deletes_nothing(
     topic: LocalBroker, offset: int
 ) -> None:
-    assert delete(topic, ("a", 0, offset)) == {("a", 0): (1, -1)}
+    assert delete(topic, ("a", 0, offset)) == {("a", 0): (ErrorCode.OFFSET_OUT_OF_RANGE, -1)}
     assert topic.partition("a").log_start_offset == 0
 
 
 def test_unknown_topic_or_partition_does_not_hinder_the_others(topic: LocalBroker) -> None:
     assert delete(topic, ("nope", 0, 1), ("a", 9, 1), ("a", 0, 1)) == {
-        ("nope", 0): (3, -1),
-        ("a", 9): (3, -1),
-        ("a", 0): (0, 1),
+        ("nope", 0): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        ("a", 9): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        ("a", 0): (ErrorCode.NONE, 1),
     }
 
 
 def test_partition_named_twice_is_answered_once(topic: LocalBroker) -> None:
-    assert delete(topic, ("a", 0, 2), ("a", 0, 5)) == {("a", 0): (0, 5)}
+    assert delete(topic, ("a", 0, 2), ("a", 0, 5)) == {("a", 0): (ErrorCode.NONE, 5)}
 
 
 @pytest.mark.parametrize(
-    ("policy", "code"), [("compact", 44), ("compact,delete", 0), ("delete", 0), ("", 0)]
+    ("policy", "code"),
+    [
+        ("compact", ErrorCode.POLICY_VIOLATION),
+        ("compact,delete", ErrorCode.NONE),
+        ("delete", ErrorCode.NONE),
+        ("", ErrorCode.NONE),
+    ],
 )
 def test_topic_that_only_compacts_keeps_its_records(
     broker: LocalBroker, policy: str, code: int
 ) -> None:
     broker.create("a", cleanup_policy=policy)
     broker.append("a", 1, 2)
-    assert delete(broker, ("a", 0, 1)) == {("a", 0): (code, 1 if code == 0 else -1)}
+    assert delete(broker, ("a", 0, 1)) == {("a", 0): (code, 1 if code == ErrorCode.NONE else -1)}
 
 
 def test_records_of_an_internal_topic_stay(broker: LocalBroker) -> None:
     broker.create("__consumer_offsets")
-    assert delete(broker, ("__consumer_offsets", 0, 0)) == {("__consumer_offsets", 0): (17, -1)}
+    assert delete(broker, ("__consumer_offsets", 0, 0)) == {
+        ("__consumer_offsets", 0): (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    }

@@ -6,6 +6,7 @@ import pytest
 from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkaesque.wire.table import NO_UUID
 
@@ -44,7 +45,7 @@ def topic_id(broker: LocalBroker, name: str) -> UUID:
 def test_deleted_topic_and_its_partitions_are_gone(broker: LocalBroker, version: int) -> None:
     broker.create("a", 2)
     broker.create("b")
-    assert delete(broker, "a", version=version) == [("a", 0, None)]
+    assert delete(broker, "a", version=version) == [("a", ErrorCode.NONE, None)]
     assert topics(broker) == ["b"]
     assert len(broker.context.partitions) == 1
 
@@ -56,25 +57,33 @@ def test_topic_is_deleted_by_its_id_and_answered_with_both_handles(broker: Local
         topics=[DeleteTopicState(name=None, topic_id=doomed)], timeout_ms=1000
     )
     (row,) = broker.ask(request, 6).responses
-    assert (row.name, row.topic_id, row.error_code) == ("a", doomed, 0)
+    assert (row.name, row.topic_id, row.error_code) == ("a", doomed, ErrorCode.NONE)
     assert topics(broker) == []
 
 
 def test_unknown_handles_do_not_hinder_the_others(broker: LocalBroker) -> None:
     broker.create("a")
     assert delete(broker, "nope", "bad name", uuid4(), "a") == [
-        ("nope", 3, "This server does not host this topic-partition."),
-        ("bad name", 3, "This server does not host this topic-partition."),
-        (None, 100, "This server does not host this topic ID."),
-        ("a", 0, None),
+        (
+            "nope",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        ),
+        (
+            "bad name",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        ),
+        (None, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."),
+        ("a", ErrorCode.NONE, None),
     ]
 
 
 def test_handle_that_is_neither_or_both_is_refused(broker: LocalBroker) -> None:
     broker.create("a")
     assert delete(broker, (None, NO_UUID), ("a", topic_id(broker, "a"))) == [
-        (None, 42, "Neither topic name nor id were specified."),
-        ("a", 42, "You may not specify both topic name and topic id."),
+        (None, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."),
+        ("a", ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."),
     ]
     assert topics(broker) == ["a"]
 
@@ -85,21 +94,27 @@ def test_name_that_comes_twice_is_answered_once_and_the_topic_stays(
 ) -> None:
     broker.create("a")
     ((name, code, _),) = delete(broker, "a", "a", version=version)
-    assert (name, code) == ("a", 42)
+    assert (name, code) == ("a", ErrorCode.INVALID_REQUEST)
     assert topics(broker) == ["a"]
 
 
 def test_id_that_comes_twice_is_answered_once_and_the_topic_stays(broker: LocalBroker) -> None:
     broker.create("a")
     doomed = topic_id(broker, "a")
-    assert delete(broker, doomed, doomed) == [(None, 42, "Duplicate topic id.")]
+    assert delete(broker, doomed, doomed) == [
+        (None, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+    ]
     assert topics(broker) == ["a"]
 
 
 def test_topic_named_by_both_its_handles_is_answered_once_and_stays(broker: LocalBroker) -> None:
     broker.create("a")
     assert delete(broker, "a", topic_id(broker, "a")) == [
-        ("a", 42, "The provided topic name maps to an ID that was already supplied.")
+        (
+            "a",
+            ErrorCode.INVALID_REQUEST,
+            "The provided topic name maps to an ID that was already supplied.",
+        )
     ]
     assert topics(broker) == ["a"]
 
@@ -107,12 +122,20 @@ def test_topic_named_by_both_its_handles_is_answered_once_and_stays(broker: Loca
 def test_internal_topic_is_not_deleted(broker: LocalBroker) -> None:
     broker.create("__consumer_offsets")
     ((_, code, message),) = delete(broker, "__consumer_offsets")
-    assert code == 44
+    assert code == ErrorCode.POLICY_VIOLATION
     assert message is not None
     assert topics(broker) == ["__consumer_offsets"]
 
 
-@pytest.mark.parametrize(("version", "code"), [(1, 42), (2, 42), (3, 73), (6, 73)])
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        (1, ErrorCode.INVALID_REQUEST),
+        (2, ErrorCode.INVALID_REQUEST),
+        (3, ErrorCode.TOPIC_DELETION_DISABLED),
+        (6, ErrorCode.TOPIC_DELETION_DISABLED),
+    ],
+)
 def test_nothing_is_deleted_where_deletion_is_disabled(
     make_broker: MakeBroker, version: int, code: int
 ) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.describe_cluster import DescribeClusterRequest
 
 
@@ -17,7 +18,7 @@ def ask(broker: LocalBroker, version: int = 2, operations: bool = False, **more:
 def test_this_broker_is_the_cluster_and_its_controller(broker: LocalBroker, version: int) -> None:
     answer = ask(broker, version)
     identity = broker.context.identity
-    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
     assert (answer.cluster_id, answer.controller_id) == (identity.cluster_id, 1)
     (node,) = answer.brokers
     assert (node.broker_id, node.host, node.port, node.rack) == (
@@ -39,11 +40,11 @@ def test_authorized_operations_are_told_when_asked_for(broker: LocalBroker) -> N
     [
         (
             2,
-            114,
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
             "CONTROLLER",
         ),
-        (9, 115, "Unsupported endpoint type 9"),
+        (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "Unsupported endpoint type 9"),
     ],
 )
 def test_endpoints_other_than_brokers_are_refused(

@@ -7,6 +7,7 @@ from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker, every_version
 
 from kafkaesque.broker.cluster.rules.commands import SetBrokerConfigs
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from kafkaesque.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -42,7 +43,7 @@ def refusal(broker: LocalBroker, resource_type: int, name: str) -> tuple[int, st
 def test_topic_lists_every_setting_sorted_by_name(broker: LocalBroker, version: int) -> None:
     broker.create("a", retention_ms="5")
     result = describe(broker, TOPIC, "a", version=version)
-    assert (result.error_code, result.error_message) == (0, "")
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
     assert [item.name for item in result.configs] == sorted(TOPIC_SETTINGS)
     told = {item.name: item for item in result.configs}
     assert (told["retention.ms"].value, told["retention.ms"].config_source) == ("5", 1)
@@ -103,24 +104,27 @@ def test_cluster_default_lists_what_was_changed_for_all_brokers_and_nothing_else
 
 
 def test_unknown_resources_are_refused_in_kafkas_words(broker: LocalBroker) -> None:
-    assert refusal(broker, TOPIC, "nope") == (3, "")
-    assert refusal(broker, TOPIC, "bad name")[0] == 17
+    assert refusal(broker, TOPIC, "nope") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    assert refusal(broker, TOPIC, "bad name")[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert refusal(broker, TOPIC, "") == (
-        17,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
         "Topic name is invalid: the empty string is not allowed",
     )
     assert refusal(broker, BROKER, "77") == (
-        42,
+        ErrorCode.INVALID_REQUEST,
         "Unexpected broker id, expected 1 or empty string, but received 77",
     )
-    assert refusal(broker, BROKER, "abc") == (42, "Broker id must be an integer, but it is: abc")
+    assert refusal(broker, BROKER, "abc") == (
+        ErrorCode.INVALID_REQUEST,
+        "Broker id must be an integer, but it is: abc",
+    )
 
 
 @pytest.mark.parametrize("resource_type", [0, 8, 16, 32, 99])
 def test_resource_types_that_we_do_not_have_are_refused(
     broker: LocalBroker, resource_type: int
 ) -> None:
-    assert refusal(broker, resource_type, "1")[0] == 42
+    assert refusal(broker, resource_type, "1")[0] == ErrorCode.INVALID_REQUEST
 
 
 def test_every_resource_has_its_own_result_in_the_order_asked(broker: LocalBroker) -> None:
@@ -131,10 +135,10 @@ def test_every_resource_has_its_own_result_in_the_order_asked(broker: LocalBroke
     ]
     results = broker.ask(DescribeConfigsRequest(resources=resources), 4).results
     assert [(item.resource_name, item.error_code) for item in results] == [
-        ("nope", 3),
-        ("1", 0),
-        ("a", 0),
-        ("a", 0),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("1", ErrorCode.NONE),
+        ("a", ErrorCode.NONE),
+        ("a", ErrorCode.NONE),
     ]
 
 

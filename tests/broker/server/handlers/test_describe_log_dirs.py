@@ -7,6 +7,7 @@ import pytest
 from tests.broker.server.local_broker import LocalBroker, every_version
 
 from kafkaesque.broker.server.handlers import describe_log_dirs
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import Offset
 from kafkaesque.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -22,7 +23,7 @@ def ask(
     topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in asked]
     request = DescribeLogDirsRequest(topics=None if all_topics else topics)
     answer = broker.ask(request, version)
-    assert answer.error_code == 0
+    assert answer.error_code == ErrorCode.NONE
     (directory,) = answer.results
     return directory
 
@@ -41,7 +42,7 @@ def test_all_partitions_are_told_with_their_sizes(broker: LocalBroker, version: 
     broker.create("b")
     broker.append("a", 1, 2, 3)
     directory = ask(broker, all_topics=True, version=version)
-    assert directory.error_code == 0
+    assert directory.error_code == ErrorCode.NONE
     assert os.path.isabs(directory.log_dir)
     size_bytes = broker.partition("a").log.size_bytes
     assert size_bytes > 0

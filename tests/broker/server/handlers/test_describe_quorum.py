@@ -11,7 +11,7 @@ from kafkaesque.broker.cluster.rules.quorum_info import QuorumInfo, QuorumNode, 
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handlers.describe_quorum import describe_quorum, quorum_response
-from kafkaesque.model.errors import NotController
+from kafkaesque.model.errors import ErrorCode, NotController
 from kafkaesque.model.ids import NodeId, Offset, TimestampMs
 from kafkaesque.wire.codec import decode, encode
 from kafkaesque.wire.messages.describe_quorum import (
@@ -90,14 +90,17 @@ def test_question_for_anything_else_or_more_is_answered_with_unknown(
 ) -> None:
     """Recorded from Apache Kafka 4.3.1."""
     answer = broker.ask(asked(*topics), 2)
-    assert (answer.error_code, answer.error_message, answer.nodes) == (0, "", [])
+    assert (answer.error_code, answer.error_message, answer.nodes) == (ErrorCode.NONE, "", [])
     told = [
         (topic.topic_name, [row.partition_index for row in topic.partitions])
         for topic in answer.topics
     ]
     assert told == topics
     rows = [row for topic in answer.topics for row in topic.partitions]
-    assert all((row.error_code, row.error_message) == (3, UNKNOWN) for row in rows)
+    assert all(
+        (row.error_code, row.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN)
+        for row in rows
+    )
 
 
 def test_broker_that_does_not_lead_the_controller_says_so() -> None:
@@ -107,15 +110,23 @@ def test_broker_that_does_not_lead_the_controller_says_so() -> None:
 
     context = cast(Context, SimpleNamespace(cluster=Follower()))
     answer: Any = describe_quorum(context, asked(METADATA), Call(2, None, ""))
-    assert (answer.error_code, answer.error_message, answer.topics) == (41, "elsewhere", [])
+    assert (answer.error_code, answer.error_message, answer.topics) == (
+        ErrorCode.NOT_CONTROLLER,
+        "elsewhere",
+        [],
+    )
 
 
 @pytest.mark.parametrize("version", every_version(DescribeQuorumRequest))
 def test_lone_broker_answers_as_kafka_does(broker: LocalBroker, version: int) -> None:
     answer = broker.ask(asked(METADATA), version)
-    assert answer.error_code == 0
+    assert answer.error_code == ErrorCode.NONE
     (partition,) = answer.topics[0].partitions
-    assert (partition.error_code, partition.leader_id, partition.observers) == (0, 1, [])
+    assert (partition.error_code, partition.leader_id, partition.observers) == (
+        ErrorCode.NONE,
+        1,
+        [],
+    )
     (voter,) = partition.current_voters
     assert voter.replica_id == 1
     assert voter.log_end_offset >= partition.high_watermark > 0

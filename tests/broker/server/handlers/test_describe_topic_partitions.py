@@ -6,6 +6,7 @@ import pytest
 from tests.broker.server.local_broker import LocalBroker
 
 from kafkaesque.broker.server.handlers import describe_topic_partitions as subject
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -42,10 +43,10 @@ def topics(broker: LocalBroker) -> LocalBroker:
 def test_topic_is_told_with_all_that_clients_read_of_it(topics: LocalBroker) -> None:
     (row,) = ask(topics, "a").topics
     known = topics.context.cluster.tables.by_name["a"]
-    assert (row.error_code, row.name, row.topic_id) == (0, "a", known.topic_id)
+    assert (row.error_code, row.name, row.topic_id) == (ErrorCode.NONE, "a", known.topic_id)
     assert (row.is_internal, row.topic_authorized_operations) == (False, 3576)
     for partition in row.partitions:
-        assert (partition.error_code, partition.leader_id) == (0, 1)
+        assert (partition.error_code, partition.leader_id) == (ErrorCode.NONE, 1)
         assert partition.leader_epoch == topics.partition("a").leader_epoch
         assert (partition.replica_nodes, partition.isr_nodes) == ([1], [1])
         assert partition.eligible_leader_replicas == partition.last_known_elr == []
@@ -106,14 +107,17 @@ def test_cursor_that_cannot_be_refuses_every_topic(
     topics: LocalBroker, cursor: tuple[str, int]
 ) -> None:
     answer = ask(topics, "a", "b", cursor=cursor)
-    assert [(row.name, row.error_code) for row in answer.topics] == [("a", 42), ("b", 42)]
+    assert [(row.name, row.error_code) for row in answer.topics] == [
+        ("a", ErrorCode.INVALID_REQUEST),
+        ("b", ErrorCode.INVALID_REQUEST),
+    ]
     assert {row.topic_authorized_operations for row in answer.topics} == {-(2**31)}
 
 
 def test_unknown_and_illegal_names_have_rows_with_errors(topics: LocalBroker) -> None:
     answer = ask(topics, "nope", "bad name", "a")
     assert [(row.name, row.error_code) for row in answer.topics] == [
-        ("a", 0),
-        ("bad name", 17),
-        ("nope", 3),
+        ("a", ErrorCode.NONE),
+        ("bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]

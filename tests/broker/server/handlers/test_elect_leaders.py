@@ -19,7 +19,7 @@ from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handlers.elect_leaders import elect_leaders
-from kafkaesque.model.errors import KafkaError, NotController
+from kafkaesque.model.errors import ErrorCode, KafkaError, NotController
 from kafkaesque.model.ids import PartitionIndex, TopicPartition
 from kafkaesque.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -84,10 +84,20 @@ def test_each_partition_has_its_own_end() -> None:
         {("a", 0): None, ("a", 1): PreferredLeaderNotAvailable(), ("b", 0): ElectionNotNeeded()}
     )
     answer = elections.answer(request([("a", [1, 0]), ("b", [0])]))
-    assert answer.error_code == 0
+    assert answer.error_code == ErrorCode.NONE
     assert rows(answer) == [
-        ("a", [(1, 80, "The preferred leader was not available."), (0, 0, None)]),
-        ("b", [(0, 84, NOT_NEEDED)]),
+        (
+            "a",
+            [
+                (
+                    1,
+                    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                    "The preferred leader was not available.",
+                ),
+                (0, ErrorCode.NONE, None),
+            ],
+        ),
+        ("b", [(0, ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)]),
     ]
     assert elections.asked == [([("a", 1), ("a", 0), ("b", 0)], True)]
 
@@ -102,7 +112,10 @@ def test_question_for_all_leaves_out_who_leads_already() -> None:
     )
     answer = elections.answer(request(None, election_type=1))
     message = "Eligible topic partition leaders are not available."
-    assert rows(answer) == [("a", [(1, 83, message)]), ("b", [])]
+    assert rows(answer) == [
+        ("a", [(1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)]),
+        ("b", []),
+    ]
     assert elections.asked == [(None, False)]
 
 
@@ -113,33 +126,43 @@ def test_what_is_not_there_is_not_asked_for_and_what_comes_twice_is_asked_once()
         (
             "a",
             [
-                (0, 0, None),
-                (7, 3, "No such partition as a-7"),
-                (-1, 3, "No such partition as a--1"),
+                (0, ErrorCode.NONE, None),
+                (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition as a-7"),
+                (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition as a--1"),
             ],
         ),
-        ("nope", [(0, 3, "No such topic as nope")]),
-        ("a", [(0, 0, None)]),
+        ("nope", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic as nope")]),
+        ("a", [(0, ErrorCode.NONE, None)]),
     ]
     assert elections.asked == [([("a", 0)], True)]
 
 
 def test_partition_that_nobody_answered_for_has_no_leader_yet() -> None:
     answer = Elections({}).answer(request([("a", [0])]))
-    assert rows(answer) == [("a", [(0, 5, None)])]
+    assert rows(answer) == [("a", [(0, ErrorCode.LEADER_NOT_AVAILABLE, None)])]
 
 
 @pytest.mark.parametrize("topics", [[("a", [0])], None])
 def test_unknown_election_type_is_refused(topics: list[tuple[str, list[int]]] | None) -> None:
     answer = Elections({}).answer(request(topics, election_type=7))
-    assert answer.error_code == 42
-    assert rows(answer) == ([("a", [(0, 42, "Unknown election type 7")])] if topics else [])
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert rows(answer) == (
+        [("a", [(0, ErrorCode.INVALID_REQUEST, "Unknown election type 7")])] if topics else []
+    )
 
 
 def test_failure_of_the_whole_is_told_for_each() -> None:
     answer = Elections({("broken", 0): None}).answer(request([("a", [0, 1])]))
-    assert answer.error_code == 41
-    assert rows(answer) == [("a", [(0, 41, "elsewhere"), (1, 41, "elsewhere")])]
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+    assert rows(answer) == [
+        (
+            "a",
+            [
+                (0, ErrorCode.NOT_CONTROLLER, "elsewhere"),
+                (1, ErrorCode.NOT_CONTROLLER, "elsewhere"),
+            ],
+        )
+    ]
 
 
 @pytest.mark.parametrize("version", every_version(ElectLeadersRequest))
@@ -148,11 +171,18 @@ def test_lone_broker_answers_as_kafka_does(broker: LocalBroker, version: int) ->
     broker.create("a", 2)
     answer = broker.ask(request([("a", [0, 1, 7]), ("nope", [0])]), version)
     assert rows(answer) == [
-        ("a", [(0, 84, NOT_NEEDED), (1, 84, NOT_NEEDED), (7, 3, "No such partition as a-7")]),
-        ("nope", [(0, 3, "No such topic as nope")]),
+        (
+            "a",
+            [
+                (0, ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED),
+                (1, ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED),
+                (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition as a-7"),
+            ],
+        ),
+        ("nope", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic as nope")]),
     ]
     assert rows(broker.ask(request(None), version)) == [("a", [])]
     if version > 0:
         assert rows(broker.ask(request([("a", [0])], election_type=1), version)) == [
-            ("a", [(0, 84, NOT_NEEDED)])
+            ("a", [(0, ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED)])
         ]

@@ -87,7 +87,7 @@ def test_whole_batches_come_from_the_one_that_holds_the_offset(
 
 def test_first_batch_comes_whatever_the_limits_say(topic: LocalBroker) -> None:
     for limits in ({"max_bytes": 1}, {"partition_max_bytes": 1}, {"max_bytes": 0}):
-        assert rows(fetch(topic, ("a", 0, 0), **limits)) == [("a", 0, 0, 1)]
+        assert rows(fetch(topic, ("a", 0, 0), **limits)) == [("a", 0, ErrorCode.NONE, 1)]
 
 
 def test_only_the_first_partition_with_data_may_exceed_the_limit(broker: LocalBroker) -> None:
@@ -105,11 +105,13 @@ def test_offset_outside_the_log_is_told_at_once(topic: LocalBroker, offset: int)
 
 
 def test_end_of_the_log_is_a_legal_offset(topic: LocalBroker) -> None:
-    assert rows(fetch(topic, ("a", 0, 6))) == [("a", 0, 0, 0)]
+    assert rows(fetch(topic, ("a", 0, 6))) == [("a", 0, ErrorCode.NONE, 0)]
 
 
 def test_unknown_topics_are_told_by_name_and_by_id(topic: LocalBroker) -> None:
-    assert rows(fetch(topic, ("nowhere", 0, 0))) == [("nowhere", 0, 3, 0)]
+    assert rows(fetch(topic, ("nowhere", 0, 0))) == [
+        ("nowhere", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+    ]
     wrong = request(topic, ("a", 0, 0))
     wrong.topics[0].topic_id = type(wrong.topics[0].topic_id)(int=99)
     (row,) = topic.ask(wrong, 13).responses[0].partitions
@@ -132,11 +134,11 @@ def test_waiting_fetch_is_woken_by_new_data(topic: LocalBroker) -> None:
         topic.partition("a", 1).append_own(sealed())
         return await waiting  # type: ignore[no-any-return]
 
-    assert rows(topic.run(story())) == [("a", 1, 0, 1)]
+    assert rows(topic.run(story())) == [("a", 1, ErrorCode.NONE, 1)]
 
 
 def test_waiting_fetch_ends_with_its_time_and_leaves_no_watcher(topic: LocalBroker) -> None:
-    assert rows(fetch(topic, ("a", 1, 0), max_wait_ms=1)) == [("a", 1, 0, 0)]
+    assert rows(fetch(topic, ("a", 1, 0), max_wait_ms=1)) == [("a", 1, ErrorCode.NONE, 0)]
     assert not topic.partition("a", 1)._watchers
 
 
@@ -153,7 +155,7 @@ def test_min_bytes_waits_for_that_many(topic: LocalBroker) -> None:
         topic.partition("a", 1).append_own(sealed())
         return await waiting  # type: ignore[no-any-return]
 
-    assert rows(topic.run(story())) == [("a", 1, 0, 2)]
+    assert rows(topic.run(story())) == [("a", 1, ErrorCode.NONE, 2)]
 
 
 def test_waiting_fetch_reads_once_it_has_enough(
@@ -172,7 +174,7 @@ def test_waiting_fetch_reads_once_it_has_enough(
         partition.append_own(sealed())
         return await waiting  # type: ignore[no-any-return]
 
-    assert rows(topic.run(story())) == [("a", 1, 0, 2)]
+    assert rows(topic.run(story())) == [("a", 1, ErrorCode.NONE, 2)]
     assert len(reads) == 1
 
 
@@ -186,7 +188,7 @@ def test_deleting_the_topic_ends_a_waiting_fetch(topic: LocalBroker) -> None:
         await topic.answer(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), 5)
         return await waiting  # type: ignore[no-any-return]
 
-    assert rows(topic.run(story())) == [("a", 1, 3, 0)]
+    assert rows(topic.run(story())) == [("a", 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
 
 
 # -- sessions -------------------------------------------------------------------------------------
@@ -199,7 +201,7 @@ def test_session_answers_only_what_is_new(topic: LocalBroker) -> None:
     session = {"session_id": first.session_id}
     assert rows(fetch(topic, session_epoch=1, **session)) == []
     topic.append("a", 9, index=1)
-    assert rows(fetch(topic, session_epoch=2, **session)) == [("a", 1, 0, 1)]
+    assert rows(fetch(topic, session_epoch=2, **session)) == [("a", 1, ErrorCode.NONE, 1)]
     assert rows(fetch(topic, ("a", 1, 1), session_epoch=3, **session)) == []
 
 
@@ -214,7 +216,7 @@ def test_session_forgets_and_adds_partitions(topic: LocalBroker) -> None:
             ForgottenTopic(topic="a", topic_id=first.responses[0].topic_id, partitions=[0])
         ],
     )
-    assert rows(again) == [("a", 1, 0, 0)]
+    assert rows(again) == [("a", 1, ErrorCode.NONE, 0)]
     topic.append("a", 9)
     assert rows(fetch(topic, session_id=first.session_id, session_epoch=2)) == []
 
@@ -235,7 +237,7 @@ def test_partition_that_a_session_forgot_while_it_waited_is_not_told(topic: Loca
             topic.partition("a", index).append_own(sealed())
         return await waiting  # type: ignore[no-any-return]
 
-    assert rows(topic.run(story())) == [("a", 1, 0, 1)]
+    assert rows(topic.run(story())) == [("a", 1, ErrorCode.NONE, 1)]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_final_epoch_closes_the_session_and_answers_in_full(topic: LocalBroker) 
     first = fetch(topic, ("a", 0, 0), session_epoch=0)
     last = fetch(topic, ("a", 0, 0), session_id=first.session_id, session_epoch=-1)
     assert last.session_id == 0
-    assert rows(last) == [("a", 0, 0, 3)]
+    assert rows(last) == [("a", 0, ErrorCode.NONE, 3)]
     gone = fetch(topic, session_id=first.session_id, session_epoch=1)
     assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
@@ -280,7 +282,7 @@ def test_slow_readers_shrink_answers_to_one_batch(make_broker: MakeBroker) -> No
     for _ in range(3):
         broker.append("a", 1)
     broker.context.unsent_room_bytes = lambda: 0
-    assert rows(fetch(broker, ("a", 0, 0))) == [("a", 0, 0, 1)]
+    assert rows(fetch(broker, ("a", 0, 0))) == [("a", 0, ErrorCode.NONE, 1)]
 
 
 def sealed() -> bytearray:

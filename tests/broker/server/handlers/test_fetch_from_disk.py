@@ -77,7 +77,7 @@ def test_what_is_on_the_disk_is_loaded_by_threads_and_then_answered(
 ) -> None:
     disk.loads = loads
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20)
-    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 1)]
+    assert rows(answer) == [("a", 0, ErrorCode.NONE, 2), ("a", 1, ErrorCode.NONE, 1)]
     assert [row.high_watermark for row in answer.responses[0].partitions] == [4, 1]
     assert len(disk.loaded) == 2 * loads
     assert disk.threads == {"load"}
@@ -89,7 +89,7 @@ def test_what_was_loaded_is_read_even_if_it_is_not_in_memory_any_more(
     disk.forgetful = True
     for _ in range(2):
         answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20)
-        assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 1)]
+        assert rows(answer) == [("a", 0, ErrorCode.NONE, 2), ("a", 1, ErrorCode.NONE, 1)]
     assert len(disk.loaded) == 4
 
 
@@ -116,23 +116,23 @@ def test_what_is_in_memory_by_now_does_not_wait_for_the_rest(
     disk.loaded.append(FileRange(log._chain.active.file, 0, size_bytes))
     disk.loads = 2
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0))
-    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 0)]
+    assert rows(answer) == [("a", 0, ErrorCode.NONE, 2), ("a", 1, ErrorCode.NONE, 0)]
     patient = fetch(topic, ("a", 0, 0), ("a", 1, 0), min_bytes=10**6, max_wait_ms=1)
     assert rows(patient) == rows(answer), "after the wait as without one"
     (_, left_out) = [row for entry in answer.responses for row in entry.partitions]
     assert left_out.high_watermark == 1
-    assert rows(fetch(topic, ("a", 1, 0))) == [("a", 1, 0, 1)]
+    assert rows(fetch(topic, ("a", 1, 0))) == [("a", 1, ErrorCode.NONE, 1)]
 
 
 def test_no_more_is_loaded_than_an_answer_holds(topic: LocalBroker, disk: Disk) -> None:
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=1000, partition_max_bytes=1000)
-    assert rows(answer) == [("a", 0, 0, 2), ("a", 1, 0, 0)]
+    assert rows(answer) == [("a", 0, ErrorCode.NONE, 2), ("a", 1, ErrorCode.NONE, 0)]
     largest_bytes = topic.partition("a").config.max_message_bytes
     assert [found.size_bytes for found in disk.loaded] == [largest_bytes], "the first comes whole"
     disk.loaded.clear()
     assert rows(fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=0)) == [
-        ("a", 0, 0, 1),
-        ("a", 1, 0, 0),
+        ("a", 0, ErrorCode.NONE, 1),
+        ("a", 1, ErrorCode.NONE, 0),
     ]
     assert [found.size_bytes for found in disk.loaded] == [largest_bytes]
 
@@ -143,10 +143,10 @@ def test_slow_disk_holds_up_nobody_else(topic: LocalBroker, disk: Disk) -> None:
         slow = asyncio.create_task(topic.answer(request(topic, ("a", 0, 0)), 12))
         await asyncio.to_thread(disk.entered.wait, 30)
         end = await topic.answer(request(topic, ("a", 0, 4)), 12)
-        assert rows(end) == [("a", 0, 0, 0)]
+        assert rows(end) == [("a", 0, ErrorCode.NONE, 0)]
         assert not slow.done()
         disk.gate.set()
-        assert rows(await slow) == [("a", 0, 0, 2)]
+        assert rows(await slow) == [("a", 0, ErrorCode.NONE, 2)]
 
     topic.run(story())
 
@@ -155,7 +155,7 @@ def test_loaded_partition_that_is_damaged_is_told_so(topic: LocalBroker, disk: D
     log = topic.partition("a").log
     log.files.pwrite(log._chain.active.file, b"\xff", 70)
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20)
-    assert rows(answer) == [("a", 0, ErrorCode.CORRUPT_MESSAGE, 0), ("a", 1, 0, 1)]
+    assert rows(answer) == [("a", 0, ErrorCode.CORRUPT_MESSAGE, 0), ("a", 1, ErrorCode.NONE, 1)]
 
 
 def test_too_little_from_the_disk_waits_for_more(
@@ -175,14 +175,14 @@ def test_too_little_from_the_disk_waits_for_more(
         waiting = asyncio.create_task(topic.answer(asked, 12))
         await watched.wait()
         topic.partition("a").append_own(more)
-        assert rows(await waiting) == [("a", 0, 0, 2)]
+        assert rows(await waiting) == [("a", 0, ErrorCode.NONE, 2)]
 
     topic.run(story())
 
 
 def test_wait_for_too_little_ends_when_its_time_is_over(topic: LocalBroker, disk: Disk) -> None:
     answer = fetch(topic, ("a", 0, 3), max_wait_ms=1, min_bytes=10**6)
-    assert rows(answer) == [("a", 0, 0, 1)]
+    assert rows(answer) == [("a", 0, ErrorCode.NONE, 1)]
 
 
 def test_node_that_stops_waits_for_no_slow_disk(topic: LocalBroker, disk: Disk) -> None:

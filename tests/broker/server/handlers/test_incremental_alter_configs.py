@@ -4,6 +4,7 @@ import pytest
 from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -47,7 +48,7 @@ def test_changed_setting_of_a_topic_holds_at_once_and_the_others_stay(
 ) -> None:
     broker.create("a", retention_ms="5")
     change = resource(TOPIC, "a", ("segment.ms", SET, "7"), ("cleanup.policy", APPEND, "compact"))
-    assert alter(broker, change, version=version) == [(0, None)]
+    assert alter(broker, change, version=version) == [(ErrorCode.NONE, None)]
     config = broker.partition("a").config
     assert (config.retention_ms, config.segment_ms) == (5, 7)
     assert config.cleanup_policy == ("delete", "compact")
@@ -62,9 +63,9 @@ def test_deleted_setting_returns_to_the_brokers(broker: LocalBroker) -> None:
 def test_validation_changes_nothing(broker: LocalBroker) -> None:
     broker.create("a")
     good = resource(TOPIC, "a", ("retention.ms", SET, "5"))
-    assert alter(broker, good, validate_only=True) == [(0, None)]
+    assert alter(broker, good, validate_only=True) == [(ErrorCode.NONE, None)]
     bad = resource(TOPIC, "a", ("retention.ms", SET, "x"))
-    assert alter(broker, bad, validate_only=True)[0][0] == 40
+    assert alter(broker, bad, validate_only=True)[0][0] == ErrorCode.INVALID_CONFIG
     assert broker.context.cluster.tables.by_name["a"].configs == {}
 
 
@@ -76,7 +77,7 @@ def test_resource_is_changed_as_a_whole_or_not_at_all_and_on_its_own(broker: Loc
         resource(TOPIC, "a", ("retention.ms", SET, "5"), ("segment.ms", SET, "0")),
         resource(TOPIC, "b", ("retention.ms", SET, "5")),
     )
-    assert [code for code, _ in results] == [40, 0]
+    assert [code for code, _ in results] == [ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
     assert broker.partition("a").config.retention_ms == 604_800_000
     assert broker.partition("b").config.retention_ms == 5
 
@@ -84,7 +85,7 @@ def test_resource_is_changed_as_a_whole_or_not_at_all_and_on_its_own(broker: Loc
 def test_resource_named_twice_is_refused_both_times(broker: LocalBroker) -> None:
     broker.create("a")
     change = resource(TOPIC, "a", ("retention.ms", SET, "5"))
-    twice = (42, "Each resource must appear at most once.")
+    twice = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     assert alter(broker, change, change) == [twice, twice]
     assert broker.context.cluster.tables.by_name["a"].configs == {}
 
@@ -94,34 +95,34 @@ def test_resource_named_twice_is_refused_both_times(broker: LocalBroker) -> None
     [
         (
             resource(TOPIC, "nope", ("retention.ms", SET, "5")),
-            3,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "The topic 'nope' does not exist.",
         ),
         (
             resource(TOPIC, "", ("retention.ms", SET, "5")),
-            42,
+            ErrorCode.INVALID_REQUEST,
             "Default topic resources are not allowed.",
         ),
         (
             resource(BROKER, "77", ("log.retention.ms", SET, "5")),
-            42,
+            ErrorCode.INVALID_REQUEST,
             "Unexpected broker id, expected 1, but received 77",
         ),
         (
             resource(BROKER, "abc", ("log.retention.ms", SET, "5")),
-            42,
+            ErrorCode.INVALID_REQUEST,
             "Node id must be an integer, but it is: abc",
         ),
         (
             resource(BROKER, "1", ("num.partitions", SET, "5")),
-            42,
+            ErrorCode.INVALID_REQUEST,
             "Cannot update these configs dynamically: [num.partitions]",
         ),
-        (resource(99, "1", ("x", SET, "5")), 42, "Unknown resource type 99"),
-        (resource(8, "1", ("x", SET, "5")), 42, "Unknown resource type 8"),
+        (resource(99, "1", ("x", SET, "5")), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
+        (resource(8, "1", ("x", SET, "5")), ErrorCode.INVALID_REQUEST, "Unknown resource type 8"),
         (
             resource(TOPIC, "a", ("retention.ms", 9, "5")),
-            -1,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
             "Unknown config operation",
         ),
     ],
@@ -134,7 +135,8 @@ def test_refusal_has_kafkas_code_and_words(
 
 
 def test_illegal_topic_name_is_refused(broker: LocalBroker) -> None:
-    assert alter(broker, resource(TOPIC, "bad name", ("retention.ms", SET, "5")))[0][0] == 17
+    ((code, _),) = alter(broker, resource(TOPIC, "bad name", ("retention.ms", SET, "5")))
+    assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_brokers_own_value_stands_before_that_of_all_brokers(broker: LocalBroker) -> None:

@@ -6,6 +6,7 @@ import pytest
 from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -14,7 +15,7 @@ from kafkaesque.wire.messages.list_offsets import (
 )
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-NOTHING = (0, -1, -1, -1)
+NOTHING = (ErrorCode.NONE, -1, -1, -1)
 MEANT_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
@@ -53,8 +54,8 @@ def topic(broker: LocalBroker) -> LocalBroker:
 @pytest.mark.parametrize("version", every_version(ListOffsetsRequest))
 def test_ends_of_the_log_carry_no_timestamp(topic: LocalBroker, version: int) -> None:
     epoch = topic.partition("a").leader_epoch if version >= 4 else -1
-    assert find(topic, LATEST, version) == (0, -1, 5, epoch)
-    assert find(topic, EARLIEST, version) == (0, -1, 0, epoch)
+    assert find(topic, LATEST, version) == (ErrorCode.NONE, -1, 5, epoch)
+    assert find(topic, EARLIEST, version) == (ErrorCode.NONE, -1, 0, epoch)
 
 
 @pytest.mark.parametrize("version", every_version(ListOffsetsRequest))
@@ -63,7 +64,9 @@ def test_special_timestamp_is_refused_before_its_version(
     topic: LocalBroker, special: int, version: int
 ) -> None:
     code, *_ = find(topic, special, version)
-    assert code == (0 if version >= MEANT_SINCE.get(special, 99) else 35)
+    assert code == (
+        ErrorCode.NONE if version >= MEANT_SINCE.get(special, 99) else ErrorCode.UNSUPPORTED_VERSION
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,7 @@ def test_time_lookup_finds_the_first_record_that_is_not_older(
     topic: LocalBroker, timestamp: int, found: tuple[int, int]
 ) -> None:
     epoch = topic.partition("a").leader_epoch
-    assert find(topic, timestamp) == (0, *found, epoch)
+    assert find(topic, timestamp) == (ErrorCode.NONE, *found, epoch)
 
 
 def test_time_lookup_behind_the_last_record_finds_nothing_without_an_error(
@@ -85,7 +88,7 @@ def test_time_lookup_behind_the_last_record_finds_nothing_without_an_error(
 
 def test_max_timestamp_is_that_of_the_first_record_that_has_it(topic: LocalBroker) -> None:
     code, timestamp, offset, _ = find(topic, MAX_TIMESTAMP)
-    assert (code, timestamp, offset) == (0, 300, 1)
+    assert (code, timestamp, offset) == (ErrorCode.NONE, 300, 1)
 
 
 @pytest.mark.parametrize("timestamp", [MAX_TIMESTAMP, 0, -5, -6])
@@ -97,8 +100,8 @@ def test_empty_partition_has_nothing_to_find(broker: LocalBroker, timestamp: int
 def test_empty_partition_begins_and_ends_at_0_in_the_current_epoch(broker: LocalBroker) -> None:
     broker.create("a")
     epoch = broker.partition("a").leader_epoch
-    assert find(broker, LATEST) == (0, -1, 0, epoch)
-    assert find(broker, EARLIEST) == (0, -1, 0, epoch)
+    assert find(broker, LATEST) == (ErrorCode.NONE, -1, 0, epoch)
+    assert find(broker, EARLIEST) == (ErrorCode.NONE, -1, 0, epoch)
 
 
 def test_offset_is_never_told_with_a_negative_timestamp(broker: LocalBroker) -> None:
@@ -128,10 +131,10 @@ def test_epoch_of_a_record_is_that_of_its_writer_not_of_todays_leader(
     broker.append("a", 200)
     epoch = broker.partition("a").leader_epoch
     assert epoch > first_epoch
-    assert find(broker, EARLIEST) == (0, -1, 0, first_epoch)
-    assert find(broker, 100) == (0, 100, 0, first_epoch)
-    assert find(broker, 150) == (0, 200, 1, epoch)
-    assert find(broker, LATEST) == (0, -1, 2, epoch)
+    assert find(broker, EARLIEST) == (ErrorCode.NONE, -1, 0, first_epoch)
+    assert find(broker, 100) == (ErrorCode.NONE, 100, 0, first_epoch)
+    assert find(broker, 150) == (ErrorCode.NONE, 200, 1, epoch)
+    assert find(broker, LATEST) == (ErrorCode.NONE, -1, 2, epoch)
 
 
 def test_only_committed_records_count(make_broker: MakeBroker) -> None:
@@ -155,9 +158,9 @@ def test_client_that_believes_in_another_epoch_is_refused(make_broker: MakeBroke
         broker.create("a")
     broker = make_broker()
     epoch = broker.partition("a").leader_epoch
-    assert find(broker, LATEST, epoch=epoch)[0] == 0
-    assert find(broker, LATEST, epoch=epoch + 1) == (75, -1, -1, -1)
-    assert find(broker, LATEST, epoch=epoch - 1) == (74, -1, -1, -1)
+    assert find(broker, LATEST, epoch=epoch)[0] == ErrorCode.NONE
+    assert find(broker, LATEST, epoch=epoch + 1) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1, -1)
+    assert find(broker, LATEST, epoch=epoch - 1) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1, -1)
 
 
 def test_unknown_topic_and_partition_are_errors_of_their_own_rows(topic: LocalBroker) -> None:
@@ -167,10 +170,14 @@ def test_unknown_topic_and_partition_are_errors_of_their_own_rows(topic: LocalBr
         for row in answer.topics
         for item in row.partitions
     }
-    assert codes == {("nope", 0): 3, ("a", 7): 3, ("a", 0): 0}
+    assert codes == {
+        ("nope", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("a", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("a", 0): ErrorCode.NONE,
+    }
 
 
 def test_partition_asked_for_twice_has_one_row_with_an_error(topic: LocalBroker) -> None:
     answer = topic.ask(request(("a", 0, LATEST), ("a", 0, EARLIEST), ("a", 0, EARLIEST)), 11)
     ((found,),) = (row.partitions for row in answer.topics)
-    assert (found.error_code, found.offset) == (42, -1)
+    assert (found.error_code, found.offset) == (ErrorCode.INVALID_REQUEST, -1)

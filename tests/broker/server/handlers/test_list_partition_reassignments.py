@@ -4,6 +4,7 @@ import pytest
 from tests.broker.server.local_broker import LocalBroker
 
 from kafkaesque.broker.cluster.rules.commands import Reassignment, SetReassignments
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -20,7 +21,7 @@ def listed(broker: LocalBroker, topics: dict[str, list[int]] | None) -> list[Row
             for name, indexes in topics.items()
         ]
     answer = broker.ask(ListPartitionReassignmentsRequest(topics=asked), 0)
-    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
     return [
         (
             topic.name,

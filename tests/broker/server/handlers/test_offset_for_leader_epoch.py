@@ -4,6 +4,7 @@ import pytest
 from tests.broker.server.conftest import MakeBroker
 from tests.broker.server.local_broker import LocalBroker, every_version
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -34,15 +35,15 @@ def find(
 def test_current_epoch_ends_where_the_log_does(broker: LocalBroker, version: int) -> None:
     broker.create("a")
     epoch = broker.partition("a").leader_epoch
-    assert find(broker, epoch, version=version) == (0, epoch, 0)
+    assert find(broker, epoch, version=version) == (ErrorCode.NONE, epoch, 0)
     broker.append("a", 1, 2, 3)
-    assert find(broker, epoch, version=version) == (0, epoch, 3)
+    assert find(broker, epoch, version=version) == (ErrorCode.NONE, epoch, 3)
 
 
 def test_epoch_not_heard_of_yet_is_undefined_without_an_error(broker: LocalBroker) -> None:
     broker.create("a")
-    assert find(broker, broker.partition("a").leader_epoch + 1) == (0, -1, -1)
-    assert find(broker, -1) == (0, -1, -1)
+    assert find(broker, broker.partition("a").leader_epoch + 1) == (ErrorCode.NONE, -1, -1)
+    assert find(broker, -1) == (ErrorCode.NONE, -1, -1)
 
 
 def test_past_epochs_end_where_the_next_one_wrote(make_broker: MakeBroker) -> None:
@@ -57,10 +58,10 @@ def test_past_epochs_end_where_the_next_one_wrote(make_broker: MakeBroker) -> No
     broker = make_broker()
     first, silent, third = epochs
     current = broker.partition("a").leader_epoch
-    assert find(broker, first) == (0, first, 2)
-    assert find(broker, silent) == (0, first, 2)
-    assert find(broker, third) == (0, third, 5)
-    assert find(broker, current) == (0, current, 5)
+    assert find(broker, first) == (ErrorCode.NONE, first, 2)
+    assert find(broker, silent) == (ErrorCode.NONE, first, 2)
+    assert find(broker, third) == (ErrorCode.NONE, third, 5)
+    assert find(broker, current) == (ErrorCode.NONE, current, 5)
 
 
 def test_epoch_of_a_leader_that_wrote_nothing_ends_where_the_log_did(
@@ -75,14 +76,14 @@ def test_epoch_of_a_leader_that_wrote_nothing_ends_where_the_log_did(
             silent = broker.partition("a").leader_epoch
     broker = make_broker()
     assert silent > first
-    assert find(broker, silent) == (0, first, 2)
+    assert find(broker, silent) == (ErrorCode.NONE, first, 2)
 
 
 def test_past_epoch_of_a_log_never_written_ends_at_its_start(make_broker: MakeBroker) -> None:
     with make_broker() as broker:
         broker.create("a")
         past = broker.partition("a").leader_epoch
-    assert find(make_broker(), past) == (0, past, 0)
+    assert find(make_broker(), past) == (ErrorCode.NONE, past, 0)
 
 
 def test_client_that_believes_in_another_epoch_is_refused(make_broker: MakeBroker) -> None:
@@ -90,12 +91,12 @@ def test_client_that_believes_in_another_epoch_is_refused(make_broker: MakeBroke
         broker.create("a")
     broker = make_broker()
     epoch = broker.partition("a").leader_epoch
-    assert find(broker, epoch, believed=epoch)[0] == 0
-    assert find(broker, epoch, believed=epoch + 1) == (75, -1, -1)
-    assert find(broker, epoch, believed=epoch - 1) == (74, -1, -1)
+    assert find(broker, epoch, believed=epoch)[0] == ErrorCode.NONE
+    assert find(broker, epoch, believed=epoch + 1) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert find(broker, epoch, believed=epoch - 1) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
 
 
 def test_unknown_topic_or_partition_is_told(broker: LocalBroker) -> None:
     broker.create("a")
-    assert find(broker, 0, name="nope") == (3, -1, -1)
-    assert find(broker, 0, index=9) == (3, -1, -1)
+    assert find(broker, 0, name="nope") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+    assert find(broker, 0, index=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

@@ -68,7 +68,7 @@ def topic(broker: LocalBroker) -> LocalBroker:
 def test_batches_get_consecutive_offsets(topic: LocalBroker, version: int, acks: int) -> None:
     assert produce(topic, sealed(b"1", b"2"), version=version, acks=acks).base_offset == 0
     row = produce(topic, sealed(b"3"), version=version, acks=acks)
-    assert (row.error_code, row.base_offset, row.log_append_time_ms) == (0, 2, -1)
+    assert (row.error_code, row.base_offset, row.log_append_time_ms) == (ErrorCode.NONE, 2, -1)
 
 
 def test_acks_all_is_answered_after_the_sync(make_broker: MakeBroker) -> None:
@@ -120,7 +120,7 @@ def test_one_bad_partition_does_not_spoil_the_others(broker: LocalBroker) -> Non
     named = TopicProduceData(name="a", partition_data=rows)
     answer = broker.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[named]), 9)
     codes = [row.error_code for row in answer.responses[0].partition_responses]
-    assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("acks", [2, -2])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.broker.server.local_broker import LocalBroker
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages import (
     alter_configs,
     create_partitions,
@@ -100,7 +101,7 @@ def test_change_is_refused_as_a_whole_and_succeeds_when_there_is_room_again(
         refused = codes(broker.ask(request, version))
     assert set(refused) == {STORAGE_ERROR}
     assert repr(tables) == before
-    assert set(codes(broker.ask(request, version))) == {0}
+    assert set(codes(broker.ask(request, version))) == {ErrorCode.NONE}
     assert repr(tables) != before
 
 
@@ -111,4 +112,4 @@ def test_producer_is_told_to_ask_again(broker: LocalBroker) -> None:
     with full_disk():
         answer = broker.ask(request, 5)
     assert (answer.error_code, answer.producer_id) == (LOAD_IN_PROGRESS, -1)
-    assert broker.ask(request, 5).error_code == 0
+    assert broker.ask(request, 5).error_code == ErrorCode.NONE

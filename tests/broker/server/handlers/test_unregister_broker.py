@@ -5,6 +5,7 @@ from uuid import UUID
 from tests.broker.server.local_broker import LocalBroker
 
 from kafkaesque.broker.cluster.rules.commands import RegisterBroker
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 
@@ -16,7 +17,13 @@ def unregister(broker: LocalBroker, node_id: int) -> tuple[int, str | None]:
 def test_broker_that_is_registered_is_no_more_and_cannot_be_twice(broker: LocalBroker) -> None:
     tables = broker.context.cluster.tables
     tables.apply(RegisterBroker(7, UUID(int=7), "host", 9092))
-    assert unregister(broker, 7) == (0, "")
+    assert unregister(broker, 7) == (ErrorCode.NONE, "")
     assert 7 not in tables.brokers
-    assert unregister(broker, 7) == (102, "Broker ID 7 is not currently registered")
-    assert unregister(broker, -1) == (102, "Broker ID -1 is not currently registered")
+    assert unregister(broker, 7) == (
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        "Broker ID 7 is not currently registered",
+    )
+    assert unregister(broker, -1) == (
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        "Broker ID -1 is not currently registered",
+    )

@@ -47,7 +47,7 @@ def topic(broker: LocalBroker) -> LocalBroker:
         timeout_ms=10_000,
         topic_data=[TopicProduceData(name="a", partition_data=rows)],
     )
-    assert broker.ask(produce, 12).responses[0].partition_responses[0].error_code == 0
+    assert broker.ask(produce, 12).responses[0].partition_responses[0].error_code == ErrorCode.NONE
     return broker
 
 
@@ -83,7 +83,7 @@ def test_marker_of_nobody_ends_nothing(topic: LocalBroker) -> None:
     partition = topic.partition("a")
     assert partition.producers.transactions.first_offset(ProducerId(0)) == 0
     assert partition.stable_offset == 0
-    assert end(topic) == 0
+    assert end(topic) == ErrorCode.NONE
 
 
 def test_marker_for_a_partition_that_is_not_there_is_refused(topic: LocalBroker) -> None:
@@ -108,11 +108,11 @@ def test_marker_of_an_epoch_that_is_over_is_refused_and_touches_nothing(
 
 
 def test_end_twice_is_told_the_same_and_the_other_end_is_refused(topic: LocalBroker) -> None:
-    assert end(topic) == 0
+    assert end(topic) == ErrorCode.NONE
     for _ in range(100):
         code = end(topic)
         if code != ErrorCode.CONCURRENT_TRANSACTIONS:
             break
-    assert code == 0
+    assert code == ErrorCode.NONE
     assert end(topic, commit=False) == ErrorCode.INVALID_TXN_STATE
     assert end(topic, epoch=7) == ErrorCode.PRODUCER_FENCED
