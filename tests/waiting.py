@@ -1,7 +1,7 @@
-"""Waiting for what another thread, process or task makes true: looked at again and again, to a deadline.
+"""Waiting for a condition that another thread, process or task makes true: polling with a deadline.
 
-The one place where tests sleep for that. Where there is an event, a future or a process to wait for,
-wait for it instead.
+Tests that have to poll use these functions. Where there is an event, a future or a process to wait
+for, wait for it instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 WITHIN_S = 180.0
-"""Long, because it costs nothing where all is well, and the machine may be busy."""
+"""Long, because the machine may be busy. A test that passes does not wait for it."""
 _LOOK_S = 0.01
 
 
@@ -28,6 +28,22 @@ def eventually(
         assert time.monotonic() < deadline, f"not within {within_s:.0f} s: {what}"
         time.sleep(_LOOK_S)
     return found
+
+
+def eventually_passes(attempt: Callable[[], T], within_s: float = 20.0, pause_s: float = 0.02) -> T:
+    """The first result of `attempt` without an AssertionError; at the deadline its last error.
+
+    For questions to a server: the pauses grow, so that a slow one is not flooded.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            return attempt()
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(0.25, pause_s * 1.5)
 
 
 async def until(

@@ -14,6 +14,7 @@ from kafkaesque.admin.compat.rules.apache_kafka import APACHE_APIS, APACHE_TOPIC
 from kafkaesque.cli.admin_types import NewTopic
 from kafkaesque.client.wire.address import parse_address
 from kafkaesque.client.wire.blocking import BlockingConnection
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing import Broker, Cluster
 from kafkaesque.testing.apache_kafka import ApacheKafka
 from kafkaesque.testing.maven import JavaUnavailable
@@ -100,7 +101,7 @@ def set_for_all_brokers(broker: Broker, name: str, value: str) -> None:
         IncrementalAlterConfigsResponse,
         30,
     )
-    assert answer.responses[0].error_code == 0
+    assert answer.responses[0].error_code == ErrorCode.NONE
 
 
 def verdicts(document: Any) -> dict[str, tuple[str, str]]:

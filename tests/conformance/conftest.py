@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from tests.conformance.clients import CLIENTS, Client, Unavailable, open_client
 from tests.conformance.raw import RawClient
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.apache_kafka import ApacheKafka
 from kafkaesque.testing.broker_process import BrokerProcess
 from kafkaesque.testing.cluster_processes import ClusterProcesses
@@ -103,7 +104,7 @@ class Topics:
             {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
         ]
         (answer,) = self._admin.call("create_topics", 7, timeout=10_000, topics=[row])["topics"]
-        assert answer["error_code"] == 0, answer
+        assert answer["error_code"] == ErrorCode.NONE, answer
         self.wait_for(name, partitions)
         return name
 
@@ -113,7 +114,7 @@ class Topics:
         def ready() -> dict[str, Any]:
             told = self._admin.call("metadata", 12, topics=[{"name": name, "topic_id": None}])
             (row,) = told["topics"]
-            assert row["error_code"] == 0
+            assert row["error_code"] == ErrorCode.NONE
             assert len(row["partitions"]) == partitions
             offsets = self._admin.call(
                 "list_offsets",
@@ -135,7 +136,7 @@ class Topics:
             found: dict[str, Any] = row
             return found
 
-        return eventually(ready)
+        return eventually_passes(ready)
 
     def id_of(self, name: str) -> uuid.UUID:
         (row,) = self._admin.call("metadata", 12, topics=[{"name": name, "topic_id": None}])[
@@ -164,9 +165,9 @@ def group(admin: RawClient) -> str:
 
     def ready() -> None:
         (row,) = admin.call("find_coordinator", 4, coordinator_keys=[name])["coordinators"]
-        assert row["error_code"] == 0
+        assert row["error_code"] == ErrorCode.NONE
 
-    eventually(ready)
+    eventually_passes(ready)
     return name
 
 

@@ -13,7 +13,7 @@ from tests.conformance.clients.model import ConsumerOptions
 from tests.conformance.conftest import Topics
 from tests.conformance.fetching import produce
 from tests.conformance.raw import RawClient
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
 
 BASE = int(time.time() * 1000) - 100_000
 
@@ -74,7 +74,7 @@ def test_topic_lives_and_dies(library: Admin, topics: Topics) -> None:
     with refused(36):
         library.create_topic(name)
     library.delete_topic(name)
-    eventually(lambda: _absent(name, library))
+    eventually_passes(lambda: _absent(name, library))
     with refused(3):
         library.delete_topic(name)
 
@@ -131,9 +131,9 @@ def test_settings_are_set_seen_and_taken_back(library: Admin, topic: str) -> Non
         assert now.value == "5000"
         assert now.source in ("DYNAMIC_TOPIC_CONFIG", "TOPIC_CONFIG")
 
-    eventually(altered)
+    eventually_passes(altered)
     library.alter(topic, "retention.ms", None)
-    eventually(lambda: _is(setting(library, topic, "retention.ms"), default))
+    eventually_passes(lambda: _is(setting(library, topic, "retention.ms"), default))
     with refused(40):
         library.alter(topic, "retention.ms", "never")
 
@@ -194,7 +194,7 @@ def test_group_is_listed_described_and_deleted(
             library.alter_group_offset(group, topic, 0)
     finally:
         consumer.close()
-    eventually(lambda: _is(library.describe_group(group), ("empty", [])))
+    eventually_passes(lambda: _is(library.describe_group(group), ("empty", [])))
     library.delete_group(group)
     assert group not in library.groups()
 
@@ -214,7 +214,7 @@ def test_group_offsets_are_altered_and_deleted(
         pytest.skip(
             f"{library.name} has no OffsetDelete: a limit of the library, nothing to install"
         )
-    eventually(lambda: _is(library.describe_group(group), ("empty", [])))
+    eventually_passes(lambda: _is(library.describe_group(group), ("empty", [])))
     library.delete_group_offset(group, topic)
     assert library.group_offsets(group) == {}
 

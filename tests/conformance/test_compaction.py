@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.conformance.conftest import Topics
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
 
 PATIENCE_S = 120.0
 NOW_MS = int(time.time() * 1000) - 10_000_000
@@ -90,7 +90,7 @@ def new_log(bootstrap: str, topics: Topics) -> Callable[..., Log]:
 
 
 def eventually_rows(log: Log, expected: list[Row]) -> None:
-    eventually(lambda: _same(log.rows(), expected), PATIENCE_S)
+    eventually_passes(lambda: _same(log.rows(), expected), PATIENCE_S)
 
 
 def _same(found: list[Row], expected: list[Row]) -> None:
@@ -138,7 +138,7 @@ def test_tombstone_removes_its_key_and_goes_itself(new_log: Callable[..., Log]) 
         log.put(b"end", b"again")
         assert [row for row in log.rows() if row[1] != b"end"] == [(1, b"here", b"1")]
 
-    eventually(is_gone, PATIENCE_S)
+    eventually_passes(is_gone, PATIENCE_S)
 
 
 def test_tombstone_is_there_for_who_reads_in_time(new_log: Callable[..., Log]) -> None:
@@ -195,7 +195,7 @@ def test_aborted_records_go_and_committed_ones_stay(new_log: Callable[..., Log])
         seen = [row[1:] for row in log.rows() if row[1] != b"end"]
         assert seen == [(b"a", b"old"), (b"b", b"true")]
 
-    eventually(is_clean, PATIENCE_S)
+    eventually_passes(is_clean, PATIENCE_S)
     assert [row[1:] for row in log.rows("read_committed") if row[1] != b"end"] == [
         (b"a", b"old"),
         (b"b", b"true"),
@@ -214,7 +214,9 @@ def test_idempotent_producer_goes_on_after_its_records_were_cleaned(
     eventually_rows(log, [(4, b"k", b"4"), (5, b"end", b"0")])
     log.put(b"k", b"6", quiet)
     log.put(b"end", b"1", quiet)
-    eventually(lambda: _same(log.rows()[-2:], [(6, b"k", b"6"), (7, b"end", b"1")]), PATIENCE_S)
+    eventually_passes(
+        lambda: _same(log.rows()[-2:], [(6, b"k", b"6"), (7, b"end", b"1")]), PATIENCE_S
+    )
 
 
 def test_settings_of_compaction_have_kafkas_names_and_defaults(
@@ -222,7 +224,7 @@ def test_settings_of_compaction_have_kafkas_names_and_defaults(
 ) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     resource = ConfigResource(ResourceType.TOPIC, topics.create())
-    told = eventually(lambda: admin.describe_configs([resource])[resource].result(30))
+    told = eventually_passes(lambda: admin.describe_configs([resource])[resource].result(30))
     assert {key: told[key].value for key in sorted(told) if key in DEFAULTS} == DEFAULTS
 
 

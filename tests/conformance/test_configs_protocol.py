@@ -9,7 +9,9 @@ from tests.conformance.batches import Record, encode
 from tests.conformance.conftest import Topics
 from tests.conformance.fetching import produce
 from tests.conformance.raw import RawClient
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
+
+from kafkaesque.model.errors import ErrorCode
 
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -34,7 +36,7 @@ def describe(
 
 def configs(raw: RawClient, name: str, *keys: str, **options: Any) -> dict[str, dict[str, Any]]:
     answer = describe(raw, name, list(keys) or None, **options)
-    assert answer["error_code"] == 0, answer
+    assert answer["error_code"] == ErrorCode.NONE, answer
     return {row["name"]: row for row in answer["configs"]}
 
 
@@ -65,7 +67,7 @@ def becomes(raw: RawClient, topic: str, key: str, value: str, source: int) -> No
         row = configs(raw, topic, key)[key]
         assert (row["value"], row["config_source"]) == (value, source)
 
-    eventually(shown)
+    eventually_passes(shown)
 
 
 @pytest.mark.parametrize(
@@ -118,37 +120,43 @@ def test_every_describe_version(raw: RawClient, topic: str, version: int) -> Non
 
 
 def test_set_and_delete_one_value(raw: RawClient, topic: str) -> None:
-    assert alter(raw, topic, ("retention.ms", SET, "5000")) == (0, None)
+    assert alter(raw, topic, ("retention.ms", SET, "5000")) == (ErrorCode.NONE, None)
     becomes(raw, topic, "retention.ms", "5000", FROM_TOPIC)
     synonyms = configs(raw, topic, "retention.ms", include_synonyms=True)["retention.ms"][
         "synonyms"
     ]
     assert synonyms[0] == {"name": "retention.ms", "value": "5000", "source": FROM_TOPIC}
-    assert alter(raw, topic, ("retention.ms", DELETE, None)) == (0, None)
+    assert alter(raw, topic, ("retention.ms", DELETE, None)) == (ErrorCode.NONE, None)
     becomes(raw, topic, "retention.ms", "604800000", FROM_DEFAULT)
-    assert alter(raw, topic, ("retention.ms", DELETE, None)) == (0, None)
+    assert alter(raw, topic, ("retention.ms", DELETE, None)) == (ErrorCode.NONE, None)
 
 
 def test_append_to_and_subtract_from_a_list(raw: RawClient, topic: str) -> None:
     for _ in range(2):
-        assert alter(raw, topic, ("cleanup.policy", APPEND, "compact")) == (0, None)
+        assert alter(raw, topic, ("cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
         becomes(raw, topic, "cleanup.policy", "delete,compact", FROM_TOPIC)
-    assert alter(raw, topic, ("cleanup.policy", SUBTRACT, "delete")) == (0, None)
+    assert alter(raw, topic, ("cleanup.policy", SUBTRACT, "delete")) == (ErrorCode.NONE, None)
     becomes(raw, topic, "cleanup.policy", "compact", FROM_TOPIC)
 
 
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        pytest.param([("nope", SET, "1")], 40, id="unknown name"),
-        pytest.param([("retention.ms", SET, "abc")], 40, id="not a number"),
-        pytest.param([("retention.ms", SET, None)], 42, id="null"),
-        pytest.param([("retention.ms", APPEND, "1")], 40, id="append to a number"),
+        pytest.param([("nope", SET, "1")], ErrorCode.INVALID_CONFIG, id="unknown name"),
+        pytest.param([("retention.ms", SET, "abc")], ErrorCode.INVALID_CONFIG, id="not a number"),
+        pytest.param([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST, id="null"),
         pytest.param(
-            [("retention.ms", SET, "1"), ("retention.ms", SET, "2")], 42, id="the same key twice"
+            [("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG, id="append to a number"
         ),
         pytest.param(
-            [("retention.ms", SET, "888"), ("segment.bytes", SET, "x")], 40, id="one of two"
+            [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
+            ErrorCode.INVALID_REQUEST,
+            id="the same key twice",
+        ),
+        pytest.param(
+            [("retention.ms", SET, "888"), ("segment.bytes", SET, "x")],
+            ErrorCode.INVALID_CONFIG,
+            id="one of two",
         ),
     ],
 )
@@ -161,18 +169,21 @@ def test_refused_change_changes_nothing(
 
 
 def test_validate_only_changes_nothing(raw: RawClient, topic: str) -> None:
-    assert alter(raw, topic, ("retention.ms", SET, "777"), validate_only=True) == (0, None)
+    assert alter(raw, topic, ("retention.ms", SET, "777"), validate_only=True) == (
+        ErrorCode.NONE,
+        None,
+    )
     assert configs(raw, topic, "retention.ms")["retention.ms"]["value"] == "604800000"
 
 
 def test_unknown_resources(raw: RawClient, topics: Topics) -> None:
     absent = topics.name()
-    assert describe(raw, absent)["error_code"] == 3
-    assert alter(raw, absent, ("retention.ms", SET, "1"))[0] == 3
-    assert describe(raw, "bad name")["error_code"] == 17
-    assert describe(raw, "99999", kind=BROKER)["error_code"] == 42
-    assert describe(raw, "abc", kind=BROKER)["error_code"] == 42
-    assert describe(raw, "x", kind=3)["error_code"] == 42
+    assert describe(raw, absent)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(raw, absent, ("retention.ms", SET, "1"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe(raw, "bad name")["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert describe(raw, "99999", kind=BROKER)["error_code"] == ErrorCode.INVALID_REQUEST
+    assert describe(raw, "abc", kind=BROKER)["error_code"] == ErrorCode.INVALID_REQUEST
+    assert describe(raw, "x", kind=3)["error_code"] == ErrorCode.INVALID_REQUEST
 
 
 def test_alter_configs_replaces_the_whole_set(raw: RawClient, topics: Topics) -> None:
@@ -183,7 +194,7 @@ def test_alter_configs_replaces_the_whole_set(raw: RawClient, topics: Topics) ->
         "configs": [{"name": "segment.ms", "value": "100000"}],
     }
     (answer,) = raw.call("alter_configs", 2, resources=[row])["responses"]
-    assert answer["error_code"] == 0
+    assert answer["error_code"] == ErrorCode.NONE
     becomes(raw, topic, "segment.ms", "100000", FROM_TOPIC)
     becomes(raw, topic, "retention.ms", "604800000", FROM_DEFAULT)
 
@@ -211,16 +222,16 @@ def test_broker_settings_tell_where_they_come_from(raw: RawClient) -> None:
 
 def test_read_only_broker_setting_cannot_be_changed(raw: RawClient) -> None:
     code, message = alter(raw, broker_name(raw), ("num.partitions", SET, "5"), kind=BROKER)
-    assert code == 42
+    assert code == ErrorCode.INVALID_REQUEST
     assert "num.partitions" in (message or "")
 
 
 def test_topic_limit_set_later_is_enforced(raw: RawClient, topic: str) -> None:
     large = encode([Record(b"k", b"x" * 5000)])
-    assert produce(raw, topic, large)["error_code"] == 0
+    assert produce(raw, topic, large)["error_code"] == ErrorCode.NONE
     alter(raw, topic, ("max.message.bytes", SET, "1000"))
 
     def enforced() -> None:
-        assert produce(raw, topic, large)["error_code"] == 10
+        assert produce(raw, topic, large)["error_code"] == ErrorCode.MESSAGE_TOO_LARGE
 
-    eventually(enforced)
+    eventually_passes(enforced)

@@ -12,6 +12,8 @@ from tests.conformance.conftest import Topics
 from tests.conformance.fetching import fetch, produce
 from tests.conformance.raw import RawClient
 
+from kafkaesque.model.errors import ErrorCode
+
 
 def batch(count: int = 5, value: bytes = b"v" * 10) -> bytes:
     return encode([Record(b"k", value)] * count)
@@ -25,14 +27,14 @@ def bases(row: dict[str, Any]) -> list[int]:
 def filled(raw: RawClient, topic: str) -> str:
     """Four batches of five: offsets 0 to 19."""
     for _ in range(4):
-        assert produce(raw, topic, batch())["error_code"] == 0
+        assert produce(raw, topic, batch())["error_code"] == ErrorCode.NONE
     return topic
 
 
 @pytest.mark.parametrize("version", range(4, 13))
 def test_every_version_reads_from_the_start(raw: RawClient, filled: str, version: int) -> None:
     row = fetch(raw, filled, version=version)
-    assert row["error_code"] == 0
+    assert row["error_code"] == ErrorCode.NONE
     assert (row["high_watermark"], row["last_stable_offset"]) == (20, 20)
     assert bases(row) == [0, 5, 10, 15]
 
@@ -62,7 +64,7 @@ def test_newer_versions_name_the_topic_by_id(
         return found
 
     assert bases(ask(topics.id_of(filled))) == [5, 10, 15]
-    assert ask(uuid.uuid4())["error_code"] == 100
+    assert ask(uuid.uuid4())["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("offset", [5, 7, 9])
@@ -74,15 +76,18 @@ def test_mid_batch_offset_returns_the_batch_that_holds_it(
 
 def test_end_of_the_log_is_empty_and_beyond_it_is_an_error(raw: RawClient, filled: str) -> None:
     at_end = fetch(raw, filled, 20)
-    assert (at_end["error_code"], at_end["records"]) == (0, b"")
+    assert (at_end["error_code"], at_end["records"]) == (ErrorCode.NONE, b"")
     for offset in (21, -1):
         beyond = fetch(raw, filled, offset, max_wait=30_000)
-        assert (beyond["error_code"], beyond["high_watermark"]) == (1, -1)
+        assert (beyond["error_code"], beyond["high_watermark"]) == (
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            -1,
+        )
 
 
 def test_unknown_topic_or_partition(raw: RawClient, filled: str, topics: Topics) -> None:
-    assert fetch(raw, topics.name())["error_code"] == 3
-    assert fetch(raw, filled, partition=9)["error_code"] == 3
+    assert fetch(raw, topics.name())["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetch(raw, filled, partition=9)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("limit", [0, 1, 100])
@@ -203,7 +208,7 @@ def test_future_leader_epoch_is_unknown(raw: RawClient, filled: str) -> None:
         max_bytes=1000,
         topics=[{"topic": filled, "partitions": [row]}],
     )
-    assert answer["responses"][0]["partitions"][0]["error_code"] == 75
+    assert answer["responses"][0]["partitions"][0]["error_code"] == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 class Session:
@@ -237,7 +242,7 @@ class Session:
                 [{"topic": self.topic, "partitions": forgotten}] if forgotten else []
             ),
         )
-        if answer["error_code"] == 0:
+        if answer["error_code"] == ErrorCode.NONE:
             self.id, self.epoch = answer["session_id"], self.epoch + 1
         return answer
 
@@ -279,11 +284,11 @@ def test_unknown_session_and_wrong_epoch(raw: RawClient, topic: str) -> None:
     real_id, real_epoch = session.id, session.epoch
     session.epoch = 9
     wrong = session.fetch([])
-    assert (wrong["error_code"], wrong["responses"]) == (71, [])
+    assert (wrong["error_code"], wrong["responses"]) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
     session.id, session.epoch = 123_456_789, 1
-    assert session.fetch([])["error_code"] == 70
+    assert session.fetch([])["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     session.id, session.epoch = real_id, real_epoch
-    assert session.fetch([])["error_code"] == 0
+    assert session.fetch([])["error_code"] == ErrorCode.NONE
 
 
 def test_closed_session_is_gone(raw: RawClient, filled: str) -> None:
@@ -293,4 +298,4 @@ def test_closed_session_is_gone(raw: RawClient, filled: str) -> None:
     final = session.fetch([0])
     assert (final["session_id"], partitions_in(final)) == (0, [0])
     session.id, session.epoch = old_id, old_epoch
-    assert session.fetch([])["error_code"] == 70
+    assert session.fetch([])["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -12,7 +12,7 @@ from tests.conformance.clients import Client, ClientFailure, Message, Received
 from tests.conformance.clients.model import ConsumerOptions
 from tests.conformance.conftest import Topics
 from tests.conformance.raw import RawClient
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
 
 PARTITIONS = 6
 
@@ -90,7 +90,7 @@ class Crew:
             assert sorted(itertools.chain(*shares)) == list(range(PARTITIONS))
             assert {len(share) for share in shares} == {PARTITIONS // len(self.members)}
 
-        eventually(settled, timeout_s=40)
+        eventually_passes(settled, within_s=40)
 
     def received(self) -> list[Received]:
         return [r for member in self.members + self.gone for r in member.received]
@@ -102,7 +102,7 @@ class Crew:
             assert len(self.received()) >= count
             assert all(member.committed for member in self.members)
 
-        eventually(complete, timeout_s=40)
+        eventually_passes(complete, within_s=40)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_records_flowing_through_rebalances_are_never_skipped(crew: Crew) -> Non
         seen = {(r.partition, r.offset) for r in crew.received()}
         assert len(seen) == total
 
-    eventually(all_seen, timeout_s=60)
+    eventually_passes(all_seen, within_s=60)
 
 
 def test_cooperative_members_share_without_reading_twice(crew: Crew) -> None:
@@ -239,4 +239,4 @@ def test_group_is_described_with_its_members_and_empties(crew: Crew, raw: RawCli
     def emptied() -> None:
         assert describe(raw, crew.group)["group_state"] == "Empty"
 
-    eventually(emptied)
+    eventually_passes(emptied)

@@ -9,7 +9,9 @@ from tests.conformance.conftest import Topics
 from tests.conformance.fetching import fetch, produce
 from tests.conformance.raw import RawClient
 from tests.conformance.relay import Relay
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
+
+from kafkaesque.model.errors import ErrorCode
 
 
 @pytest.fixture
@@ -35,10 +37,10 @@ def test_lost_answers_neither_lose_nor_repeat_nor_reorder_records(
 def producer_id(raw: RawClient) -> tuple[int, int]:
     def ask() -> tuple[int, int]:
         answer = raw.call("init_producer_id", 4, transactional_id=None, transaction_timeout=60_000)
-        assert answer["error_code"] == 0
+        assert answer["error_code"] == ErrorCode.NONE
         return answer["producer_id"], answer["producer_epoch"]
 
-    return eventually(ask)
+    return eventually_passes(ask)
 
 
 class Sender:
@@ -66,46 +68,46 @@ def sender(raw: RawClient, topic: str) -> Sender:
 
 
 def test_repeated_batch_is_answered_with_its_first_offset(sender: Sender) -> None:
-    assert sender.send(0, 2) == (0, 0)
-    assert sender.send(2) == (0, 2)
-    assert sender.send(2) == (0, 2)
-    assert sender.send(0, 2) == (0, 0)
-    assert sender.send(3) == (0, 3)
+    assert sender.send(0, 2) == (ErrorCode.NONE, 0)
+    assert sender.send(2) == (ErrorCode.NONE, 2)
+    assert sender.send(2) == (ErrorCode.NONE, 2)
+    assert sender.send(0, 2) == (ErrorCode.NONE, 0)
+    assert sender.send(3) == (ErrorCode.NONE, 3)
 
 
 def test_repeats_are_known_for_the_last_five_batches(sender: Sender) -> None:
     for sequence in range(8):
-        assert sender.send(sequence) == (0, sequence)
+        assert sender.send(sequence) == (ErrorCode.NONE, sequence)
     for sequence in range(3, 8):
-        assert sender.send(sequence) == (0, sequence)
-    assert sender.send(2) == (45, -1)
-    assert sender.send(8) == (0, 8)
+        assert sender.send(sequence) == (ErrorCode.NONE, sequence)
+    assert sender.send(2) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert sender.send(8) == (ErrorCode.NONE, 8)
 
 
 def test_gap_and_overlap_are_out_of_order(sender: Sender) -> None:
-    assert sender.send(0, 3) == (0, 0)
-    assert sender.send(4) == (45, -1)
-    assert sender.send(1) == (45, -1)
-    assert sender.send(3) == (0, 3)
+    assert sender.send(0, 3) == (ErrorCode.NONE, 0)
+    assert sender.send(4) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert sender.send(1) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert sender.send(3) == (ErrorCode.NONE, 3)
 
 
 def test_new_epoch_starts_at_zero_and_fences_the_old_one(sender: Sender) -> None:
-    assert sender.send(0) == (0, 0)
-    assert sender.send(5, epoch=sender.epoch + 1) == (45, -1)
-    assert sender.send(0, epoch=sender.epoch + 1) == (0, 1)
-    assert sender.send(1, epoch=sender.epoch) == (47, -1)
+    assert sender.send(0) == (ErrorCode.NONE, 0)
+    assert sender.send(5, epoch=sender.epoch + 1) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert sender.send(0, epoch=sender.epoch + 1) == (ErrorCode.NONE, 1)
+    assert sender.send(1, epoch=sender.epoch) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
 
 
 def test_unknown_producer_may_start_anywhere(sender: Sender) -> None:
-    assert sender.send(7) == (0, 0)
-    assert sender.send(8) == (0, 1)
-    assert sender.send(0) == (45, -1)
+    assert sender.send(7) == (ErrorCode.NONE, 0)
+    assert sender.send(8) == (ErrorCode.NONE, 1)
+    assert sender.send(0) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 
 
 def test_sequences_wrap_from_the_largest_to_zero(sender: Sender) -> None:
     largest = 2**31 - 1
-    assert sender.send(largest - 1, 2) == (0, 0)
-    assert sender.send(0) == (0, 2)
+    assert sender.send(largest - 1, 2) == (ErrorCode.NONE, 0)
+    assert sender.send(0) == (ErrorCode.NONE, 2)
 
 
 def test_sequences_count_per_partition(raw: RawClient, topics: Topics) -> None:
@@ -119,7 +121,7 @@ def test_sequences_count_per_partition(raw: RawClient, topics: Topics) -> None:
             base_sequence=0,
         )
         answer = produce(raw, topic, batch, partition=partition)
-        assert (answer["error_code"], answer["base_offset"]) == (0, 0)
+        assert (answer["error_code"], answer["base_offset"]) == (ErrorCode.NONE, 0)
 
 
 def test_producer_ids_are_never_given_twice(raw: RawClient) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
 
 from kafkaesque.testing.java_server import JavaServerFailed, take_port
 from kafkaesque.testing.maven import JavaUnavailable, classpath, require_tool
@@ -72,7 +72,7 @@ def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
         # A zombie that no init reaps (a container's PID 1 may not) is dead as well.
         assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
-    eventually(gone)
+    eventually_passes(gone)
 
 
 def test_port_that_somebody_else_has_is_refused() -> None:

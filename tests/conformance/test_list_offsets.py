@@ -11,6 +11,8 @@ from tests.conformance.conftest import Topics
 from tests.conformance.fetching import fetch, list_offset, produce
 from tests.conformance.raw import RawClient
 
+from kafkaesque.model.errors import ErrorCode
+
 BASE = int(time.time() * 1000) - 100_000
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
@@ -31,14 +33,24 @@ def answer_of(row: dict[str, Any]) -> tuple[int, int, int, int]:
 
 @pytest.mark.parametrize("version", range(4, 12))
 def test_latest_and_earliest_carry_no_timestamp(raw: RawClient, filled: str, version: int) -> None:
-    assert answer_of(list_offset(raw, filled, LATEST, version=version)) == (0, 10, -1, 0)
-    assert answer_of(list_offset(raw, filled, EARLIEST, version=version)) == (0, 0, -1, 0)
+    assert answer_of(list_offset(raw, filled, LATEST, version=version)) == (
+        ErrorCode.NONE,
+        10,
+        -1,
+        0,
+    )
+    assert answer_of(list_offset(raw, filled, EARLIEST, version=version)) == (
+        ErrorCode.NONE,
+        0,
+        -1,
+        0,
+    )
 
 
 @pytest.mark.parametrize("version", range(1, 4))
 def test_old_versions_answer_without_epoch(raw: RawClient, filled: str, version: int) -> None:
     row = list_offset(raw, filled, LATEST, version=version)
-    assert (row["error_code"], row["offset"], row["timestamp"]) == (0, 10, -1)
+    assert (row["error_code"], row["offset"], row["timestamp"]) == (ErrorCode.NONE, 10, -1)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +67,14 @@ def test_time_lookup_is_exact_within_batches(
 def test_max_timestamp_is_the_first_record_that_has_it(raw: RawClient, topic: str) -> None:
     times = [10, 50, 20, 50, 30]
     produce(raw, topic, encode([Record(b"k", b"v", BASE + at) for at in times]))
-    assert answer_of(list_offset(raw, topic, MAX_TIMESTAMP)) == (0, 1, BASE + 50, 0)
+    assert answer_of(list_offset(raw, topic, MAX_TIMESTAMP)) == (ErrorCode.NONE, 1, BASE + 50, 0)
 
 
 def test_empty_partition(raw: RawClient, topic: str) -> None:
-    assert answer_of(list_offset(raw, topic, LATEST)) == (0, 0, -1, 0)
-    assert answer_of(list_offset(raw, topic, EARLIEST)) == (0, 0, -1, 0)
-    assert answer_of(list_offset(raw, topic, MAX_TIMESTAMP)) == (0, -1, -1, -1)
-    assert answer_of(list_offset(raw, topic, BASE)) == (0, -1, -1, -1)
+    assert answer_of(list_offset(raw, topic, LATEST)) == (ErrorCode.NONE, 0, -1, 0)
+    assert answer_of(list_offset(raw, topic, EARLIEST)) == (ErrorCode.NONE, 0, -1, 0)
+    assert answer_of(list_offset(raw, topic, MAX_TIMESTAMP)) == (ErrorCode.NONE, -1, -1, -1)
+    assert answer_of(list_offset(raw, topic, BASE)) == (ErrorCode.NONE, -1, -1, -1)
 
 
 @pytest.mark.parametrize(
@@ -71,27 +83,45 @@ def test_empty_partition(raw: RawClient, topic: str) -> None:
 def test_special_time_before_its_version_is_unsupported(
     raw: RawClient, filled: str, special: int, first_version: int
 ) -> None:
-    assert list_offset(raw, filled, special, version=first_version - 1)["error_code"] == 35
-    assert list_offset(raw, filled, special, version=first_version)["error_code"] == 0
+    assert (
+        list_offset(raw, filled, special, version=first_version - 1)["error_code"]
+        == ErrorCode.UNSUPPORTED_VERSION
+    )
+    assert list_offset(raw, filled, special, version=first_version)["error_code"] == ErrorCode.NONE
 
 
 def test_local_and_tiered_offsets_of_a_log_without_tiers(raw: RawClient, filled: str) -> None:
-    assert answer_of(list_offset(raw, filled, EARLIEST_LOCAL)) == (0, 0, -1, 0)
-    assert answer_of(list_offset(raw, filled, LATEST_TIERED)) == (0, -1, -1, -1)
-    assert list_offset(raw, filled, -7)["error_code"] == 35
+    assert answer_of(list_offset(raw, filled, EARLIEST_LOCAL)) == (ErrorCode.NONE, 0, -1, 0)
+    assert answer_of(list_offset(raw, filled, LATEST_TIERED)) == (ErrorCode.NONE, -1, -1, -1)
+    assert list_offset(raw, filled, -7)["error_code"] == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_unknown_partition_future_epoch_and_repeated_partition(
     raw: RawClient, filled: str, topics: Topics
 ) -> None:
-    assert answer_of(list_offset(raw, filled, LATEST, partition=8)) == (3, -1, -1, -1)
-    assert answer_of(list_offset(raw, topics.name(), LATEST)) == (3, -1, -1, -1)
-    assert list_offset(raw, filled, LATEST, current_leader_epoch=9)["error_code"] == 75
+    assert answer_of(list_offset(raw, filled, LATEST, partition=8)) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        -1,
+        -1,
+        -1,
+    )
+    assert answer_of(list_offset(raw, topics.name(), LATEST)) == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        -1,
+        -1,
+        -1,
+    )
+    assert (
+        list_offset(raw, filled, LATEST, current_leader_epoch=9)["error_code"]
+        == ErrorCode.UNKNOWN_LEADER_EPOCH
+    )
     row = {"partition_index": 0, "timestamp": LATEST}
     answer = raw.call(
         "list_offsets", 9, replica_id=-1, topics=[{"name": filled, "partitions": [row, row]}]
     )
-    assert [p["error_code"] for p in answer["topics"][0]["partitions"]] == [42]
+    assert [p["error_code"] for p in answer["topics"][0]["partitions"]] == [
+        ErrorCode.INVALID_REQUEST
+    ]
 
 
 def delete_records(raw: RawClient, topic: str, offset: int, partition: int = 0) -> tuple[int, int]:
@@ -106,30 +136,30 @@ def delete_records(raw: RawClient, topic: str, offset: int, partition: int = 0) 
 
 
 def test_deleted_records_are_never_seen_again(raw: RawClient, filled: str) -> None:
-    assert delete_records(raw, filled, 7) == (0, 7)
+    assert delete_records(raw, filled, 7) == (ErrorCode.NONE, 7)
     assert list_offset(raw, filled, EARLIEST)["offset"] == 7
     assert list_offset(raw, filled, 0)["offset"] == 7
-    assert fetch(raw, filled, 6)["error_code"] == 1
+    assert fetch(raw, filled, 6)["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE
     assert fetch(raw, filled, 7)["log_start_offset"] == 7
-    assert delete_records(raw, filled, 3) == (0, 7)
+    assert delete_records(raw, filled, 3) == (ErrorCode.NONE, 7)
 
 
 def test_deleting_up_to_the_high_watermark_empties_the_partition(
     raw: RawClient, filled: str
 ) -> None:
-    assert delete_records(raw, filled, -1) == (0, 10)
+    assert delete_records(raw, filled, -1) == (ErrorCode.NONE, 10)
     assert list_offset(raw, filled, EARLIEST)["offset"] == 10
     assert list_offset(raw, filled, 0)["offset"] == -1
     assert produce(raw, filled, encode([Record(b"k", b"v")]))["base_offset"] == 10
 
 
 def test_delete_records_refusals(raw: RawClient, filled: str, topics: Topics) -> None:
-    assert delete_records(raw, filled, 11) == (1, -1)
-    assert delete_records(raw, filled, -2) == (1, -1)
-    assert delete_records(raw, filled, 1, partition=4) == (3, -1)
-    assert delete_records(raw, topics.name(), 1) == (3, -1)
+    assert delete_records(raw, filled, 11) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete_records(raw, filled, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete_records(raw, filled, 1, partition=4) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert delete_records(raw, topics.name(), 1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
     compacted = topics.create(cleanup_policy="compact")
-    assert delete_records(raw, compacted, 0) == (44, -1)
+    assert delete_records(raw, compacted, 0) == (ErrorCode.POLICY_VIOLATION, -1)
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -147,7 +177,7 @@ def test_offset_for_leader_epoch(raw: RawClient, filled: str, topics: Topics, ve
         return found["error_code"], found["leader_epoch"], found["end_offset"]
 
     first = list_offset(raw, filled, LATEST)["leader_epoch"]
-    assert ask(first) == (0, first, 10)
-    assert ask(5) == (0, -1, -1)
-    assert ask(first, current=5) == (75, -1, -1)
-    assert ask(first, topic=topics.name()) == (3, -1, -1)
+    assert ask(first) == (ErrorCode.NONE, first, 10)
+    assert ask(5) == (ErrorCode.NONE, -1, -1)
+    assert ask(first, current=5) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert ask(first, topic=topics.name()) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

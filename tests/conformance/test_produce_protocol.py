@@ -14,6 +14,8 @@ from tests.conformance.conftest import Topics
 from tests.conformance.fetching import fetch, list_offset, produce
 from tests.conformance.raw import Disconnected, RawClient
 
+from kafkaesque.model.errors import ErrorCode
+
 NOW = int(time.time() * 1000)
 GOOD = encode([Record(b"k", b"%d" % index, NOW + index) for index in range(3)])
 
@@ -32,7 +34,7 @@ def test_every_version_stores_and_answers_the_offset(
 ) -> None:
     for base in (0, 3):
         answer = produce(raw, topic, GOOD, version=version)
-        assert (answer["error_code"], answer["base_offset"]) == (0, base)
+        assert (answer["error_code"], answer["base_offset"]) == (ErrorCode.NONE, base)
         assert answer["log_append_time"] is None
         assert answer.get("log_start_offset", 0) == 0
 
@@ -50,27 +52,29 @@ def test_version_13_names_the_topic_by_id(raw: RawClient, topic: str, topics: To
         (partition,) = row["partition_responses"]
         return partition["error_code"], partition["base_offset"]
 
-    assert send(topics.id_of(topic)) == (0, 0)
-    assert send(uuid.uuid4()) == (100, -1)
+    assert send(topics.id_of(topic)) == (ErrorCode.NONE, 0)
+    assert send(uuid.uuid4()) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
 
 
 @pytest.mark.parametrize(
     ("records", "code"),
     [
-        pytest.param(b"", 87, id="no records"),
-        pytest.param(b"abc", 87, id="three bytes"),
-        pytest.param(GOOD[:-3], 87, id="truncated"),
-        pytest.param(GOOD + GOOD, 87, id="two batches"),
-        pytest.param(GOOD[:-1] + b"\xff", 2, id="wrong CRC"),
-        pytest.param(GOOD[:16] + b"\x01" + GOOD[17:], 87, id="magic 1"),
-        pytest.param(patched(">q", 0, 5), 87, id="base offset not 0"),
-        pytest.param(patched(">h", 21, 0x20), 87, id="control batch"),
-        pytest.param(patched(">i", 57, 2), 87, id="record count too small"),
-        pytest.param(patched(">i", 57, 0), 87, id="record count 0"),
-        pytest.param(patched(">i", 23, 7), 87, id="last offset delta too large"),
+        pytest.param(b"", ErrorCode.INVALID_RECORD, id="no records"),
+        pytest.param(b"abc", ErrorCode.INVALID_RECORD, id="three bytes"),
+        pytest.param(GOOD[:-3], ErrorCode.INVALID_RECORD, id="truncated"),
+        pytest.param(GOOD + GOOD, ErrorCode.INVALID_RECORD, id="two batches"),
+        pytest.param(GOOD[:-1] + b"\xff", ErrorCode.CORRUPT_MESSAGE, id="wrong CRC"),
+        pytest.param(GOOD[:16] + b"\x01" + GOOD[17:], ErrorCode.INVALID_RECORD, id="magic 1"),
+        pytest.param(patched(">q", 0, 5), ErrorCode.INVALID_RECORD, id="base offset not 0"),
+        pytest.param(patched(">h", 21, 0x20), ErrorCode.INVALID_RECORD, id="control batch"),
+        pytest.param(patched(">i", 57, 2), ErrorCode.INVALID_RECORD, id="record count too small"),
+        pytest.param(patched(">i", 57, 0), ErrorCode.INVALID_RECORD, id="record count 0"),
+        pytest.param(
+            patched(">i", 23, 7), ErrorCode.INVALID_RECORD, id="last offset delta too large"
+        ),
         pytest.param(
             encode([Record(b"k", b"v", NOW)], producer_id=9, producer_epoch=0),
-            87,
+            ErrorCode.INVALID_RECORD,
             id="producer id without sequence",
         ),
     ],
@@ -85,12 +89,14 @@ def test_malformed_batch_is_refused_and_stores_nothing(
 
 
 def test_unknown_topic_or_partition(raw: RawClient, topic: str, topics: Topics) -> None:
-    assert produce(raw, topics.name(), GOOD)["error_code"] == 3
-    assert produce(raw, topic, GOOD, partition=7)["error_code"] == 3
+    assert produce(raw, topics.name(), GOOD)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (
+        produce(raw, topic, GOOD, partition=7)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
 
 
 def test_invalid_acks_is_refused_per_partition(raw: RawClient, topic: str) -> None:
-    assert produce(raw, topic, GOOD, acks=2)["error_code"] == 21
+    assert produce(raw, topic, GOOD, acks=2)["error_code"] == ErrorCode.INVALID_REQUIRED_ACKS
     assert list_offset(raw, topic, -1)["offset"] == 0
 
 
@@ -100,19 +106,22 @@ def test_size_limit_is_of_the_whole_batch(raw: RawClient, topics: Topics) -> Non
     fits = encode([Record(b"k", b"x" * (1000 - overhead), NOW)])
     over = encode([Record(b"k", b"x" * (1001 - overhead), NOW)])
     assert (len(fits), len(over)) == (1000, 1001)
-    assert produce(raw, topic, fits)["error_code"] == 0
-    assert produce(raw, topic, over)["error_code"] == 10
+    assert produce(raw, topic, fits)["error_code"] == ErrorCode.NONE
+    assert produce(raw, topic, over)["error_code"] == ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_zstd_needs_produce_7(raw: RawClient, topic: str) -> None:
     batch = encode([Record(b"k", b"v", NOW)], codec="zstd")
-    assert produce(raw, topic, batch, version=6)["error_code"] == 76
-    assert produce(raw, topic, batch, version=7)["error_code"] == 0
+    assert (
+        produce(raw, topic, batch, version=6)["error_code"]
+        == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    )
+    assert produce(raw, topic, batch, version=7)["error_code"] == ErrorCode.NONE
 
 
 def test_timestamp_far_in_the_future_is_refused(raw: RawClient, topic: str) -> None:
     answer = produce(raw, topic, encode([Record(b"k", b"v", NOW + 7_200_000)]))
-    assert answer["error_code"] == 32
+    assert answer["error_code"] == ErrorCode.INVALID_TIMESTAMP
     assert [row["batch_index"] for row in answer["record_errors"]] == [0]
     assert answer["error_message"]
 
@@ -120,8 +129,11 @@ def test_timestamp_far_in_the_future_is_refused(raw: RawClient, topic: str) -> N
 def test_timestamp_older_than_the_topic_allows_is_refused(raw: RawClient, topics: Topics) -> None:
     # An hour: far more than the time between this module's import and this line.
     topic = topics.create(message_timestamp_before_max_ms="3600000")
-    assert produce(raw, topic, encode([Record(b"k", b"v", NOW - 7_200_000)]))["error_code"] == 32
-    assert produce(raw, topic, encode([Record(b"k", b"v", NOW)]))["error_code"] == 0
+    assert (
+        produce(raw, topic, encode([Record(b"k", b"v", NOW - 7_200_000)]))["error_code"]
+        == ErrorCode.INVALID_TIMESTAMP
+    )
+    assert produce(raw, topic, encode([Record(b"k", b"v", NOW)]))["error_code"] == ErrorCode.NONE
 
 
 def test_log_append_time_is_in_the_answer_and_in_the_stored_batch(
@@ -146,9 +158,12 @@ def test_keyless_record_on_a_compacted_topic_is_refused_by_index(
         [Record(b"k", b"v", NOW), Record(None, b"v", NOW), Record(None, b"w", NOW)], codec=codec
     )
     answer = produce(raw, topic, batch)
-    assert answer["error_code"] == 87
+    assert answer["error_code"] == ErrorCode.INVALID_RECORD
     assert [row["batch_index"] for row in answer["record_errors"]] == [1, 2]
-    assert produce(raw, topic, encode([Record(b"k", None, NOW)], codec=codec))["error_code"] == 0
+    assert (
+        produce(raw, topic, encode([Record(b"k", None, NOW)], codec=codec))["error_code"]
+        == ErrorCode.NONE
+    )
 
 
 def test_failing_acks_0_closes_the_connection(bootstrap: str, topics: Topics) -> None:
@@ -191,7 +206,11 @@ def test_one_bad_partition_does_not_spoil_the_others(raw: RawClient, topics: Top
         ],
     )
     rows = {row["index"]: row for row in answer["responses"][0]["partition_responses"]}
-    assert {index: row["error_code"] for index, row in rows.items()} == {0: 0, 1: 2, 5: 3}
+    assert {index: row["error_code"] for index, row in rows.items()} == {
+        0: ErrorCode.NONE,
+        1: ErrorCode.CORRUPT_MESSAGE,
+        5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
     assert rows[0]["base_offset"] == 0
 
 

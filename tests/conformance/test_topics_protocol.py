@@ -10,7 +10,9 @@ from tests.conformance.batches import Record, encode
 from tests.conformance.conftest import Topics
 from tests.conformance.fetching import fetch, produce
 from tests.conformance.raw import RawClient
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
+
+from kafkaesque.model.errors import ErrorCode
 
 
 def metadata(raw: RawClient, name: str, *, create: bool = False) -> dict[str, Any]:
@@ -35,15 +37,15 @@ def create(raw: RawClient, name: str, *, validate_only: bool = False, **row: Any
 
 def test_metadata_creates_a_topic_when_asked(raw: RawClient, topics: Topics) -> None:
     name = topics.name("auto")
-    assert metadata(raw, name)["error_code"] == 3
+    assert metadata(raw, name)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     metadata(raw, name, create=True)
 
     def created() -> dict[str, Any]:
         row = metadata(raw, name)
-        assert row["error_code"] == 0
+        assert row["error_code"] == ErrorCode.NONE
         return row
 
-    row = eventually(created)
+    row = eventually_passes(created)
     assert row["topic_id"] is not None
     assert not row["is_internal"]
     (partition,) = row["partitions"]
@@ -56,15 +58,19 @@ def test_metadata_without_permission_creates_nothing(raw: RawClient, topics: Top
     name = topics.name()
     for _ in range(3):
         row = metadata(raw, name)
-        assert (row["error_code"], row["topic_id"], row["partitions"]) == (3, None, [])
+        assert (row["error_code"], row["topic_id"], row["partitions"]) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            None,
+            [],
+        )
 
 
 @pytest.mark.parametrize("name", ["bad name!", "", "x" * 250, ".", ".."])
 def test_invalid_names_are_refused(raw: RawClient, name: str) -> None:
     if name not in (".", ".."):
-        assert metadata(raw, name, create=True)["error_code"] == 17
+        assert metadata(raw, name, create=True)["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
     answer = create(raw, name)
-    assert answer["error_code"] == 17
+    assert answer["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert answer["error_message"].startswith("Topic name is invalid")
 
 
@@ -76,7 +82,7 @@ def test_metadata_by_id(raw: RawClient, topic: str, topics: Topics) -> None:
 
     assert ask(topics.id_of(topic))["name"] == topic
     unknown = ask(uuid.uuid4())
-    assert (unknown["error_code"], unknown["name"]) == (100, None)
+    assert (unknown["error_code"], unknown["name"]) == (ErrorCode.UNKNOWN_TOPIC_ID, None)
 
 
 def test_metadata_of_none_and_of_all(raw: RawClient, topic: str) -> None:
@@ -120,7 +126,7 @@ def test_created_topic_is_answered_with_its_shape(raw: RawClient, topics: Topics
     answer = create(
         raw, name, num_partitions=3, configs=[{"name": "retention.ms", "value": "1000"}]
     )
-    assert answer["error_code"] == 0
+    assert answer["error_code"] == ErrorCode.NONE
     assert answer["topic_id"] is not None
     assert (answer["num_partitions"], answer["replication_factor"]) == (3, 1)
     configs = {row["name"]: row for row in answer["configs"]}
@@ -140,54 +146,90 @@ def test_every_create_version_works(raw: RawClient, topics: Topics, version: int
     name = topics.name()
     row = {"name": name, "num_partitions": 2, "replication_factor": 1}
     (answer,) = raw.call("create_topics", version, timeout=10_000, topics=[row])["topics"]
-    assert (answer["name"], answer["error_code"]) == (name, 0)
+    assert (answer["name"], answer["error_code"]) == (name, ErrorCode.NONE)
     topics.wait_for(name, 2)
 
 
 def test_validate_only_creates_nothing(raw: RawClient, topics: Topics) -> None:
     name = topics.name()
     answer = create(raw, name, num_partitions=2, validate_only=True)
-    assert (answer["error_code"], answer["num_partitions"]) == (0, 2)
-    assert metadata(raw, name)["error_code"] == 3
+    assert (answer["error_code"], answer["num_partitions"]) == (ErrorCode.NONE, 2)
+    assert metadata(raw, name)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_existing_and_repeated_names_are_refused(
     raw: RawClient, topic: str, topics: Topics
 ) -> None:
     existing = create(raw, topic)
-    assert existing["error_code"] == 36
+    assert existing["error_code"] == ErrorCode.TOPIC_ALREADY_EXISTS
     assert existing["error_message"] == f"Topic '{topic}' already exists."
-    assert create(raw, topic, validate_only=True)["error_code"] == 36
+    assert create(raw, topic, validate_only=True)["error_code"] == ErrorCode.TOPIC_ALREADY_EXISTS
     name = topics.name()
     row = {"name": name, "num_partitions": 1, "replication_factor": 1}
     answers = raw.call("create_topics", 7, timeout=5000, topics=[row, row])["topics"]
-    assert [(a["name"], a["error_code"]) for a in answers] == [(name, 42)]
-    assert metadata(raw, name)["error_code"] == 3
+    assert [(a["name"], a["error_code"]) for a in answers] == [(name, ErrorCode.INVALID_REQUEST)]
+    assert metadata(raw, name)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_names_that_collide_in_metrics_are_refused(raw: RawClient, topics: Topics) -> None:
     name = topics.name()
-    assert create(raw, f"{name}.a_b")["error_code"] == 0
+    assert create(raw, f"{name}.a_b")["error_code"] == ErrorCode.NONE
     topics.wait_for(f"{name}.a_b")
-    assert create(raw, f"{name}_a.b")["error_code"] == 17
+    assert create(raw, f"{name}_a.b")["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize(
     ("row", "code"),
     [
-        pytest.param({"num_partitions": 0}, 37, id="no partitions"),
-        pytest.param({"num_partitions": -2}, 37, id="negative partitions"),
-        pytest.param({"num_partitions": 1, "replication_factor": 0}, 38, id="no replicas"),
-        pytest.param({"num_partitions": 1, "replication_factor": 2}, 38, id="too many replicas"),
-        pytest.param({"configs": [{"name": "nope", "value": "1"}]}, 40, id="unknown config"),
-        pytest.param({"configs": [{"name": "retention.ms", "value": "x"}]}, 40, id="not a number"),
-        pytest.param({"configs": [{"name": "retention.ms", "value": None}]}, 40, id="null value"),
-        pytest.param({"configs": [{"name": "cleanup.policy", "value": "x"}]}, 40, id="bad choice"),
-        pytest.param({"configs": [{"name": "segment.bytes", "value": "1"}]}, 40, id="out of range"),
+        pytest.param({"num_partitions": 0}, ErrorCode.INVALID_PARTITIONS, id="no partitions"),
         pytest.param(
-            {"assignments": [{"partition_index": 0, "broker_ids": [999]}]}, 39, id="unknown broker"
+            {"num_partitions": -2}, ErrorCode.INVALID_PARTITIONS, id="negative partitions"
         ),
-        pytest.param({"assignments": [{"partition_index": 0, "broker_ids": []}]}, 39, id="nobody"),
+        pytest.param(
+            {"num_partitions": 1, "replication_factor": 0},
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            id="no replicas",
+        ),
+        pytest.param(
+            {"num_partitions": 1, "replication_factor": 2},
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            id="too many replicas",
+        ),
+        pytest.param(
+            {"configs": [{"name": "nope", "value": "1"}]},
+            ErrorCode.INVALID_CONFIG,
+            id="unknown config",
+        ),
+        pytest.param(
+            {"configs": [{"name": "retention.ms", "value": "x"}]},
+            ErrorCode.INVALID_CONFIG,
+            id="not a number",
+        ),
+        pytest.param(
+            {"configs": [{"name": "retention.ms", "value": None}]},
+            ErrorCode.INVALID_CONFIG,
+            id="null value",
+        ),
+        pytest.param(
+            {"configs": [{"name": "cleanup.policy", "value": "x"}]},
+            ErrorCode.INVALID_CONFIG,
+            id="bad choice",
+        ),
+        pytest.param(
+            {"configs": [{"name": "segment.bytes", "value": "1"}]},
+            ErrorCode.INVALID_CONFIG,
+            id="out of range",
+        ),
+        pytest.param(
+            {"assignments": [{"partition_index": 0, "broker_ids": [999]}]},
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            id="unknown broker",
+        ),
+        pytest.param(
+            {"assignments": [{"partition_index": 0, "broker_ids": []}]},
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            id="nobody",
+        ),
     ],
 )
 def test_refused_topics_do_not_exist(
@@ -197,20 +239,23 @@ def test_refused_topics_do_not_exist(
     answer = create(raw, name, **row)
     assert (answer["error_code"], answer["num_partitions"]) == (code, -1)
     assert answer["error_message"]
-    assert metadata(raw, name)["error_code"] == 3
+    assert metadata(raw, name)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_explicit_assignment(raw: RawClient, topics: Topics) -> None:
     broker = raw.call("metadata", 12, topics=[])["brokers"][0]["node_id"]
     rows = [{"partition_index": index, "broker_ids": [broker]} for index in range(2)]
     answer = create(raw, topics.name(), assignments=rows)
-    assert (answer["error_code"], answer["num_partitions"]) == (0, 2)
+    assert (answer["error_code"], answer["num_partitions"]) == (ErrorCode.NONE, 2)
     both = create(raw, topics.name(), num_partitions=2, assignments=rows)
-    assert both["error_code"] == 42
+    assert both["error_code"] == ErrorCode.INVALID_REQUEST
     gap = create(raw, topics.name(), assignments=rows[1:])
-    assert gap["error_code"] == 39
+    assert gap["error_code"] == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     twice = [{"partition_index": 0, "broker_ids": [broker, broker]}]
-    assert create(raw, topics.name(), assignments=twice)["error_code"] == 39
+    assert (
+        create(raw, topics.name(), assignments=twice)["error_code"]
+        == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
 
 
 def delete(raw: RawClient, *rows: dict[str, Any]) -> list[dict[str, Any]]:
@@ -225,42 +270,52 @@ def test_deleted_topic_is_gone_and_its_name_is_free(raw: RawClient, topics: Topi
     old_id = topics.id_of(name)
     produce(raw, name, encode([Record(b"k", b"old")]))
     (answer,) = delete(raw, {"name": name, "topic_id": None})
-    assert (answer["error_code"], answer["name"], answer["topic_id"]) == (0, name, old_id)
+    assert (answer["error_code"], answer["name"], answer["topic_id"]) == (
+        ErrorCode.NONE,
+        name,
+        old_id,
+    )
 
     def gone() -> None:
-        assert metadata(raw, name)["error_code"] == 3
-        assert produce(raw, name, encode([Record(b"k", b"v")]))["error_code"] == 3
+        assert metadata(raw, name)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (
+            produce(raw, name, encode([Record(b"k", b"v")]))["error_code"]
+            == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
 
-    eventually(gone)
-    assert create(raw, name)["error_code"] == 0
+    eventually_passes(gone)
+    assert create(raw, name)["error_code"] == ErrorCode.NONE
     topics.wait_for(name)
     assert topics.id_of(name) != old_id
-    row = eventually(lambda: _readable(fetch(raw, name)))
+    row = eventually_passes(lambda: _readable(fetch(raw, name)))
     assert (row["high_watermark"], row["records"]) == (0, b"")
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    assert row["error_code"] == 0
+    assert row["error_code"] == ErrorCode.NONE
     return row
 
 
 def test_delete_by_id_and_its_refusals(raw: RawClient, topics: Topics) -> None:
     name = topics.create()
     (by_id,) = delete(raw, {"name": None, "topic_id": topics.id_of(name)})
-    assert (by_id["error_code"], by_id["name"]) == (0, name)
+    assert (by_id["error_code"], by_id["name"]) == (ErrorCode.NONE, name)
     (unknown,) = delete(raw, {"name": topics.name(), "topic_id": None})
-    assert unknown["error_code"] == 3
+    assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (unknown_id,) = delete(raw, {"name": None, "topic_id": uuid.uuid4()})
-    assert unknown_id["error_code"] == 100
+    assert unknown_id["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
     (neither,) = delete(raw, {"name": None, "topic_id": None})
-    assert neither["error_code"] == 42
+    assert neither["error_code"] == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_old_delete_versions(raw: RawClient, topics: Topics, version: int) -> None:
     name, absent = topics.create(), topics.name()
     answers = raw.call("delete_topics", version, timeout=10_000, topic_names=[name, absent])
-    assert {row["name"]: row["error_code"] for row in answers["responses"]} == {name: 0, absent: 3}
+    assert {row["name"]: row["error_code"] for row in answers["responses"]} == {
+        name: ErrorCode.NONE,
+        absent: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
 
 
 def add_partitions(
@@ -275,17 +330,26 @@ def add_partitions(
 
 def test_partitions_are_added_and_never_removed(raw: RawClient, topics: Topics) -> None:
     name = topics.create(partitions=2)
-    assert add_partitions(raw, name, 9, validate_only=True) == 0
-    assert add_partitions(raw, name, 4) == 0
+    assert add_partitions(raw, name, 9, validate_only=True) == ErrorCode.NONE
+    assert add_partitions(raw, name, 4) == ErrorCode.NONE
     topics.wait_for(name, 4)
-    assert produce(raw, name, encode([Record(b"k", b"v")]), partition=3)["error_code"] == 0
+    assert (
+        produce(raw, name, encode([Record(b"k", b"v")]), partition=3)["error_code"]
+        == ErrorCode.NONE
+    )
     for count in (4, 3, 0):
-        assert add_partitions(raw, name, count) == 37
-    assert add_partitions(raw, topics.name(), 2) == 3
+        assert add_partitions(raw, name, count) == ErrorCode.INVALID_PARTITIONS
+    assert add_partitions(raw, topics.name(), 2) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     broker = raw.call("metadata", 12, topics=[])["brokers"][0]["node_id"]
-    assert add_partitions(raw, name, 6, assignments=[{"broker_ids": [broker]}]) == 39
-    assert add_partitions(raw, name, 5, assignments=[{"broker_ids": [999]}]) == 39
-    assert add_partitions(raw, name, 5, assignments=[{"broker_ids": [broker]}]) == 0
+    assert (
+        add_partitions(raw, name, 6, assignments=[{"broker_ids": [broker]}])
+        == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
+    assert (
+        add_partitions(raw, name, 5, assignments=[{"broker_ids": [999]}])
+        == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
+    assert add_partitions(raw, name, 5, assignments=[{"broker_ids": [broker]}]) == ErrorCode.NONE
     topics.wait_for(name, 5)
 
 
@@ -306,7 +370,7 @@ def test_describe_topic_partitions_pages_with_a_cursor(raw: RawClient, topics: T
     by_name = {row["name"]: row for row in whole["topics"]}
     assert [row["name"] for row in whole["topics"]] == sorted(by_name)
     assert whole["next_cursor"] is None
-    assert by_name[absent]["error_code"] == 3
+    assert by_name[absent]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert by_name[name]["topic_id"] == topics.id_of(name)
     assert by_name[name]["topic_authorized_operations"] == 3576
     assert [row["partition_index"] for row in by_name[name]["partitions"]] == [0, 1, 2, 3, 4]
@@ -324,7 +388,7 @@ def test_describe_topic_partitions_pages_with_a_cursor(raw: RawClient, topics: T
 def test_describe_cluster(raw: RawClient, version: int) -> None:
     known = raw.call("metadata", 12, topics=[])
     answer = raw.call("describe_cluster", version)
-    assert answer["error_code"] == 0
+    assert answer["error_code"] == ErrorCode.NONE
     assert answer["cluster_id"] == known["cluster_id"]
     assert answer["controller_id"] == known["controller_id"]
     assert [(b["broker_id"], b["host"], b["port"]) for b in answer["brokers"]] == [
@@ -334,7 +398,10 @@ def test_describe_cluster(raw: RawClient, version: int) -> None:
 
 
 def test_describe_cluster_of_controllers_is_refused_by_a_broker(raw: RawClient) -> None:
-    assert raw.call("describe_cluster", 1, endpoint_type=2)["error_code"] == 114
+    assert (
+        raw.call("describe_cluster", 1, endpoint_type=2)["error_code"]
+        == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    )
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
@@ -344,7 +411,7 @@ def test_describe_log_dirs_counts_the_bytes(raw: RawClient, topics: Topics, vers
     produce(raw, topic, batch, partition=1)
     asked = [{"topic": topic, "partitions": [0, 1, 9]}, {"topic": topics.name(), "partitions": [0]}]
     (directory,) = raw.call("describe_log_dirs", version, topics=asked)["results"]
-    assert directory["error_code"] == 0
+    assert directory["error_code"] == ErrorCode.NONE
     assert directory["log_dir"].startswith("/")
     (row,) = directory["topics"]
     sizes = {p["partition_index"]: p["partition_size"] for p in row["partitions"]}

@@ -11,7 +11,9 @@ from tests.conformance.clients.java import JavaClient
 from tests.conformance.conftest import Topics
 from tests.conformance.raw import RawClient
 from tests.conformance.transactional import CLIENTS, Transactional, finish, open_transactional
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
+
+from kafkaesque.model.errors import ErrorCode
 
 pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 Open = Callable[..., Transactional]
@@ -128,9 +130,12 @@ def test_consumed_offsets_are_committed_with_what_was_made_of_them(
                 require_stable=True,
             )
         row = answer["topics"][0]["partitions"][0]
-        assert (row["error_code"], row["committed_offset"]) == (0, 10 if commit else -1)
+        assert (row["error_code"], row["committed_offset"]) == (
+            ErrorCode.NONE,
+            10 if commit else -1,
+        )
 
-    eventually(committed)
+    eventually_passes(committed)
     made = finish(client, target)
     assert made == ([b"made of %d" % number for number in range(10)] if commit else [])
 

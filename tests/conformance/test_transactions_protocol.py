@@ -16,16 +16,24 @@ from tests.conformance import batches
 from tests.conformance.conftest import Topics
 from tests.conformance.fetching import fetch, produce
 from tests.conformance.raw import Disconnected, RawClient
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.records.codec import decode_batch
 
 TRANSACTIONAL = 0x10
 OLD, NEW = 1, 2
 READ_COMMITTED = 1
-OUT_OF_ORDER, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING, INVALID_TIMEOUT = 45, 47, 48, 49, 50
-CONCURRENT, FENCED, UNSTABLE, ABORTABLE = 51, 90, 88, 120
-NONE = 0
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+INVALID_EPOCH = ErrorCode.INVALID_PRODUCER_EPOCH
+INVALID_STATE = ErrorCode.INVALID_TXN_STATE
+INVALID_MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+INVALID_TIMEOUT = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+FENCED = ErrorCode.PRODUCER_FENCED
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
+ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE
+NONE = ErrorCode.NONE
 
 
 def record(value: bytes) -> batches.Record:
@@ -58,13 +66,18 @@ class Producer:
                 transaction_timeout=timeout_ms,
                 **known,
             )
-            assert answer["error_code"] not in (14, 15, 16, CONCURRENT)
+            assert answer["error_code"] not in (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                ErrorCode.NOT_COORDINATOR,
+                CONCURRENT,
+            )
             if answer["error_code"] == NONE:
                 self.id, self.epoch = answer["producer_id"], answer["producer_epoch"]
                 self.sequences.clear()
             return int(answer["error_code"])
 
-        return eventually(ask)
+        return eventually_passes(ask)
 
     def add(self, topic: str, partition: int = 0, epoch: int | None = None) -> int:
         answer = self.raw.call(
@@ -84,7 +97,7 @@ class Producer:
     def begin(self, topic: str, partition: int = 0) -> None:
         """What comes before the first batch: nothing, in the new flow."""
         if self.flow == OLD:
-            eventually(lambda: _is(self.add(topic, partition), NONE))
+            eventually_passes(lambda: _is(self.add(topic, partition), NONE))
 
     def batch(self, *values: bytes, sequence: int, epoch: int | None = None) -> bytes:
         return batches.encode(
@@ -113,7 +126,7 @@ class Producer:
         sequence = self.sequences.get((topic, partition), 0)
         self.begin(topic, partition)
         batch = self.batch(*values, sequence=sequence)
-        eventually(lambda: _is(self.produce(topic, batch, partition), NONE))
+        eventually_passes(lambda: _is(self.produce(topic, batch, partition), NONE))
         self.sequences[topic, partition] = sequence + len(values)
 
     def end_once(self, *, commit: bool, epoch: int | None = None) -> dict[str, Any]:
@@ -143,7 +156,7 @@ class Producer:
 
     def settle(self) -> None:
         """Wait for the markers."""
-        eventually(lambda: _is(self.state().startswith("Prepare"), False))
+        eventually_passes(lambda: _is(self.state().startswith("Prepare"), False))
 
 
 def _is(value: object, wanted: object) -> None:
@@ -392,7 +405,7 @@ def test_transaction_that_takes_too_long_is_aborted(
 ) -> None:
     assert producer.init(timeout_ms=500) == NONE
     producer.send(topic, b"slow")
-    eventually(lambda: _is(producer.state(), "CompleteAbort"), timeout_s=30)
+    eventually_passes(lambda: _is(producer.state(), "CompleteAbort"), within_s=30)
     assert latest(raw, topic, READ_COMMITTED) == 2
     assert producer.end_once(commit=True)["error_code"] in (FENCED, INVALID_STATE)
     assert committed_values(raw, topic) == []
@@ -434,7 +447,10 @@ def test_unknown_partition_keeps_the_others_out(old: Producer, topic: str) -> No
         v3_and_below_topics=[{"name": topic, "partitions": [0, 7]}],
     )
     rows = answer["results_by_topic_v3_and_below"][0]["results_by_partition"]
-    assert {row["partition_index"]: row["partition_error_code"] for row in rows} == {0: 55, 7: 3}
+    assert {row["partition_index"]: row["partition_error_code"] for row in rows} == {
+        0: ErrorCode.OPERATION_NOT_ATTEMPTED,
+        7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
     assert old.state() == "Empty"
 
 
@@ -517,14 +533,14 @@ def test_offsets_of_a_transaction_count_when_it_commits(
 ) -> None:
     if producer.flow == OLD:
         assert commit_offset(producer, group, topic, 5) == INVALID_STATE
-        eventually(lambda: _is(add_offsets(producer, group), NONE))
-    eventually(lambda: _is(commit_offset(producer, group, topic, 5), NONE))
+        eventually_passes(lambda: _is(add_offsets(producer, group), NONE))
+    eventually_passes(lambda: _is(commit_offset(producer, group, topic, 5), NONE))
     assert offset_of(raw, group, topic) == (NONE, -1)
     assert offset_of(raw, group, topic, require_stable=True) == (UNSTABLE, -1)
     producer.end(commit=commit)
     producer.settle()
     wanted = (NONE, 5 if commit else -1)
-    eventually(lambda: _is(offset_of(raw, group, topic, require_stable=True), wanted))
+    eventually_passes(lambda: _is(offset_of(raw, group, topic, require_stable=True), wanted))
     assert offset_of(raw, group, topic) == wanted
 
 
@@ -532,9 +548,9 @@ def test_offsets_of_a_member_that_is_none_are_refused(
     producer: Producer, topic: str, group: str
 ) -> None:
     if producer.flow == OLD:
-        eventually(lambda: _is(add_offsets(producer, group), NONE))
+        eventually_passes(lambda: _is(add_offsets(producer, group), NONE))
     code = commit_offset(producer, group, topic, 5, generation_id=3, member_id="nobody")
-    assert code == 22
+    assert code == ErrorCode.ILLEGAL_GENERATION
     producer.end(commit=False)
 
 
@@ -588,7 +604,7 @@ def test_hanging_transaction_is_aborted_by_a_marker(
         ],
     )
     assert answer["markers"][0]["topics"][0]["partitions"][0]["error_code"] == NONE
-    eventually(lambda: _is(latest(raw, topic, READ_COMMITTED), 2))
+    eventually_passes(lambda: _is(latest(raw, topic, READ_COMMITTED), 2))
     assert committed_values(raw, topic) == []
     producer.end(commit=False)
 

@@ -13,7 +13,9 @@ from tests.conformance.batches import Record, encode
 from tests.conformance.conftest import Topics
 from tests.conformance.fetching import fetch, list_offset, produce
 from tests.conformance.raw import Disconnected, RawClient, build, entity, request_bytes
-from tests.conformance.waiting import eventually
+from tests.waiting import eventually_passes
+
+from kafkaesque.model.errors import ErrorCode
 
 
 def ranges(raw: RawClient) -> dict[int, tuple[int, int]]:
@@ -55,8 +57,8 @@ def test_trap_2_every_group_asked_for_has_an_entry(raw: RawClient, group: str) -
     if 69 in ranges(raw):
         answer = raw.call("consumer_group_describe", 0, group_ids=[group, f"{group}-2"])
         assert {g["group_id"]: g["error_code"] for g in answer["groups"]} == {
-            group: 69,
-            f"{group}-2": 69,
+            group: ErrorCode.GROUP_ID_NOT_FOUND,
+            f"{group}-2": ErrorCode.GROUP_ID_NOT_FOUND,
         }
     answer = raw.call("describe_groups", 5, groups=[group, f"{group}-2"])
     assert {g["group_id"] for g in answer["groups"]} == {group, f"{group}-2"}
@@ -79,7 +81,7 @@ def test_trap_4_unsupported_api_versions_is_answered_in_version_0(bootstrap: str
         client.send_frame(struct.pack(">hhih", 18, 99, 7, -1) + b"\x00\x01\x01\x00")
         answer = client.receive_frame()
         correlation_id, code, count = struct.unpack_from(">ihi", answer)
-        assert (correlation_id, code) == (7, 35)
+        assert (correlation_id, code) == (7, ErrorCode.UNSUPPORTED_VERSION)
         keys = {}
         for index in range(count):
             key, low, high = struct.unpack_from(">hhh", answer, 10 + 6 * index)
@@ -89,17 +91,17 @@ def test_trap_4_unsupported_api_versions_is_answered_in_version_0(bootstrap: str
         low, high = keys[18]
         assert low == 0
         assert high >= 3
-        assert client.call("api_versions", 0)["error_code"] == 0
+        assert client.call("api_versions", 0)["error_code"] == ErrorCode.NONE
 
 
 def test_trap_4_api_versions_wants_a_well_formed_client_name(raw: RawClient) -> None:
     named = raw.call("api_versions", 3, client_software_name="raw", client_software_version="1.0")
-    assert named["error_code"] == 0
+    assert named["error_code"] == ErrorCode.NONE
     for name in ("", "two words"):
         answer = raw.call(
             "api_versions", 3, client_software_name=name, client_software_version="1.0"
         )
-        assert answer["error_code"] == 42
+        assert answer["error_code"] == ErrorCode.INVALID_REQUEST
 
 
 # (api key, oldest version) that a client of today was seen to send.
@@ -132,9 +134,9 @@ def test_trap_7_topics_are_created_through_metadata(raw: RawClient, topics: Topi
 
     def created() -> None:
         (row,) = raw.call("metadata", 1, topics=[{"name": name}])["topics"]
-        assert row["error_code"] == 0
+        assert row["error_code"] == ErrorCode.NONE
 
-    eventually(created)
+    eventually_passes(created)
 
 
 def test_trap_8_fetch_in_the_middle_of_a_batch_returns_the_batch(
@@ -163,9 +165,9 @@ def test_trap_9_commit_metadata_comes_back(raw: RawClient, topic: str, group: st
             generation_id_or_member_epoch=-1,
             topics=[{"name": topic, "partitions": [row]}],
         )
-        assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+        assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.NONE
 
-    eventually(committed)
+    eventually_passes(committed)
     answer = raw.call(
         "offset_fetch", 5, group_id=group, topics=[{"name": topic, "partition_indexes": [0]}]
     )
@@ -176,7 +178,7 @@ def test_trap_9_half_bad_request_changes_nothing(raw: RawClient, topics: Topics)
     # Keyless record in the middle of a batch: refused by index, and nothing of it is stored.
     topic = topics.create(cleanup_policy="compact")
     answer = produce(raw, topic, encode([Record(b"k", b"v"), Record(None, b"v")]))
-    assert answer["error_code"] == 87
+    assert answer["error_code"] == ErrorCode.INVALID_RECORD
     assert list_offset(raw, topic, -1)["offset"] == 0
 
 
@@ -212,9 +214,9 @@ def test_trap_12_offsets_carry_the_epoch_of_their_records(
             generation_id_or_member_epoch=-1,
             topics=[{"name": topic, "partitions": [row]}],
         )
-        assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+        assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.NONE
 
-    eventually(committed)
+    eventually_passes(committed)
     answer = raw.call("offset_fetch", 7, group_id=group, topics=None)
     assert answer["topics"][0]["partitions"][0]["committed_leader_epoch"] == epoch
 

@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 import trustme
 from confluent_kafka import Consumer, Producer
 from tests.docs.snippets import ROOT
+from tests.waiting import eventually
 
 from kafkaesque.cli import main
 from kafkaesque.model.settings import BROKER_SETTINGS
@@ -140,14 +140,14 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
 
 
 def wait_until_it_listens(host: str, port: int) -> None:
-    deadline = time.monotonic() + 60
-    while True:
+    def accepts() -> bool:
         try:
             socket.create_connection((host, port), timeout=5).close()
-            return
         except OSError:
-            assert time.monotonic() < deadline, "haproxy does not listen"
-            time.sleep(0.05)
+            return False
+        return True
+
+    eventually(accepts, "haproxy does not listen")
 
 
 @pytest.mark.story

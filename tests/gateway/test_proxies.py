@@ -30,14 +30,15 @@ def port() -> Iterator[int]:
 
 
 async def listening(port: int) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return
-            except OSError:
-                await asyncio.sleep(0.05)
+    async def accepts() -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    await until(accepts, "the proxy does not listen")
 
 
 async def end(process: asyncio.subprocess.Process) -> None:
@@ -90,9 +91,7 @@ def test_haproxy_keeps_the_address_and_avoids_a_gateway_that_drains(port: int) -
                     await client.close()
                 return not any(name.startswith("u") for name in users)
 
-            async with asyncio.timeout(30):
-                while not await others_only():
-                    await asyncio.sleep(0.2)
+            await until(others_only, "new clients still reach the first gateway")
         finally:
             await end(process)
             for page in pages:

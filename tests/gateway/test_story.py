@@ -46,14 +46,16 @@ async def events_for(on: Stage, user: str, count: int, size: int = 1) -> None:
 
 async def presence_until(on: Stage, fits: Callable[[bytes | None], bool]) -> bytes | None:
     """The newest presence record of alice, once it is as expected; empty if there is none."""
-    while True:
+
+    async def look() -> list[bytes | None]:
         found = [
             one.value for one in await records_of(on.log, PRESENCE.name) if one.key == b"alice"
         ]
         newest = found[-1] if found else b""
-        if fits(newest):
-            return newest
-        await asyncio.sleep(0.01)
+        return [newest] if fits(newest) else []
+
+    (newest,) = await until(look, "alice's presence")
+    return newest
 
 
 def numbers(events: list[object]) -> list[int]:

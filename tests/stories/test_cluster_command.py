@@ -15,6 +15,8 @@ from tests.stories.test_up import COMMAND, is_running
 from tests.stories.wire_client import WireClient
 from tests.waiting import eventually
 
+from kafkaesque.model.errors import ErrorCode
+
 START = [*COMMAND, "cluster", "-n", "3", "--port", "0"]
 
 
@@ -89,7 +91,10 @@ def test_cluster_comes_back_with_its_data_on_other_ports(tmp_path: Path) -> None
 
 
 def _is_written(client: WireClient) -> bool:
-    return any(client.produce("t", [b"x"], partition=index).error_code == 0 for index in range(3))
+    return any(
+        client.produce("t", [b"x"], partition=index).error_code == ErrorCode.NONE
+        for index in range(3)
+    )
 
 
 def test_port_in_use_is_explained_and_nothing_is_left(tmp_path: Path) -> None:

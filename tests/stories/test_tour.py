@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = ROOT / "docs" / "TOUR.md"
@@ -110,13 +111,13 @@ def processes(data: Path) -> dict[str, Any]:
 
 def wait_until_running(data: Path) -> dict[str, Any]:
     """On a busy machine `up` says that it is up while it tries a service for the second time."""
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while True:
+
+    def all_of_them() -> dict[str, Any]:
         found = processes(data)
-        if all(item["state"] == "running" and item["facts"] for item in found.values()):
-            return found
-        assert time.monotonic() < deadline, found
-        time.sleep(0.5)
+        runs = all(item["state"] == "running" and item["facts"] for item in found.values())
+        return found if runs else {}
+
+    return eventually(all_of_them, "every service runs", START_SECONDS_MAX)
 
 
 def type_in(step: Step, environment: dict[str, str], directory: Path) -> tuple[int, str]:

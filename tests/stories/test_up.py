@@ -15,6 +15,7 @@ import pytest
 from tests.stories.wire_client import WireClient
 from tests.waiting import eventually
 
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.testing.broker_process import BrokerProcess
 
 COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
@@ -69,7 +70,7 @@ def test_up_serves_and_ctrl_c_leaves_no_process(platform: subprocess.Popen[bytes
     broker = services(platform)["broker-0"]
     with WireClient(broker["kafka"]) as client:
         client.create_topic("t")
-        assert client.produce("t", [b"x"]).error_code == 0
+        assert client.produce("t", [b"x"]).error_code == ErrorCode.NONE
     platform.send_signal(signal.SIGINT)
     assert platform.wait(30) == 0
     assert not is_running(int(broker["pid"]))

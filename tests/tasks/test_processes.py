@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.waiting import until
 
 from kafkaesque.cli.main import cli
 from kafkaesque.client.kafka import KafkaLog
@@ -66,13 +67,15 @@ def test_a_killed_worker_loses_nothing_and_repeats_no_effect(
                 await app.send_records([probe.plain.record(n), probe.once.record(n)])
 
     async def wait(share: float) -> tuple[Counter[int], Counter[int]]:
-        log, deadline_s = KafkaLog(bootstrap), time.monotonic() + 100
-        while True:
+        log = KafkaLog(bootstrap)
+
+        async def enough() -> tuple[Counter[int], Counter[int]] | None:
             ran, once = await numbers(log, probe.RAN.name), await numbers(log, probe.ONCE.name)
-            if min(len(ran), len(once)) >= share * CALLS:
-                return ran, once
-            assert time.monotonic() < deadline_s, (len(ran), len(once))
-            await asyncio.sleep(0.2)
+            return (ran, once) if min(len(ran), len(once)) >= share * CALLS else None
+
+        found = await until(enough, f"{share:.0%} of the calls ran")
+        assert found is not None
+        return found
 
     process = worker(bootstrap, tmp_path)
     process.start()

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.testing import leftovers
 from tests.testing.leftovers import QUESTIONS
+from tests.waiting import eventually
 
 from kafkaesque.model.errors import InvalidConfig, TopicAlreadyExists
 from kafkaesque.model.ids import TimestampMs
@@ -211,13 +211,15 @@ class BreakableClock:
 
 
 def fail(broker: Broker, clock: BreakableClock) -> None:
-    clock.broken = True
-    while True:
+    def has_failed() -> bool:
         try:
             broker.check()
         except BrokerFailed:
-            return
-        threading.Event().wait(0.005)
+            return True
+        return False
+
+    clock.broken = True
+    eventually(has_failed)
 
 
 def test_broker_that_failed_by_itself_raises_at_the_end() -> None:

@@ -7,6 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
+from tests.waiting import eventually
+
 from kafkaesque.up.periodic import run_round, run_until_stopped
 
 
@@ -25,9 +27,7 @@ def test_rounds_follow_each_other_until_they_are_to_stop(tmp_path: Path) -> None
     thread = threading.Thread(target=run_until_stopped, args=(0.0, [once], stopping))
     thread.start()
     try:
-        while not seen.exists() or len(seen.read_text()) < 2:
-            assert thread.is_alive()
-            stopping.wait(0.02)
+        eventually(lambda: seen.exists() and len(seen.read_text()) >= 2, "two rounds")
     finally:
         stopping.set()
         thread.join(60)
@@ -42,9 +42,7 @@ def test_command_under_way_is_ended_when_it_is_to_stop(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: codes.extend(run_round([endless, endless], stopping)))
     thread.start()
     try:
-        while not begun.exists():
-            assert thread.is_alive()
-            stopping.wait(0.02)
+        eventually(begun.exists, "the command begins")
     finally:
         stopping.set()
         thread.join(60)

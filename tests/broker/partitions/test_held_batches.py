@@ -16,6 +16,7 @@ from tests.broker.partitions.test_group_coordinator import (
     committed,
     new_host,
 )
+from tests.waiting import until
 
 from kafkaesque.broker.groups.types import CommitAnswer
 from kafkaesque.broker.partitions.rules.admission import Appended
@@ -40,11 +41,6 @@ def append(rig: Rig, value: bytes, sequence: int = -1) -> Appended:
     appended = rig.partition.append(records, all_replicas=False)
     assert isinstance(appended, Appended)
     return appended
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        await asyncio.sleep(0)
 
 
 async def commit_all(rig: Rig) -> None:

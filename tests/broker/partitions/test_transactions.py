@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.broker.partitions.rig import START_MS, Rig, batch, open_rig
+from tests.waiting import until
 
 from kafkaesque.broker.partitions import transaction_coordinator
 from kafkaesque.broker.partitions.partition import Partition
@@ -280,8 +281,7 @@ def test_markers_leave_only_when_the_decision_is_durable(tmp_path: Path) -> None
             rig.calls.gate.set()
             assert (await ending).error is ErrorCode.NONE
             sink.open.set()
-            while host.reading().describe("tx").state != "CompleteCommit":
-                await asyncio.sleep(0.001)
+            await until(lambda: host.reading().describe("tx").state == "CompleteCommit")
             assert len(sink.sent) == 1
             host.close(SHUT)
 
@@ -298,8 +298,7 @@ def test_new_coordinator_sends_the_markers_that_its_predecessor_owed(tmp_path: P
             host.close(SHUT)
             successor = new_host(rig, second)
             second.open.set()
-            while successor.registry is None or not second.sent:
-                await asyncio.sleep(0.001)
+            await until(lambda: successor.registry is not None and second.sent)
             assert second.sent[0].producer == ProducerIdentity(ME, ProducerEpoch(1))
             assert second.sent[0].is_commit
             successor.close(SHUT)
@@ -324,8 +323,7 @@ def test_next_transaction_waits_for_the_markers_of_the_last(tmp_path: Path) -> N
             host = new_host(rig, sink)
             ended = await ask_to_end(host, await begin(host))
             adding = ask_to_add(host, ended.producer)
-            while not sink.sent:
-                await asyncio.sleep(0.001)
+            await until(lambda: sink.sent)
             assert not adding.done()
             sink.open.set()
             assert (await adding).error is ErrorCode.NONE

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.waiting import eventually
 
 from kafkaesque.lab.harness.metrics import Scrape, scrape
 from kafkaesque.testing.cluster_processes import ClusterProcesses
@@ -19,11 +20,13 @@ def scrapes(cluster: ClusterProcesses) -> list[Scrape]:
 def scrapes_when(
     cluster: ClusterProcesses, is_due: Callable[[Scrape], bool], complaint: str
 ) -> list[Scrape]:
-    """What the brokers tell as soon as `is_due` of each."""
-    deadline = time.monotonic() + 30
-    while not all(map(is_due, told := scrapes(cluster))):
-        assert time.monotonic() < deadline, complaint
-    return told
+    """The metrics of all brokers, once `is_due` is true of each."""
+
+    def look() -> list[Scrape]:
+        found = scrapes(cluster)
+        return found if all(map(is_due, found)) else []
+
+    return eventually(look, complaint)
 
 
 def knows_every_term(one: Scrape) -> bool:

@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 
 from kafkaesque.client.wire.address import Address
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.codec import encode_response_frame
 from kafkaesque.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkaesque.wire.table import Response
 
 API_VERSIONS = ApiVersionsResponse(
-    error_code=0,
+    error_code=ErrorCode.NONE,
     api_keys=[ApiVersion(api_key=key, min_version=0, max_version=1) for key in (3, 17, 18, 36)],
 )
 

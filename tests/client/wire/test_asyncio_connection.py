@@ -120,7 +120,7 @@ async def test_sasl_precedes_requests(code: ErrorCode) -> None:
 
     def serve(connection: socket.socket) -> None:
         answer(connection, API_VERSIONS)
-        answer(connection, SaslHandshakeResponse(error_code=0, mechanisms=[]))
+        answer(connection, SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=[]))
         done = SaslAuthenticateResponse(error_code=code, error_message=None, auth_bytes=b"")
         seen.append(answer(connection, done))
 

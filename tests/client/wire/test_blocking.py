@@ -140,8 +140,12 @@ def test_sasl_goes_through_handshake_and_exchange() -> None:
 
     def serve(connection: socket.socket) -> None:
         answer(connection, API_VERSIONS)
-        seen.append(answer(connection, SaslHandshakeResponse(error_code=0, mechanisms=[])))
-        done = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=b"")
+        seen.append(
+            answer(connection, SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=[]))
+        )
+        done = SaslAuthenticateResponse(
+            error_code=ErrorCode.NONE, error_message=None, auth_bytes=b""
+        )
         seen.append(answer(connection, done))
 
     with peer(serve) as address:
@@ -153,7 +157,7 @@ def test_sasl_goes_through_handshake_and_exchange() -> None:
 def test_refused_password_is_reported_with_the_user_and_not_the_password() -> None:
     def serve(connection: socket.socket) -> None:
         answer(connection, API_VERSIONS)
-        answer(connection, SaslHandshakeResponse(error_code=0, mechanisms=[]))
+        answer(connection, SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=[]))
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
         refused = SaslAuthenticateResponse(error_code=code, error_message="no", auth_bytes=b"")
         answer(connection, refused)

@@ -15,6 +15,8 @@ from tests.conformance.clients.model import (
     Received,
 )
 
+from kafkaesque.model.errors import ErrorCode
+
 
 class ConfluentConsumer(Consumer):
     def __init__(self, consumer: Any) -> None:
@@ -164,7 +166,10 @@ class Confluent(Client):
 def failure(error: Any) -> ClientFailure:
     code = error.code()
     # librdkafka's own errors are negative; two of them stand for an answer of the broker.
-    codes = {ck.KafkaError._UNKNOWN_TOPIC: 3, ck.KafkaError._UNKNOWN_PARTITION: 3}
+    codes = {
+        ck.KafkaError._UNKNOWN_TOPIC: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ck.KafkaError._UNKNOWN_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
     return ClientFailure(codes.get(code, code if code > 0 else None), error.str())
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kafkaesque.lab.bench import requests
 from kafkaesque.lab.bench.raw_load import LoadFailed
+from kafkaesque.model.errors import ErrorCode
 from kafkaesque.records.batch import read_header, verify_crc
 from kafkaesque.wire.api import decode_request_header
 from kafkaesque.wire.codec import decode, encode_response_frame
@@ -81,7 +82,9 @@ def test_fetch_error_is_seen_in_the_head_of_an_answer() -> None:
 
 
 def test_produce_error_is_seen() -> None:
-    row = PartitionProduceResponse(index=0, error_code=6, base_offset=-1)
+    row = PartitionProduceResponse(
+        index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, base_offset=-1
+    )
     answer = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[row])])
     frame = b"".join(encode_response_frame(answer, requests.PRODUCE_VERSION, 1)[0])
     with pytest.raises(LoadFailed, match="error 6"):

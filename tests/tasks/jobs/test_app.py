@@ -13,6 +13,7 @@ import msgspec
 import pytest
 import trustme
 from aiohttp import web
+from tests.waiting import until
 
 from kafkaesque.client.ports import Record
 from kafkaesque.events.chat import (
@@ -188,8 +189,7 @@ def test_a_connected_recipient_gets_an_inbox_event_and_others_a_webhook_call(
                 await writer.send([Record(PRESENCE.name, b"carl", here)])
                 connected = jobs._connected
                 assert connected is not None
-                while not connected.is_connected("carl"):
-                    await asyncio.sleep(0.01)
+                await until(lambda: connected.is_connected("carl"))
                 await happen(tester, sent(1, to="carl"), sent(2, to="bob"))
                 (record,) = tester.records(INBOX.name)
                 event = msgspec.json.decode(record.value or b"", type=Event)
