@@ -1,4 +1,4 @@
-"""A node's logs and their sync journal on a disk that forgets."""
+"""A node's logs and their sync journal on a simulated disk that loses unsynced writes."""
 
 from __future__ import annotations
 

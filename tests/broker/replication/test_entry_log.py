@@ -143,7 +143,7 @@ def test_reopened_log_has_the_same_entries(tmp_path: Path, config: LogConfig, cl
     assert rig.shape == "1:nbbmfb 2:n 3:nbbbbb"
 
 
-def test_new_log_is_empty_and_begins_behind_its_start(tmp_path: Path) -> None:
+def test_new_log_is_empty_and_begins_after_its_start(tmp_path: Path) -> None:
     entries = Rig(tmp_path).entries
     assert (entries.first_index, entries.last_index, entries.term_at(LogIndex(0))) == (1, 0, 0)
     assert entries.next_offset == 0
@@ -153,7 +153,7 @@ def test_new_log_is_empty_and_begins_behind_its_start(tmp_path: Path) -> None:
     assert (restart.commit_index, restart.applied_index) == (0, 0)
 
 
-def test_restart_tells_of_votes_memberships_and_commit(tmp_path: Path) -> None:
+def test_restart_recovers_votes_memberships_and_commit(tmp_path: Path) -> None:
     rig = story(tmp_path)
     rig.journal.save_hard_state(GROUP, HardState(Term(4), MemberId(2)))
     rig.journal.save_commit(GROUP, LogIndex(99))
@@ -318,7 +318,7 @@ def test_log_whose_files_were_not_deleted_yet_ends_with_them_deleted(tmp_path: P
     assert rig.entries.log.log_start_offset == base
 
 
-def test_retention_of_everything_leaves_control_entries_behind_the_last_batch(
+def test_retention_of_everything_leaves_control_entries_after_the_last_batch(
     tmp_path: Path,
 ) -> None:
     rig = story(tmp_path, LogConfig(segment_bytes=400, retention_ms=1))
@@ -472,7 +472,7 @@ def test_reference_from_before_a_cut_is_not_taken_for_damage(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("harm", ["missing", "flipped", "short", "empty"])
-def test_harmed_file_of_entries_is_made_anew(tmp_path: Path, harm: str, clean: bool) -> None:
+def test_damaged_file_of_entries_is_rebuilt(tmp_path: Path, harm: str, clean: bool) -> None:
     rig = Rig(tmp_path, LogConfig(segment_bytes=30_000, retention_ms=-1))
     rig.control(1)
     for number in range(900):
@@ -535,7 +535,7 @@ def test_batch_whose_term_the_journal_does_not_know_is_cut_unless_it_was_durable
 
 
 def test_group_opened_again_cuts_nothing_by_facts_that_a_crash_would_take_back() -> None:
-    """The disk is full: the journal could not be told where the log begins now."""
+    """The disk is full: the journal could not save where the log begins now."""
     disk = SimulatedDisk(Random(1), lambda: 1000)
     rig = Rig(Path("/data"), SMALL, disk)
     rig.control(1)

@@ -1,4 +1,4 @@
-"""Whatever is done and whenever the power goes, the log that is found is one that may be found."""
+"""After any operations and a power failure at any moment, the recovered log is an allowed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that are no entries any more: folded, cleaned, counted around, copied to a peer."""
+"""Batches that are not entries any more: folded, cleaned, counted around, copied to a peer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fold(rig: Rig, number: int) -> Offset:
 
 
 @pytest.mark.parametrize("clean_stop", [True, False])
-def test_entries_behind_the_fold_keep_their_indexes(tmp_path: Path, clean_stop: bool) -> None:
+def test_entries_after_the_fold_keep_their_indexes(tmp_path: Path, clean_stop: bool) -> None:
     rig = filled(tmp_path)
     before = {entry.index: (entry.term, entry.payload) for entry in rig.all()}
     headers = read_all(rig.entries.log)
@@ -97,7 +97,7 @@ def test_folded_part_that_lost_its_end_is_damage(tmp_path: Path) -> None:
         rig.open(is_clean=False)
 
 
-def test_retention_goes_on_within_what_was_folded_and_beyond(tmp_path: Path) -> None:
+def test_retention_continues_within_folded_entries_and_beyond(tmp_path: Path) -> None:
     rig = filled(tmp_path)
     bases = [facts.base_offset for facts in rig.entries.log.segments]
     fold(rig, 3)

@@ -1,4 +1,4 @@
-"""Rounds with real threads: what goes on behind them, and what happens when the journal fails."""
+"""Rounds with real threads: the work of the threads, and failures of the journal."""
 
 from __future__ import annotations
 

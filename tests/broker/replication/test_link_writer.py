@@ -1,4 +1,4 @@
-"""The sending half of a link: what leaves in which order while the other side is slow to read."""
+"""The sending half of a link: the order of messages while the other side is slow to read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEARTBEAT = Heartbeat(MemberId(1), MemberId(2), Term(1), LogIndex(1), Round(1), 
 STALE = HeartbeatResponse(
     MemberId(1), MemberId(2), Term(2), Round(0), received_index=LogIndex(0), match_index=LogIndex(0)
 )
-"""How a follower tells a leader that there is another."""
+"""The answer with which a follower informs a leader that there is a newer one."""
 
 
 class Turn:
@@ -76,9 +76,10 @@ def rig() -> Iterator[Rig]:
 
 
 def test_ping_does_not_overtake_the_heartbeats_that_it_speaks_for(rig: Rig) -> None:
-    """Whoever answers a ping is taken to have read every heartbeat said before it, and to elect
-    nobody else for so long: found as a lease that pings kept alive over a link on which the heartbeats
-    waited behind megabytes, while the follower, who heard none, voted for another."""
+    """A peer that answers a ping counts as having read every heartbeat sent before it, and as not
+    electing another leader for the length of the lease. Once, pings kept a lease alive over a link
+    on which the heartbeats waited after megabytes of entries, while the follower, which received
+    none, voted for another."""
     rig.writer.pause()
     rig.say(HEARTBEAT)
     rig.now = 7

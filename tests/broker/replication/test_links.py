@@ -1,4 +1,4 @@
-"""Links over real sockets: one per pair, whoever dials; who is there, and who is not."""
+"""Links over real sockets: one per pair of brokers, whichever dials; peers that are up and down."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ def test_strangers_get_no_link(loop_kind: str, who: Any, refusal: Refusal) -> No
 
 
 @on_both_loops
-async def test_bytes_behind_the_hello_are_read() -> None:
+async def test_bytes_after_the_hello_are_read() -> None:
     async with Group(identity(1), identity(2)) as group:
         one, two = group.brokers
         two.links.set_peers({ONE: PeerAddress("127.0.0.1", 1)})
@@ -426,7 +426,7 @@ async def test_peer_that_breaks_the_protocol_loses_its_link() -> None:
 
 
 @on_both_loops
-async def test_broken_link_is_told_at_once_and_made_again() -> None:
+async def test_broken_link_is_reported_at_once_and_made_again() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -549,7 +549,7 @@ async def test_answered_ping_gives_a_lease() -> None:
         await group.linked()
         one, two = group.brokers
         before = one.links.clock.monotonic()
-        await one.links.call(TWO, 1, b"", 10.0)  # whose answer comes behind that of the first ping
+        await one.links.call(TWO, 1, b"", 10.0)  # answered after the first ping
 
         now = one.links.clock.monotonic()
         lease = one.links.lease_until(TWO)
@@ -560,7 +560,7 @@ async def test_answered_ping_gives_a_lease() -> None:
 
 
 @on_both_loops
-async def test_event_loop_that_stood_still_calls_nobody_silent() -> None:
+async def test_stalled_event_loop_declares_no_peer_silent() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers
@@ -656,7 +656,7 @@ async def test_messages_said_before_a_close_are_still_sent() -> None:
 
 
 @on_both_loops
-async def test_idle_links_cost_pings_and_nothing_else() -> None:
+async def test_idle_links_send_only_pings() -> None:
     async with Group(identity(1), identity(2)) as group:
         await group.linked()
         one, two = group.brokers

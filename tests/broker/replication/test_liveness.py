@@ -1,4 +1,4 @@
-"""When the other end of a link counts as gone, and how long it counts us as there."""
+"""When the other end of a link counts as lost, and how long it counts this end as alive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_silence_is_noticed_after_its_time_and_one_pulse() -> None:
     assert verdicts.index(True) == 10
 
 
-def test_anything_heard_begins_the_count_anew() -> None:
+def test_anything_received_restarts_the_count() -> None:
     link = liveness()
     for n in range(1, 11):
         link.pulse(START + n * 0.1)
@@ -35,7 +35,7 @@ def test_anything_heard_begins_the_count_anew() -> None:
     assert link.pulse(START + 2.1)
 
 
-def test_stall_of_our_own_calls_nobody_silent() -> None:
+def test_stall_of_this_node_declares_no_peer_silent() -> None:
     """After it comes one pulse; what arrived meanwhile is read before the next ones."""
     link = liveness()
 

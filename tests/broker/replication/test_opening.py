@@ -1,4 +1,4 @@
-"""The numbers that members of one group draw before they stand: apart from one another."""
+"""The numbers that members of one group draw before they campaign: all different."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_another_member_is_first_in_the_next_group() -> None:
     assert {numbers.index(0) for numbers in first.values()} == {0, 1, 2}
 
 
-def test_chance_decides_for_whoever_is_no_voter_or_not_yet_there() -> None:
+def test_number_is_random_for_a_member_that_is_not_a_voter_or_not_created_yet() -> None:
     stranger = turns_of(9, (0, 1, 2))
     assert len({stranger(10) for _ in range(200)}) > 5
     unborn = Turns(MemberId(0), GroupId(16))

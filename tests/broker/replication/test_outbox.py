@@ -1,4 +1,4 @@
-"""What waits on a link: its frames and its bound."""
+"""The messages that wait on a link: their frames and their bound."""
 
 from __future__ import annotations
 

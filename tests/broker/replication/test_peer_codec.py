@@ -1,4 +1,4 @@
-"""Frames between brokers: what goes in comes out, and hostile bytes do no harm."""
+"""Frames between brokers: messages survive encoding, and hostile bytes do no harm."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_pings_are_whole_frames(stamp: int) -> None:
     assert decode_frame(body_of([encode_pong(stamp)])) == [Pong(stamp)]
 
 
-def test_a_writer_begins_anew_after_each_frame() -> None:
+def test_a_writer_starts_fresh_after_each_frame() -> None:
     writer = FrameWriter()
     writer.add(GroupId(1), heartbeat(), ())
     writer.take()
@@ -191,7 +191,7 @@ def test_a_writer_begins_anew_after_each_frame() -> None:
     assert decode_frame(body_of(writer.take())) == [GroupMessage(GroupId(2), heartbeat())]
 
 
-def test_a_heartbeat_stays_behind_the_append_of_its_group() -> None:
+def test_a_heartbeat_stays_after_the_append_of_its_group() -> None:
     parts = [(GroupId(16), append_of(b"batch")), (GroupId(16), (heartbeat(), ()))]
 
     kinds = [type(part.message) for part in decode_frame(frame_of(*parts))]  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""The hello: its bytes, and who gets the link."""
+"""The hello: its bytes, and which end gets the link."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a sync, and which one."""
+"""Readies that wait for a sync, and the sync that each needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from kafkaesque.model.ids import Offset
 
 
 def test_vote_before_entries_that_need_less_of_the_journal_is_waited_for() -> None:
-    """Or nobody asks for the sync that it needs, and all behind it waits for ever (seed 3838)."""
+    """Otherwise the sync that it needs is never requested, and everything after it waits for ever
+    (seed 3838)."""
     tokens = SyncTokens()
     tokens.add(SyncToken(1), journal_position=349, end_offset=Offset(0))
     tokens.add(SyncToken(2), journal_position=297, end_offset=Offset(398))

@@ -1,4 +1,4 @@
-"""The journal of all groups: what was synced is there after any crash, and damage is not hidden."""
+"""The journal of all groups: synced facts survive any crash, and damage is not hidden."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def facts_of(journal: RaftJournal, group: GroupId = GROUP) -> GroupFacts:
 
 
 def told(journal: RaftJournal) -> dict[GroupId, tuple[object, ...]]:
-    """All that it knows, as values."""
+    """All facts in the journal, as values."""
     found = {}
     for group in journal.groups():
         facts = facts_of(journal, group)
@@ -166,7 +166,7 @@ def test_reset_keeps_the_vote_and_says_until_when_it_is_pending(tmp_path: Path) 
     assert not facts_of(reopened(tmp_path)).is_resetting
 
 
-def test_closing_is_void_as_soon_as_something_else_is_said(tmp_path: Path) -> None:
+def test_closing_is_void_as_soon_as_another_fact_is_saved(tmp_path: Path) -> None:
     journal = reopened(tmp_path)
     for group in (GROUP, OTHER):
         journal.create(group, START)
@@ -306,10 +306,11 @@ class LittleRoom(SystemCalls):
         return super().pwrite(fd, data[: len(data) // 2], position)
 
 
-def test_facts_are_saved_behind_a_write_that_was_cut_short_whoever_keeps_its_error(
+def test_facts_are_saved_after_a_short_write_even_if_its_error_is_kept(
     tmp_path: Path,
 ) -> None:
-    """The error's frames have a view of what was to be written (three brokers on one full disk)."""
+    """The error's frames hold a view of the bytes to write (found with three brokers on one full
+    disk)."""
     calls = LittleRoom()
     journal = RaftJournal.open(tmp_path, OpenFiles(8, calls))
     journal.create(GROUP, START)

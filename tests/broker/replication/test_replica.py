@@ -1,5 +1,5 @@
-"""Replicas and their disks: a leader whose own stands still, or is full, gives up if, and only if, others do
-better."""
+"""Replicas and their disks: a leader whose disk hangs or is full resigns if, and only if, other
+members do better."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_leader_gives_up_when_a_majority_has_on_disk_what_its_own_disk_has_not(
     assert trio.term == term + 1
 
 
-def test_commit_is_told_as_soon_as_a_majority_has_it_though_the_leaders_disk_has_not(
+def test_commit_is_reported_once_a_majority_has_it_though_the_leaders_disk_has_not(
     trio: Trio,
 ) -> None:
     """No tick, so no heartbeat that would carry it."""
@@ -134,7 +134,7 @@ def test_leader_stays_and_refuses_where_every_disk_is_full(trio: Trio) -> None:
     trio.append()
     assert (trio.leader, trio.term) == (0, term)
     assert [node.owner.failures for node in trio.nodes] == [[], [], []]
-    trio.tick(3)  # a heartbeat tells the others
+    trio.tick(3)  # a heartbeat informs the others
     assert [node.owner.committed_end for node in trio.nodes] == [2, 2, 2]
 
 
@@ -161,7 +161,7 @@ def test_log_of_which_nothing_is_known_any_more_is_not_waited_for(trio: Trio) ->
         trio.append()
 
 
-def test_late_word_of_a_lost_log_does_not_concern_the_one_in_its_place(trio: Trio) -> None:
+def test_late_report_of_a_lost_log_does_not_affect_its_replacement(trio: Trio) -> None:
     lost, node = trio.nodes[1].replica.entries.log, trio.nodes[0]
     error = StorageFailed("fsync failed")
     node.replicas.logs_lost([LogLost(GROUP, lost, error)])
@@ -170,10 +170,11 @@ def test_late_word_of_a_lost_log_does_not_concern_the_one_in_its_place(trio: Tri
     assert node.owner.failures == [error]
 
 
-def test_node_stops_when_somebody_finds_the_raft_journal_failed(
+def test_node_stops_when_the_raft_journal_is_found_failed(
     trio: Trio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not only whoever asked for the sync: a group that is opened syncs it too (seed 2593)."""
+    """Not only the requester of a sync finds it: a group that is opened syncs the journal too
+    (seed 2593)."""
     failures: list[BaseException] = []
     replicas = trio.nodes[0].replicas
     monkeypatch.setattr(replicas, "_fail", failures.append)

@@ -1,4 +1,5 @@
-"""Who may serve reads: a leader that a majority follows, by its own word and not by its node's."""
+"""Which leader may serve reads: one that a majority of members has answered in its term. A link
+to a member's node is not enough."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ def test_leader_serves_while_a_majority_that_answered_it_is_linked(trio: Trio) -
 
 
 def test_link_to_one_that_was_away_at_the_election_says_nothing(trio: Trio) -> None:
-    """It may have helped to elect another since: a leader that was stopped and goes on finds its
-    links made anew before it hears of that (found by simulation)."""
+    """That member may have helped to elect another leader since. A leader that was paused and
+    continues finds its links re-established before it learns that (found by simulation)."""
     linked(trio.nodes[LEADER], AWAY)
     assert not may_serve(trio)
     trio.cut_off.clear()

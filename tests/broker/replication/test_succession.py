@@ -1,4 +1,4 @@
-"""A node is gone: who of its followers stands for election, and when."""
+"""A node is lost: which of its followers campaigns, and when."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(main)
 
 
-def test_follower_of_a_lost_node_stands_in_its_turn_and_again(tmp_path: Path) -> None:
+def test_follower_of_a_lost_node_campaigns_in_its_turn_and_again(tmp_path: Path) -> None:
     def story(rig: Rig, told: Told, succession: Succession) -> None:
         follow(rig, PEER)
         succession.lost(LOST)
         assert told.asked_for_votes == 0
         first, second, *_ = sorted(seconds for seconds, _ in told.calls)
-        # Two are left: one stands after 0, 2 and 6 turns, the other after 1, 4 and 10.
+        # Two are left: one campaigns after 0, 2 and 6 turns, the other after 1, 4 and 10.
         turn = round((first - FIRST_SECONDS) / TURN_SECONDS)
         assert round((second - FIRST_SECONDS) / TURN_SECONDS) == {0: 2, 1: 4}[turn]
         told.calls[0][1]()
@@ -83,7 +83,7 @@ def test_follower_of_a_lost_node_stands_in_its_turn_and_again(tmp_path: Path) ->
     play(tmp_path, story, up=False)
 
 
-def test_nobody_stands_when_the_node_is_back(tmp_path: Path) -> None:
+def test_nobody_campaigns_when_the_node_is_back(tmp_path: Path) -> None:
     def story(rig: Rig, told: Told, succession: Succession) -> None:
         follow(rig, PEER)
         succession.lost(LOST)

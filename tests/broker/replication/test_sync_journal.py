@@ -83,7 +83,7 @@ def test_what_took_the_place_of_a_cut_is_found() -> None:
     assert rig.content(0) == headers(kept, other)
 
 
-def test_log_that_was_emptied_begins_where_it_was_told() -> None:
+def test_log_that_was_emptied_begins_at_the_given_offset() -> None:
     rig = JournalRig()
     rig.append(0, 3)
     rig.sync()

@@ -1,5 +1,6 @@
-"""Logs that are synced now in the journal, now by themselves, are cut, closed and opened again, whose
-journal fails and whose rounds come late, and that lose power at any call."""
+"""Crashes of the sync journal. Logs are synced partly in the journal and partly by themselves; they
+are cut, closed and opened again; the journal fails, its rounds come late, and the power fails at any
+call."""
 
 from __future__ import annotations
 

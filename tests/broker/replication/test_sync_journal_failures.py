@@ -42,7 +42,7 @@ def test_failed_sync_sends_the_logs_to_their_own_files_and_is_not_tried_again() 
     assert rig.content(1) == headers(other)
 
 
-def test_cut_behind_a_failed_sync_does_not_come_back() -> None:
+def test_cut_after_a_failed_sync_does_not_come_back() -> None:
     """What the disk has of a failed sync is not known: it may be all."""
     rig = JournalRig()
     kept = rig.append(0)
@@ -143,7 +143,7 @@ def test_clean_stop_keeps_what_a_failed_log_has_nowhere_else() -> None:
 # -- a full disk -----------------------------------------------------------------------------------
 
 
-def test_log_can_be_deleted_from_a_full_disk_and_one_in_its_place_begins_anew() -> None:
+def test_log_can_be_deleted_from_a_full_disk_and_its_replacement_starts_empty() -> None:
     rig = JournalRig()
     rig.append(0, 3)
     rig.append(1)
@@ -207,7 +207,7 @@ def test_round_that_is_larger_than_a_file_has_no_room() -> None:
 # -- damage ----------------------------------------------------------------------------------------
 
 
-def test_damaged_header_of_a_file_with_blocks_is_told() -> None:
+def test_damaged_header_of_a_file_with_blocks_is_reported() -> None:
     rig = JournalRig()
     rig.append(0)
     rig.sync()

@@ -9,7 +9,7 @@ from kafkaesque.model.ids import GroupId, Offset
 
 
 class LogOfGroup:
-    """As a replica: its log, and what it was told."""
+    """Replaces a replica: has its log, and records the outcomes it gets."""
 
     def __init__(self, rig: JournalRig, group: int) -> None:
         self.log = rig.logs[GroupId(group)]
@@ -61,7 +61,7 @@ def test_logs_sync_their_own_files_while_the_journal_lags() -> None:
     assert plan_round(logs, rig.journal) == Round(logs, ())
 
 
-def test_logs_are_told_what_came_of_it() -> None:
+def test_logs_get_the_outcome() -> None:
     rig = JournalRig()
     logs = new_logs(rig, 2)
     planned = plan_round(logs, rig.journal)

@@ -76,8 +76,8 @@ class LocalBroker:
         return self._runner.run(work)
 
     def ask(self, request: Request, version: int, connected_at: float | None = None) -> Any:
-        """The answer to `request`, as it stands on the wire of `version`; `connected_at` for one
-        that comes over a connection made then (monotonic)."""
+        """The answer to `request`, encoded and decoded in `version`. `connected_at` is the
+        (monotonic) time at which its connection was made."""
         return self.run(self.answer(request, version, connected_at))
 
     def ask_together(self, *requests: Request, version: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Where a broker listens and what it tells its clients."""
+"""The address a broker listens at, and the one it advertises to clients."""
 
 from __future__ import annotations
 
@@ -56,7 +56,5 @@ def test_reachable_plaintext_listener_needs_insecure(host: str) -> None:
         ("kafka.example:0", Address("0.0.0.0", 5), Address("kafka.example", 5)),
     ],
 )
-def test_clients_are_told_an_address_they_can_dial(
-    setting: str, bound: Address, told: Address
-) -> None:
+def test_advertised_address_can_be_dialed(setting: str, bound: Address, told: Address) -> None:
     assert advertised_address(BrokerConfig(advertised_listeners=setting), bound) == told

@@ -1,4 +1,4 @@
-"""Order, overlap and back pressure of one connection, with a transport that only remembers."""
+"""Order, overlap and back pressure of one connection, with a transport that only records."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ async def test_answers_to_pipelined_requests_leave_in_one_write(scene: Scene) ->
 
 
 @story
-async def test_requests_behind_one_that_waits_are_answered_after_it(scene: Scene) -> None:
+async def test_requests_after_one_that_waits_are_answered_after_it(scene: Scene) -> None:
     scene.receive_together(b"quick1", b"slow1", b"quick2", b"slow2", key=OVERLAPPING)
     assert scene.begun == [b"quick1", b"slow1", b"quick2", b"slow2"]
     assert scene.transport.written == [b"quick1"]
@@ -202,7 +202,7 @@ async def test_requests_behind_one_that_waits_are_answered_after_it(scene: Scene
 
 
 @story
-async def test_request_that_breaks_sends_what_was_answered_before(scene: Scene) -> None:
+async def test_earlier_answers_are_sent_when_a_request_fails(scene: Scene) -> None:
     scene.host.dispatcher.failures[b"broken"] = RuntimeError("bug")
     scene.receive_together(b"quick1", b"broken", b"quick2")
     assert scene.transport.written == [b"quick1"]
@@ -221,7 +221,7 @@ async def test_large_answers_leave_in_one_write_without_being_copied_together(sc
 
 
 @story
-async def test_request_behind_a_waiting_one_is_not_begun(scene: Scene) -> None:
+async def test_request_after_a_waiting_one_is_not_begun(scene: Scene) -> None:
     scene.receive(b"slow", b"b")
     assert scene.begun == [b"slow"]
     await scene.answer(b"slow")
@@ -309,7 +309,7 @@ async def test_host_hears_of_a_request_only_while_that_is_incomplete(scene: Scen
 
 
 @story
-async def test_incomplete_request_behind_a_whole_one_is_a_new_one(scene: Scene) -> None:
+async def test_incomplete_request_after_a_complete_one_is_a_new_one(scene: Scene) -> None:
     """Also where what is left over has the same size as before."""
     stream = framed(b"a") + framed(b"b") + framed(b"c")
     step = len(framed(b"a"))

@@ -1,4 +1,4 @@
-"""A commit waits out a change of coordinators, and no longer than one takes."""
+"""A commit waits while the coordinator changes, and no longer than an election takes."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ def test_loading_coordinator_is_asked_until_it_has_loaded() -> None:
     assert Scene([LOADING, LOADING, LOADING], []).commit() == "committed"
 
 
-def test_broker_that_hands_over_says_so_when_it_knows_to_whom() -> None:
+def test_broker_that_hands_over_leadership_refuses_once_the_new_leader_is_known() -> None:
     scene = Scene([MOVED] * 9, leaders=[None, HERE, ELSEWHERE])
 
     with pytest.raises(NotCoordinator):
         scene.commit()
 
-    assert len(list(scene.refusals)) == 6, "asked once for each word of who leads"
+    assert len(list(scene.refusals)) == 6, "asked once for each reported leader"
 
 
-def test_leadership_that_comes_back_is_told_to_nobody() -> None:
+def test_leadership_that_comes_back_is_not_reported_to_clients() -> None:
     assert Scene([MOVED, MOVED, LOADING], leaders=[None, HERE]).commit() == "committed"
 
 
@@ -80,7 +80,7 @@ def test_wait_ends_with_the_refusal_itself(refusal: KafkaError) -> None:
         scene.commit()
 
 
-def test_other_refusals_are_told_at_once() -> None:
+def test_other_refusals_are_reported_at_once() -> None:
     scene = Scene([KafkaError("anything else"), LOADING], [])
 
     with pytest.raises(KafkaError, match="anything else"):

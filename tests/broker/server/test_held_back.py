@@ -142,7 +142,7 @@ def test_init_over_an_older_connection_fences_nobody(broker: LocalBroker) -> Non
     refused(broker, INIT, 4, OLD)
 
 
-def test_zombie_over_an_older_connection_is_told_that_it_is_fenced(broker: LocalBroker) -> None:
+def test_zombie_over_an_older_connection_is_fenced(broker: LocalBroker) -> None:
     while broker.ask(INIT, 4, NEW).error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
         pass
     assert broker.ask(COMMIT, 3, OLD).error_code == ErrorCode.PRODUCER_FENCED

@@ -1,4 +1,4 @@
-"""Who is closed when incomplete requests take up too much."""
+"""The connections that are closed when incomplete requests take up too much memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounds that all connections share, on real sockets; what requests do is the test's."""
+"""The bounds that all connections share, on real sockets. The test decides what requests do."""
 
 from __future__ import annotations
 

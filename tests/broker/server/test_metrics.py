@@ -1,4 +1,4 @@
-"""What Prometheus reads after real requests."""
+"""The metrics after real requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start and stop of a whole node: what a refused start leaves behind (nothing)."""
+"""Start and stop of a whole node: a refused start leaves nothing open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker says of partitions that another one leads.
+"""The answers of a broker for partitions that another one leads.
 
 Elections may happen at any moment on a slow machine: everything is asked until it is as expected.
 """
@@ -63,7 +63,7 @@ async def resign(node: Node) -> bool:
 
 
 def test_topics_are_made_while_the_controller_moves_from_broker_to_broker(cluster: Cluster) -> None:
-    """Apache Kafka's brokers ask the next controller; so do ours, and no client is told."""
+    """Apache Kafka's brokers ask the next controller, and so do ours: clients do not notice."""
     codes: list[ErrorCode] = []
 
     def make_topics() -> None:
@@ -143,7 +143,7 @@ def fetch_from(cluster: Cluster, number: int, version: int, epoch: int = -1) -> 
         (fetch_from, 16, True),
     ],
 )
-def test_who_asks_a_follower_is_told_the_leader_and_its_address(
+def test_follower_answers_with_the_leader_and_its_address(
     cluster: Cluster, ask: Callable[[Cluster, int, int], Told], version: int, is_told: bool
 ) -> None:
     def look() -> tuple[Told, Told]:
@@ -166,7 +166,9 @@ def test_answer_of_the_leader_says_nothing_of_leaders(
     until_equal(look)
 
 
-def test_fetch_with_an_old_epoch_is_told_that_the_same_broker_leads(cluster: Cluster) -> None:
+def test_answer_to_a_fetch_with_an_old_epoch_names_the_same_broker_as_leader(
+    cluster: Cluster,
+) -> None:
     def look() -> tuple[Told, Told]:
         leader = cluster.wait_until_leader(TOPIC, within=PATIENCE_S)
         expected = (leader, [(leader, cluster.address(leader))])
@@ -180,7 +182,7 @@ def test_fetch_with_an_old_epoch_is_told_that_the_same_broker_leads(cluster: Clu
 
 
 def told_lags(cluster: Cluster) -> list[tuple[str, float]]:
-    """Labels and values that all brokers together tell."""
+    """Labels and values of the lag, from the metrics of all brokers."""
     samples: list[Sample] = []
     for number in cluster.running:
         facts = json.loads((cluster.data(number) / "broker.json").read_text())
@@ -215,7 +217,7 @@ def commit(cluster: Cluster, group: str, topic: str, offsets: list[int]) -> None
 
 
 def find_coordinator(address: str, group: str) -> None:
-    """Which creates the topic of the offsets, if it is not there."""
+    """Asks for the coordinator, which creates the topic of the offsets if it does not exist."""
     from kafkaesque.wire.messages.find_coordinator import (
         FindCoordinatorRequest,
         FindCoordinatorResponse,

@@ -1,4 +1,4 @@
-"""What a broker forgets of silent producers when the clock of the wall is wrong."""
+"""Expiry of silent producers when the wall clock is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads of the groups and links of a cluster."""
+"""The metrics of the groups and links of a cluster."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def knows_every_term(one: Scrape) -> bool:
     return one.sum("kafkaesque_raft_terms_total") >= PARTITIONS + 1
 
 
-def test_groups_and_links_of_a_cluster_are_told(tmp_path: Path) -> None:
+def test_groups_and_links_of_a_cluster_have_metrics(tmp_path: Path) -> None:
     with ClusterProcesses(3, tmp_path) as cluster:
         cluster.create_topic("t", PARTITIONS)
         cluster.wait_until_in_sync("t")
-        # A follower may be called in sync, for it lacks next to nothing, before it has heard of the term.
+        # A follower that lacks next to nothing may count as in sync before it knows the term.
         told = scrapes_when(cluster, knows_every_term, "an election is not counted")
         # The partitions and the controller's group are on every broker, and each has one leader.
         assert all(one.sum("kafkaesque_raft_groups") >= PARTITIONS + 1 for one in told)

@@ -1,4 +1,4 @@
-"""A broker that has coordinated for long starts quickly: its own topics are compacted."""
+"""A broker that was coordinator for a long time starts quickly: its own topics are compacted."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def loaded(broker: LocalBroker) -> None:
     await until(lambda: all(host.registry is not None for host in hosts))
 
 
-def test_start_reads_what_is_in_force_and_not_what_ever_was(
+def test_start_reads_the_current_state_and_not_all_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with LocalBroker(tmp_path / "data", SETTINGS) as broker:

@@ -1,4 +1,4 @@
-"""What is counted of a request."""
+"""The counters of requests."""
 
 from __future__ import annotations
 

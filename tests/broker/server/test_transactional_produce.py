@@ -1,4 +1,4 @@
-"""Batches of transactional producers: what waits for the coordinator keeps its order."""
+"""Batches of transactional producers: those that wait for the coordinator keep their order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_pipelined_batches_join_the_log_in_their_order(topic: LocalBroker) -> No
     assert topic.context.transactions.waiting == {}
 
 
-def test_batch_behind_one_that_was_refused_is_judged_by_itself(topic: LocalBroker) -> None:
+def test_batch_after_a_refused_one_is_judged_by_itself(topic: LocalBroker) -> None:
     answers = topic.ask_together(produce(0, 0, epoch=5), produce(0, 0), version=ADDS_SINCE)
     codes = [answer.responses[0].partition_responses[0].error_code for answer in answers]
     assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NONE]
@@ -134,7 +134,7 @@ def append_asking(topic: LocalBroker, coordinator: Coordinator, sequence: int) -
     return topic.run(append())
 
 
-def test_marker_of_the_last_transaction_makes_the_coordinator_be_asked_again(
+def test_coordinator_is_asked_again_after_the_marker_of_the_last_transaction(
     topic: LocalBroker,
 ) -> None:
     """Its end is written while the first batch of the next transaction waits."""

@@ -20,7 +20,7 @@ def ask(broker: LocalBroker, name: str = "librdkafka", version: str = "2.16.1") 
 
 
 @pytest.mark.parametrize("version", every_version(ApiVersionsRequest))
-def test_answer_tells_the_range_of_every_handler(broker: LocalBroker, version: int) -> None:
+def test_answer_has_the_version_range_of_every_handler(broker: LocalBroker, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     answer = broker.ask(request, version)
     told = {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}

@@ -44,7 +44,9 @@ def create(
 
 
 @pytest.mark.parametrize("version", every_version(CreateTopicsRequest))
-def test_created_topic_is_ready_when_it_is_answered(broker: LocalBroker, version: int) -> None:
+def test_created_topic_is_ready_when_the_request_is_answered(
+    broker: LocalBroker, version: int
+) -> None:
     (result,) = create(broker, wanted("a", 3, 1), version=version)
     assert (result.name, result.error_code, result.error_message) == ("a", ErrorCode.NONE, None)
     assert broker.partition("a", 2).log_end_offset == 0
@@ -73,7 +75,7 @@ def test_answer_lists_every_setting_with_its_source(broker: LocalBroker) -> None
     assert broker.partition("a").config.retention_ms == 1000
 
 
-def test_validation_tells_what_would_be_and_creates_nothing(broker: LocalBroker) -> None:
+def test_validation_answers_as_creation_does_and_creates_nothing(broker: LocalBroker) -> None:
     (result,) = create(broker, wanted("a", 2), validate_only=True)
     assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
     assert result.topic_id != NO_UUID

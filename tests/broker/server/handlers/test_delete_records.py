@@ -37,7 +37,7 @@ def topic(broker: LocalBroker) -> LocalBroker:
 
 
 @pytest.mark.parametrize("version", every_version(DeleteRecordsRequest))
-def test_log_starts_at_the_offset_asked_for(topic: LocalBroker, version: int) -> None:
+def test_log_starts_at_the_requested_offset(topic: LocalBroker, version: int) -> None:
     assert delete(topic, ("a", 0, 7), version=version) == {("a", 0): (ErrorCode.NONE, 7)}
     assert topic.partition("a").log_start_offset == 7
 

@@ -30,7 +30,7 @@ def test_this_broker_is_the_cluster_and_its_controller(broker: LocalBroker, vers
     assert not node.is_fenced
 
 
-def test_authorized_operations_are_told_when_asked_for(broker: LocalBroker) -> None:
+def test_authorized_operations_are_included_on_request(broker: LocalBroker) -> None:
     assert ask(broker).cluster_authorized_operations == -(2**31)
     assert ask(broker, operations=True).cluster_authorized_operations == 8096
 

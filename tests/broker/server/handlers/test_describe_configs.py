@@ -61,7 +61,7 @@ def test_broker_lists_every_setting_sorted_by_name(broker: LocalBroker, version:
     assert not told["log.retention.ms"].read_only
 
 
-def test_filter_leaves_out_what_is_not_named_or_not_known(broker: LocalBroker) -> None:
+def test_filter_leaves_out_configs_that_are_not_named_or_unknown(broker: LocalBroker) -> None:
     broker.create("a")
     result = describe(broker, TOPIC, "a", "retention.ms", "nope", "cleanup.policy")
     assert [item.name for item in result.configs] == ["cleanup.policy", "retention.ms"]
@@ -76,7 +76,7 @@ def test_empty_filter_is_no_filter(broker: LocalBroker) -> None:
     assert len(result.configs) == len(TOPIC_SETTINGS)
 
 
-def test_documentation_is_told_when_asked_for(broker: LocalBroker) -> None:
+def test_documentation_is_included_on_request(broker: LocalBroker) -> None:
     broker.create("a")
     (entry,) = describe(broker, TOPIC, "a", "retention.ms").configs
     assert entry.documentation is None
@@ -84,7 +84,7 @@ def test_documentation_is_told_when_asked_for(broker: LocalBroker) -> None:
     assert entry.documentation == TOPIC_SETTINGS["retention.ms"].doc
 
 
-def test_synonyms_are_told_when_asked_for(broker: LocalBroker) -> None:
+def test_synonyms_are_included_on_request(broker: LocalBroker) -> None:
     broker.create("a", segment_bytes="1000")
     (entry,) = describe(broker, TOPIC, "a", "segment.bytes", include_synonyms=True).configs
     assert [(item.name, item.value, item.source) for item in entry.synonyms] == [
@@ -93,7 +93,7 @@ def test_synonyms_are_told_when_asked_for(broker: LocalBroker) -> None:
     ]
 
 
-def test_cluster_default_lists_what_was_changed_for_all_brokers_and_nothing_else(
+def test_cluster_default_lists_only_configs_changed_for_all_brokers(
     broker: LocalBroker,
 ) -> None:
     assert describe(broker, BROKER, "").configs == []
@@ -127,7 +127,7 @@ def test_resource_types_that_we_do_not_have_are_refused(
     assert refusal(broker, resource_type, "1")[0] == ErrorCode.INVALID_REQUEST
 
 
-def test_every_resource_has_its_own_result_in_the_order_asked(broker: LocalBroker) -> None:
+def test_every_resource_has_its_own_result_in_the_requested_order(broker: LocalBroker) -> None:
     broker.create("a")
     resources = [
         DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)

@@ -37,7 +37,7 @@ def sizes(directory: Any) -> Sizes:
 
 
 @pytest.mark.parametrize("version", every_version(DescribeLogDirsRequest))
-def test_all_partitions_are_told_with_their_sizes(broker: LocalBroker, version: int) -> None:
+def test_all_partitions_are_listed_with_their_sizes(broker: LocalBroker, version: int) -> None:
     broker.create("a", 2)
     broker.create("b")
     broker.append("a", 1, 2, 3)
@@ -49,13 +49,13 @@ def test_all_partitions_are_told_with_their_sizes(broker: LocalBroker, version: 
     assert sizes(directory) == {("a", 0): size_bytes, ("a", 1): 0, ("b", 0): 0}
 
 
-def test_volume_is_told_from_v4_on(broker: LocalBroker) -> None:
+def test_volume_size_is_reported_since_v4(broker: LocalBroker) -> None:
     directory = ask(broker, version=4)
     assert directory.total_bytes >= directory.usable_bytes > 0
     assert ask(broker, version=3).total_bytes == -1
 
 
-def test_only_what_is_asked_for_and_exists_is_told(broker: LocalBroker) -> None:
+def test_only_requested_partitions_that_exist_are_listed(broker: LocalBroker) -> None:
     broker.create("a", 3)
     directory = ask(broker, ("a", [0, 0, 7]), ("a", [1]), ("nope", [0]))
     assert sizes(directory) == {("a", 0): 0, ("a", 1): 0}

@@ -49,7 +49,7 @@ def asked(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
 
 
 @pytest.mark.parametrize("version", every_version(DescribeQuorumRequest))
-def test_quorum_is_told_as_far_as_the_version_can(version: int) -> None:
+def test_quorum_is_described_as_far_as_the_version_allows(version: int) -> None:
     wire = memoryview(b"".join(encode(quorum_response(QUORUM), version)))
     answer = decode(DescribeQuorumResponse, wire, version)
     (topic,) = answer.topics
@@ -85,7 +85,7 @@ def test_quorum_is_told_as_far_as_the_version_can(version: int) -> None:
         [METADATA, ("a", [])],
     ],
 )
-def test_question_for_anything_else_or_more_is_answered_with_unknown(
+def test_anything_but_exactly_the_metadata_partition_is_unknown(
     broker: LocalBroker, topics: list[tuple[str, list[int]]]
 ) -> None:
     """Recorded from Apache Kafka 4.3.1."""

@@ -40,7 +40,7 @@ def topics(broker: LocalBroker) -> LocalBroker:
     return broker
 
 
-def test_topic_is_told_with_all_that_clients_read_of_it(topics: LocalBroker) -> None:
+def test_topic_is_described_with_all_fields_that_clients_read(topics: LocalBroker) -> None:
     (row,) = ask(topics, "a").topics
     known = topics.context.cluster.tables.by_name["a"]
     assert (row.error_code, row.name, row.topic_id) == (ErrorCode.NONE, "a", known.topic_id)
@@ -94,11 +94,13 @@ def test_client_cannot_ask_for_more_than_the_brokers_own_limit(
     assert page(ask(topics)) == ({"a": [0, 1]}, ("b", 0))
 
 
-def test_cursor_behind_the_last_partition_has_an_empty_row(topics: LocalBroker) -> None:
+def test_cursor_after_the_last_partition_has_an_empty_row(topics: LocalBroker) -> None:
     assert page(ask(topics, cursor=("a", 7))) == ({"a": [], "b": [0, 1, 2]}, None)
 
 
-def test_cursor_at_a_topic_deleted_meanwhile_goes_on_behind_it(topics: LocalBroker) -> None:
+def test_cursor_at_a_topic_deleted_meanwhile_continues_with_the_next_topic(
+    topics: LocalBroker,
+) -> None:
     assert page(ask(topics, cursor=("aa", 1))) == ({"b": [0, 1, 2]}, None)
 
 

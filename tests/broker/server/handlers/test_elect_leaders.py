@@ -53,7 +53,7 @@ def rows(answer: ElectLeadersResponse) -> Rows:
 
 
 class Elections:
-    """Topics a (2 partitions) and b (1), whose elections end as told."""
+    """Topics a (2 partitions) and b (1), whose elections end as given."""
 
     def __init__(self, results: Mapping[tuple[str, int], KafkaError | None]) -> None:
         self.results = {
@@ -102,7 +102,7 @@ def test_each_partition_has_its_own_end() -> None:
     assert elections.asked == [([("a", 1), ("a", 0), ("b", 0)], True)]
 
 
-def test_question_for_all_leaves_out_who_leads_already() -> None:
+def test_election_for_all_partitions_leaves_out_those_that_need_none() -> None:
     elections = Elections(
         {
             ("a", 0): ElectionNotNeeded(),
@@ -119,7 +119,7 @@ def test_question_for_all_leaves_out_who_leads_already() -> None:
     assert elections.asked == [(None, False)]
 
 
-def test_what_is_not_there_is_not_asked_for_and_what_comes_twice_is_asked_once() -> None:
+def test_unknown_partitions_are_not_elected_and_repeated_ones_only_once() -> None:
     elections = Elections({("a", 0): None})
     answer = elections.answer(request([("a", [0, 7, -1]), ("nope", [0]), ("a", [0])]))
     assert rows(answer) == [
@@ -137,7 +137,7 @@ def test_what_is_not_there_is_not_asked_for_and_what_comes_twice_is_asked_once()
     assert elections.asked == [([("a", 0)], True)]
 
 
-def test_partition_that_nobody_answered_for_has_no_leader_yet() -> None:
+def test_partition_without_an_outcome_has_no_leader_yet() -> None:
     answer = Elections({}).answer(request([("a", [0])]))
     assert rows(answer) == [("a", [(0, ErrorCode.LEADER_NOT_AVAILABLE, None)])]
 
@@ -151,7 +151,7 @@ def test_unknown_election_type_is_refused(topics: list[tuple[str, list[int]]] | 
     )
 
 
-def test_failure_of_the_whole_is_told_for_each() -> None:
+def test_failure_of_the_request_is_reported_for_each_partition() -> None:
     answer = Elections({("broken", 0): None}).answer(request([("a", [0, 1])]))
     assert answer.error_code == ErrorCode.NOT_CONTROLLER
     assert rows(answer) == [

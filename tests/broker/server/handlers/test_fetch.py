@@ -99,7 +99,7 @@ def test_only_the_first_partition_with_data_may_exceed_the_limit(broker: LocalBr
 
 
 @pytest.mark.parametrize("offset", [-1, 7, 1000])
-def test_offset_outside_the_log_is_told_at_once(topic: LocalBroker, offset: int) -> None:
+def test_offset_outside_the_log_is_refused_at_once(topic: LocalBroker, offset: int) -> None:
     response = fetch(topic, ("a", 0, offset), max_wait_ms=60_000)
     assert rows(response) == [("a", 0, ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
 
@@ -108,7 +108,7 @@ def test_end_of_the_log_is_a_legal_offset(topic: LocalBroker) -> None:
     assert rows(fetch(topic, ("a", 0, 6))) == [("a", 0, ErrorCode.NONE, 0)]
 
 
-def test_unknown_topics_are_told_by_name_and_by_id(topic: LocalBroker) -> None:
+def test_unknown_topics_are_reported_by_name_and_by_id(topic: LocalBroker) -> None:
     assert rows(fetch(topic, ("nowhere", 0, 0))) == [
         ("nowhere", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
     ]
@@ -194,7 +194,7 @@ def test_deleting_the_topic_ends_a_waiting_fetch(topic: LocalBroker) -> None:
 # -- sessions -------------------------------------------------------------------------------------
 
 
-def test_session_answers_only_what_is_new(topic: LocalBroker) -> None:
+def test_session_returns_only_new_data(topic: LocalBroker) -> None:
     first = fetch(topic, ("a", 0, 6), ("a", 1, 0), session_epoch=0)
     assert first.session_id != 0
     assert [row[:2] for row in rows(first)] == [("a", 0), ("a", 1)]
@@ -221,7 +221,9 @@ def test_session_forgets_and_adds_partitions(topic: LocalBroker) -> None:
     assert rows(fetch(topic, session_id=first.session_id, session_epoch=2)) == []
 
 
-def test_partition_that_a_session_forgot_while_it_waited_is_not_told(topic: LocalBroker) -> None:
+def test_partition_that_a_session_forgot_while_it_waited_is_not_returned(
+    topic: LocalBroker,
+) -> None:
     first = fetch(topic, ("a", 0, 6), ("a", 1, 0), session_epoch=0)
     session = {"session_id": first.session_id}
     forgotten = ForgottenTopic(topic="a", topic_id=first.responses[0].topic_id, partitions=[0])
@@ -264,8 +266,8 @@ def test_final_epoch_closes_the_session_and_answers_in_full(topic: LocalBroker) 
     assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_partition_that_had_data_goes_behind_the_others(broker: LocalBroker) -> None:
-    """A small answer must not starve the partitions behind the first (KIP-227)."""
+def test_partition_that_had_data_moves_after_the_others(broker: LocalBroker) -> None:
+    """A small answer must not starve the partitions after the first (KIP-227)."""
     broker.create("a", 2)
     for index in (0, 1):
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Fetch of what is not in memory: a thread waits for the disk, and nobody else does."""
+"""Fetch of data that is not in memory: a thread waits for the disk; the event loop does not."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_what_is_on_the_disk_is_loaded_by_threads_and_then_answered(
     assert disk.threads == {"load"}
 
 
-def test_what_was_loaded_is_read_even_if_it_is_not_in_memory_any_more(
+def test_loaded_ranges_are_read_even_if_they_are_not_in_memory_any_more(
     topic: LocalBroker, disk: Disk
 ) -> None:
     disk.forgetful = True
@@ -93,7 +93,7 @@ def test_what_was_loaded_is_read_even_if_it_is_not_in_memory_any_more(
     assert len(disk.loaded) == 4
 
 
-def test_nothing_is_read_behind_what_has_to_be_loaded_first(
+def test_nothing_is_read_after_a_range_that_has_to_be_loaded_first(
     topic: LocalBroker, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[Log] = []
@@ -137,7 +137,7 @@ def test_no_more_is_loaded_than_an_answer_holds(topic: LocalBroker, disk: Disk) 
     assert [found.size_bytes for found in disk.loaded] == [largest_bytes]
 
 
-def test_slow_disk_holds_up_nobody_else(topic: LocalBroker, disk: Disk) -> None:
+def test_slow_disk_does_not_delay_other_requests(topic: LocalBroker, disk: Disk) -> None:
     async def story() -> None:
         disk.gate.clear()
         slow = asyncio.create_task(topic.answer(request(topic, ("a", 0, 0)), 12))
@@ -151,7 +151,7 @@ def test_slow_disk_holds_up_nobody_else(topic: LocalBroker, disk: Disk) -> None:
     topic.run(story())
 
 
-def test_loaded_partition_that_is_damaged_is_told_so(topic: LocalBroker, disk: Disk) -> None:
+def test_damaged_partition_that_was_loaded_is_reported(topic: LocalBroker, disk: Disk) -> None:
     log = topic.partition("a").log
     log.files.pwrite(log._chain.active.file, b"\xff", 70)
     answer = fetch(topic, ("a", 0, 0), ("a", 1, 0), max_bytes=50 << 20)

@@ -139,7 +139,7 @@ def test_illegal_topic_name_is_refused(broker: LocalBroker) -> None:
     assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_brokers_own_value_stands_before_that_of_all_brokers(broker: LocalBroker) -> None:
+def test_value_of_one_broker_overrides_the_cluster_default(broker: LocalBroker) -> None:
     broker.create("a")
     alter(broker, resource(BROKER, "", ("log.retention.ms", SET, "7")))
     assert broker.partition("a").config.retention_ms == 7

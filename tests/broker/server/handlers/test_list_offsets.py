@@ -80,7 +80,7 @@ def test_time_lookup_finds_the_first_record_that_is_not_older(
     assert find(topic, timestamp) == (ErrorCode.NONE, *found, epoch)
 
 
-def test_time_lookup_behind_the_last_record_finds_nothing_without_an_error(
+def test_time_lookup_after_the_last_record_finds_nothing_without_an_error(
     topic: LocalBroker,
 ) -> None:
     assert find(topic, 301) == NOTHING
@@ -104,7 +104,7 @@ def test_empty_partition_begins_and_ends_at_0_in_the_current_epoch(broker: Local
     assert find(broker, EARLIEST) == (ErrorCode.NONE, -1, 0, epoch)
 
 
-def test_offset_is_never_told_with_a_negative_timestamp(broker: LocalBroker) -> None:
+def test_offset_is_never_returned_with_a_negative_timestamp(broker: LocalBroker) -> None:
     """Trap 3: Java takes that for a broken answer. Records without a timestamp are not found."""
     broker.create("a")
     broker.append("a", -1, -1)

@@ -44,7 +44,7 @@ def test_nothing_moves_on_a_lone_broker(
     assert listed(broker, topics) == []
 
 
-def test_partition_on_its_way_is_told_with_what_comes_and_what_goes(broker: LocalBroker) -> None:
+def test_reassignment_is_listed_with_added_and_removed_replicas(broker: LocalBroker) -> None:
     broker.create("a", 3)
     broker.create("b", 1)
     tables = broker.context.cluster.tables

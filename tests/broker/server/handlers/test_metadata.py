@@ -33,7 +33,7 @@ def topic_id(broker: LocalBroker, name: str) -> UUID:
 
 
 @pytest.mark.parametrize("version", every_version(MetadataRequest))
-def test_existing_topic_is_told_with_this_broker_as_leader(
+def test_existing_topic_is_described_with_this_broker_as_leader(
     broker: LocalBroker, version: int
 ) -> None:
     broker.create("a", 2)
@@ -118,7 +118,7 @@ def test_illegal_name_is_refused(broker: LocalBroker, name: str, create: bool) -
     assert (topic.error_code, topic.name) == (ErrorCode.INVALID_TOPIC_EXCEPTION, name)
 
 
-def test_topic_that_may_not_be_created_tells_why_and_others_are_created(
+def test_topic_that_may_not_be_created_has_an_error_and_others_are_created(
     make_broker: MakeBroker,
 ) -> None:
     broker = make_broker(max_partitions="2")
@@ -151,7 +151,7 @@ def test_unknown_id_is_an_error_of_its_row(broker: LocalBroker) -> None:
     assert (row.error_code, row.name, row.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, unknown)
 
 
-def test_topic_asked_for_more_than_once_has_one_row(broker: LocalBroker) -> None:
+def test_topic_requested_more_than_once_has_one_row(broker: LocalBroker) -> None:
     broker.create("a")
     answer = ask(broker, "a", "x", "a", "x", ids=(topic_id(broker, "a"),))
     assert [(row.name, row.error_code) for row in answer.topics] == [
@@ -178,7 +178,7 @@ def test_ids_before_their_time_refuse_the_whole_request(broker: LocalBroker, ver
     assert "new" not in broker.context.cluster.tables.by_name
 
 
-def test_authorized_operations_are_told_when_asked_for(broker: LocalBroker) -> None:
+def test_authorized_operations_are_included_on_request(broker: LocalBroker) -> None:
     broker.create("a")
     answer = ask(broker, "a", version=10)
     assert answer.cluster_authorized_operations == NOT_ASKED

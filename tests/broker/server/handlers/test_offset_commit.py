@@ -1,4 +1,5 @@
-"""Which topics an answer names; what becomes of the offsets is in tests/broker/groups and tests/conformance."""
+"""The topics that an answer names. Tests of the offsets are in tests/broker/groups and
+tests/conformance."""
 
 from __future__ import annotations
 

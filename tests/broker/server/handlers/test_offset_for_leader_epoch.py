@@ -96,7 +96,7 @@ def test_client_that_believes_in_another_epoch_is_refused(make_broker: MakeBroke
     assert find(broker, epoch, believed=epoch - 1) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
 
 
-def test_unknown_topic_or_partition_is_told(broker: LocalBroker) -> None:
+def test_unknown_topic_or_partition_is_reported(broker: LocalBroker) -> None:
     broker.create("a")
     assert find(broker, 0, name="nope") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert find(broker, 0, index=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

@@ -1,4 +1,4 @@
-"""Produce as the dispatcher calls it: codes, rows, and what waits for what."""
+"""Produce as the dispatcher calls it: error codes, rows, and waiting for replicas."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_every_version_is_dispatched_answered_and_counted(
     assert topic.context.stats.produced_records_total == produced_before + 2
 
 
-def test_batch_that_the_disk_refuses_is_told_so_whatever_its_producer_sent_before(
+def test_batch_that_the_disk_refuses_has_a_storage_error_whatever_its_producer_sent_before(
     topic: LocalBroker,
 ) -> None:
     # A second try would see a stamped batch, and a producer that was sent away before.
@@ -224,7 +224,7 @@ def test_compacted_topic_refuses_keyless_records_one_by_one(broker: LocalBroker)
     assert produce(broker, sealed(b"1")).base_offset == 0
 
 
-def test_topic_codec_is_what_is_stored(broker: LocalBroker) -> None:
+def test_batches_are_stored_with_the_codec_of_the_topic(broker: LocalBroker) -> None:
     broker.create("a", compression_type="gzip")
     assert produce(broker, sealed(b"1" * 100), acks=-1).error_code == ErrorCode.NONE
     read = broker.partition("a").read(Offset(0), 10_000, at_least_one=True)

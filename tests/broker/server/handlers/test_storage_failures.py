@@ -1,4 +1,4 @@
-"""A disk that takes no more bytes: changes are refused at the item they belong to, and none is half done."""
+"""A full disk: each change is refused in the row it belongs to, and none is half done."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_change_is_refused_as_a_whole_and_succeeds_when_there_is_room_again(
     assert repr(tables) != before
 
 
-def test_producer_is_told_to_ask_again(broker: LocalBroker) -> None:
+def test_init_producer_id_is_refused_as_retriable(broker: LocalBroker) -> None:
     request = init_producer_id.InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=0
     )

@@ -1,4 +1,4 @@
-"""Markers from coordinators, from administrators, and from nobody."""
+"""Markers from coordinators, from administrators, and of unknown producers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_marker_of_an_epoch_that_is_over_is_refused_and_touches_nothing(
     assert topic.partition("a").log_end_offset == end_offset
 
 
-def test_end_twice_is_told_the_same_and_the_other_end_is_refused(topic: LocalBroker) -> None:
+def test_repeated_end_succeeds_and_the_opposite_end_is_refused(topic: LocalBroker) -> None:
     assert end(topic) == ErrorCode.NONE
     for _ in range(100):
         code = end(topic)
