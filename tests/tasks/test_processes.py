@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 from kafkaesque.cli.main import cli
 from kafkaesque.client.kafka import KafkaLog
@@ -109,9 +108,7 @@ def test_an_operator_lists_shows_redrives_and_drops_dead_letters(
     asyncio.run(send())
     process = worker(bootstrap, tmp_path)
     process.start()
-    deadline_s = time.monotonic() + 100
-    while len(run("dlq", "ls", "probe", "-b", bootstrap)) < 3:
-        assert time.monotonic() < deadline_s
+    eventually(lambda: len(run("dlq", "ls", "probe", "-b", bootstrap)) >= 3, "three dead letters")
     assert process.stop() == 0
     letters = run("dlq", "ls", "probe", "-b", bootstrap, "--reason", "unreadable")
     first = letters[0]["id"]
