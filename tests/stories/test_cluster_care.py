@@ -116,7 +116,9 @@ def test_flipped_bit_on_one_replica_is_repaired_from_a_peer(
         file.seek(before.index(content.encode()) + 7)
         file.write(b"z")
     poll_until(
-        lambda: ("repaired damaged entry" in caplog.text and segment.read_bytes() == before) or None,
+        lambda: (
+            ("repaired damaged entry" in caplog.text and segment.read_bytes() == before) or None
+        ),
         lambda: f"a repair of {segment}\n{caplog.text}",
         PATIENCE_S,
     )

@@ -38,7 +38,11 @@ class Patches:
                 setattr(target, name, value)
 
     def set(self, target: Any, name: str, value: Any) -> None:
-        """Set `target.name = value` until the end; an inherited attribute becomes inherited again."""
+        """Set `target.name = value` until the end; an inherited attribute becomes inherited again.
+
+        Raises AttributeError for a name that `target` lacks: a planted bug must change something.
+        """
+        getattr(target, name)
         self._before.append((target, name, vars(target).get(name, _ABSENT)))
         setattr(target, name, value)
 
