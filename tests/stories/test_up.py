@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-m", "kafkaesque.cli.main"]
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between open and read
         return False
 
 
