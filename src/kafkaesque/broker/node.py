@@ -23,7 +23,9 @@ from kafkaesque.broker.cluster.cluster import (
 from kafkaesque.broker.cluster.journal import Journal
 from kafkaesque.broker.cluster.replicated_machine import StateFile
 from kafkaesque.broker.cluster.rules.broker_requests import BrokerRegistration
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.joining import Seeds, introduce_broker
+from kafkaesque.broker.partitions.coordinators import Coordinators
 from kafkaesque.broker.partitions.environment import Changes, Environment
 from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator, new_registry
 from kafkaesque.broker.partitions.log_cleaner import LogCleaner
@@ -34,7 +36,9 @@ from kafkaesque.broker.replication.link import LinkConfig
 from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.opening import batch_payload, open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
+from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, TICK_SECONDS, ReplicaSet
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.replication.rules.peer_hello import PeerIdentity
 from kafkaesque.broker.replication.sync_journal import SyncJournal
 from kafkaesque.broker.server.addresses import (
@@ -43,11 +47,12 @@ from kafkaesque.broker.server.addresses import (
     listen_address,
     parse_address,
 )
+from kafkaesque.broker.server.connection import Connection
 from kafkaesque.broker.server.context import Context, Identity
 from kafkaesque.broker.server.dispatch import Dispatcher, api_ranges
 from kafkaesque.broker.server.handler import Handler
 from kafkaesque.broker.server.handlers import load_handlers
-from kafkaesque.broker.server.listener import Listener
+from kafkaesque.broker.server.listener import Listener, bind
 from kafkaesque.broker.server.page_loader import PageLoader
 from kafkaesque.broker.server.peer_inbox import PeerInbox, PeerService
 from kafkaesque.broker.server.readiness import readiness
@@ -55,6 +60,7 @@ from kafkaesque.broker.server.rules.fetch_sessions import FetchSessions
 from kafkaesque.broker.server.stats import BrokerStats
 from kafkaesque.broker.server.transaction_calls import (
     REQUEST_KINDS,
+    RequestsOfBrokers,
     TransactionCalls,
     open_transactions,
 )
@@ -99,11 +105,13 @@ class Node:
     __slots__ = (
         "_clean",
         "_clock",
+        "_coordinators",
         "_data",
         "_files",
         "_flusher",
         "_http",
         "_listener",
+        "_peer_services",
         "_raft",
         "_tasks",
         "config",
@@ -133,21 +141,31 @@ class Node:
         loop = asyncio.get_running_loop()
         self.failed: asyncio.Future[BaseException] = loop.create_future()
         async with AsyncExitStack() as undo:
-            stats = BrokerStats()
-            await self._bind(stats, undo)
+            server = await self._bind(undo)
             seeds = Seeds(self.config.join)
             incarnation = await self._own_data(seeds, loop, undo)
-            peer_services: dict[range, PeerService] = {}
-            cluster, transactions = await self._build(incarnation, peer_services, loop, undo)
+            cluster = await self._build_cluster(incarnation, loop, undo)
+            transactions = open_transactions(cluster, self._clock, loop, self.config)
+            self._coordinators = Coordinators(cluster.groups, transactions.coordinator)
             handlers = load_handlers()
-            self.context = self._new_context(cluster, transactions, loop, stats, handlers)
+            self.context = self._new_context(cluster, transactions, loop, handlers)
             dispatcher = Dispatcher(self.context, handlers)
-            forwarded = ForwardedRequests(cluster.journal, dispatcher.serve_forwarded)
-            peer_services[FORWARD_KINDS] = forwarded
             self.services = self._open_services(cluster, dispatcher)
-            peer_services.update(self.services.by_kind())
-            transactions.serve_request = dispatcher.serve_forwarded
-            await self._listener.serve(dispatcher, lambda: self.context.config, cluster.links.adopt)
+            self._peer_services: Mapping[range, PeerService] = {
+                FORWARD_KINDS: ForwardedRequests(cluster.journal, dispatcher.serve_forwarded),
+                REQUEST_KINDS: RequestsOfBrokers(dispatcher.serve_forwarded),
+                **self.services.by_kind(),
+            }
+            self._listener = Listener(
+                server,
+                cluster.settings,
+                self.context.stats,
+                dispatcher,
+                cluster.links.adopt,
+                self._fail,
+            )
+            undo.push_async_callback(self._listener.close, 0)
+            await self._listener.serve()
             self._take_part(cluster, undo)
             await self._register(cluster, seeds, incarnation)
             await self.services.serve(self.config)
@@ -156,12 +174,13 @@ class Node:
             undo.pop_all()
         self._start_background()
 
-    async def _bind(self, stats: BrokerStats, undo: AsyncExitStack) -> None:
+    async def _bind(self, undo: AsyncExitStack) -> asyncio.Server:
         wanted = listen_address(self.config)
-        self._listener = Listener(self.config, stats, self._fail)
-        bound = Address(*await self._listener.bind(wanted.host, wanted.port))
-        undo.push_async_callback(self._listener.close, 0)
-        self.kafka_address = advertised_address(self.config, bound)
+        server = await bind(lambda: Connection(self._listener), wanted.host, wanted.port)
+        undo.callback(server.close)
+        host, port, *_ = server.sockets[0].getsockname()
+        self.kafka_address = advertised_address(self.config, Address(host, port))
+        return server
 
     async def _own_data(
         self, seeds: Seeds, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
@@ -196,15 +215,10 @@ class Node:
             incarnation,
         )
 
-    async def _build(
-        self,
-        incarnation: int,
-        peer_services: dict[range, PeerService],
-        loop: asyncio.AbstractEventLoop,
-        undo: AsyncExitStack,
-    ) -> tuple[Cluster, TransactionCalls]:
-        """Builds everything that uses the data directory; nothing runs yet. Adds to
-        `peer_services`, by kind, what answers calls of other brokers."""
+    async def _build_cluster(
+        self, incarnation: int, loop: asyncio.AbstractEventLoop, undo: AsyncExitStack
+    ) -> Cluster:
+        """Builds everything that uses the data directory; nothing runs yet."""
         meta = self._meta
         was_clean = self._data.was_clean()
         if not was_clean and incarnation > 0:
@@ -238,7 +252,7 @@ class Node:
             return Links(
                 identity,
                 loop,
-                PeerInbox(replicas, inbox, peer_services),
+                PeerInbox(replicas, inbox, lambda: self._peer_services),
                 self._clock,
                 fail=self._fail,
                 config=LINK_CONFIG,
@@ -251,16 +265,14 @@ class Node:
             groups,
             replicas,
             standings,
-            self.config,
+            DynamicConfig(self.config),
             uuid4,
             loop.call_later,
             connect,
         )
         undo.push_async_callback(cluster.links.close, 0)
         replicas.outbox = cluster.links
-        transactions = open_transactions(cluster, self._clock, loop, self.config)
-        peer_services[REQUEST_KINDS] = transactions
-        return cluster, transactions
+        return cluster
 
     def _open_journal(self, replicas: ReplicaSet, *, is_clean: bool) -> Journal:
         """Opens the replica of the controller's log. Alone in a new cluster, this node creates the
@@ -268,13 +280,15 @@ class Node:
         path = self._data.journal_path
         log = Log.open(path, JOURNAL_CONFIG, self._files, clean=is_clean)
         replicas.attach(CONTROLLER_GROUP, log)
-        journal = Journal(StateFile(path, replicas.journal), self._clock, self._fail)
         first = () if self.config.join else (replicas.member,)
-        journal.replica = open_replica(
-            CONTROLLER_GROUP, log, first, replicas, journal, CONTROLLER_CONFIG, is_clean=is_clean
-        )
-        journal.load()
-        return journal
+
+        def new_replica(owner: Owner) -> Replica:
+            return open_replica(
+                CONTROLLER_GROUP, log, first, replicas, owner, CONTROLLER_CONFIG, is_clean=is_clean
+            )
+
+        states = StateFile(path, replicas.journal)
+        return Journal(states, self._clock, self._fail, new_replica)
 
     def _open_services(self, cluster: Cluster, dispatcher: Dispatcher) -> SideServices:
         first = () if self.config.join else (self._raft.member,)
@@ -300,19 +314,16 @@ class Node:
 
     def _take_part(self, cluster: Cluster, undo: AsyncExitStack) -> None:
         """Starts messages, ticks and elections."""
-        cluster.start(self._background_ended)
+        cluster.start(self._coordinators, self._background_ended)
         undo.push_async_callback(cluster.stop)
         cluster.meet_peers()
         self._raft.add(cluster.journal.replica)
         if cluster.journal.replica.is_alone:
             cluster.journal.replica.campaign()
-        self.services.take_part()
+        self.services.coordination.take_part()
         undo.push_async_callback(self.services.stop)
-        self._repeat(TICK_SECONDS, self._tick)
+        self._repeat(TICK_SECONDS, self._raft.tick)
         undo.push_async_callback(self._cancel_tasks)
-
-    async def _tick(self) -> None:
-        self._raft.tick()
 
     async def _register(self, cluster: Cluster, seeds: Seeds, incarnation: int) -> None:
         """Registers our address with the controller. Waits for a majority of brokers."""
@@ -332,7 +343,6 @@ class Node:
         cluster: Cluster,
         transactions: TransactionCalls,
         loop: asyncio.AbstractEventLoop,
-        stats: BrokerStats,
         handlers: Mapping[int, Handler[Any]],
     ) -> Context:
         return Context(
@@ -342,9 +352,10 @@ class Node:
                 self.kafka_address.host,
                 self.kafka_address.port,
             ),
+            settings=cluster.settings,
             cluster=cluster,
             partitions=cluster.partitions,
-            groups=cluster.coordinators.groups,
+            groups=cluster.groups,
             transactions=transactions,
             fetch_sessions=FetchSessions(
                 self.config.max_incremental_fetch_session_cache_slots,
@@ -352,13 +363,16 @@ class Node:
             ),
             pages=PageLoader(),
             cleaner=LogCleaner(
-                cluster.partitions, self._raft.journal, lambda: cluster.config, self._clock
+                cluster.partitions,
+                self._raft.journal,
+                lambda: cluster.settings.current,
+                self._clock,
             ),
             clock=self._clock,
             loop=loop,
-            stats=stats,
+            stats=BrokerStats(),
             api_ranges=lambda: api_ranges(handlers),
-            unsent_room_bytes=self._listener.unsent_room_bytes,
+            unsent_room_bytes=lambda: self._listener.unsent_room_bytes(),
         )
 
     async def _open_http(self, undo: AsyncExitStack) -> None:
@@ -404,38 +418,29 @@ class Node:
     def _start_background(self) -> None:
         config, context = self.config, self.context
         self._repeat(config.log_retention_check_interval_ms / 1000, self._maintain)
-        self._repeat(config.offsets_retention_check_interval_ms / 1000, self._expire_offsets)
-        self._repeat(IDLE_CHECK_SECONDS, self._close_idle)
-        self._repeat(FLUSH_CHECK_SECONDS, self._flush_due)
+        self._repeat(config.offsets_retention_check_interval_ms / 1000, self._coordinators.expire)
+        self._repeat(IDLE_CHECK_SECONDS, self._listener.close_idle)
+        self._repeat(FLUSH_CHECK_SECONDS, context.partitions.flush_due)
         self._repeat(ADVANCE_SECONDS, context.cluster.advance)
-        self._repeat(ADVANCE_SECONDS, self.services.advance)
+        self._repeat(ADVANCE_SECONDS, self.services.coordination.advance)
         self._repeat(SCRUB_SECONDS, context.cluster.scrubber.step)
         if config.log_cleaner_enable:
             self._repeat(0, context.cleaner.turn)
         if config.auto_leader_rebalance_enable:
-            self._repeat(config.leader_imbalance_check_interval_seconds, self._prefer)
+            seconds = config.leader_imbalance_check_interval_seconds
+            self._repeat(seconds, context.cluster.members.prefer)
         self._tasks.append(context.loop.create_task(self._sample_loop_delay()))
-
-    async def _prefer(self) -> None:
-        self.context.cluster.members.prefer()
 
     async def _maintain(self) -> None:
         await self.context.partitions.maintain(self.context.config.producer_id_expiration_ms)
 
-    async def _expire_offsets(self) -> None:
-        self.context.cluster.coordinators.expire()
-
-    async def _close_idle(self) -> None:
-        self._listener.close_idle()
-
-    async def _flush_due(self) -> None:
-        self.context.partitions.flush_due()
-
-    def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    def _repeat(self, seconds: float, work: Callable[[], Awaitable[None] | None]) -> None:
         async def repeat() -> None:
             while True:
                 await asyncio.sleep(seconds)
-                await work()
+                awaited = work()
+                if awaited is not None:
+                    await awaited
 
         task = asyncio.get_running_loop().create_task(repeat())
         task.add_done_callback(self._background_ended)
@@ -473,7 +478,7 @@ class Node:
         await self._listener.close(DRAIN_SECONDS)
         if self._http is not None:
             await self._http.close()
-        self.context.cluster.coordinators.close()
+        self._coordinators.close()
         self.context.pages.close()
         await cluster.stop()
         await self._cancel_tasks()
@@ -490,7 +495,7 @@ class Node:
         """For tests: drops all connections, as if the process were gone. Call `crash` next."""
         self._clean = False
         self._listener.abort()
-        self.services.abort()
+        self.services.coordination.abort()
         self.context.cluster.links.abort()
 
     async def crash(self) -> None:
@@ -500,7 +505,7 @@ class Node:
         if self._http is not None:
             await self._http.close()
         await self.services.stop()
-        self.context.cluster.coordinators.close()
+        self._coordinators.close()
         self.context.pages.close()
         await self.context.cluster.stop()
         await self._cancel_tasks()
@@ -519,7 +524,7 @@ class Node:
         """Returns True if everything was closed cleanly. Blocking."""
         is_clean = self.context.partitions.close_all()
         is_clean &= self.context.cluster.journal.close()
-        is_clean &= self.services.close()
+        is_clean &= self.services.coordination.close()
         self._raft.close_journals(clean=is_clean and self._clean)
         self._files.close()
         return is_clean

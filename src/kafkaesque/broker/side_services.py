@@ -6,7 +6,7 @@ tree anyway, since a majority of all brokers keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kafkaesque.broker.cluster.cluster import Cluster
@@ -63,13 +63,9 @@ class SideServices:
         )
         return cls(coordination, TextServer(cluster, serve, clock))
 
-    def by_kind(self) -> dict[range, PeerService]:
+    def by_kind(self) -> Mapping[range, PeerService]:
         """The services by the kinds of calls and posts that they answer."""
         return {COORDINATION_KINDS: self.coordination, TEXT_KINDS: self.text}
-
-    def take_part(self) -> None:
-        """Joins the Raft group of the coordination tree: messages and elections begin."""
-        self.coordination.take_part()
 
     async def serve(self, config: BrokerConfig) -> None:
         """Opens the configured listeners."""
@@ -88,19 +84,7 @@ class SideServices:
         found = {"coordination": self.coordination_address, "text": self.text_address}
         return {name: str(address) if address else None for name, address in found.items()}
 
-    async def advance(self) -> None:
-        """Periodic work."""
-        await self.coordination.advance()
-
     async def stop(self) -> None:
         """Closes the clients' connections, so that they find another broker."""
         await self.text.stop()
         await self.coordination.stop()
-
-    def abort(self) -> None:
-        """Drops all connections at once."""
-        self.coordination.abort()
-
-    def close(self) -> bool:
-        """Closes the logs; True if that was clean. Blocking."""
-        return self.coordination.close()

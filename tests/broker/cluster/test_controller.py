@@ -20,6 +20,7 @@ from kafkaesque.broker.cluster.rules.controller import (
     is_legal_topic_name,
     refuse_internal,
 )
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.reassignment import WantedReassignment
 from kafkaesque.broker.cluster.rules.registration import NewBroker
 from kafkaesque.broker.cluster.rules.tables import Tables, Topic
@@ -33,7 +34,7 @@ def make(nodes: Sequence[int] = (1,), **settings: str) -> Controller:
     named = {name.replace("_", "."): value for name, value in settings.items()}
     return Controller(
         Tables(),
-        broker_config(named),
+        DynamicConfig(broker_config(named)),
         nodes=lambda: tuple(NodeId(node) for node in nodes),
         new_topic_id=lambda: UUID(int=next(numbers)),
     )
@@ -362,7 +363,9 @@ def test_settings_of_one_broker_and_of_all_are_kept_apart() -> None:
 
 def test_appending_to_a_topics_list_starts_from_what_its_broker_sets() -> None:
     controller = make()
-    controller.config = replace(controller.config, log_cleanup_policy=("compact",))
+    controller.settings.current = replace(
+        controller.settings.current, log_cleanup_policy=("compact",)
+    )
     topic = create(controller, "a")
     change = [ConfigChange("cleanup.policy", ConfigOperation.APPEND, "delete")]
     commit(controller, controller.change_topic_configs(topic, change))

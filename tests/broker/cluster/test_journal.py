@@ -28,8 +28,10 @@ from kafkaesque.broker.raft.types import Entry, EntryKind, LogIndex, Membership,
 from kafkaesque.broker.replication.flusher import Flusher
 from kafkaesque.broker.replication.opening import open_replica
 from kafkaesque.broker.replication.raft_journal import RaftJournal
+from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
 from kafkaesque.broker.replication.rules.entry_payload import encode_state
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.replication.rules.pending_readies import TRIED_EVERY_TICKS
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
@@ -85,16 +87,20 @@ async def open_journal(
     replicas = ReplicaSet(ME, facts, flusher, Clock(), loop.call_soon, failures.append)
     replicas.outbox = Nowhere()
     log = Log.open(directory / "journal", SMALL, files, clean=clean)
-    journal = Journal(StateFile(directory, facts, files.calls), Clock(), failures.append)
-    journal.replica = open_replica(
-        CONTROLLER_GROUP, log, (ME, *others), replicas, journal, CONTROLLER_CONFIG, is_clean=clean
-    )
-    journal.load()
+
+    def new_replica(owner: Owner) -> Replica:
+        members = (ME, *others)
+        return open_replica(
+            CONTROLLER_GROUP, log, members, replicas, owner, CONTROLLER_CONFIG, is_clean=clean
+        )
+
+    states = StateFile(directory, facts, files.calls)
+    journal = Journal(states, Clock(), failures.append, new_replica)
     replicas.add(journal.replica)
     journal.replica.campaign()
     if others:
         await elect_with(journal.replica, others[0])
-    while not journal.leads:
+    while not journal.is_leader:
         await journal.leader_changed.wait()
         journal.leader_changed.clear()
     try:
@@ -136,8 +142,7 @@ def test_addresses_of_brokers_are_known_before_anything_is_known_to_be_committed
             await journal.submit(lambda: Outcome(commands, None))
             known = [(0, "a", 9092), (1, "b", 9999)]
             assert journal.addresses() == known
-            fresh = Journal(journal._states, Clock(), lambda _: None)
-            fresh.replica = journal.replica
+            fresh = Journal(journal._states, Clock(), lambda _: None, lambda _: journal.replica)
             assert fresh.tables.brokers == {}
             assert fresh.addresses() == known
 
@@ -268,7 +273,7 @@ def test_command_that_the_next_leader_has_is_done_though_this_one_leads_no_more(
             noop = Entry(LogIndex(index + 1), Term(term + 1), EntryKind.NOOP, 0, None)
             follow(journal, (noop,), (index, term))
             assert await asked == (None, index)
-            assert not journal.leads
+            assert not journal.is_leader
             await journal.applied_to(index)
             assert journal.tables.next_producer_id == 7
 

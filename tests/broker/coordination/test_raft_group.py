@@ -23,8 +23,9 @@ from kafkaesque.broker.replication.flusher import Flusher
 from kafkaesque.broker.replication.opening import batch_payload, open_replica
 from kafkaesque.broker.replication.peer_calls import AnswerLost, PeerUnreachable
 from kafkaesque.broker.replication.raft_journal import RaftJournal
-from kafkaesque.broker.replication.replica import Blob
+from kafkaesque.broker.replication.replica import Blob, Replica
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
@@ -136,6 +137,14 @@ class Server:
         self.replicas.outbox = links
         log = Log.open(directory / "log", LogConfig(segment_bytes=2048), self._files, clean=False)
         states = StateFile(directory, facts, name="tree.state")
+        members = tuple(map(MemberId, range(COUNT)))
+
+        def new_replica(owner: Owner) -> Replica:
+            return open_replica(
+                COORDINATION_GROUP, log, members, self.replicas, owner, CONTROLLER_CONFIG,
+                is_clean=False,
+            )  # fmt: skip
+
         self.group = RaftGroup(
             states,
             self.failures.append,
@@ -143,13 +152,8 @@ class Server:
             SystemClock(),
             self.machine,
             links,  # type: ignore[arg-type]
+            new_replica,
         )
-        members = tuple(map(MemberId, range(COUNT)))
-        self.group.replica = open_replica(
-            COORDINATION_GROUP, log, members, self.replicas, self.group, CONTROLLER_CONFIG,
-            is_clean=False,
-        )  # fmt: skip
-        self.group.load()
         self.replicas.add(self.group.replica)
         net.servers[number] = self
 
@@ -202,7 +206,7 @@ class Ensemble:
             return [
                 server
                 for server in self.net.servers.values()
-                if server.group.leads and server.number not in self.net.cut_off
+                if server.group.is_leader and server.number not in self.net.cut_off
             ]
 
         await until(lambda: len(leaders()) == 1)

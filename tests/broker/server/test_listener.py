@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 from tests.waiting import until
 
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
+from kafkaesque.broker.server.connection import Connection
 from kafkaesque.broker.server.dispatch import Begun, Dispatcher, Served
 from kafkaesque.broker.server.handler import Answer
-from kafkaesque.broker.server.listener import Listener
+from kafkaesque.broker.server.listener import Listener, bind
 from kafkaesque.broker.server.stats import BrokerStats
 from kafkaesque.model.limits import KIB, MIB
 from kafkaesque.model.settings import broker_config
-from kafkaesque.wire.api import RequestHeader
 
 DEADLINE_SECONDS = 60
 
@@ -40,8 +41,7 @@ class Requests:
         self.begun.append(name)
         if name.isupper():
             self.waiting[name] = asyncio.get_running_loop().create_future()
-            header = RequestHeader(1, 0, 0, None, 10)
-            return [], 0, Begun(header, False, self._wait(name))
+            return [], 0, Begun(cast(Any, None), 0, False, self._wait(name))
         return [name], 1, None
 
     async def _wait(self, name: bytes) -> Answer:
@@ -87,10 +87,13 @@ async def serving(**settings: int) -> AsyncIterator[Stage]:
     values = {name.replace("_", "."): str(value) for name, value in settings.items()}
     config = broker_config({"node.id": "1", "log.dirs": "unused", **values})
     stats = BrokerStats()
-    listener = Listener(config, stats, lambda error: None)
-    address = await listener.bind("127.0.0.1", 0)
+    server = await bind(lambda: Connection(listener), "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()
     requests = Requests()
-    await listener.serve(cast(Dispatcher, requests), lambda: config, cast(Any, None))
+    dispatcher = cast(Dispatcher, requests)
+    settings = DynamicConfig(config)
+    listener = Listener(server, settings, stats, dispatcher, cast(Any, None), lambda error: None)
+    await listener.serve()
     stage = Stage(listener, stats, requests, address)
     try:
         yield stage

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar, cast
 from uuid import UUID
@@ -22,10 +22,10 @@ from kafkaesque.broker.cluster.members import Members
 from kafkaesque.broker.cluster.reconciler import ReconciledIndex, Reconciler
 from kafkaesque.broker.cluster.rules import broker_requests
 from kafkaesque.broker.cluster.rules.controller import Controller, NewTopic, Outcome
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.errors import ControllerMoved, InconsistentClusterId
 from kafkaesque.broker.cluster.rules.leader_table import Announcement
 from kafkaesque.broker.cluster.rules.quorum_info import QuorumInfo, quorum_info
-from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.cluster.rules.topology import Broker, Topic
 from kafkaesque.broker.cluster.scrubber import Scrubber
 from kafkaesque.broker.partitions.coordinators import Coordinators
@@ -43,8 +43,7 @@ from kafkaesque.broker.replication.replica_set import ReplicaSet
 from kafkaesque.broker.replication.rules.peer_hello import Refusal
 from kafkaesque.broker.replication.succession import CallLater
 from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
-from kafkaesque.model.ids import GroupId, NodeId, ProducerId, TimestampMs, TopicPartition, node_of
-from kafkaesque.model.settings import BrokerConfig, TopicConfig
+from kafkaesque.model.ids import GroupId, NodeId, ProducerId, TimestampMs, node_of
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ class ForwardedRequests:
 
     async def call(self, node: NodeId, kind: int, body: bytes) -> bytes:
         """Returns the index to wait for, then the response frame."""
-        if not self._journal.leads:
+        if not self._journal.is_leader:
             raise NotController("this broker is not the controller")
         response = await self._serve_request(body)
         return _index.pack(self._journal.applied_index) + response
@@ -111,11 +110,10 @@ class ClusterInbox(Protocol):
 class Cluster:
     """One broker's view of its cluster. Implements `ClusterInbox`.
 
-    Call `start` once the journal's replica exists, then `stop`.
+    Call `start`, then `stop`.
     """
 
     __slots__ = (
-        "_elections",
         "_interim_addresses",
         "_producer_ids",
         "_reconciled",
@@ -123,14 +121,18 @@ class Cluster:
         "_standings",
         "_tasks",
         "controller",
-        "coordinators",
+        "elections",
+        "groups",
         "journal",
         "leaders",
         "links",
         "members",
+        "node_id",
         "partitions",
         "reconciler",
         "scrubber",
+        "settings",
+        "tables",
     )
 
     def __init__(
@@ -140,15 +142,18 @@ class Cluster:
         groups: GroupCoordinator,
         replicas: ReplicaSet,
         standings: Changes[Partition],
-        static: BrokerConfig,
+        settings: DynamicConfig,
         new_topic_id: Callable[[], UUID],
         call_later: CallLater,
         connect: Callable[[ClusterInbox], Links],
     ) -> None:
         """`connect` opens the links of this broker, which deliver to the cluster."""
+        self.node_id = node_of(replicas.member)
         self.journal = journal
+        self.tables = journal.tables
+        self.settings = settings
         self.partitions = partitions
-        self.coordinators = Coordinators(groups)
+        self.groups = groups
         self._replicas = replicas
         self._standings = standings
         self._producer_ids = range(0)
@@ -158,43 +163,17 @@ class Cluster:
         """Peers from our own log, from seeds, then from the controller's reply to our registration.
         Used until the tables contain every broker."""
         self.links = connect(self)
-        self.controller = Controller(journal.tables, static, self.live_nodes, new_topic_id)
-        self.reconciler = Reconciler(replicas.member, self.controller, partitions, groups, static)
-        self.leaders = Leaders(self.node_id, journal.tables.was_deleted, self._post_leaders)
-        self._elections = Elections(
-            journal.tables, self.leaders, replicas, self.is_up, self._call_hand_over, call_later
+        self.controller = Controller(self.tables, settings, self.live_nodes, new_topic_id)
+        self.reconciler = Reconciler(replicas.member, self.tables, partitions, groups, settings)
+        self.leaders = Leaders(self.node_id, self.tables.was_deleted, self._post_leaders)
+        self.elections = Elections(
+            self.tables, self.leaders, replicas, self.is_up, self._call_hand_over, call_later
         )
         self.scrubber = Scrubber(replicas, self._caller(BATCH))
         replicas.prefixes = PrefixCopies(replicas, self._caller(PREFIX))
-        self.members = Members(replicas, journal.tables, self.is_up, self._complete_reassignment)
+        self.members = Members(replicas, self.tables, self.is_up, self._complete_reassignment)
 
     # -- state --------------------------------------------------------------------------------------
-
-    @property
-    def tables(self) -> Tables:
-        return self.journal.tables
-
-    @property
-    def node_id(self) -> NodeId:
-        return node_of(self._replicas.member)
-
-    @property
-    def config(self) -> BrokerConfig:
-        """The settings in force now, dynamic ones included."""
-        return self.controller.config
-
-    @property
-    def static(self) -> BrokerConfig:
-        """The settings that the process was started with."""
-        return self.reconciler.static
-
-    def topic_config(self, topic: Topic) -> TopicConfig:
-        return self.reconciler.topic_config(topic)
-
-    @property
-    def leads(self) -> bool:
-        """Whether this node is the controller."""
-        return self.journal.leads
 
     @property
     def controller_id(self) -> NodeId | None:
@@ -220,7 +199,7 @@ class Cluster:
 
     def named_brokers(self) -> list[Broker]:
         """The live brokers and those that were lost recently: see `RecentlyLost`."""
-        live, lost = self.live_brokers(), self._elections.recently_lost
+        live, lost = self.live_brokers(), self.elections.recently_lost
         return [one for one in self.tables.brokers.values() if one in live or one.node_id in lost]
 
     def leader_of(self, topic: str, index: int) -> Broker | None:
@@ -279,7 +258,7 @@ class Cluster:
 
     async def _call_controller_once(self, kind: int, body: bytes) -> bytes:
         node_id = self.controller_id
-        if self.leads or node_id == self.node_id:
+        if self.journal.is_leader or node_id == self.node_id:
             answer = self.links.inbox.call(self.node_id, kind, body)
             return answer if isinstance(answer, bytes) else await answer
         if node_id is None:
@@ -321,33 +300,30 @@ class Cluster:
         first, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return ProducerId(first)
 
-    async def elect_leaders(
-        self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
-    ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Moves partitions to their preferred leaders; None for each that succeeded."""
-        return await self._elections.elect(partitions, preferred=preferred)
-
     async def _call_hand_over(self, node: NodeId, body: bytes) -> bytes:
         if node == self.node_id:
-            return self._elections.hand_over(body)
+            return self.elections.hand_over(body)
         return await self.links.call(node, HAND_OVER, body, CALL_SECONDS)
 
     def _caller(self, kind: int) -> Callable[[NodeId, bytes], Awaitable[bytes]]:
         return lambda node, body: self.links.call(node, kind, body, CALL_SECONDS)
 
     def describe_quorum(self) -> QuorumInfo:
-        """The controller's Raft group, as its leader sees it."""
+        """The controller's Raft group as its leader sees it. Raises NotController on other nodes."""
         status = self.journal.replica.status()
         return quorum_info(status, self.tables, TimestampMs(self._replicas.now_ms()))
 
     # -- following the journal ----------------------------------------------------------------------
 
-    def start(self, ended: Callable[[asyncio.Task[None]], None]) -> None:
-        """Starts to follow the journal and the changes of leadership. `ended` is called with a task
-        that ends; none ends unless it fails or is cancelled."""
+    def start(
+        self, coordinators: Coordinators, ended: Callable[[asyncio.Task[None]], None]
+    ) -> None:
+        """Starts to follow the journal and the changes of leadership, and notifies the
+        `coordinators` of the latter. `ended` is called with a task that ends; none ends unless it
+        fails or is cancelled."""
         loop = asyncio.get_running_loop()
-        for work in (self._follow_journal, self._follow_leadership):
-            task = loop.create_task(work())
+        for work in (self._follow_journal(), self._follow_leadership(coordinators)):
+            task = loop.create_task(work)
             task.add_done_callback(ended)
             self._tasks.append(task)
 
@@ -416,12 +392,12 @@ class Cluster:
         peers.pop(self.node_id, None)
         self.links.set_peers(peers)
 
-    async def _follow_leadership(self) -> None:
+    async def _follow_leadership(self, coordinators: Coordinators) -> None:
         while True:
             for partition in await self._standings.take():
                 if partition.failure is not None:
                     self.partitions.reopen_later(partition)
-                self.coordinators.standing_changed(partition)
+                coordinators.standing_changed(partition)
                 self.leaders.announce([partition.replica], self._peers())
 
     async def advance(self) -> None:
@@ -471,7 +447,7 @@ class Cluster:
 
     def unreachable(self, node: NodeId) -> None:
         self._replicas.unreachable(node)
-        self._elections.lost(node)
+        self.elections.lost(node)
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None:
         if kind == LEADERS:
@@ -481,13 +457,13 @@ class Cluster:
         if kind == BROKER_REQUEST:
             return await self._serve_broker(broker_requests.decode_request(body))
         if kind == HAND_OVER:
-            return self._elections.hand_over(body)
+            return self.elections.hand_over(body)
         if kind in (BATCH, PREFIX):
             return (self.scrubber if kind == BATCH else self._replicas.prefixes).serve(body)
         raise ProtocolError(f"call of unknown kind {kind}")
 
     async def _serve_broker(self, request: broker_requests.BrokerRequest) -> bytes:
-        if not self.leads:
+        if not self.journal.is_leader:
             # A broker that joins sends its registration to any broker that it can reach.
             controller = self.controller_id
             if controller is None or controller == self.node_id:

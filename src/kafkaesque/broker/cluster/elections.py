@@ -110,7 +110,8 @@ class Elections:
     async def elect(
         self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
     ) -> Mapping[TopicPartition, KafkaError | None]:
-        """Moves partitions (None: all) to their preferred leaders; None for each that succeeded."""
+        """Tries to move each partition (all, if None) to its preferred leader, or to any leader if
+        not `preferred`. Returns None for each success."""
         names = self._all() if partitions is None else partitions
         results = await asyncio.gather(
             *(self._elect_one(name, preferred=preferred) for name in names)

@@ -25,6 +25,8 @@ from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Snapshot, Term
+from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     KafkaError,
@@ -78,15 +80,20 @@ class Journal(ReplicatedMachine):
     __slots__ = ("_clock", "_lock", "_pending", "changes", "leader_changed", "tables")
 
     def __init__(
-        self, states: StateFile, clock: Clock, fail: Callable[[BaseException], None]
+        self,
+        states: StateFile,
+        clock: Clock,
+        fail: Callable[[BaseException], None],
+        new_replica: Callable[[Owner], Replica],
     ) -> None:
-        super().__init__(states, fail)
+        super().__init__(states, fail, new_replica)
         self.tables = Tables()
         self._clock = clock
         self._lock = asyncio.Lock()
         self._pending: list[_PendingCommit] = []
         self.changes: asyncio.Queue[Change] = asyncio.Queue()
         self.leader_changed = asyncio.Event()
+        self._load()
 
     def addresses(self) -> list[tuple[int, str, int]]:
         """Node id, host and port of all brokers by the log on disk, committed or not: after a crash
@@ -115,7 +122,7 @@ class Journal(ReplicatedMachine):
         not lead and nothing was or will be done; NotController if the outcome is unknown.
         """
         async with self._lock:
-            if not self.replica.is_leader:
+            if not self.is_leader:
                 raise ControllerMoved("this broker is not the controller")
             try:
                 # The caller before may have been cancelled before its commands were applied.
@@ -172,7 +179,7 @@ class Journal(ReplicatedMachine):
     def stands(self, standing: Standing) -> None:
         super().stands(standing)
         self.leader_changed.set()
-        if not self.replica.is_leader:
+        if not self.is_leader:
             self._leadership_lost(standing)
 
     async def wait_for_leader_change(self, seconds: float) -> None:

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 from kafkaesque.broker.cluster.journal import Change
 from kafkaesque.broker.cluster.rules import commands
-from kafkaesque.broker.cluster.rules.controller import Controller
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.cluster.rules.topology import Assignment, Topic
 from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.partition_table import PartitionTable, Placement
 from kafkaesque.broker.raft.types import NO_INDEX, LogIndex
 from kafkaesque.broker.replication.commit_waiters import CommitWaiters
-from kafkaesque.model.ids import MemberId, NodeId, PartitionIndex, TopicId, node_of
-from kafkaesque.model.setting import SettingValue
-from kafkaesque.model.settings import (
-    BROKER_SETTINGS,
-    BrokerConfig,
-    TopicConfig,
-    broker_config_attribute,
-    topic_config,
-)
+from kafkaesque.model.ids import MemberId, PartitionIndex, TopicId, node_of
+from kafkaesque.model.settings import TopicConfig, topic_config
 
 STUCK_CHECK_SECONDS: Final = 0.5
 
@@ -59,28 +51,23 @@ class ReconciledIndex:
 
 
 class Reconciler:
-    """`static` has the settings that the process was started with. The settings in force, dynamic
-    ones included, are the controller's `config`."""
+    """Applies each change of the tables to the partitions, and to the settings in force."""
 
-    __slots__ = ("_controller", "_groups", "_member", "_partitions", "static")
+    __slots__ = ("_groups", "_member", "_partitions", "_settings", "_tables")
 
     def __init__(
         self,
         member: MemberId,
-        controller: Controller,
+        tables: Tables,
         partitions: PartitionTable,
         groups: GroupCoordinator,
-        static: BrokerConfig,
+        settings: DynamicConfig,
     ) -> None:
         self._member = member
-        self._controller = controller
+        self._tables = tables
         self._partitions = partitions
         self._groups = groups
-        self.static = static
-
-    @property
-    def _tables(self) -> Tables:
-        return self._controller.tables
+        self._settings = settings
 
     async def reconcile(self, change: Change) -> None:
         """Follows one applied entry of the controller's log."""
@@ -92,14 +79,14 @@ class Reconciler:
 
     async def reconcile_all(self) -> None:
         """Compares everything with the tables, which may have been replaced as a whole."""
-        self._load_broker_configs()
+        self._settings.load(self._tables.broker_configs)
         alive = self._tables.by_id
         for topic_id in self._partitions.topic_ids():
             if topic_id not in alive:
                 await self._delete(topic_id)
         for topic in tuple(alive.values()):
             await self._match(topic)
-            self._partitions.set_config(topic.topic_id, self.topic_config(topic))
+            self._partitions.set_config(topic.topic_id, self._topic_config(topic))
 
     async def _follow(self, command: commands.Command) -> None:
         match command:
@@ -117,14 +104,14 @@ class Reconciler:
             case commands.SetTopicConfigs(topic_id=topic_id):
                 self._set_config(topic_id)
             case commands.SetBrokerConfigs():
-                self._load_broker_configs()
+                self._settings.load(self._tables.broker_configs)
                 for topic_id in tuple(self._tables.by_id):
                     self._set_config(topic_id)
 
     def _set_config(self, topic_id: UUID) -> None:
         topic = self._tables.by_id.get(TopicId(topic_id))
         if topic is not None:
-            self._partitions.set_config(topic.topic_id, self.topic_config(topic))
+            self._partitions.set_config(topic.topic_id, self._topic_config(topic))
 
     async def _match_if_exists(self, topic_id: UUID) -> None:
         """A later command, already in the tables, may have deleted the topic."""
@@ -134,7 +121,7 @@ class Reconciler:
 
     async def _match(self, topic: Topic) -> None:
         partitions = self._partitions
-        config = self.topic_config(topic)
+        config = self._topic_config(topic)
         partitions.know(topic.name, topic.topic_id, topic.partition_count, config)
         mine = self._placements(topic)
         await partitions.open(topic.topic_id, mine)
@@ -156,16 +143,8 @@ class Reconciler:
         if name is not None:
             self._groups.topics_deleted([name])
 
-    def topic_config(self, topic: Topic) -> TopicConfig:
-        return topic_config(topic.configs, self._controller.config)
-
-    def _load_broker_configs(self) -> None:
-        """Precedence as in Kafka: this broker's dynamic value, then the cluster's, then the static one."""
-        values: dict[str, SettingValue] = {}
-        for node_id in (None, NodeId(self.static.node_id)):
-            for name, text in self._tables.broker_configs.get(node_id, {}).items():
-                values[broker_config_attribute(name)] = BROKER_SETTINGS[name].parse(text)
-        self._controller.config = replace(self.static, **values)  # type: ignore[arg-type]
+    def _topic_config(self, topic: Topic) -> TopicConfig:
+        return topic_config(topic.configs, self._settings.current)
 
 
 def _placement(index: PartitionIndex, assignment: Assignment, member: MemberId) -> Placement:

@@ -21,6 +21,7 @@ from kafkaesque.broker.replication.commit_waiters import CommitWaiters
 from kafkaesque.broker.replication.entry_log import OwnerState, owner_data
 from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.storage import durable_state
 from kafkaesque.broker.storage.open_files import REAL_CALLS, SystemCalls
 from kafkaesque.model.errors import CorruptMessage, KafkaError, StorageFailed, check
@@ -81,12 +82,17 @@ class ReplicatedMachine(ABC):
 
     __slots__ = ("_applied", "_fail", "_saved_index", "_states", "_waiters", "replica")
 
-    replica: Replica
-    """Set right after construction: the two refer to each other."""
     waits_for_room = True
     """With a full disk the replica waits for room: the node cannot work without this state."""
 
-    def __init__(self, states: StateFile, fail: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        states: StateFile,
+        fail: Callable[[BaseException], None],
+        new_replica: Callable[[Owner], Replica],
+    ) -> None:
+        """`new_replica` creates the replica that reports to this machine. A subclass calls `_load`
+        when it can restore its state. Blocking."""
         self._states = states
         self._fail = fail
         """Stops the node, which cannot work without this state."""
@@ -95,6 +101,7 @@ class ReplicatedMachine(ABC):
         self._saved_index = NO_INDEX
         """The last entry that the snapshot on disk contains."""
         self._waiters: CommitWaiters[LogIndex] = CommitWaiters()
+        self.replica = new_replica(self)
 
     # -- the state -----------------------------------------------------------------------------------
 
@@ -120,7 +127,7 @@ class ReplicatedMachine(ABC):
 
     # -- open and close ------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def _load(self) -> None:
         """Loads the state at the beginning of the log on disk. Blocking."""
         entries = self.replica.entries
         self._applied = self._saved_index = LogIndex(entries.first_index - 1)
@@ -150,7 +157,7 @@ class ReplicatedMachine(ABC):
     # -- progress ------------------------------------------------------------------------------------
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         return self.replica.is_leader
 
     @property
@@ -165,7 +172,7 @@ class ReplicatedMachine(ABC):
     # -- replica.Owner -------------------------------------------------------------------------------
 
     def stands(self, standing: Standing) -> None:
-        if not self.replica.is_leader:
+        if not self.is_leader:
             self._waiters.fail_all(self._moved())
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:

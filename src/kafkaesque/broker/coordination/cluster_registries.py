@@ -170,7 +170,7 @@ class ClusterRegistries:
         return self._survey.answer()
 
     def _own_groups(self) -> Iterator[GroupRow]:
-        for host in self._cluster.coordinators.groups:
+        for host in self._cluster.groups:
             registry = host.registry
             if registry is None:
                 continue

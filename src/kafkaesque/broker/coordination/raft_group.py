@@ -25,7 +25,9 @@ from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import LogIndex, Refused, Snapshot, Term
 from kafkaesque.broker.replication.links import Links
 from kafkaesque.broker.replication.peer_calls import PeerBusy, PeerError, PeerUnreachable
+from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import ReplicaSet
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import (
     KafkaError,
@@ -102,8 +104,9 @@ class RaftGroup(ReplicatedMachine):
         clock: Clock,
         machine: Applied,
         links: Links,
+        new_replica: Callable[[Owner], Replica],
     ) -> None:
-        super().__init__(states, fail)
+        super().__init__(states, fail, new_replica)
         self._links = links
         self._replicas = replicas
         self._clock = clock
@@ -118,6 +121,7 @@ class RaftGroup(ReplicatedMachine):
         self._sender: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Future[LogIndex]] = set()
         self._available_s = clock.monotonic()
+        self._load()
 
     # -- Replicated ----------------------------------------------------------------------------------
 
@@ -128,7 +132,7 @@ class RaftGroup(ReplicatedMachine):
         proposal = _Proposal(entry, loop.create_future(), loop.time() + WAIT_SECONDS)
         self._proposals[entry.key] = proposal
         proposal.outcome.add_done_callback(lambda _: self._proposals.pop(entry.key, None))
-        if not self._queue and self.leads and self._append([entry]).entry_count:
+        if not self._queue and self.is_leader and self._append([entry]).entry_count:
             proposal.term = self.replica.standing.term
         else:
             self._queue.append(proposal)
@@ -153,14 +157,10 @@ class RaftGroup(ReplicatedMachine):
 
     def touch_sessions(self, session_ids: Collection[int]) -> None:
         leader = self._leader_node
-        if self.leads:
+        if self.is_leader:
             self._machine.touched(session_ids)
         elif leader is not None:
             self._links.post(leader, TOUCH, peer_messages.encode_sessions(session_ids))
-
-    @property
-    def is_leader(self) -> bool:
-        return self.leads
 
     @property
     def is_voter(self) -> bool:
@@ -180,7 +180,7 @@ class RaftGroup(ReplicatedMachine):
 
     @property
     def has_leader(self) -> bool:
-        if self.leads:
+        if self.is_leader:
             return self._replicas.may_serve(self.replica)
         leader = self._leader_node
         return leader is not None and self._links.is_up(leader)
@@ -221,7 +221,7 @@ class RaftGroup(ReplicatedMachine):
 
     async def _offer(self, entries: list[Entry]) -> Accepted:
         """Raises PeerError if it is unknown whether they were accepted."""
-        if self.leads:
+        if self.is_leader:
             return self._append(entries)
         leader = self._leader_node
         if leader is not None:
@@ -280,7 +280,7 @@ class RaftGroup(ReplicatedMachine):
     # -- reads ---------------------------------------------------------------------------------------
 
     async def _read_index(self) -> LogIndex:
-        if self.leads:
+        if self.is_leader:
             return await self._request_read_index()
         leader = self._leader_node
         if leader is None:
@@ -307,7 +307,7 @@ class RaftGroup(ReplicatedMachine):
             # Without waiting, so that calls of one broker are appended in order.
             entries = peer_messages.decode_entries(body)
             accepted = (
-                self._append(entries) if self.leads else Accepted(0, self.replica.standing.term)
+                self._append(entries) if self.is_leader else Accepted(0, self.replica.standing.term)
             )
             return peer_messages.encode_accepted(accepted)
         if kind == READ:
@@ -315,12 +315,12 @@ class RaftGroup(ReplicatedMachine):
         raise ProtocolError(f"call of unknown kind {kind}")
 
     async def _answer_read(self) -> bytes:
-        if not self.leads:
+        if not self.is_leader:
             raise self._moved()
         return peer_messages.encode_index(await self._request_read_index())
 
     def post(self, kind: int, body: bytes) -> None:
-        if kind == TOUCH and self.leads:
+        if kind == TOUCH and self.is_leader:
             self._machine.touched(peer_messages.decode_sessions(body))
 
     # -- ReplicatedMachine -----------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class RaftGroup(ReplicatedMachine):
     def stands(self, standing: Standing) -> None:
         super().stands(standing)
         self._fail_accepted("another leader was elected", before=standing.term)
-        if not self.leads:
+        if not self.is_leader:
             for read in tuple(self._reads):
                 if not read.done():
                     read.set_exception(self._moved())

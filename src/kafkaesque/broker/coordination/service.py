@@ -21,7 +21,9 @@ from kafkaesque.broker.coordination.replicated import NotCommitted
 from kafkaesque.broker.coordination.rules.machine import Machine
 from kafkaesque.broker.coordination.rules.tree import TreeLimits
 from kafkaesque.broker.replication.opening import open_replica
+from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import CONTROLLER_CONFIG, ReplicaSet
+from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.broker.storage.config import LogConfig
 from kafkaesque.broker.storage.log import Log
 from kafkaesque.broker.storage.open_files import OpenFiles
@@ -97,17 +99,19 @@ class CoordinationService:
         machine = Machine(TREE_LIMITS, has_registries=True)
         coordinator = Coordinator(machine, clock, EXPIRY_SLACK_S)
         states = StateFile(path, replicas.journal, name=STATE_NAME)
-        group = RaftGroup(states, fail, replicas, clock, coordinator, cluster.links)
-        group.replica = open_replica(
-            COORDINATION_GROUP,
-            log,
-            first_members,
-            replicas,
-            group,
-            CONTROLLER_CONFIG,
-            is_clean=is_clean,
-        )
-        group.load()
+
+        def new_replica(owner: Owner) -> Replica:
+            return open_replica(
+                COORDINATION_GROUP,
+                log,
+                first_members,
+                replicas,
+                owner,
+                CONTROLLER_CONFIG,
+                is_clean=is_clean,
+            )
+
+        group = RaftGroup(states, fail, replicas, clock, coordinator, cluster.links, new_replica)
         return cls(
             group,
             coordinator,
@@ -143,7 +147,7 @@ class CoordinationService:
 
     async def advance(self) -> None:
         """Periodic work: snapshots, and the expiry of sessions that other brokers serve."""
-        if self.server is None and self.group.leads and self.coordinator.machine.sessions:
+        if self.server is None and self.group.is_leader and self.coordinator.machine.sessions:
             self.server = self._new_server()
             self.server.start_timer()
         await self.group.save_if_grown()

@@ -8,14 +8,13 @@ from kafkaesque.broker.partitions.transaction_coordinator import TransactionCoor
 
 
 class Coordinators:
-    """`transactions` is set by the composition root, before this node leads any partition."""
+    """Passes on what concerns both."""
 
     __slots__ = ("groups", "transactions")
 
-    transactions: TransactionCoordinator
-
-    def __init__(self, groups: GroupCoordinator) -> None:
+    def __init__(self, groups: GroupCoordinator, transactions: TransactionCoordinator) -> None:
         self.groups = groups
+        self.transactions = transactions
 
     def standing_changed(self, partition: Partition) -> None:
         """Handles a change of leadership of a partition, perhaps of an internal topic."""

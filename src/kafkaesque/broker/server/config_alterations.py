@@ -89,6 +89,6 @@ def _node_id(name: str, controller: Controller) -> NodeId:
     except ValueError:
         raise InvalidRequest(f"Node id must be an integer, but it is: {name}") from None
     if given not in controller.tables.brokers:
-        expected = controller.config.node_id
+        expected = controller.settings.static.node_id
         raise InvalidRequest(f"Unexpected broker id, expected {expected}, but received {name}")
     return NodeId(given)

@@ -73,7 +73,7 @@ def topic_entries(
         synonyms = tuple(_broker_synonyms(cluster, setting.synonyms[0]))
         value = configs.get(name)
         if value is None:
-            value = setting.show(inherited(cluster.config, name))
+            value = setting.show(inherited(cluster.settings.current, name))
         else:
             synonyms = (Synonym(name, value, ConfigSource.TOPIC), *synonyms)
         entries.append(ConfigEntry(setting, value, read_only=False, synonyms=synonyms))
@@ -85,7 +85,7 @@ def broker_entries(cluster: Cluster, names: Collection[str] = ()) -> list[Config
     return [
         ConfigEntry(
             BROKER_SETTINGS[name],
-            BROKER_SETTINGS[name].show(broker_value(cluster.config, name)),
+            BROKER_SETTINGS[name].show(broker_value(cluster.settings.current, name)),
             read_only=BROKER_SETTINGS[name].scope is Scope.READ_ONLY,
             synonyms=tuple(_broker_synonyms(cluster, name)),
         )
@@ -142,7 +142,7 @@ def _broker_value_of(cluster: Cluster, name: str, source: ConfigSource) -> str |
         case ConfigSource.DYNAMIC_DEFAULT_BROKER:
             return cluster.tables.broker_configs.get(None, {}).get(name)
         case ConfigSource.STATIC_BROKER:
-            value = broker_value(cluster.static, name)
+            value = broker_value(cluster.settings.static, name)
             return None if value == setting.default else setting.show(value)
         case _:
             return setting.show(setting.default)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaesque.broker.cluster.cluster import Cluster
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.log_cleaner import LogCleaner
 from kafkaesque.broker.partitions.partition_table import PartitionTable
@@ -35,6 +36,7 @@ class Identity:
 @dataclass(slots=True)
 class Context:
     identity: Identity
+    settings: DynamicConfig
     cluster: Cluster
     partitions: PartitionTable
     groups: GroupCoordinator
@@ -52,4 +54,5 @@ class Context:
 
     @property
     def config(self) -> BrokerConfig:
-        return self.cluster.config
+        """The settings in force now."""
+        return self.settings.current

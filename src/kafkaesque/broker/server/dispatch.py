@@ -18,7 +18,6 @@ from kafkaesque.model.errors import KafkaError, NotController, ProtocolError
 from kafkaesque.wire.api import (
     REQUEST_HEADER_BYTES_MIN,
     ApiKey,
-    RequestHeader,
     UnsupportedVersion,
     decode_request_header,
 )
@@ -63,7 +62,8 @@ class Route:
 class Begun(NamedTuple):
     """A request in progress."""
 
-    header: RequestHeader
+    route: Route
+    correlation_id: int
     overlaps: bool
     later: Later
 
@@ -119,7 +119,7 @@ class Dispatcher:
         elif answer is None:
             output, size_bytes = [], 0
         else:
-            return [], 0, Begun(header, handler.overlaps, answer)
+            return [], 0, Begun(route, correlation_id, handler.overlaps, answer)
         route.stats.answered(len(frame), size_bytes, monotonic() - started)
         return output, size_bytes, None
 
@@ -149,15 +149,14 @@ class Dispatcher:
         """Encodes the answer of a request that `serve` began."""
         output: Buffers = []
         size_bytes = 0
-        header = begun.header
+        route = begun.route
         if isinstance(answer, Forwarded):
             output, size_bytes = [answer.frame], len(answer.frame)
         elif answer is not None:
-            output, size_bytes = encode_response_frame(
-                answer, header.api_version, header.correlation_id
-            )
-        stats = self._context.stats.api(header.api_key)
-        stats.answered(frame_size_bytes, size_bytes, monotonic() - started)
+            made = type(answer)
+            framer = route.framers.get(made) or route.find_framer(made)
+            output, size_bytes = framer(answer, begun.correlation_id)
+        route.stats.answered(frame_size_bytes, size_bytes, monotonic() - started)
         return output, size_bytes
 
     async def _at_controller(
@@ -167,7 +166,7 @@ class Dispatcher:
         it moves before anything is done. Raises CloseConnection if there is none; the client
         retries."""
         try:
-            if self._context.cluster.leads:
+            if self._context.cluster.journal.is_leader:
                 answer = handler.handle(self._context, request, call)
                 return answer if answer is None or isinstance(answer, Response) else await answer
         except ControllerMoved:

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from time import monotonic
 
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.server.connection import Connection
 from kafkaesque.broker.server.dispatch import Dispatcher
 from kafkaesque.broker.server.rules.incomplete_requests import IncompleteRequests
 from kafkaesque.broker.server.stats import BrokerStats
 from kafkaesque.model import limits
-from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.wire.frames import BufferPool
 
 logger = logging.getLogger(__name__)
@@ -28,63 +28,65 @@ BACKLOG = 4096
 Adopt = Callable[[asyncio.Transport, bytes, bytes], None]
 
 
+async def bind(
+    new_connection: Callable[[], asyncio.BaseProtocol], host: str, port: int
+) -> asyncio.Server:
+    """Binds the address without serving yet: a broker must know its address to join a cluster, and
+    serves clients only afterwards."""
+    return await asyncio.get_running_loop().create_server(
+        new_connection, host, port, backlog=BACKLOG, start_serving=False
+    )
+
+
 class Listener:
     """Implements `connection.ConnectionHost` for every connection that it accepts."""
 
     __slots__ = (
         "_adopt",
         "_by_address",
-        "_config",
         "_connections",
         "_reading",
         "_server",
+        "_settings",
         "_stats",
-        "_stop_node",
         "dispatcher",
         "incomplete_requests",
         "pool",
         "queued_bytes",
         "request_size_bytes_max",
         "requests_in_flight_max",
+        "stop_node",
         "unsent_bytes",
     )
 
     def __init__(
         self,
-        config: BrokerConfig,
+        server: asyncio.Server,
+        settings: DynamicConfig,
         stats: BrokerStats,
+        dispatcher: Dispatcher,
+        adopt: Adopt,
         stop_node: Callable[[BaseException], None],
     ) -> None:
-        self._config: Callable[[], BrokerConfig] = lambda: config
+        """`server` is bound and makes a `Connection` of this listener for each client. `adopt` takes
+        over a connection whose first request is the hello of another broker."""
+        self._settings = settings
         self._stats = stats
-        self._stop_node = stop_node
-        self._server: asyncio.Server | None = None
+        self._adopt = adopt
+        self._server: asyncio.Server | None = server
+        self.dispatcher = dispatcher
+        self.stop_node = stop_node
         self._connections: set[Connection] = set()
         self._by_address: Counter[str] = Counter()
         self._reading = True
-        self.request_size_bytes_max = config.socket_request_max_bytes
-        self.requests_in_flight_max = config.max_requests_in_flight_per_connection
+        self.request_size_bytes_max = settings.static.socket_request_max_bytes
+        self.requests_in_flight_max = settings.static.max_requests_in_flight_per_connection
         self.pool = BufferPool()
         self.incomplete_requests: IncompleteRequests[Connection] = IncompleteRequests()
         self.queued_bytes = 0
         self.unsent_bytes = 0
 
-    async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Binds the address without serving yet. Returns the actual address."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self), host, port, backlog=BACKLOG, start_serving=False
-        )
-        address = self._server.sockets[0].getsockname()
-        return address[0], address[1]
-
-    async def serve(
-        self, dispatcher: Dispatcher, config: Callable[[], BrokerConfig], adopt: Adopt
-    ) -> None:
-        """Starts serving. `config` returns the current settings. `adopt` takes over a connection
-        whose first request is the hello of another broker."""
-        self.dispatcher = dispatcher
-        self._config = config
-        self._adopt = adopt
+    async def serve(self) -> None:
         if self._server is not None:
             await self._server.start_serving()
 
@@ -120,7 +122,7 @@ class Listener:
 
     def close_idle(self) -> None:
         """Closes connections that were idle for longer than connections.max.idle.ms."""
-        limit = monotonic() - self._config().connections_max_idle_ms / 1000
+        limit = monotonic() - self._settings.current.connections_max_idle_ms / 1000
         for connection in tuple(self._connections):
             if connection.last_received < limit and connection.is_idle:
                 connection.close()
@@ -139,7 +141,7 @@ class Listener:
     # -- ConnectionHost -------------------------------------------------------------------------
 
     def accept(self, connection: Connection, address: str) -> str | None:
-        config = self._config()
+        config = self._settings.current
         if len(self._connections) >= config.max_connections:
             self._stats.connections_refused_total += 1
             return f"max.connections={config.max_connections} reached"
@@ -164,7 +166,7 @@ class Listener:
 
     def buffered(self, difference_bytes: int) -> None:
         self.queued_bytes += difference_bytes
-        limit = self._config().queued_max_request_bytes
+        limit = self._settings.current.queued_max_request_bytes
         if self._reading and self.queued_bytes > limit:
             self._set_reading(False)
         elif not self._reading and self._server is not None and self.queued_bytes <= limit // 2:
@@ -177,7 +179,9 @@ class Listener:
             return
         requests.note(connection, size_bytes, now, is_new=is_new)
         # A single request of the maximum size is always allowed.
-        limit_bytes = max(self._config().queued_max_request_bytes, self.request_size_bytes_max)
+        limit_bytes = max(
+            self._settings.current.queued_max_request_bytes, self.request_size_bytes_max
+        )
         if requests.size_bytes > limit_bytes:
             for costly, held_bytes, seconds in requests.take_costliest(limit_bytes, now):
                 self._stats.connections_refused_total += 1
@@ -199,6 +203,3 @@ class Listener:
 
     def adopt(self, transport: asyncio.Transport, hello: bytes) -> None:
         self._adopt(transport, hello, b"")
-
-    def stop_node(self, error: BaseException) -> None:
-        self._stop_node(error)

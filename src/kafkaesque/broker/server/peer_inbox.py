@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from kafkaesque.broker.cluster.cluster import ClusterInbox
@@ -24,15 +24,29 @@ class PeerService(Protocol):
 class PeerInbox:
     """Implements `link.Inbox`. Raft's messages go to the replica set directly."""
 
-    __slots__ = ("_cluster", "_services", "dropped", "raft_message", "spoke_at")
+    __slots__ = (
+        "_cluster",
+        "_services",
+        "dropped",
+        "raft_message",
+        "reachable",
+        "spoke_at",
+        "unreachable",
+    )
 
     def __init__(
-        self, replicas: ReplicaSet, cluster: ClusterInbox, services: dict[range, PeerService]
+        self,
+        replicas: ReplicaSet,
+        cluster: ClusterInbox,
+        services: Callable[[], Mapping[range, PeerService]],
     ) -> None:
-        """`services` by the kinds that each handles, all from SERVICE_KINDS_FROM on."""
+        """`services` returns the services by the kinds that each handles. It is a function because
+        they are built on the links, whose inbox this is; called once messages arrive."""
         self.raft_message = replicas.step
         self.dropped = replicas.dropped
         self.spoke_at = replicas.spoke_at
+        self.reachable = cluster.reachable
+        self.unreachable = cluster.unreachable
         self._cluster = cluster
         self._services = services
 
@@ -42,14 +56,8 @@ class PeerInbox:
     def post(self, node: NodeId, kind: int, body: bytes) -> None:
         self._service(kind).post(node, kind, body)
 
-    def reachable(self, node: NodeId) -> None:
-        self._cluster.reachable(node)
-
-    def unreachable(self, node: NodeId) -> None:
-        self._cluster.unreachable(node)
-
     def _service(self, kind: int) -> PeerService:
-        for kinds, service in self._services.items():
+        for kinds, service in self._services().items():
             if kind in kinds:
                 return service
         return self._cluster

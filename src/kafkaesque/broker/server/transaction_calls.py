@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from time import monotonic
 from typing import TypeVar
 
-from kafkaesque.broker.cluster.cluster import Cluster
+from kafkaesque.broker.cluster.cluster import Cluster, ServeRequest
 from kafkaesque.broker.groups.types import ProducerIdentity as Writer
 from kafkaesque.broker.partitions.group_coordinator import GroupShard
 from kafkaesque.broker.partitions.rules.markers import Marker
@@ -87,51 +87,44 @@ _OVER = frozenset(
 )
 
 
-class TransactionCalls:
-    """`coordinator` and `serve_request` are set by the composition root, before the first link
-    opens."""
+class RequestsOfBrokers:
+    """Serves the Kafka requests that other brokers send over their links (REQUEST_KINDS).
 
-    __slots__ = (
-        "_cluster",
-        "_committers",
-        "_writers",
-        "coordinator",
-        "serve_request",
-        "waiting",
-        "writer",
-    )
+    Implements `peer_inbox.PeerService`.
+    """
 
-    coordinator: TransactionCoordinator
-    serve_request: Callable[[bytes], Awaitable[bytes]]
+    __slots__ = ("_serve_request",)
+
+    def __init__(self, serve_request: ServeRequest) -> None:
+        self._serve_request = serve_request
+
+    def call(self, node: NodeId, kind: int, body: bytes) -> Awaitable[bytes]:
+        return self._serve_request(body)
+
+    def post(self, node: NodeId, kind: int, body: bytes) -> None:
+        raise ProtocolError(f"post of unknown kind {kind}")
+
+
+async def _call_broker(
+    cluster: Cluster, node: NodeId, request: Request, version: int, response: type[R]
+) -> R:
+    """Sends a request to another broker's `RequestsOfBrokers`."""
+    frame = b"".join(encode_request_frame(request, version, 0, None))
+    reply = await cluster.links.call(node, _REQUEST, frame[_LENGTH_BYTES:], CALL_SECONDS)
+    return decode_response(response, memoryview(reply)[_LENGTH_BYTES:], version)
+
+
+class MarkerSender:
+    """Has the leaders of a transaction's partitions write its markers."""
+
+    __slots__ = ("_cluster", "_writer")
 
     def __init__(self, cluster: Cluster, writer: MarkerWriter) -> None:
+        """`writer` writes the markers of the partitions that this broker leads."""
         self._cluster = cluster
-        self.writer = writer
-        self.waiting: Waiting = {}
-        self._committers = NewestConnections(CALLERS_MAX)
-        self._writers = NewestConnections(CALLERS_MAX)
+        self._writer = writer
 
-    # -- delayed requests (before KIP-890) --------------------------------------------------------
-
-    def check_committer(self, producer: Writer, shard: GroupShard, call: Call) -> None:
-        """Raises CloseConnection if a commit of offsets may be a delayed one."""
-        connected_at = call.connected_at
-        if connected_at is None:
-            return
-        key = (producer, shard.partition_name, shard.began_at)
-        since = shard.began_at if shard.knows(producer) else ANY_CONNECTION
-        if not self._committers.hears(key, connected_at, since):
-            raise CloseConnection(OLDER_CONNECTION)
-
-    def check_writer(self, call: Call, producer: ProducerIdentity) -> None:
-        """The same for a batch, to any partition."""
-        connected_at = call.connected_at
-        if connected_at is not None and not self._writers.hears(producer, connected_at):
-            raise CloseConnection(OLDER_CONNECTION)
-
-    # -- markers ----------------------------------------------------------------------------------
-
-    async def send_markers(
+    async def send(
         self, markers: Markers, coordinator_epoch: LeaderEpoch
     ) -> Collection[TopicPartition]:
         """Returns the partitions that have the marker now. The caller retries the others."""
@@ -172,7 +165,7 @@ class TransactionCalls:
         partitions: Iterable[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
         if node == self._cluster.node_id:
-            return await self.writer.write(
+            return await self._writer.write(
                 Writer(*markers.producer),
                 Marker(markers.is_commit, coordinator_epoch),
                 partitions,
@@ -193,7 +186,9 @@ class TransactionCalls:
                 )
             ]
         )
-        response = await self._ask(node, request, _MARKERS_VERSION, WriteTxnMarkersResponse)
+        response = await _call_broker(
+            self._cluster, node, request, _MARKERS_VERSION, WriteTxnMarkersResponse
+        )
         return {
             TopicPartition(topic.name, PartitionIndex(row.partition_index)): ErrorCode(
                 row.error_code
@@ -202,6 +197,40 @@ class TransactionCalls:
             for topic in marker.topics
             for row in topic.partitions
         }
+
+
+class TransactionCalls:
+    """This broker's transaction coordinator, and the requests to those of other brokers."""
+
+    __slots__ = ("_cluster", "_committers", "_writers", "coordinator", "waiting", "writer")
+
+    def __init__(
+        self, cluster: Cluster, coordinator: TransactionCoordinator, writer: MarkerWriter
+    ) -> None:
+        self._cluster = cluster
+        self.coordinator = coordinator
+        self.writer = writer
+        self.waiting: Waiting = {}
+        self._committers = NewestConnections(CALLERS_MAX)
+        self._writers = NewestConnections(CALLERS_MAX)
+
+    # -- delayed requests (before KIP-890) --------------------------------------------------------
+
+    def check_committer(self, producer: Writer, shard: GroupShard, call: Call) -> None:
+        """Raises CloseConnection if a commit of offsets may be a delayed one."""
+        connected_at = call.connected_at
+        if connected_at is None:
+            return
+        key = (producer, shard.partition_name, shard.began_at)
+        since = shard.began_at if shard.knows(producer) else ANY_CONNECTION
+        if not self._committers.hears(key, connected_at, since):
+            raise CloseConnection(OLDER_CONNECTION)
+
+    def check_writer(self, call: Call, producer: ProducerIdentity) -> None:
+        """The same for a batch, to any partition."""
+        connected_at = call.connected_at
+        if connected_at is not None and not self._writers.hears(producer, connected_at):
+            raise CloseConnection(OLDER_CONNECTION)
 
     # -- partitions of a transaction --------------------------------------------------------------
 
@@ -283,7 +312,9 @@ class TransactionCalls:
                 )
             ]
         )
-        response = await self._ask(node, message, _PARTITIONS_VERSION, AddPartitionsToTxnResponse)
+        response = await _call_broker(
+            self._cluster, node, message, _PARTITIONS_VERSION, AddPartitionsToTxnResponse
+        )
         if response.error_code:
             return dict.fromkeys(request.partitions, ErrorCode(response.error_code))
         return {
@@ -295,39 +326,24 @@ class TransactionCalls:
             for row in topic.results_by_partition
         }
 
-    # -- links ------------------------------------------------------------------------------------
-
-    async def _ask(self, node: NodeId, request: Request, version: int, answer: type[R]) -> R:
-        frame = b"".join(encode_request_frame(request, version, 0, None))
-        reply = await self._cluster.links.call(node, _REQUEST, frame[_LENGTH_BYTES:], CALL_SECONDS)
-        return decode_response(answer, memoryview(reply)[_LENGTH_BYTES:], version)
-
-    def call(self, node: NodeId, kind: int, body: bytes) -> Awaitable[bytes]:
-        """Serves a request from another broker (`peer_inbox.PeerService`)."""
-        return self.serve_request(body)
-
-    def post(self, node: NodeId, kind: int, body: bytes) -> None:
-        raise ProtocolError(f"post of unknown kind {kind}")
-
 
 def open_transactions(
     cluster: Cluster, clock: Clock, loop: asyncio.AbstractEventLoop, config: BrokerConfig
 ) -> TransactionCalls:
-    """Creates this broker's transaction coordinator and its connections to other brokers."""
-    coordinators = cluster.coordinators
-    calls = TransactionCalls(cluster, MarkerWriter(cluster.partitions, coordinators.groups, clock))
+    """Creates this broker's transaction coordinator."""
+    writer = MarkerWriter(cluster.partitions, cluster.groups, clock)
     rules = TransactionConfig(
         timeout_ms_max=config.transaction_max_timeout_ms,
         id_expiration_ms=config.transactional_id_expiration_ms,
     )
-    calls.coordinator = coordinators.transactions = TransactionCoordinator(
+    coordinator = TransactionCoordinator(
         cluster.partitions,
         lambda: TransactionRegistry(rules, since=monotonic()),
         clock,
         loop,
-        calls.send_markers,
+        MarkerSender(cluster, writer).send,
     )
-    return calls
+    return TransactionCalls(cluster, coordinator, writer)
 
 
 def check_caller(

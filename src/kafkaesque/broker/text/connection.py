@@ -163,7 +163,11 @@ class TextConnection:
         cluster = self._requests.cluster
         wanted = command.partition_count
         found = cluster.tables.by_name.get(command.topics)
-        if found is None and wanted is not None and cluster.config.auto_create_topics_enable:
+        if (
+            found is None
+            and wanted is not None
+            and cluster.settings.current.auto_create_topics_enable
+        ):
             refused = await cluster.create_topics([NewTopic(command.topics, wanted)])
             for error in refused.values():
                 raise error

@@ -155,7 +155,7 @@ class Requests:
             return found.partition_count
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic)],
-            allow_auto_topic_creation=self._cluster.config.auto_create_topics_enable,
+            allow_auto_topic_creation=self._cluster.settings.current.auto_create_topics_enable,
         )
 
         async def query() -> int:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from kafkaesque.broker.cluster.rules.commands import decode_command, encode_command
 from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Role, Snapshot
@@ -28,7 +29,7 @@ from kafkaesque.records.codec import Record, decode_batch, encode_batch
 
 Operation = Callable[[Controller], Outcome[Any]]
 _READ_BYTES = 1 << 16
-_CONFIG = BrokerConfig()
+_SETTINGS = DynamicConfig(BrokerConfig())
 
 
 class SimulatedController:
@@ -107,7 +108,7 @@ class SimulatedController:
         if not replica.is_leader or self.applied_offset < replica.next_offset:
             reply(Answer(Verdict.REFUSED, None, "not leader, or busy"), None)
             return
-        controller = Controller(self.tables, _CONFIG, lambda: self._nodes, self._new_topic_id)
+        controller = Controller(self.tables, _SETTINGS, lambda: self._nodes, self._new_topic_id)
         try:
             outcome = operation(controller)
             if not outcome.commands:

@@ -65,7 +65,7 @@ class Elections:
         self.tables.apply(CreateTopic("a", UUID(int=1), ((1, 2), (1, 2))))
         self.tables.apply(CreateTopic("b", UUID(int=2), ((1, 2),)))
 
-    async def elect_leaders(
+    async def elect(
         self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
     ) -> Mapping[TopicPartition, KafkaError | None]:
         self.asked.append((partitions, preferred))
@@ -74,7 +74,8 @@ class Elections:
         return self.results
 
     def answer(self, asked: ElectLeadersRequest) -> ElectLeadersResponse:
-        context = cast(Context, SimpleNamespace(cluster=self))
+        cluster = SimpleNamespace(tables=self.tables, elections=self)
+        context = cast(Context, SimpleNamespace(cluster=cluster))
         handled = elect_leaders(context, asked, Call(2, None, ""))
         return asyncio.run(cast(Coroutine[Any, Any, ElectLeadersResponse], handled))
 

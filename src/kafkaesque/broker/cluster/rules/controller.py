@@ -21,6 +21,7 @@ from kafkaesque.broker.cluster.rules.config_changes import (
     changed_topic_configs,
     given_topic_configs,
 )
+from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.placement import Candidate, majority_is_live, place
 from kafkaesque.broker.cluster.rules.reassignment import (
     OngoingReassignment,
@@ -43,7 +44,6 @@ from kafkaesque.model.errors import (
     TopicAlreadyExists,
 )
 from kafkaesque.model.ids import FIRST_PARTITION_GROUP, GroupId, NodeId, ProducerId
-from kafkaesque.model.settings import BrokerConfig
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class Controller:
     """The rules of the control plane; everything external is passed in."""
 
     tables: Tables
-    config: BrokerConfig
+    settings: DynamicConfig
     nodes: Callable[[], Sequence[NodeId]]
     """The brokers that are up."""
     new_topic_id: Callable[[], UUID]
@@ -157,7 +157,9 @@ class Controller:
         self, topic: Topic, changes: Sequence[ConfigChange], *, replace_all: bool = False
     ) -> Outcome[None]:
         """Settings not named keep their values, or with `replace_all` (AlterConfigs) are unset."""
-        configs = changed_topic_configs({} if replace_all else topic.configs, changes, self.config)
+        configs = changed_topic_configs(
+            {} if replace_all else topic.configs, changes, self.settings.current
+        )
         return Outcome((commands.SetTopicConfigs(topic.topic_id, configs),), None)
 
     def change_broker_configs(
@@ -169,7 +171,7 @@ class Controller:
     ) -> Outcome[None]:
         """As for topics. `node_id` None sets the default of all brokers."""
         current = {} if replace_all else self.tables.broker_configs.get(node_id, {})
-        configs = changed_broker_configs(current, changes, self.config)
+        configs = changed_broker_configs(current, changes, self.settings.current)
         return Outcome((commands.SetBrokerConfigs(node_id, configs),), None)
 
     def reserve_producer_ids(self) -> Outcome[range]:
@@ -238,10 +240,10 @@ class Controller:
 
     def _refuse_too_many(self, added: int) -> None:
         total = self.tables.partition_count + added
-        if total > self.config.max_partitions:
+        if total > self.settings.current.max_partitions:
             raise PolicyViolation(
                 f"The cluster would have {total} partitions; max.partitions is "
-                f"{self.config.max_partitions}. Raise it with --set max.partitions={total}."
+                f"{self.settings.current.max_partitions}. Raise it with --set max.partitions={total}."
             )
 
     def _replicas_of(self, wanted: NewTopic) -> tuple[tuple[NodeId, ...], ...]:
@@ -258,9 +260,9 @@ class Controller:
                 "Number of partitions was set to an invalid non-positive value."
             )
         if count == -1:
-            count = self.config.num_partitions
+            count = self.settings.current.num_partitions
         if factor == -1:
-            factor = self.config.default_replication_factor
+            factor = self.settings.current.default_replication_factor
         self._refuse_too_many(count)
         return self._placed(count, factor)
 

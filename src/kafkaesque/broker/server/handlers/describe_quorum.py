@@ -10,7 +10,7 @@ it is answered as unknown, as in Kafka.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, cast
+from typing import Final
 
 from kafkaesque.broker.cluster.rules.controller import CLUSTER_METADATA_TOPIC
 from kafkaesque.broker.cluster.rules.quorum_info import QuorumInfo, QuorumReplica
@@ -33,21 +33,13 @@ LISTENER_NAME: Final = "CONTROLLER"
 """Kafka's usual name. Our controller has no port of its own; it uses the broker's."""
 
 
-class Quorum(Protocol):
-    """The part of the cluster that this handler uses."""
-
-    def describe_quorum(self) -> QuorumInfo:
-        """Returns the controller group's state as its leader sees it. Raises NotController on other
-        nodes."""
-
-
 def describe_quorum(
     context: Context, request: DescribeQuorumRequest, call: Call
 ) -> DescribeQuorumResponse:
     if not _is_for_controller(request.topics):
         return _unknown(request.topics)
     try:
-        quorum = cast(Quorum, context.cluster).describe_quorum()
+        quorum = context.cluster.describe_quorum()
     except KafkaError as error:
         return DescribeQuorumResponse(error_code=error.code, error_message=str(error), topics=[])
     return quorum_response(quorum)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Protocol, cast
 
 from kafkaesque.broker.cluster.rules.errors import ElectionNotNeeded
 from kafkaesque.broker.cluster.rules.tables import Tables
@@ -42,16 +41,6 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-class LeaderElections(Protocol):
-    """The part of the cluster that this handler uses."""
-
-    async def elect_leaders(
-        self, partitions: Sequence[TopicPartition] | None, *, preferred: bool
-    ) -> Results:
-        """Tries to move each partition (all, if None) to its preferred leader, or to any leader if
-        not `preferred`. Returns None for each success."""
-
-
 async def elect_leaders(
     context: Context, request: ElectLeadersRequest, call: Call
 ) -> ElectLeadersResponse:
@@ -61,9 +50,9 @@ async def elect_leaders(
     except ValueError:
         return _refused(asked, InvalidRequest(f"Unknown election type {request.election_type}"))
     known = None if asked is None else _known(tables, asked)
-    cluster = cast(LeaderElections, context.cluster)
+    preferred = election is ElectionType.PREFERRED
     try:
-        results = await cluster.elect_leaders(known, preferred=election is ElectionType.PREFERRED)
+        results = await context.cluster.elections.elect(known, preferred=preferred)
     except KafkaError as error:
         return _refused(asked, error)
     rows = _all_rows(tables, results) if asked is None else _rows(tables, asked, results)
