@@ -48,7 +48,7 @@ from kafkaesque.broker.server.addresses import (
     parse_address,
 )
 from kafkaesque.broker.server.connection import Connection
-from kafkaesque.broker.server.context import Context, Identity
+from kafkaesque.broker.server.context import BrokerIdentity, Context
 from kafkaesque.broker.server.dispatch import Dispatcher, api_ranges
 from kafkaesque.broker.server.handler import Handler
 from kafkaesque.broker.server.handlers import load_handlers
@@ -346,7 +346,7 @@ class Node:
         handlers: Mapping[int, Handler[Any]],
     ) -> Context:
         return Context(
-            identity=Identity(
+            identity=BrokerIdentity(
                 self._meta.cluster_id,
                 cluster.node_id,
                 self.kafka_address.host,

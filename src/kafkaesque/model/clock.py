@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafkaesque.model.ids import TimestampMs
+
+
+class Moment(NamedTuple):
+    """A point in time on both clocks: `monotonic` for timeouts, `wall_ms` for records, retention and
+    expiry."""
+
+    monotonic: float
+    wall_ms: TimestampMs
 
 
 class Clock(Protocol):

@@ -55,6 +55,13 @@ def generation_of(member: MemberId) -> int:
     return member >> _NODE_BITS
 
 
+class ProducerIdentity(NamedTuple):
+    """A producer id and the epoch of its current owner."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+
+
 class TopicPartition(NamedTuple):
     """One partition, by topic name and partition index."""
 

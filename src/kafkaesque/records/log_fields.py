@@ -7,7 +7,7 @@ codec. The formats themselves are defined there.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkaesque.model.errors import CorruptMessage, check
 
@@ -17,6 +17,13 @@ INT64: Final = struct.Struct(">q")
 
 _LENGTH_MAX_INT16: Final = 2**15 - 1
 _VARINT_BYTES_MAX: Final = 5
+
+
+class LogRecord(NamedTuple):
+    """A record of an internal topic. Value None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
 
 
 class Reader:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
+    from kafkaesque.broker.cluster.rules.controller import Controller, Decision
     from kafkaesque.broker.node import Node
 
 
@@ -35,7 +35,7 @@ async def create_topic(
 
 
 async def delete_topics(node: Node, names: Sequence[str]) -> None:
-    def operation(controller: Controller) -> Outcome[None]:
+    def operation(controller: Controller) -> Decision[None]:
         by_name = controller.tables.by_name
         return controller.delete_topics([by_name[name] for name in names if name in by_name])
 

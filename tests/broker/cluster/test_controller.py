@@ -14,8 +14,8 @@ from kafkaesque.broker.cluster.rules.config_changes import ConfigChange, ConfigO
 from kafkaesque.broker.cluster.rules.controller import (
     PRODUCER_ID_BLOCK,
     Controller,
+    Decision,
     NewTopic,
-    Outcome,
     check_topic_name,
     is_legal_topic_name,
     refuse_internal,
@@ -40,8 +40,8 @@ def make(nodes: Sequence[int] = (1,), **settings: str) -> Controller:
     )
 
 
-def commit(controller: Controller, outcome: Outcome[object]) -> None:
-    for command in outcome.commands:
+def commit(controller: Controller, decision: Decision[object]) -> None:
+    for command in decision.commands:
         controller.tables.apply(command)
 
 
@@ -62,11 +62,11 @@ def refusal(controller: Controller, wanted: NewTopic) -> tuple[ErrorCode, str]:
 
 def test_new_topic_is_a_command_and_the_topic_to_come_and_changes_nothing_yet() -> None:
     controller = make()
-    outcome = controller.create_topic(NewTopic("a", 2, 1, configs={"retention.ms": "5"}))
-    assert outcome.commands == (
+    decision = controller.create_topic(NewTopic("a", 2, 1, configs={"retention.ms": "5"}))
+    assert decision.commands == (
         commands.CreateTopic("a", UUID(int=1), ((1,), (1,)), {"retention.ms": "5"}),
     )
-    assert outcome.answer.partition_count == 2
+    assert decision.answer.partition_count == 2
     assert controller.tables == Tables()
 
 
@@ -76,10 +76,10 @@ def test_minus_one_takes_the_brokers_defaults() -> None:
     assert [len(nodes) for nodes in topic.replicas] == [2, 2, 2]
 
 
-def test_dry_outcome_has_the_answer_and_no_command() -> None:
-    outcome = make().create_topic(NewTopic("a", 1)).dry()
-    assert outcome.commands == ()
-    assert outcome.answer.name == "a"
+def test_dry_decision_has_the_answer_and_no_command() -> None:
+    decision = make().create_topic(NewTopic("a", 1)).dry()
+    assert decision.commands == ()
+    assert decision.answer.name == "a"
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_topics_created_together_are_one_commit_without_the_refused() -> None:
         NewTopic("d", 2),
         NewTopic("e", 1),
     ]
-    outcome = controller.create_topics(wanted)
+    decision = controller.create_topics(wanted)
     codes = [
-        result.code if isinstance(result, KafkaError) else result.name for result in outcome.answer
+        result.code if isinstance(result, KafkaError) else result.name for result in decision.answer
     ]
     assert codes == [
         "a.b",
@@ -213,7 +213,7 @@ def test_topics_created_together_are_one_commit_without_the_refused() -> None:
         ErrorCode.POLICY_VIOLATION,
     ]
     assert controller.tables == Tables()
-    commit(controller, outcome)
+    commit(controller, decision)
     assert list(controller.tables.by_name) == ["a.b", "d"]
     assert controller.tables.partition_count == 3
 
@@ -399,9 +399,9 @@ def cluster_of(*nodes: int, live: Sequence[int] | None = None, **racks: str) -> 
 def test_registered_broker_is_answered_as_it_will_stand_in_the_tables() -> None:
     controller = cluster_of(1, live=())
     for wanted in (broker(2), broker(1, "rack"), broker(1, disk=1)):
-        outcome = controller.register_broker(wanted)
-        commit(controller, outcome)
-        assert controller.tables.brokers[wanted.node_id] == outcome.answer
+        decision = controller.register_broker(wanted)
+        commit(controller, decision)
+        assert controller.tables.brokers[wanted.node_id] == decision.answer
     again = controller.register_broker(broker(1, disk=1))
     assert (again.commands, again.answer.generation) == ((), 1)
 
@@ -446,9 +446,9 @@ def test_topics_created_together_get_the_group_ids_that_replay_gives_them() -> N
     controller = cluster_of(1, 2, 3)
     commit(controller, controller.register_broker(broker(2, disk=1), is_old_gone=True))
     create(controller, "a")
-    outcome = controller.create_topics([NewTopic("b", 2, 3), NewTopic("c", 1, 1)])
-    commit(controller, outcome)
-    assert outcome.answer == [controller.tables.by_name["b"], controller.tables.by_name["c"]]
+    decision = controller.create_topics([NewTopic("b", 2, 3), NewTopic("c", 1, 1)])
+    commit(controller, decision)
+    assert decision.answer == [controller.tables.by_name["b"], controller.tables.by_name["c"]]
     first = FIRST_PARTITION_GROUP
     assert list(controller.tables.by_group) == [first, first + 1, first + 2, first + 3]
     members = controller.tables.by_name["b"].partitions[0].initial_members
@@ -519,12 +519,12 @@ def settled() -> Controller:
 def test_bad_reassignment_is_refused_in_kafkas_words_and_hinders_no_other(
     wanted: WantedReassignment, code: ErrorCode, message: str
 ) -> None:
-    outcome = settled().alter_partition_reassignments([wanted, move([3, 4], index=1)])
-    refused, accepted = outcome.answer
+    decision = settled().alter_partition_reassignments([wanted, move([3, 4], index=1)])
+    refused, accepted = decision.answer
     assert refused is not None
     assert (refused.code, str(refused)) == (code, message)
     assert accepted is None
-    (command,) = outcome.commands
+    (command,) = decision.commands
     assert isinstance(command, commands.SetReassignments)
     assert [change.replicas for change in command.changes] == [(3, 4)]
 
@@ -536,10 +536,10 @@ def test_reassignment_goes_to_brokers_that_are_down_too() -> None:
 
 
 def test_change_of_the_factor_can_be_forbidden() -> None:
-    outcome = settled().alter_partition_reassignments(
+    decision = settled().alter_partition_reassignments(
         [move([1]), move([3, 4], index=1)], allow_factor_change=False
     )
-    refused, accepted = outcome.answer
+    refused, accepted = decision.answer
     assert refused is not None
     assert refused.code is ErrorCode.INVALID_REPLICATION_FACTOR
     assert accepted is None

@@ -21,7 +21,7 @@ from kafkaesque.broker.cluster.rules.commands import (
     SetBrokerConfigs,
     UnregisterBroker,
 )
-from kafkaesque.broker.cluster.rules.controller import Outcome
+from kafkaesque.broker.cluster.rules.controller import Decision
 from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.raft.messages import Append, InstallSnapshot
 from kafkaesque.broker.raft.types import Entry, EntryKind, LogIndex, Membership, Snapshot, Term
@@ -118,7 +118,7 @@ def test_committed_commands_are_replayed_after_a_crash(tmp_path: Path) -> None:
         async with open_journal(tmp_path) as journal:
             for end in (1000, 2000):
                 answer, index = await journal.submit(
-                    lambda end=end: Outcome((ReserveProducerIds(end),), end)
+                    lambda end=end: Decision((ReserveProducerIds(end),), end)
                 )
                 assert answer == end
                 assert journal.applied_index == index
@@ -139,7 +139,7 @@ def test_addresses_of_brokers_are_known_before_anything_is_known_to_be_committed
                 RegisterBroker(1, disks[1], "b", 9999),
                 UnregisterBroker(2),
             )
-            await journal.submit(lambda: Outcome(commands, None))
+            await journal.submit(lambda: Decision(commands, None))
             known = [(0, "a", 9092), (1, "b", 9999)]
             assert journal.addresses() == known
             fresh = Journal(journal._states, Clock(), lambda _: None, lambda _: journal.replica)
@@ -150,7 +150,7 @@ def test_addresses_of_brokers_are_known_before_anything_is_known_to_be_committed
 
 
 def test_refused_operation_leaves_nothing(tmp_path: Path) -> None:
-    def refuse() -> Outcome[None]:
+    def refuse() -> Decision[None]:
         raise TopicAlreadyExists("no")
 
     async def story() -> None:
@@ -168,9 +168,9 @@ def test_operation_whose_caller_went_away_is_seen_by_the_next(tmp_path: Path) ->
         async with open_journal(tmp_path) as journal:
             seen: list[int] = []
 
-            def reserve() -> Outcome[None]:
+            def reserve() -> Decision[None]:
                 seen.append(journal.tables.next_producer_id)
-                return Outcome((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
+                return Decision((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
 
             asking = asyncio.create_task(journal.submit(reserve))
             while not seen:
@@ -189,9 +189,9 @@ def test_operations_see_all_that_was_committed_before_them(tmp_path: Path) -> No
         async with open_journal(tmp_path) as journal:
             seen: list[int] = []
 
-            def reserve() -> Outcome[None]:
+            def reserve() -> Decision[None]:
                 seen.append(journal.tables.next_producer_id)
-                return Outcome((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
+                return Decision((ReserveProducerIds(journal.tables.next_producer_id + 10),), None)
 
             await asyncio.gather(*(journal.submit(reserve) for _ in range(5)))
             assert seen == [0, 10, 20, 30, 40]
@@ -204,7 +204,7 @@ def test_changes_are_queued_in_order(tmp_path: Path) -> None:
         async with open_journal(tmp_path) as journal:
             commands = [SetBrokerConfigs(None, {"num.partitions": str(n)}) for n in (3, 4)]
             for command in commands:
-                await journal.submit(lambda command=command: Outcome((command,), None))
+                await journal.submit(lambda command=command: Decision((command,), None))
             changes = [journal.changes.get_nowait() for _ in range(journal.changes.qsize())]
             assert [c for change in changes for c in change.commands or ()] == commands
             indexes = [change.index for change in changes]
@@ -217,11 +217,11 @@ def test_command_whose_sync_failed_is_refused_and_nothing_may_follow_it(tmp_path
     async def story() -> None:
         calls = FailingCalls()
         async with open_journal(tmp_path, calls=calls) as journal:
-            await journal.submit(lambda: Outcome((ReserveProducerIds(10),), None))
+            await journal.submit(lambda: Decision((ReserveProducerIds(10),), None))
             calls.broken = True
             for refusal in (StorageFailed, ControllerMoved):
                 with pytest.raises(refusal):
-                    await journal.submit(lambda: Outcome((ReserveProducerIds(20),), None))
+                    await journal.submit(lambda: Decision((ReserveProducerIds(20),), None))
             assert journal.tables.next_producer_id == 10
 
     asyncio.run(story())
@@ -235,7 +235,7 @@ def test_snapshot_of_the_tables_stands_for_the_log_before_it(
     async def story() -> None:
         async with open_journal(tmp_path) as journal:
             for end in range(1, 51):
-                await journal.submit(lambda end=end: Outcome((ReserveProducerIds(end),), None))
+                await journal.submit(lambda end=end: Decision((ReserveProducerIds(end),), None))
                 await journal.save_if_grown()
             entries = journal.replica.entries
             assert entries.first_index > 20
@@ -250,7 +250,7 @@ def test_snapshot_of_the_tables_stands_for_the_log_before_it(
 async def begin(journal: Journal) -> asyncio.Task[tuple[None, LogIndex]]:
     """A command is written and nobody has it yet."""
     written = journal.replica.last_index + 1
-    asked = asyncio.create_task(journal.submit(lambda: Outcome((ReserveProducerIds(7),), None)))
+    asked = asyncio.create_task(journal.submit(lambda: Decision((ReserveProducerIds(7),), None)))
     while journal.replica.entries.last_index < written:
         await asyncio.sleep(0)
     return asked
@@ -293,7 +293,7 @@ def test_command_that_another_entry_replaced_may_be_asked_of_the_next_controller
                 await asked
             assert journal.tables.next_producer_id == 0
             with pytest.raises(ControllerMoved, match="not the controller"):
-                await journal.submit(lambda: Outcome((ReserveProducerIds(8),), None))
+                await journal.submit(lambda: Decision((ReserveProducerIds(8),), None))
 
     asyncio.run(story())
 
@@ -342,12 +342,12 @@ def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
         async with open_journal(tmp_path, calls=calls, others=(PEER, OTHER)) as journal:
             calls.room = False
             asked = asyncio.create_task(
-                journal.submit(lambda: Outcome((ReserveProducerIds(7),), None))
+                journal.submit(lambda: Decision((ReserveProducerIds(7),), None))
             )
             while not journal.replica.is_without_room:
                 await asyncio.sleep(0)
             waiting = asyncio.create_task(
-                journal.submit(lambda: Outcome((ReserveProducerIds(8),), None))
+                journal.submit(lambda: Decision((ReserveProducerIds(8),), None))
             )
             index, term = journal.replica.last_index, journal.replica.standing.term
             noop = Entry(LogIndex(index + 1), Term(term + 1), EntryKind.NOOP, 0, None)
@@ -389,7 +389,7 @@ def test_state_that_cannot_be_saved_is_saved_later(
         calls = Full()
         async with open_journal(tmp_path, calls=calls) as journal:
             for end in range(1, 10):
-                await journal.submit(lambda end=end: Outcome((ReserveProducerIds(end),), None))
+                await journal.submit(lambda end=end: Decision((ReserveProducerIds(end),), None))
             calls.room = False
             await journal.save_if_grown()
             assert "snapshot retried" in caplog.text

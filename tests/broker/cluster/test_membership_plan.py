@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kafkaesque.broker.cluster.rules.membership_plan import (
     CONTROLLER_VOTERS_MAX,
-    Group,
     MemberProgress,
+    PlannedGroup,
     Step,
     TransferLeadership,
     controller_members,
@@ -46,7 +46,7 @@ def group(
     leader: int = 1,
     dead: Iterable[int] = (),
     lags: Mapping[int, int] | None = None,
-) -> Group:
+) -> PlannedGroup:
     membership = Membership(members(*sorted(voters)), members(*sorted(learners)))
     progress = {
         member: MemberProgress(
@@ -56,7 +56,7 @@ def group(
         for member in membership.nodes
         if member != leader
     }
-    return Group(membership, MemberId(leader), progress, LAG_MAX)
+    return PlannedGroup(membership, MemberId(leader), progress, LAG_MAX)
 
 
 def add(member: int) -> Step:
@@ -77,7 +77,7 @@ def remove(member: int) -> Step:
 
 C = second_life(3)
 
-CASES: dict[str, tuple[Group, tuple[MemberId, ...], Step | None]] = {
+CASES: dict[str, tuple[PlannedGroup, tuple[MemberId, ...], Step | None]] = {
     "nothing to do": (group([1, 2, 3]), members(3, 2, 1), None),
     "newcomer is a learner first": (group([1, 2, 3]), members(1, 2, 4), add(4)),
     "all newcomers learn side by side": (
@@ -163,7 +163,7 @@ CASES: dict[str, tuple[Group, tuple[MemberId, ...], Step | None]] = {
 
 
 @pytest.mark.parametrize(("start", "wanted", "step"), CASES.values(), ids=list(CASES))
-def test_next_step(start: Group, wanted: tuple[MemberId, ...], step: Step | None) -> None:
+def test_next_step(start: PlannedGroup, wanted: tuple[MemberId, ...], step: Step | None) -> None:
     assert next_step(start, wanted) == step
 
 
@@ -294,7 +294,7 @@ class World:
         self.dead &= set(gone)
         self.lags.clear()
 
-    def seen(self) -> Group:
+    def seen(self) -> PlannedGroup:
         return group(
             self.membership.voters,
             self.membership.learners,

@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.broker.cluster.rules.placement import Candidate, majority_is_live, place
+from kafkaesque.broker.cluster.rules.placement import PlacementCandidate, majority_is_live, place
 from kafkaesque.model.errors import InvalidReplicationFactor
 from kafkaesque.model.ids import NodeId
 
 RACKS = st.sampled_from([None, "a", "b", "c"])
 
 
-def brokers(*racks: str | None) -> list[Candidate]:
-    return [Candidate(NodeId(index + 1), rack) for index, rack in enumerate(racks)]
+def brokers(*racks: str | None) -> list[PlacementCandidate]:
+    return [PlacementCandidate(NodeId(index + 1), rack) for index, rack in enumerate(racks)]
 
 
-def plain(count: int) -> list[Candidate]:
+def plain(count: int) -> list[PlacementCandidate]:
     return brokers(*[None] * count)
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[list[Candidate], int]:
+def clusters(draw: st.DrawFn) -> tuple[list[PlacementCandidate], int]:
     """Brokers, one at least up, and a factor of which a majority can be up."""
     nodes = draw(st.lists(st.tuples(RACKS, st.booleans()), min_size=1, max_size=8))
     candidates = [
-        Candidate(NodeId(index), rack, is_live or index == 0)
+        PlacementCandidate(NodeId(index), rack, is_live or index == 0)
         for index, (rack, is_live) in enumerate(nodes)
     ]
     live_count = sum(candidate.is_live for candidate in candidates)
@@ -39,7 +39,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Candidate], int]:
 @settings(deadline=None)
 @given(clusters(), st.integers(1, 40), st.integers(0, 100))
 def test_any_placement_is_legal_and_spread(
-    cluster: tuple[list[Candidate], int], count: int, start: int
+    cluster: tuple[list[PlacementCandidate], int], count: int, start: int
 ) -> None:
     candidates, factor = cluster
     by_id = {candidate.node_id: candidate for candidate in candidates}
@@ -105,7 +105,7 @@ def test_rack_with_one_broker_gets_a_replica_of_every_partition() -> None:
 
 
 def test_broker_that_is_down_is_the_last_choice_and_never_leads() -> None:
-    candidates = [*plain(2), Candidate(NodeId(3), None, is_live=False)]
+    candidates = [*plain(2), PlacementCandidate(NodeId(3), None, is_live=False)]
     assert all(3 not in replicas for replicas in place(candidates, 6, 2, start=0))
     assert all(replicas[2] == 3 for replicas in place(candidates, 6, 3, start=0))
 
@@ -137,13 +137,15 @@ def test_broker_that_is_down_is_the_last_choice_and_never_leads() -> None:
     ],
 )
 def test_too_few_brokers_are_refused(up: int, down: int, factor: int, message: str) -> None:
-    candidates = [Candidate(NodeId(index), None, is_live=index < up) for index in range(up + down)]
+    candidates = [
+        PlacementCandidate(NodeId(index), None, is_live=index < up) for index in range(up + down)
+    ]
     with pytest.raises(InvalidReplicationFactor) as refused:
         place(candidates, 1, factor, 0)
     assert str(refused.value) == message
 
 
 def test_half_is_no_majority() -> None:
-    up, down = Candidate(NodeId(1)), Candidate(NodeId(2), None, is_live=False)
+    up, down = PlacementCandidate(NodeId(1)), PlacementCandidate(NodeId(2), None, is_live=False)
     assert not majority_is_live([up, down])
     assert majority_is_live([up, up, down])

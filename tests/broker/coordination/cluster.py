@@ -16,7 +16,7 @@ from typing import TypeVar
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.coordinator import Coordinator
 from kafkaesque.broker.coordination.replicated import NotCommitted
-from kafkaesque.broker.coordination.rules.machine import Machine, Outcome
+from kafkaesque.broker.coordination.rules.machine import ApplyResult, Machine
 from kafkaesque.broker.coordination.server import CoordinationServer
 from kafkaesque.model.clock import Clock
 from kafkaesque.service.clock import SystemClock
@@ -34,7 +34,7 @@ class Replica:
     def __init__(self, cluster: Cluster, number: int) -> None:
         self._cluster = cluster
         self._number = number
-        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
+        self._waiting: dict[int, asyncio.Future[ApplyResult]] = {}
         self.applied = 0
         self.is_held = False
         self.coordinator = Coordinator(Machine(), cluster.clock, EXPIRY_SLACK_S)
@@ -58,8 +58,8 @@ class Replica:
     def is_available(self) -> bool:
         return self._number not in self._cluster.cut_off
 
-    def propose(self, command: bytes) -> asyncio.Future[Outcome]:
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    def propose(self, command: bytes) -> asyncio.Future[ApplyResult]:
+        future: asyncio.Future[ApplyResult] = asyncio.get_running_loop().create_future()
         if not self.is_available:
             future.set_exception(NotCommitted("no quorum"))
             return future

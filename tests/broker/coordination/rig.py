@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaesque.broker.coordination.rules.acl import OPEN, Acl, Identity
+from kafkaesque.broker.coordination.rules.acl import OPEN, Acl, AuthIdentity
 from kafkaesque.broker.coordination.rules.commands import (
     AttachSession,
     CloseSession,
@@ -10,10 +10,10 @@ from kafkaesque.broker.coordination.rules.commands import (
     Create,
     OpenSession,
     Operation,
-    Write,
+    WriteCommand,
     encode_command,
 )
-from kafkaesque.broker.coordination.rules.machine import Machine, Outcome
+from kafkaesque.broker.coordination.rules.machine import ApplyResult, Machine
 from kafkaesque.broker.coordination.rules.vocabulary import CreateMode
 
 ALICE, BOB = 101, 102
@@ -31,27 +31,29 @@ class Rig:
         for session in (ALICE, BOB):
             self.open(session)
 
-    def apply(self, command: Command) -> Outcome:
+    def apply(self, command: Command) -> ApplyResult:
         data = encode_command(command)
         index = self.machine.zxid + 1
         self.log.append((index, data))
         return self.machine.apply(index, data)
 
-    def open(self, session: int, timeout_ms: int = 10_000) -> Outcome:
+    def open(self, session: int, timeout_ms: int = 10_000) -> ApplyResult:
         self.sequences[session] = 0
         return self.apply(OpenSession(session, PASSWORD, timeout_ms, owner=session))
 
-    def attach(self, session: int, owner: int, password: bytes = PASSWORD) -> Outcome:
+    def attach(self, session: int, owner: int, password: bytes = PASSWORD) -> ApplyResult:
         return self.apply(AttachSession(session, password, 10_000, owner))
 
-    def close(self, session: int) -> Outcome:
+    def close(self, session: int) -> ApplyResult:
         return self.apply(CloseSession(session, session))
 
     def write(
-        self, operation: Operation, session: int = ALICE, identities: tuple[Identity, ...] = ()
-    ) -> Outcome:
+        self, operation: Operation, session: int = ALICE, identities: tuple[AuthIdentity, ...] = ()
+    ) -> ApplyResult:
         sequence = self.sequences[session]
-        outcome = self.apply(Write(session, session, sequence, self.now_ms, identities, operation))
+        outcome = self.apply(
+            WriteCommand(session, session, sequence, self.now_ms, identities, operation)
+        )
         self.sequences[session] += 1
         return outcome
 

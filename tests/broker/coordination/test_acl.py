@@ -7,7 +7,7 @@ from kafkaesque.broker.coordination.rules.acl import (
     OPEN,
     READ_ONLY,
     Acl,
-    Identity,
+    AuthIdentity,
     allows,
     prove,
     redact,
@@ -16,8 +16,8 @@ from kafkaesque.broker.coordination.rules.acl import (
 )
 from kafkaesque.broker.coordination.rules.vocabulary import Code, CoordinationError, Permission
 
-JOE = Identity("digest", "joe:hash")
-HERE = Identity("ip", "127.0.0.1")
+JOE = AuthIdentity("digest", "joe:hash")
+HERE = AuthIdentity("ip", "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,15 @@ HERE = Identity("ip", "127.0.0.1")
         ((Acl(31, "ip", "127.0.0.0/8"),), Permission.READ, (HERE,), True),
         ((Acl(31, "ip", "127.0.0.1"),), Permission.READ, (HERE,), True),
         ((Acl(31, "ip", "10.0.0.0/8"),), Permission.READ, (HERE,), False),
-        ((Acl(31, "ip", "127.0.0.0/8"),), Permission.READ, (Identity("ip", "::1"),), False),
-        ((Acl(31, "ip", "127.0.0.0/8"),), Permission.READ, (Identity("ip", "?"),), False),
+        ((Acl(31, "ip", "127.0.0.0/8"),), Permission.READ, (AuthIdentity("ip", "::1"),), False),
+        ((Acl(31, "ip", "127.0.0.0/8"),), Permission.READ, (AuthIdentity("ip", "?"),), False),
     ],
 )
 def test_who_may_do_what(
-    acl: tuple[Acl, ...], permission: Permission, identities: tuple[Identity, ...], expected: bool
+    acl: tuple[Acl, ...],
+    permission: Permission,
+    identities: tuple[AuthIdentity, ...],
+    expected: bool,
 ) -> None:
     assert allows(acl, permission, identities) is expected
 
@@ -51,7 +54,7 @@ def test_refusal_is_no_auth() -> None:
 
 
 def test_auth_becomes_the_identity_of_the_caller() -> None:
-    settled = settle([Acl(31, "auth", "ignored")], (HERE, JOE, Identity("digest", "ann:x")))
+    settled = settle([Acl(31, "auth", "ignored")], (HERE, JOE, AuthIdentity("digest", "ann:x")))
     assert settled == (Acl(31, "digest", "joe:hash"), Acl(31, "digest", "ann:x"))
 
 

@@ -8,7 +8,7 @@ from tests.broker.coordination.rig import ALICE, Rig, create
 from kafkaesque.admin.zookeeper import read_dump
 from kafkaesque.broker.coordination.four_letter_words import (
     ClientView,
-    ServerCounts,
+    PacketCounts,
     ServerView,
     answer_word,
 )
@@ -17,7 +17,7 @@ from kafkaesque.broker.coordination.rules.vocabulary import CreateMode
 from kafkaesque.broker.coordination.rules.watches import WatchCounts
 
 CLIENTS = (ClientView("h:1", 0xA1), ClientView("h:2", 0), ClientView("h:3", 0xB2))
-VIEW = ServerView(Machine(), ServerCounts(7, 8), WatchCounts(2, 1), CLIENTS, 4, "follower")
+VIEW = ServerView(Machine(), PacketCounts(7, 8), WatchCounts(2, 1), CLIENTS, 4, "follower")
 ALL = frozenset(("ruok", "srvr", "mntr", "envi", "dump", "conf"))
 
 

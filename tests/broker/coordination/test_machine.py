@@ -11,7 +11,7 @@ from kafkaesque.broker.coordination.rules.commands import (
     OpenSession,
     Reap,
     SetData,
-    Write,
+    WriteCommand,
     encode_command,
 )
 from kafkaesque.broker.coordination.rules.machine import Machine
@@ -92,7 +92,7 @@ def test_attached_session_refuses_the_old_connection() -> None:
     assert outcome.session_started is not None
     assert outcome.session_started.owner == 7
     assert rig.write(create("/a")).code is Code.SESSION_MOVED
-    fresh = rig.apply(Write(ALICE, 7, 0, 1, (), create("/a")))
+    fresh = rig.apply(WriteCommand(ALICE, 7, 0, 1, (), create("/a")))
     assert fresh.code is Code.OK
 
 
@@ -106,9 +106,14 @@ def test_attachment_with_a_wrong_password_changes_nothing() -> None:
 def test_write_after_a_lost_one_is_rejected() -> None:
     """Its client's order would be broken: the first never happened, the second must not."""
     rig = Rig()
-    assert rig.apply(Write(ALICE, ALICE, 1, 1, (), create("/second"))).code is Code.SESSION_MOVED
+    assert (
+        rig.apply(WriteCommand(ALICE, ALICE, 1, 1, (), create("/second"))).code
+        is Code.SESSION_MOVED
+    )
     assert rig.write(create("/first")).code is Code.OK
-    assert rig.apply(Write(ALICE, ALICE, 0, 1, (), create("/again"))).code is Code.SESSION_MOVED
+    assert (
+        rig.apply(WriteCommand(ALICE, ALICE, 0, 1, (), create("/again"))).code is Code.SESSION_MOVED
+    )
 
 
 def test_sessions_are_bounded() -> None:

@@ -7,7 +7,7 @@ from kafkaesque.broker.coordination.rules import queries
 from kafkaesque.broker.coordination.rules.acl import READ_ONLY, Acl
 from kafkaesque.broker.coordination.rules.commands import SetData
 from kafkaesque.broker.coordination.rules.jute import JuteReader
-from kafkaesque.broker.coordination.rules.queries import Answer, Reader, answer
+from kafkaesque.broker.coordination.rules.queries import QueryAnswer, QueryContext, answer
 from kafkaesque.broker.coordination.rules.requests import (
     AddWatch,
     Exists,
@@ -43,8 +43,8 @@ def watches() -> WatchTable[str]:
     return WatchTable()
 
 
-def ask(rig: Rig, watches: WatchTable[str], query: Query) -> Answer:
-    return answer(Reader(rig.machine, watches, "me", ALICE, ()), query)
+def ask(rig: Rig, watches: WatchTable[str], query: Query) -> QueryAnswer:
+    return answer(QueryContext(rig.machine, watches, "me", ALICE, ()), query)
 
 
 def test_reads_show_data_children_and_counts(rig: Rig, watches: WatchTable[str]) -> None:

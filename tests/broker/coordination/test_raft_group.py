@@ -17,7 +17,7 @@ from kafkaesque.broker.cluster.replicated_machine import StateFile
 from kafkaesque.broker.coordination import raft_group
 from kafkaesque.broker.coordination.raft_group import RaftGroup
 from kafkaesque.broker.coordination.replicated import NotCommitted
-from kafkaesque.broker.coordination.rules.machine import Outcome
+from kafkaesque.broker.coordination.rules.machine import ApplyResult
 from kafkaesque.broker.raft.messages import Append, Message
 from kafkaesque.broker.replication.flusher import Flusher
 from kafkaesque.broker.replication.opening import batch_payload, open_replica
@@ -44,9 +44,9 @@ class Recorder:
         self.touched_ids: list[int] = []
         self.restored = 0
 
-    def apply(self, index: int, command: bytes) -> Outcome:
+    def apply(self, index: int, command: bytes) -> ApplyResult:
         self.commands.append(command)
-        return Outcome(index)
+        return ApplyResult(index)
 
     def snapshot(self) -> bytes:
         return b"|".join(self.commands)
@@ -218,7 +218,7 @@ class Ensemble:
         await until(lambda: found.group.has_leader)
         return found
 
-    async def commit(self, command: bytes, through: Server | None = None) -> Outcome:
+    async def commit(self, command: bytes, through: Server | None = None) -> ApplyResult:
         """Proposes `command` until a proposal is committed; earlier ones may be committed too.
 
         The proposals go through one server, or through the leader.

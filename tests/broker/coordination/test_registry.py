@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaesque.broker.coordination.rules.acl import READ_ONLY, Identity
+from kafkaesque.broker.coordination.rules.acl import READ_ONLY, AuthIdentity
 from kafkaesque.broker.coordination.rules.commands import (
     Create,
     Delete,
@@ -14,14 +14,14 @@ from kafkaesque.broker.coordination.rules.commands import (
     OpenSession,
     SetAcl,
     SetData,
-    Write,
+    WriteCommand,
     encode_command,
 )
 from kafkaesque.broker.coordination.rules.machine import Machine
 from kafkaesque.broker.coordination.rules.operations import NodeEvent
 from kafkaesque.broker.coordination.rules.registry import (
     Leaf,
-    Registry,
+    RegistryTree,
     is_registry,
     touches_registry,
 )
@@ -40,7 +40,7 @@ def types_and_paths(events: list[NodeEvent]) -> list[tuple[EventType, str]]:
 
 
 def test_changes_are_told_as_those_of_nodes() -> None:
-    registry = Registry()
+    registry = RegistryTree()
     events = registry.show("brokers", {"/brokers/ids/0": Leaf(b"a", 1)}, 5, 100)
     assert types_and_paths(events) == [
         (CREATED, "/brokers"),
@@ -78,7 +78,7 @@ _leaves = st.dictionaries(
 def test_registry_is_what_was_last_shown_and_others_stay(
     shown: list[dict[str, bytes]],
 ) -> None:
-    registry = Registry()
+    registry = RegistryTree()
     registry.show("cluster", {"/cluster/id": Leaf(b"x")}, 1, 1)
     registry.show("controller_epoch", {"/controller_epoch": Leaf(b"1")}, 1, 1)
     for zxid, leaves in enumerate(shown, 2):
@@ -122,7 +122,7 @@ def test_writes_to_registries_are_refused_everywhere_alike(operation: object) ->
     machine.apply(1, encode_command(OpenSession(7, bytes(16), 10_000, 3)))
 
     def write(sequence: int, what: object) -> bytes:
-        return encode_command(Write(7, 3, sequence, 0, (Identity("ip", "::1"),), what))  # type: ignore[arg-type]
+        return encode_command(WriteCommand(7, 3, sequence, 0, (AuthIdentity("ip", "::1"),), what))  # type: ignore[arg-type]
 
     before = machine.snapshot()
     assert machine.apply(2, write(0, operation)).code is Code.NO_AUTH

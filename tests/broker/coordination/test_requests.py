@@ -23,7 +23,7 @@ from kafkaesque.broker.coordination.rules.commands import (
 from kafkaesque.broker.coordination.rules.jute import JuteReader
 from kafkaesque.broker.coordination.rules.requests import (
     MULTI_PARTS_MAX,
-    Auth,
+    AuthRequest,
     Exists,
     GetAcl,
     GetChildren,
@@ -49,7 +49,7 @@ CASES: list[tuple[Any, Request]] = [
     (kazoo.GetChildren("/a", True), GetChildren("/a", True, False)),
     (kazoo.GetChildren2("/a", None), GetChildren("/a", False, True)),
     (kazoo.Sync("/a"), Sync("/a")),
-    (kazoo.Auth(0, "digest", "u:p"), Auth("digest", b"u:p")),
+    (kazoo.Auth(0, "digest", "u:p"), AuthRequest("digest", b"u:p")),
     (
         kazoo.Transaction([CREATE, kazoo.Delete("/b", 1), kazoo.CheckVersion("/c", 2)]),
         Multi((Create("/a", b"x", OPEN, 3, 1), Delete("/b", 1), Check("/c", 2))),

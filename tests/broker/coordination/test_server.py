@@ -11,7 +11,7 @@ from tests.conformance_zookeeper.raw import Long, body, create_body
 
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.rules.requests import read_connect
-from kafkaesque.broker.coordination.rules.tree import Node
+from kafkaesque.broker.coordination.rules.tree import Znode
 from kafkaesque.broker.coordination.rules.vocabulary import Code
 from kafkaesque.broker.coordination.server import CoordinationServer
 from kafkaesque.model.errors import InvalidConfig
@@ -206,7 +206,7 @@ def test_reaping_waits_for_its_interval() -> None:
             clock.advance(1.9)
             assert await client.ask(PING, xid=-2) == Code.OK
             await server.tick()
-        assert isinstance(server.coordinator.machine.tree.get("/short"), Node)
+        assert isinstance(server.coordinator.machine.tree.get("/short"), Znode)
         clock.advance(2.9)
         await client.ask(PING, xid=-2)
         await server.tick()

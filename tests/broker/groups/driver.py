@@ -1,4 +1,4 @@
-"""The group registry with a list for a log and a number for a clock, obeying `Effects`."""
+"""The group registry with a list for a log and a number for a clock, obeying `GroupEffects`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import replace
 from kafkaesque.broker.groups.config import GroupConfig
 from kafkaesque.broker.groups.registry import GroupRegistry
 from kafkaesque.broker.groups.types import (
-    Answer,
     AnswerValue,
     CommitRequest,
-    Effects,
-    HeartbeatRequest,
+    GroupAnswer,
+    GroupEffects,
     JoinAnswer,
     JoinRequest,
     LeaveRequest,
     LeavingMember,
-    LogRecord,
-    Moment,
+    MemberHeartbeat,
     OffsetToCommit,
     Protocol,
     SyncAnswer,
     SyncRequest,
     TopicToCommit,
 )
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.ids import Offset, PartitionIndex, TimestampMs
+from kafkaesque.records.log_fields import LogRecord
 
 WALL_MS_AT_START = 1_700_000_000_000
 
@@ -61,7 +61,7 @@ class Driver:
     def new_token(self) -> int:
         return next(self._tokens)
 
-    def finish(self, effects: Effects) -> Effects:
+    def finish(self, effects: GroupEffects) -> GroupEffects:
         self.log += effects.records
         for record in effects.records:
             self.registry.replay(*record)
@@ -69,7 +69,7 @@ class Driver:
             self._deliver(answer)
         return effects
 
-    def _deliver(self, answer: Answer) -> None:
+    def _deliver(self, answer: GroupAnswer) -> None:
         assert answer.token not in self.answers, f"token {answer.token} is answered twice"
         self.answers[answer.token] = answer.value
 
@@ -83,7 +83,7 @@ class Driver:
         registry.loaded(self.now)
         return registry
 
-    def advance(self, seconds: float) -> list[tuple[float, Effects]]:
+    def advance(self, seconds: float) -> list[tuple[float, GroupEffects]]:
         """Move the clock, ticking whenever the registry asked for it."""
         target = self.seconds + seconds
         seen = []
@@ -122,7 +122,7 @@ class Driver:
 
     def heartbeat(self, member_id: str, generation_id: int) -> AnswerValue:
         token = self.new_token()
-        request = HeartbeatRequest(group_id="g", generation_id=generation_id, member_id=member_id)
+        request = MemberHeartbeat(group_id="g", generation_id=generation_id, member_id=member_id)
         self.finish(self.registry.heartbeat(request, token, self.now))
         return self.answers[token]
 

@@ -21,21 +21,20 @@ from kafkaesque.broker.groups.log_format import (
     decode_offset,
 )
 from kafkaesque.broker.groups.types import (
-    Answer,
     CommitAnswer,
     CommitRequest,
     DeleteGroupsAnswer,
     DeleteOffsetsAnswer,
     DeleteOffsetsRequest,
-    Effects,
+    GroupAnswer,
+    GroupEffects,
     HeartbeatAnswer,
-    HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
     LeaveRequest,
     LeavingMember,
-    LogRecord,
+    MemberHeartbeat,
     OffsetToCommit,
     Protocol,
     SyncAnswer,
@@ -46,6 +45,7 @@ from kafkaesque.broker.groups.types import (
 )
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, PartitionIndex, TopicId
+from kafkaesque.records.log_fields import LogRecord
 from kafkaesque.testing.script import Command, ScriptError
 
 
@@ -157,7 +157,7 @@ class Interpreter:
         command.expect_options("gen", "instance")
         group_id, member_id = command.arguments
         token = self._driver.new_token()
-        request = HeartbeatRequest(
+        request = MemberHeartbeat(
             group_id=group_id,
             member_id=member_id,
             generation_id=int(command.options["gen"]),
@@ -262,7 +262,7 @@ class Interpreter:
         for group in self._driver.registry.list_groups(states, types):
             yield f"{group.group_id} {group.state} type={group.group_type} protocol={group.protocol_type}"
 
-    def _finish(self, effects: Effects, token: int | None = None) -> Iterator[str]:
+    def _finish(self, effects: GroupEffects, token: int | None = None) -> Iterator[str]:
         self._driver.finish(effects)
         yield from _show(effects)
         if token is not None and token not in self._driver.answers:
@@ -300,7 +300,7 @@ def _to_fetch(target: str) -> TopicToFetch:
     return TopicToFetch(topic, (PartitionIndex(int(partition)),))
 
 
-def _show(effects: Effects) -> Iterator[str]:
+def _show(effects: GroupEffects) -> Iterator[str]:
     yield from map(_show_record, effects.records)
     yield from map(_show_answer, effects.answers)
 
@@ -327,11 +327,11 @@ def _show_record(record: LogRecord) -> str:
     return text.rstrip()
 
 
-def _show_answer(answer: Answer) -> str:
+def _show_answer(answer: GroupAnswer) -> str:
     return f"#{answer.token} {_show_value(answer)}"
 
 
-def _show_value(answer: Answer) -> str:
+def _show_value(answer: GroupAnswer) -> str:
     match answer.value:
         case JoinAnswer() as joined if joined.error is not ErrorCode.NONE:
             return f"join {joined.error.name} {joined.member_id}".rstrip()

@@ -9,7 +9,7 @@ from tests.broker.groups.test_log_format import KAFKA
 from kafkaesque.broker.groups.config import GroupConfig
 from kafkaesque.broker.groups.registry import GroupRegistry
 from kafkaesque.broker.groups.transitions import GroupState
-from kafkaesque.broker.groups.types import HeartbeatAnswer, HeartbeatRequest, SyncRequest
+from kafkaesque.broker.groups.types import HeartbeatAnswer, MemberHeartbeat, SyncRequest
 from kafkaesque.model.errors import CorruptMessage, ErrorCode, InvariantBroken
 from kafkaesque.model.ids import PartitionIndex
 
@@ -112,7 +112,7 @@ def test_heartbeats_of_many_groups_do_not_grow_the_heap() -> None:
         driver.seconds += 3
         for group_id, token in groups.items():
             member_id = driver.joined(token).member_id
-            request = HeartbeatRequest(group_id=group_id, generation_id=1, member_id=member_id)
+            request = MemberHeartbeat(group_id=group_id, generation_id=1, member_id=member_id)
             (answer,) = driver.registry.heartbeat(request, 0, driver.now).answers
             assert answer.value == HeartbeatAnswer()
     assert len(driver.registry._timers._heap) <= before

@@ -14,10 +14,10 @@ from kafkaesque.broker.groups.step import TimerKey, TimerKind
 from kafkaesque.broker.groups.transitions import GroupState
 from kafkaesque.broker.groups.types import (
     DeleteGroupsAnswer,
-    HeartbeatRequest,
     JoinAnswer,
     LeaveRequest,
     LeavingMember,
+    MemberHeartbeat,
     Protocol,
     SyncRequest,
 )
@@ -112,7 +112,7 @@ class Groups(RuleBasedStateMachine):
     @rule(group_id=groups, pick=picks)
     def heartbeat(self, group_id: str, pick: int) -> None:
         member_id, instance, generation_id = self.some_member(group_id, pick)
-        request = HeartbeatRequest(
+        request = MemberHeartbeat(
             group_id=group_id,
             generation_id=generation_id,
             member_id=member_id,

@@ -4,7 +4,8 @@ from kafkaesque.broker.groups.config import GroupConfig
 from kafkaesque.broker.groups.group import Group
 from kafkaesque.broker.groups.step import GroupTimers, Step, TimerKey, TimerKind
 from kafkaesque.broker.groups.timers import Timers
-from kafkaesque.broker.groups.types import NOTHING, Answer, HeartbeatAnswer, Moment
+from kafkaesque.broker.groups.types import NOTHING, GroupAnswer, HeartbeatAnswer
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.ids import TimestampMs
 
 NOW = Moment(100.0, TimestampMs(5))
@@ -22,7 +23,7 @@ def test_parked_token_is_answered_once() -> None:
     later = step(waiting)
     later.answer_parked(7, VALUE)
     later.answer_parked(7, VALUE)
-    assert later.effects().answers == (Answer(7, VALUE),)
+    assert later.effects().answers == (GroupAnswer(7, VALUE),)
 
 
 def test_cancelled_token_is_not_answered() -> None:

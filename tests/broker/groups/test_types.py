@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.groups.driver import JOIN
 
-from kafkaesque.broker.groups.types import NOTHING, Effects, LeaveAnswer, LeftMember
+from kafkaesque.broker.groups.types import NOTHING, GroupEffects, LeaveAnswer, LeftMember
 from kafkaesque.model.errors import ErrorCode
 
 
@@ -30,4 +30,4 @@ def test_join_asks_for_what_its_version_knows() -> None:
 
 
 def test_nothing_is_no_effects() -> None:
-    assert Effects() == NOTHING
+    assert GroupEffects() == NOTHING

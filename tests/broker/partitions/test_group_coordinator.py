@@ -17,8 +17,6 @@ from kafkaesque.broker.groups.types import (
     CommitRequest,
     JoinAnswer,
     JoinRequest,
-    LogRecord,
-    Moment,
     OffsetToCommit,
     Protocol,
     TopicToCommit,
@@ -26,6 +24,7 @@ from kafkaesque.broker.groups.types import (
 )
 from kafkaesque.broker.partitions.coordinator_runtime import BATCH_BYTES_MAX, java_hash, parts_of
 from kafkaesque.broker.partitions.group_coordinator import GroupShard
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.errors import (
     CoordinatorLoading,
     CoordinatorNotAvailable,
@@ -35,6 +34,7 @@ from kafkaesque.model.errors import (
 )
 from kafkaesque.model.ids import Offset, PartitionIndex
 from kafkaesque.model.settings import TopicConfig
+from kafkaesque.records.log_fields import LogRecord
 from kafkaesque.service.process import new_event_loop
 
 JOIN = JoinRequest(

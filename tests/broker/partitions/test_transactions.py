@@ -28,7 +28,6 @@ from kafkaesque.broker.transactions.types import (
     InitRequest,
     Markers,
     PartitionsRequest,
-    ProducerIdentity,
     TransactionConfig,
 )
 from kafkaesque.model.errors import (
@@ -44,6 +43,7 @@ from kafkaesque.model.ids import (
     PartitionIndex,
     ProducerEpoch,
     ProducerId,
+    ProducerIdentity,
     TopicPartition,
 )
 from kafkaesque.records.codec import Record, encode_batch

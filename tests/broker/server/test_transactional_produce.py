@@ -10,9 +10,15 @@ from tests.broker.server.local_broker import LocalBroker
 
 from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.server.transactional_produce import ADDS_SINCE, TransactionalRequest, Waiting
-from kafkaesque.broker.transactions.types import ProducerIdentity
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from kafkaesque.model.ids import (
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    ProducerIdentity,
+    TimestampMs,
+    TopicPartition,
+)
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.wire.messages.end_txn import EndTxnRequest
 from kafkaesque.wire.messages.find_coordinator import FindCoordinatorRequest

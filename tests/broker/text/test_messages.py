@@ -9,31 +9,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaesque.broker.text.rules.commands import BadCommand
-from kafkaesque.broker.text.rules.messages import Message, read_message, show_message
+from kafkaesque.broker.text.rules.messages import TextMessage, read_message, show_message
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("plain text", Message(None, b"plain text", ())),
+        ("plain text", TextMessage(None, b"plain text", ())),
         (
             '{"Header": "header", "Key": "124", "Body": "Hello World!"}',
-            Message(b"124", b"Hello World!", (("Header", b"header"),)),
+            TextMessage(b"124", b"Hello World!", (("Header", b"header"),)),
         ),
-        ('{"Body": "b"}', Message(None, b"b", ())),
-        ('{"Key": 124, "Body": {"a": [1]}}', Message(b"124", b'{"a":[1]}', ())),
+        ('{"Body": "b"}', TextMessage(None, b"b", ())),
+        ('{"Key": 124, "Body": {"a": [1]}}', TextMessage(b"124", b'{"a":[1]}', ())),
         (
             '{"Header": {"a": "1", "b": 2}, "Body": ""}',
-            Message(None, b"", (("a", b"1"), ("b", b"2"))),
+            TextMessage(None, b"", (("a", b"1"), ("b", b"2"))),
         ),
         # Objects of somebody else's are bodies.
-        ('{"Key": "1"}', Message(None, b'{"Key": "1"}', ())),
-        ('{"Body": "b", "other": 1}', Message(None, b'{"Body": "b", "other": 1}', ())),
-        ('{"Body": ', Message(None, b'{"Body": ', ())),
-        ("[1]", Message(None, b"[1]", ())),
+        ('{"Key": "1"}', TextMessage(None, b'{"Key": "1"}', ())),
+        ('{"Body": "b", "other": 1}', TextMessage(None, b'{"Body": "b", "other": 1}', ())),
+        ('{"Body": ', TextMessage(None, b'{"Body": ', ())),
+        ("[1]", TextMessage(None, b"[1]", ())),
     ],
 )
-def test_text_becomes_a_record(text: str, message: Message) -> None:
+def test_text_becomes_a_record(text: str, message: TextMessage) -> None:
     assert read_message(text) == message
 
 
@@ -62,5 +62,5 @@ def test_shown_message_is_one_printable_line(key: bytes, body: bytes, header: st
 @settings(deadline=None)
 @given(st.text().filter(lambda text: "\n" not in text), st.text())
 def test_what_is_shown_can_be_typed_again(key: str, body: str) -> None:
-    message = Message(key.encode(errors="replace"), body.encode(errors="replace"), ())
+    message = TextMessage(key.encode(errors="replace"), body.encode(errors="replace"), ())
     assert read_message(show_message(message.key, message.body, ())) == message

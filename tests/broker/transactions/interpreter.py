@@ -24,24 +24,24 @@ from kafkaesque.broker.transactions.types import (
     OLD_FLOW,
     AddAnswer,
     AnswerValue,
-    Effects,
     EndAnswer,
     EndRequest,
     InitAnswer,
     InitRequest,
-    Moment,
     PartitionsRequest,
-    ProducerIdentity,
     TransactionConfig,
+    TransactionEffects,
     TransactionState,
     VerifyAnswer,
 )
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.ids import (
     NO_PRODUCER,
     NO_TIMESTAMP,
     PartitionIndex,
     ProducerEpoch,
     ProducerId,
+    ProducerIdentity,
     TimestampMs,
     TopicPartition,
 )
@@ -175,7 +175,7 @@ class Interpreter:
         self.next_token += 1
         return self.next_token - 1
 
-    def _carry_out(self, effects: Effects) -> Iterator[str]:
+    def _carry_out(self, effects: TransactionEffects) -> Iterator[str]:
         for key, value in effects.records:
             self.log.append((key, value))
             self.registry.replay(key, value)

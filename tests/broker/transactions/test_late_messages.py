@@ -26,23 +26,23 @@ from kafkaesque.broker.transactions.types import (
     NOTHING,
     AddAnswer,
     AnswerValue,
-    Effects,
     EndAnswer,
     EndRequest,
     InitAnswer,
     InitRequest,
     Markers,
-    Moment,
     PartitionsRequest,
-    ProducerIdentity,
     TransactionConfig,
+    TransactionEffects,
 )
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.errors import ErrorCode, InvalidProducerEpoch, InvariantBroken, KafkaError
 from kafkaesque.model.ids import (
     LeaderEpoch,
     Offset,
     PartitionIndex,
     ProducerId,
+    ProducerIdentity,
     TimestampMs,
     TopicPartition,
 )
@@ -137,7 +137,7 @@ class World:
     def now(self) -> Moment:
         return Moment(self.seconds, TimestampMs(int(self.seconds * 1000)))
 
-    def carry_out(self, effects: Effects) -> AnswerValue | None:
+    def carry_out(self, effects: TransactionEffects) -> AnswerValue | None:
         for record in effects.records:
             self.records.append(record)
             self.registry.replay(*record)

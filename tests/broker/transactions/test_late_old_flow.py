@@ -24,15 +24,15 @@ from kafkaesque.broker.transactions.types import (
     OLD_FLOW,
     AddAnswer,
     AnswerValue,
-    Effects,
     EndAnswer,
     EndRequest,
     InitAnswer,
     InitRequest,
-    Moment,
     PartitionsRequest,
     TransactionConfig,
+    TransactionEffects,
 )
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import PartitionIndex, ProducerId, TimestampMs, TopicPartition
 
@@ -78,7 +78,7 @@ class World:
             self.registry.replay(*record)
         self.carry_out(self.registry.loaded(self.now))
 
-    def carry_out(self, effects: Effects) -> AnswerValue | None:
+    def carry_out(self, effects: TransactionEffects) -> AnswerValue | None:
         self.records += effects.records
         for markers in effects.markers:
             self.carry_out(

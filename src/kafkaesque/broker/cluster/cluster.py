@@ -21,12 +21,12 @@ from kafkaesque.broker.cluster.leaders import Leaders
 from kafkaesque.broker.cluster.members import Members
 from kafkaesque.broker.cluster.reconciler import ReconciledIndex, Reconciler
 from kafkaesque.broker.cluster.rules import broker_requests
-from kafkaesque.broker.cluster.rules.controller import Controller, NewTopic, Outcome
+from kafkaesque.broker.cluster.rules.controller import Controller, Decision, NewTopic
 from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.errors import ControllerMoved, InconsistentClusterId
 from kafkaesque.broker.cluster.rules.leader_table import Announcement
 from kafkaesque.broker.cluster.rules.quorum_info import QuorumInfo, quorum_info
-from kafkaesque.broker.cluster.rules.topology import Broker, Topic
+from kafkaesque.broker.cluster.rules.topology import RegisteredBroker, Topic
 from kafkaesque.broker.cluster.scrubber import Scrubber
 from kafkaesque.broker.partitions.coordinators import Coordinators
 from kafkaesque.broker.partitions.environment import Changes
@@ -186,7 +186,7 @@ class Cluster:
     def live_nodes(self) -> list[NodeId]:
         return [node_id for node_id in self.tables.brokers if self.is_up(node_id)]
 
-    def live_brokers(self) -> list[Broker]:
+    def live_brokers(self) -> list[RegisteredBroker]:
         """The brokers to name to clients.
 
         A broker that reaches no majority is partitioned away or the first one up after an outage. It
@@ -197,12 +197,12 @@ class Cluster:
         live = [broker for broker in registered if self.is_up(broker.node_id)]
         return live if 2 * len(live) > len(registered) else registered
 
-    def named_brokers(self) -> list[Broker]:
+    def named_brokers(self) -> list[RegisteredBroker]:
         """The live brokers and those that were lost recently: see `RecentlyLost`."""
         live, lost = self.live_brokers(), self.elections.recently_lost
         return [one for one in self.tables.brokers.values() if one in live or one.node_id in lost]
 
-    def leader_of(self, topic: str, index: int) -> Broker | None:
+    def leader_of(self, topic: str, index: int) -> RegisteredBroker | None:
         """The broker that leads a partition, if it is known and up."""
         announced = self.announced(self.tables.by_name.get(topic), index)
         return None if announced is None else self.tables.brokers.get(announced.node_id)
@@ -216,7 +216,7 @@ class Cluster:
 
     # -- requests to the controller -----------------------------------------------------------------
 
-    async def submit(self, operation: Callable[[Controller], Outcome[T]]) -> T:
+    async def submit(self, operation: Callable[[Controller], Decision[T]]) -> T:
         """Commits the commands that `operation` returns and waits until this node matches them.
 
         Only on the controller: raises ControllerMoved elsewhere.
@@ -475,7 +475,7 @@ class Cluster:
                 raise NotController(f"broker {controller} does not answer: {error}") from error
         try:
             answer, index = await self.journal.submit(
-                lambda: cast(Outcome[object], request.decide(self.controller))
+                lambda: cast(Decision[object], request.decide(self.controller))
             )
         except ControllerMoved as moved:
             raise NotController(str(moved)) from None

@@ -20,7 +20,7 @@ from kafkaesque.broker.cluster.rules.commands import (
     decode_command,
     encode_command,
 )
-from kafkaesque.broker.cluster.rules.controller import Outcome
+from kafkaesque.broker.cluster.rules.controller import Decision
 from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.raft.ready import Standing
@@ -67,7 +67,7 @@ class _PendingCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TableChange:
     """The commands of one applied entry. None: a snapshot replaced the tables as a whole."""
 
     index: LogIndex
@@ -91,7 +91,7 @@ class Journal(ReplicatedMachine):
         self._clock = clock
         self._lock = asyncio.Lock()
         self._pending: list[_PendingCommit] = []
-        self.changes: asyncio.Queue[Change] = asyncio.Queue()
+        self.changes: asyncio.Queue[TableChange] = asyncio.Queue()
         self.leader_changed = asyncio.Event()
         self._load()
 
@@ -114,7 +114,7 @@ class Journal(ReplicatedMachine):
 
     # -- leader ---------------------------------------------------------------------------------
 
-    async def submit(self, operation: Callable[[], Outcome[T]]) -> tuple[T, LogIndex]:
+    async def submit(self, operation: Callable[[], Decision[T]]) -> tuple[T, LogIndex]:
         """Runs `operation` on the tables and commits its commands. Returns its answer and the index
         from which on the tables contain the change.
 
@@ -129,11 +129,11 @@ class Journal(ReplicatedMachine):
                 await self.applied_to(self.replica.last_index)
             except NotController as error:
                 raise ControllerMoved(str(error)) from None
-            outcome = operation()
+            decision = operation()
             index = self._applied
-            if outcome.commands:
-                index = await self._commit(outcome.commands)
-            return outcome.answer, index
+            if decision.commands:
+                index = await self._commit(decision.commands)
+            return decision.answer, index
 
     async def _commit(self, commands: Sequence[Command]) -> LogIndex:
         pending = self._append(commands)
@@ -196,7 +196,7 @@ class Journal(ReplicatedMachine):
         commands = _commands(batch)
         for command in commands:
             self.tables.apply(command)
-        self.changes.put_nowait(Change(index, commands))
+        self.changes.put_nowait(TableChange(index, commands))
 
     def committed(self, index: LogIndex, end_offset: Offset) -> None:
         super().committed(index, end_offset)
@@ -204,7 +204,7 @@ class Journal(ReplicatedMachine):
             if pending.index <= index:
                 pending.decide(self.replica.raft.term_at(pending.index), self._moved())
         # Raft's own entries change no table, but a caller may wait for their index.
-        self.changes.put_nowait(Change(index, ()))
+        self.changes.put_nowait(TableChange(index, ()))
 
     def _snapshot(self) -> bytes:
         return self.tables.snapshot()
@@ -214,7 +214,7 @@ class Journal(ReplicatedMachine):
 
     def installed(self, snapshot: Snapshot) -> None:
         super().installed(snapshot)
-        self.changes.put_nowait(Change(snapshot.index, None))
+        self.changes.put_nowait(TableChange(snapshot.index, None))
 
     def failed(self, error: StorageFailed) -> None:
         for pending in self._pending:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from kafkaesque.broker.cluster.rules.membership_plan import (
-    Group,
+    PlannedGroup,
     Step,
     TransferLeadership,
     group_of,
@@ -17,7 +17,7 @@ from kafkaesque.broker.cluster.rules.membership_plan import (
     preferred_leader_step,
 )
 from kafkaesque.broker.cluster.rules.tables import Tables
-from kafkaesque.broker.cluster.rules.topology import Assignment
+from kafkaesque.broker.cluster.rules.topology import ReplicaAssignment
 from kafkaesque.broker.raft.types import Refused
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.replica_set import RAFT_CONFIG, ReplicaSet
@@ -69,7 +69,7 @@ class Members:
         if set(registered) != set(replica.membership.voters) or replica.membership.learners:
             self._take(replica, next_controller_step(_group(replica), registered))
 
-    async def _advance_partition(self, replica: Replica, assignment: Assignment) -> None:
+    async def _advance_partition(self, replica: Replica, assignment: ReplicaAssignment) -> None:
         wanted = self._tables.members(assignment.wanted)
         if not is_reached(replica.membership, wanted):
             self._take(replica, next_step(_group(replica), wanted))
@@ -99,5 +99,5 @@ class Members:
                 logger.info("group %d: %s %d", replica.group, step.kind.value, step.node_id)
 
 
-def _group(replica: Replica) -> Group:
+def _group(replica: Replica) -> PlannedGroup:
     return group_of(replica.status(), RAFT_CONFIG.promotion_lag_entries_max)

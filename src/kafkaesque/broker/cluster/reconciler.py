@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from kafkaesque.broker.cluster.journal import Change
+from kafkaesque.broker.cluster.journal import TableChange
 from kafkaesque.broker.cluster.rules import commands
 from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.tables import Tables
-from kafkaesque.broker.cluster.rules.topology import Assignment, Topic
+from kafkaesque.broker.cluster.rules.topology import ReplicaAssignment, Topic
 from kafkaesque.broker.partitions.group_coordinator import GroupCoordinator
 from kafkaesque.broker.partitions.partition_table import PartitionTable, Placement
 from kafkaesque.broker.raft.types import NO_INDEX, LogIndex
@@ -69,7 +69,7 @@ class Reconciler:
         self._groups = groups
         self._settings = settings
 
-    async def reconcile(self, change: Change) -> None:
+    async def reconcile(self, change: TableChange) -> None:
         """Follows one applied entry of the controller's log."""
         if change.commands is None:
             await self.reconcile_all()
@@ -147,7 +147,7 @@ class Reconciler:
         return topic_config(topic.configs, self._settings.current)
 
 
-def _placement(index: PartitionIndex, assignment: Assignment, member: MemberId) -> Placement:
+def _placement(index: PartitionIndex, assignment: ReplicaAssignment, member: MemberId) -> Placement:
     """An initial member of the group starts it; any other member joins it."""
     first = assignment.initial_members
     return Placement(index, assignment.group_id, first if member in first else ())

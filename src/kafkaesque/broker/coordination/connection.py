@@ -19,24 +19,24 @@ from kafkaesque.broker.coordination.four_letter_words import WORDS, ClientView
 from kafkaesque.broker.coordination.host import Host
 from kafkaesque.broker.coordination.replicated import NotCommitted
 from kafkaesque.broker.coordination.rules import acl, queries, replies
-from kafkaesque.broker.coordination.rules.acl import Identity
+from kafkaesque.broker.coordination.rules.acl import AuthIdentity
 from kafkaesque.broker.coordination.rules.commands import (
     AttachSession,
     CloseSession,
     Multi,
     OpenSession,
     Operation,
-    Write,
+    WriteCommand,
     encode_command,
 )
 from kafkaesque.broker.coordination.rules.jute import JuteReader
-from kafkaesque.broker.coordination.rules.machine import Outcome
+from kafkaesque.broker.coordination.rules.machine import ApplyResult
 from kafkaesque.broker.coordination.rules.operations import NodeEvent
 from kafkaesque.broker.coordination.rules.requests import (
-    Auth,
+    AuthRequest,
     CloseRequest,
     ConnectRequest,
-    Ping,
+    PingRequest,
     Query,
     Reconfig,
     Request,
@@ -51,7 +51,7 @@ from kafkaesque.broker.coordination.rules.vocabulary import (
     OpCode,
     Permission,
 )
-from kafkaesque.broker.coordination.stream import FrameReader, Outbox
+from kafkaesque.broker.coordination.stream import FrameSplitter, WriteBuffer
 from kafkaesque.model.errors import ProtocolError
 
 logger = logging.getLogger("kafkaesque.coordination")
@@ -68,7 +68,7 @@ _OPERATIONS = get_args(Operation)
 _QUERIES = get_args(Query)
 
 
-class _Exchange:
+class _PendingReply:
     """A request in progress; `reply` is set once it is answered."""
 
     __slots__ = ("reply", "xid")
@@ -78,21 +78,21 @@ class _Exchange:
         self.reply: bytes | None = None
 
 
-class Connection(asyncio.Protocol):
+class CoordinationConnection(asyncio.Protocol):
     """The protocol of one connection. `owner` identifies it in the log."""
 
     def __init__(self, host: Host, owner: int) -> None:
         self._host = host
         self.owner = owner
-        self._frames = FrameReader(CONNECT_FRAME_BYTES_MAX)
+        self._frames = FrameSplitter(CONNECT_FRAME_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._outbox: Outbox | None = None
+        self._outbox: WriteBuffer | None = None
         self._address = "?"
-        self._identities: tuple[Identity, ...] = ()
+        self._identities: tuple[AuthIdentity, ...] = ()
         self._session_id = 0
         self._sequence = 0
         self._waiting: deque[tuple[int, Request | Code]] = deque()
-        self._in_progress: deque[_Exchange] = deque()
+        self._in_progress: deque[_PendingReply] = deque()
         self._is_connecting = False
         self._is_ending = False
         """No further request is accepted: the session ends, or the client broke the protocol."""
@@ -103,10 +103,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         unsent_bytes_max = self._host.config.max_unsent_bytes
-        self._outbox = Outbox(self._transport, unsent_bytes_max, self._host.counts)
+        self._outbox = WriteBuffer(self._transport, unsent_bytes_max, self._host.counts)
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if peer else "?"
-        self._identities = (Identity("ip", self._address),)
+        self._identities = (AuthIdentity("ip", self._address),)
         refusal = self._host.accept(self, self._address)
         if refusal is not None:
             logger.warning("refused connection from %s: %s", self._address, refusal)
@@ -252,7 +252,7 @@ class Connection(asyncio.Protocol):
         self,
         request: ConnectRequest,
         command: OpenSession | AttachSession,
-        answered: asyncio.Future[Outcome],
+        answered: asyncio.Future[ApplyResult],
     ) -> None:
         if self._has_failed(answered) or self._transport is None:
             return
@@ -300,12 +300,12 @@ class Connection(asyncio.Protocol):
     def _answer(self, xid: int, request: Request | Code) -> None:
         """Answers a request that is not a write, or starts it if it must wait. No write is in progress."""
         match request:
-            case Ping():
+            case PingRequest():
                 self._reply(XID_PING, Code.OK)
             case Sync(path):
                 body = replies.string_body(path)
                 self._begin(xid, self._host.replicated.read_barrier(), lambda _: (Code.OK, body))
-            case Auth():
+            case AuthRequest():
                 self._authenticate(xid, request)
             case CloseRequest():
                 self._close_session(xid)
@@ -327,7 +327,7 @@ class Connection(asyncio.Protocol):
 
     def _read(self, query: Query) -> tuple[Code, bytes]:
         coordinator = self._host.coordinator
-        reader = queries.Reader(
+        reader = queries.QueryContext(
             coordinator.machine,
             coordinator.watches,
             self,
@@ -343,7 +343,7 @@ class Connection(asyncio.Protocol):
             self.notify(event)
         return Code.OK, answer.body
 
-    def _authenticate(self, xid: int, request: Auth) -> None:
+    def _authenticate(self, xid: int, request: AuthRequest) -> None:
         try:
             identity = acl.prove(request.scheme, request.secret, self._address)
         except CoordinationError as error:
@@ -360,7 +360,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, xid: int, operation: Operation) -> None:
         host = self._host
-        command = Write(
+        command = WriteCommand(
             self._session_id,
             self.owner,
             self._sequence,
@@ -371,7 +371,7 @@ class Connection(asyncio.Protocol):
         self._sequence += 1
         is_multi = isinstance(operation, Multi)
 
-        def show(outcome: Outcome) -> tuple[Code, bytes]:
+        def show(outcome: ApplyResult) -> tuple[Code, bytes]:
             return outcome.code, replies.outcome_body(outcome, is_multi=is_multi)
 
         self._begin(xid, host.replicated.propose(encode_command(command)), show)
@@ -387,14 +387,14 @@ class Connection(asyncio.Protocol):
     def _begin(
         self, xid: int, awaited: Awaitable[T], show: Callable[[T], tuple[Code, bytes]]
     ) -> None:
-        exchange = _Exchange(xid)
+        exchange = _PendingReply(xid)
         self._in_progress.append(exchange)
         future = asyncio.ensure_future(awaited)
         future.add_done_callback(partial(self._finished, exchange, show))
 
     def _finished(
         self,
-        exchange: _Exchange,
+        exchange: _PendingReply,
         show: Callable[[T], tuple[Code, bytes]],
         answered: asyncio.Future[T],
     ) -> None:

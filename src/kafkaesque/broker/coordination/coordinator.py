@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from kafkaesque.broker.coordination.rules.machine import Machine, Outcome
+from kafkaesque.broker.coordination.rules.machine import ApplyResult, Machine
 from kafkaesque.broker.coordination.rules.operations import NodeEvent
-from kafkaesque.broker.coordination.rules.registry import Leaf, Registry
+from kafkaesque.broker.coordination.rules.registry import Leaf, RegistryTree
 from kafkaesque.broker.coordination.rules.sessions import ExpiryClock
 from kafkaesque.broker.coordination.rules.watches import WatchTable
 from kafkaesque.model.clock import Clock
 
 
-class Client(Protocol):
+class SessionClient(Protocol):
     """A connection that holds a session."""
 
     owner: int
@@ -51,15 +51,15 @@ class Coordinator:
         self.machine = machine
         self._clock = clock
         self.expiry = ExpiryClock(expiry_slack_s)
-        self.watches: WatchTable[Client] = WatchTable()
-        self._by_session: dict[int, Client] = {}
+        self.watches: WatchTable[SessionClient] = WatchTable()
+        self._by_session: dict[int, SessionClient] = {}
         self._heard: set[int] = set()
-        self.registry: Registry | None = None
+        self.registry: RegistryTree | None = None
         """The read-only registries beside the tree, if any."""
 
     # -- replicated.Applied ---------------------------------------------------------------------
 
-    def apply(self, index: int, command: bytes) -> Outcome:
+    def apply(self, index: int, command: bytes) -> ApplyResult:
         outcome = self.machine.apply(index, command)
         if outcome.events:
             self._notify(outcome.events)
@@ -99,7 +99,7 @@ class Coordinator:
         for session in self.machine.sessions.values():
             self.expiry.start(session.session_id, session.timeout_ms, now_s)
 
-    def hold(self, session_id: int, client: Client) -> bool:
+    def hold(self, session_id: int, client: SessionClient) -> bool:
         """`client` takes the session; False if it has lost it again already."""
         session = self.machine.sessions.get(session_id)
         if session is None or session.owner != client.owner:
@@ -107,7 +107,7 @@ class Coordinator:
         self._by_session[session_id] = client
         return True
 
-    def release(self, session_id: int, client: Client) -> None:
+    def release(self, session_id: int, client: SessionClient) -> None:
         """The connection is gone; the session stays alive until its timeout."""
         self.watches.remove_all(client)
         if self._by_session.get(session_id) is client:
@@ -124,7 +124,7 @@ class Coordinator:
     def show_registry(self, name: str, leaves: Mapping[str, Leaf]) -> None:
         """Replaces the content of the registry `name` and notifies watchers of the changes."""
         if self.registry is None:
-            self.registry = Registry()
+            self.registry = RegistryTree()
         now_ms = self._clock.wall_ms()
         self._notify(self.registry.show(name, leaves, self.machine.zxid, now_ms))
 

@@ -18,7 +18,7 @@ WORDS = frozenset(
 
 
 @dataclass(slots=True)
-class ServerCounts:
+class PacketCounts:
     """Counters for `srvr` and `mntr`."""
 
     received: int = 0
@@ -37,7 +37,7 @@ class ServerView:
     """The state of the server for an answer."""
 
     machine: Machine
-    counts: ServerCounts
+    counts: PacketCounts
     watches: WatchCounts
     clients: Sequence[ClientView]
     outstanding: int

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kafkaesque.broker.coordination.config import CoordinationConfig
 from kafkaesque.broker.coordination.coordinator import Coordinator
-from kafkaesque.broker.coordination.four_letter_words import ClientView, ServerCounts
+from kafkaesque.broker.coordination.four_letter_words import ClientView, PacketCounts
 from kafkaesque.broker.coordination.replicated import Replicated
 
 
@@ -59,7 +59,7 @@ class Host(Protocol):
     config: CoordinationConfig
     coordinator: Coordinator
     replicated: Replicated
-    counts: ServerCounts
+    counts: PacketCounts
     registries: Registries
 
     def accept(self, connection: Served, address: str) -> str | None:

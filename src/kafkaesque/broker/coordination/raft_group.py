@@ -19,8 +19,14 @@ from typing import Final
 from kafkaesque.broker.cluster.replicated_machine import ReplicatedMachine, StateFile
 from kafkaesque.broker.coordination.replicated import Applied, NotCommitted
 from kafkaesque.broker.coordination.rules import peer_messages
-from kafkaesque.broker.coordination.rules.machine import Outcome
-from kafkaesque.broker.coordination.rules.peer_messages import PROPOSE, READ, TOUCH, Accepted, Entry
+from kafkaesque.broker.coordination.rules.machine import ApplyResult
+from kafkaesque.broker.coordination.rules.peer_messages import (
+    PROPOSE,
+    READ,
+    TOUCH,
+    Accepted,
+    ProposedCommand,
+)
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import LogIndex, Refused, Snapshot, Term
 from kafkaesque.broker.replication.links import Links
@@ -66,7 +72,9 @@ class _Proposal:
 
     __slots__ = ("deadline", "entry", "outcome", "term")
 
-    def __init__(self, entry: Entry, outcome: asyncio.Future[Outcome], deadline: float) -> None:
+    def __init__(
+        self, entry: ProposedCommand, outcome: asyncio.Future[ApplyResult], deadline: float
+    ) -> None:
         self.entry = entry
         self.outcome = outcome
         self.deadline = deadline
@@ -125,10 +133,10 @@ class RaftGroup(ReplicatedMachine):
 
     # -- Replicated ----------------------------------------------------------------------------------
 
-    def propose(self, command: bytes) -> Awaitable[Outcome]:
+    def propose(self, command: bytes) -> Awaitable[ApplyResult]:
         loop = asyncio.get_running_loop()
         self._number += 1
-        entry = Entry(self._process_id + self._number.to_bytes(8, "big"), command)
+        entry = ProposedCommand(self._process_id + self._number.to_bytes(8, "big"), command)
         proposal = _Proposal(entry, loop.create_future(), loop.time() + WAIT_SECONDS)
         self._proposals[entry.key] = proposal
         proposal.outcome.add_done_callback(lambda _: self._proposals.pop(entry.key, None))
@@ -219,7 +227,7 @@ class RaftGroup(ReplicatedMachine):
             count += 1
         return count
 
-    async def _offer(self, entries: list[Entry]) -> Accepted:
+    async def _offer(self, entries: list[ProposedCommand]) -> Accepted:
         """Raises PeerError if it is unknown whether they were accepted."""
         if self.is_leader:
             return self._append(entries)
@@ -233,7 +241,7 @@ class RaftGroup(ReplicatedMachine):
                 pass  # nothing was started: a retry may find another leader
         return Accepted(0, self.replica.standing.term)
 
-    def _append(self, entries: list[Entry]) -> Accepted:
+    def _append(self, entries: list[ProposedCommand]) -> Accepted:
         """Appends to the log, as the leader, as many as it accepts."""
         term = self.replica.standing.term
         for count, entry in enumerate(entries):

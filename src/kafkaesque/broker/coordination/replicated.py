@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Collection
 from typing import Protocol
 
-from kafkaesque.broker.coordination.rules.machine import Outcome
+from kafkaesque.broker.coordination.rules.machine import ApplyResult
 
 
 class NotCommitted(Exception):
@@ -21,7 +21,7 @@ class NotCommitted(Exception):
 class Applied(Protocol):
     """The state machine of this node; called on the event loop, in the order of the log."""
 
-    def apply(self, index: int, command: bytes) -> Outcome:
+    def apply(self, index: int, command: bytes) -> ApplyResult:
         """`command` is committed at `index`. Indexes grow from 1 and may leave gaps."""
         ...
 
@@ -41,7 +41,7 @@ class Applied(Protocol):
 class Replicated(Protocol):
     """Replicates commands to every server and applies them there."""
 
-    def propose(self, command: bytes) -> Awaitable[Outcome]:
+    def propose(self, command: bytes) -> Awaitable[ApplyResult]:
         """Returns the result of `Applied.apply` on THIS server. May raise NotCommitted.
 
         Proposals of one server should commit in the order of the calls; if one is lost, the machine

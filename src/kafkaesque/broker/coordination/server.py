@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kafkaesque.broker.coordination.config import CoordinationConfig
-from kafkaesque.broker.coordination.connection import Connection
+from kafkaesque.broker.coordination.connection import CoordinationConnection
 from kafkaesque.broker.coordination.coordinator import Coordinator
-from kafkaesque.broker.coordination.four_letter_words import ServerCounts, ServerView, answer_word
+from kafkaesque.broker.coordination.four_letter_words import PacketCounts, ServerView, answer_word
 from kafkaesque.broker.coordination.host import NoRegistries, Registries, Served
 from kafkaesque.broker.coordination.replicated import NotCommitted, Replicated
 from kafkaesque.broker.coordination.rules.commands import CloseSession, Command, encode_command
@@ -51,7 +51,7 @@ class CoordinationServer:
         self.coordinator = coordinator
         self.replicated = replicated
         self.config = config
-        self.counts = ServerCounts()
+        self.counts = PacketCounts()
         self.registries: Registries = registries or NoRegistries()
         self._clock = clock
         self._failed = failed
@@ -69,7 +69,7 @@ class CoordinationServer:
         """Starts to serve; port 0 picks a free one, see `address`."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self, secrets.randbits(63)), host, port, backlog=_BACKLOG
+            lambda: CoordinationConnection(self, secrets.randbits(63)), host, port, backlog=_BACKLOG
         )
         self.start_timer()
 

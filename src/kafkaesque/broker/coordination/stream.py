@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from kafkaesque.broker.coordination.four_letter_words import ServerCounts
+from kafkaesque.broker.coordination.four_letter_words import PacketCounts
 from kafkaesque.model.errors import ProtocolError
 
 _LENGTH_BYTES = 4
 
 
-class FrameReader:
+class FrameSplitter:
     """Splits a stream into frames: a four-byte length, then that many bytes.
 
     Raises ProtocolError for an invalid length, before the frame is buffered.
@@ -54,13 +54,13 @@ class FrameReader:
 logger = logging.getLogger("kafkaesque.coordination")
 
 
-class Outbox:
+class WriteBuffer:
     """Collects everything sent in one turn of the event loop into one write, one system call."""
 
     __slots__ = ("_counts", "_limit_bytes", "_parts", "_transport")
 
     def __init__(
-        self, transport: asyncio.Transport, limit_bytes: int, counts: ServerCounts
+        self, transport: asyncio.Transport, limit_bytes: int, counts: PacketCounts
     ) -> None:
         self._transport = transport
         self._limit_bytes = limit_bytes

@@ -15,15 +15,15 @@ from kafkaesque.broker.groups.transitions import GroupEvent, GroupState, next_st
 from kafkaesque.broker.groups.types import (
     CLASSIC_GROUP_TYPE,
     CONSUMER_PROTOCOL_TYPE,
-    DescribedGroup,
+    GroupDescription,
+    GroupListing,
     JoinAnswer,
     JoinedMember,
-    ListedGroup,
-    LogRecord,
     Protocol,
 )
 from kafkaesque.model.errors import CorruptMessage, ErrorCode, check
 from kafkaesque.model.ids import NO_TIMESTAMP, TimestampMs
+from kafkaesque.records.log_fields import LogRecord
 
 
 @dataclass(slots=True)
@@ -219,10 +219,10 @@ def _check_restorable(key: GroupKey, value: GroupValue) -> None:
         raise CorruptMessage(f"the record of group {key.group_id} has a member twice")
 
 
-def describe(group: Group) -> DescribedGroup:
+def describe(group: Group) -> GroupDescription:
     """Assignments always; metadata and protocol only when Stable, as in Kafka."""
     protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
-    return DescribedGroup(
+    return GroupDescription(
         group_id=group.group_id,
         state=group.state.value,
         protocol_type=group.protocol_type or "",
@@ -231,10 +231,10 @@ def describe(group: Group) -> DescribedGroup:
     )
 
 
-def describe_unknown(group_id: str, api_version: int) -> DescribedGroup:
+def describe_unknown(group_id: str, api_version: int) -> GroupDescription:
     """A group that does not exist is Dead; from v6 on it is an error as well (KIP-1043)."""
     is_error = api_version >= 6
-    return DescribedGroup(
+    return GroupDescription(
         group_id=group_id,
         error=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
         error_message=f"Group {group_id} not found." if is_error else None,
@@ -244,14 +244,14 @@ def describe_unknown(group_id: str, api_version: int) -> DescribedGroup:
 
 def list_groups(
     groups: Iterable[Group], states: Collection[str], types: Collection[str]
-) -> list[ListedGroup]:
+) -> list[GroupListing]:
     """Filters ignore case; an empty filter matches everything (KIP-518, KIP-848)."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.strip().lower() for kind in types}
     if wanted_types and CLASSIC_GROUP_TYPE.lower() not in wanted_types:
         return []
     return [
-        ListedGroup(
+        GroupListing(
             group.group_id, group.protocol_type or "", group.state.value, CLASSIC_GROUP_TYPE
         )
         for group in groups

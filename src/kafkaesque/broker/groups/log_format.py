@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from kafkaesque.broker.groups.types import LogRecord
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.ids import (
     NO_EPOCH,
@@ -34,6 +33,7 @@ from kafkaesque.records.log_fields import (
     INT16,
     INT32,
     INT64,
+    LogRecord,
     Reader,
     compact_string,
     data,

@@ -15,13 +15,13 @@ from kafkaesque.broker.groups.transitions import HEARTBEAT_ANSWERS, GroupState
 from kafkaesque.broker.groups.types import (
     NO_MEMBER_ID,
     HeartbeatAnswer,
-    HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
     LeaveAnswer,
     LeaveRequest,
     LeavingMember,
     LeftMember,
+    MemberHeartbeat,
     Protocol,
     SyncAnswer,
     SyncRequest,
@@ -298,7 +298,7 @@ def _differs(sent: str | None, known: str | None) -> bool:
     return sent is not None and known is not None and sent != known
 
 
-def heartbeat(group: Group, request: HeartbeatRequest, token: int, step: Step) -> None:
+def heartbeat(group: Group, request: MemberHeartbeat, token: int, step: Step) -> None:
     error = group.roster.membership_error(request.member_id, request.group_instance_id)
     if error is ErrorCode.NONE:
         if request.generation_id != group.generation_id:

@@ -32,9 +32,8 @@ from kafkaesque.broker.groups.types import (
     DeleteOffsetsRequest,
     FetchedOffset,
     FetchedTopic,
-    LogRecord,
+    OffsetResult,
     OffsetToCommit,
-    PartitionResult,
     TopicResult,
     TopicToCommit,
     TopicToFetch,
@@ -49,6 +48,7 @@ from kafkaesque.model.ids import (
     TopicId,
 )
 from kafkaesque.model.limits import TOPIC_NAME_LENGTH_MAX
+from kafkaesque.records.log_fields import LogRecord
 
 _EMPTY: Final[Mapping[str, dict[PartitionIndex, OffsetValue]]] = MappingProxyType({})
 _COMMITS_KEEP_SESSION: Final = frozenset((GroupState.STABLE, GroupState.PREPARING_REBALANCE))
@@ -187,7 +187,7 @@ def commit_refused(request: CommitRequest, error: ErrorCode) -> CommitAnswer:
         topics=tuple(
             TopicResult(
                 topic.topic,
-                tuple(PartitionResult(wanted.partition, error) for wanted in topic.partitions),
+                tuple(OffsetResult(wanted.partition, error) for wanted in topic.partitions),
                 topic.topic_id,
             )
             for topic in request.topics
@@ -239,7 +239,7 @@ def _transactional_error(group: Group | None, request: CommitRequest) -> ErrorCo
 
 def _commit_topic(
     table: OffsetTable, request: CommitRequest, topic: TopicToCommit, step: Step
-) -> tuple[PartitionResult, ...]:
+) -> tuple[OffsetResult, ...]:
     results = []
     for wanted in topic.partitions:
         metadata = wanted.metadata or ""
@@ -249,7 +249,7 @@ def _commit_topic(
             value = _value(request, wanted, metadata, topic.topic_id, step.now.wall_ms)
             step.append(encode_offset(key, value))
             table.sent(key)
-        results.append(PartitionResult(wanted.partition, error))
+        results.append(OffsetResult(wanted.partition, error))
     return tuple(results)
 
 
@@ -346,7 +346,7 @@ def delete(
                 key = OffsetKey(request.group_id, topic.topic, partition)
                 if table.get(key) is not None or table.is_in_flight(key):
                     step.append(offset_tombstone(key))
-        partitions = tuple(PartitionResult(partition, error) for partition in topic.partitions)
+        partitions = tuple(OffsetResult(partition, error) for partition in topic.partitions)
         results.append(TopicResult(topic.topic, partitions))
     return tuple(results)
 

@@ -16,7 +16,7 @@ from kafkaesque.model.ids import ProducerId
 _KeyT = TypeVar("_KeyT")
 
 
-class _Pending(NamedTuple):
+class _PendingOffset(NamedTuple):
     ordinal: int
     """Its position among all offsets ever written here."""
     value: OffsetValue
@@ -30,7 +30,7 @@ class PendingOffsets:
     __slots__ = ("_by_producer", "_counts", "_group_counts", "_ordinal")
 
     def __init__(self) -> None:
-        self._by_producer: dict[ProducerId, dict[OffsetKey, _Pending]] = {}
+        self._by_producer: dict[ProducerId, dict[OffsetKey, _PendingOffset]] = {}
         self._ordinal = 0
         self._counts: Counter[OffsetKey] = Counter()
         """The number of producers that have each key."""
@@ -51,7 +51,7 @@ class PendingOffsets:
             self._counts[key] += 1
             self._group_counts[key.group_id] += 1
         self._ordinal += 1
-        offsets[key] = _Pending(self._ordinal, value)
+        offsets[key] = _PendingOffset(self._ordinal, value)
 
     def committed(self, key: OffsetKey) -> None:
         """An offset was committed outside a transaction: all pending ones are older."""

@@ -34,20 +34,20 @@ from kafkaesque.broker.groups.types import (
     DeleteGroupsAnswer,
     DeleteOffsetsAnswer,
     DeleteOffsetsRequest,
-    DescribedGroup,
-    Effects,
     FetchedTopic,
+    GroupDescription,
+    GroupEffects,
+    GroupListing,
     HeartbeatAnswer,
-    HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
     LeaveRequest,
-    ListedGroup,
-    Moment,
+    MemberHeartbeat,
     SyncAnswer,
     SyncRequest,
     TopicToFetch,
 )
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.errors import ErrorCode, check
 from kafkaesque.model.ids import PartitionIndex, ProducerId, TimestampMs
 from kafkaesque.model.limits import GROUP_ID_LENGTH_MAX
@@ -134,7 +134,7 @@ class GroupRegistry:
 
     # -- membership ---------------------------------------------------------------------------
 
-    def join(self, request: JoinRequest, token: int, now: Moment) -> Effects:
+    def join(self, request: JoinRequest, token: int, now: Moment) -> GroupEffects:
         step = self._step(now)
         error = self._join_error(request)
         if error is not ErrorCode.NONE:
@@ -150,7 +150,7 @@ class GroupRegistry:
         join(group, request, token, self._new_id, step)
         return step.effects()
 
-    def sync(self, request: SyncRequest, token: int, now: Moment) -> Effects:
+    def sync(self, request: SyncRequest, token: int, now: Moment) -> GroupEffects:
         step = self._step(now)
         group = self._groups.get(request.group_id)
         if group is None:
@@ -159,7 +159,7 @@ class GroupRegistry:
             sync(group, request, token, step)
         return step.effects()
 
-    def heartbeat(self, request: HeartbeatRequest, token: int, now: Moment) -> Effects:
+    def heartbeat(self, request: MemberHeartbeat, token: int, now: Moment) -> GroupEffects:
         step = self._step(now)
         group = self._groups.get(request.group_id)
         if group is None:
@@ -168,7 +168,7 @@ class GroupRegistry:
             heartbeat(group, request, token, step)
         return step.effects()
 
-    def leave(self, request: LeaveRequest, token: int, now: Moment) -> Effects:
+    def leave(self, request: LeaveRequest, token: int, now: Moment) -> GroupEffects:
         step = self._step(now)
         group = self._groups.get(request.group_id)
         if group is None:
@@ -214,7 +214,7 @@ class GroupRegistry:
         """When `tick` is due, in monotonic seconds; None: never."""
         return self._timers.next_deadline()
 
-    def tick(self, now: Moment) -> Effects:
+    def tick(self, now: Moment) -> GroupEffects:
         """Fires every timer that is due."""
         step = self._step(now)
         while (key := self._timers.pop_due(now.monotonic)) is not None:
@@ -225,7 +225,7 @@ class GroupRegistry:
 
     # -- offsets ------------------------------------------------------------------------------
 
-    def commit_offsets(self, request: CommitRequest, token: int, now: Moment) -> Effects:
+    def commit_offsets(self, request: CommitRequest, token: int, now: Moment) -> GroupEffects:
         """Returns records and an answer; the offsets become visible when the records are replayed."""
         step = self._step(now)
         group = self._groups.get(request.group_id)
@@ -250,7 +250,9 @@ class GroupRegistry:
             return offsets.fetch_all(self._offsets, group_id, require_stable=require_stable)
         return offsets.fetch(self._offsets, group_id, topics, require_stable=require_stable)
 
-    def delete_offsets(self, request: DeleteOffsetsRequest, token: int, now: Moment) -> Effects:
+    def delete_offsets(
+        self, request: DeleteOffsetsRequest, token: int, now: Moment
+    ) -> GroupEffects:
         step = self._step(now)
         group = self._groups.get(request.group_id)
         error = offsets.delete_error(group) if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -261,7 +263,7 @@ class GroupRegistry:
             step.answer(token, DeleteOffsetsAnswer(topics=topics))
         return step.effects()
 
-    def expire_offsets(self, now_ms: TimestampMs) -> Effects:
+    def expire_offsets(self, now_ms: TimestampMs) -> GroupEffects:
         """Tombstones for expired offsets and for empty groups without offsets."""
         records = []
         retention_ms = self._config.offsets_retention_ms
@@ -271,16 +273,16 @@ class GroupRegistry:
             if is_bare and self._is_deletable(group):
                 self._drop(group, now_ms)
                 records.append(group_tombstone(GroupKey(group.group_id)))
-        return Effects(tuple(records))
+        return GroupEffects(tuple(records))
 
-    def topics_deleted(self, names: Iterable[str]) -> Effects:
+    def topics_deleted(self, names: Iterable[str]) -> GroupEffects:
         """Tombstones for the offsets of deleted topics."""
         keys = self._offsets.keys_of_topics(frozenset(names))
-        return Effects(tuple(offset_tombstone(key) for key in keys))
+        return GroupEffects(tuple(offset_tombstone(key) for key in keys))
 
     # -- groups -------------------------------------------------------------------------------
 
-    def delete_groups(self, group_ids: tuple[str, ...], token: int, now: Moment) -> Effects:
+    def delete_groups(self, group_ids: tuple[str, ...], token: int, now: Moment) -> GroupEffects:
         step = self._step(now)
         results = tuple(
             DeletedGroup(group_id, self._delete_group(group_id, step)) for group_id in group_ids
@@ -288,7 +290,7 @@ class GroupRegistry:
         step.answer(token, DeleteGroupsAnswer(groups=results))
         return step.effects()
 
-    def describe_groups(self, group_ids: Iterable[str], api_version: int) -> list[DescribedGroup]:
+    def describe_groups(self, group_ids: Iterable[str], api_version: int) -> list[GroupDescription]:
         """One entry for each requested id."""
         return [
             describe(self._groups[group_id])
@@ -299,7 +301,7 @@ class GroupRegistry:
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
-    ) -> list[ListedGroup]:
+    ) -> list[GroupListing]:
         return list_groups(self._groups.values(), states, types)
 
     def _delete_group(self, group_id: str, step: Step) -> ErrorCode:

@@ -12,7 +12,9 @@ from kafkaesque.broker.groups.config import GroupConfig
 from kafkaesque.broker.groups.group import Group
 from kafkaesque.broker.groups.members import Member
 from kafkaesque.broker.groups.timers import Timers
-from kafkaesque.broker.groups.types import NOTHING, Answer, AnswerValue, Effects, LogRecord, Moment
+from kafkaesque.broker.groups.types import NOTHING, AnswerValue, GroupAnswer, GroupEffects
+from kafkaesque.model.clock import Moment
+from kafkaesque.records.log_fields import LogRecord
 
 
 class TimerKind(Enum):
@@ -32,7 +34,7 @@ Waiting: TypeAlias = set[int]
 
 
 class Step:
-    """Created at the start of a call, turned into Effects at its end."""
+    """Created at the start of a call, turned into GroupEffects at its end."""
 
     __slots__ = ("_answers", "_records", "_timers", "_waiting", "config", "now")
 
@@ -44,14 +46,14 @@ class Step:
         self._timers = timers
         self._waiting = waiting
         self._records: list[LogRecord] = []
-        self._answers: list[Answer] = []
+        self._answers: list[GroupAnswer] = []
 
     def append(self, record: LogRecord) -> None:
         self._records.append(record)
 
     def answer(self, token: int, value: AnswerValue) -> None:
         """Answers the request of this call."""
-        self._answers.append(Answer(token, value))
+        self._answers.append(GroupAnswer(token, value))
 
     def park(self, token: int) -> None:
         """Records that `token` waits for an answer."""
@@ -61,7 +63,7 @@ class Step:
         """Answers a waiting token; does nothing if it was cancelled."""
         if token is not None and token in self._waiting:
             self._waiting.remove(token)
-            self._answers.append(Answer(token, value))
+            self._answers.append(GroupAnswer(token, value))
 
     def start_session(self, group: Group, member: Member) -> None:
         """Starts or restarts the member's session timeout."""
@@ -76,7 +78,7 @@ class Step:
     def cancel_timer(self, group: Group, kind: TimerKind, member_id: str = "") -> None:
         self._timers.cancel(TimerKey(group.group_id, kind, member_id))
 
-    def effects(self) -> Effects:
+    def effects(self) -> GroupEffects:
         if not self._records and not self._answers:
             return NOTHING
-        return Effects(tuple(self._records), tuple(self._answers))
+        return GroupEffects(tuple(self._records), tuple(self._answers))

@@ -18,23 +18,16 @@ from kafkaesque.model.ids import (
     LeaderEpoch,
     Offset,
     PartitionIndex,
-    ProducerEpoch,
-    ProducerId,
+    ProducerIdentity,
     TimestampMs,
     TopicId,
 )
+from kafkaesque.records.log_fields import LogRecord
 
 NO_MEMBER_ID: Final = ""
 NO_GENERATION: Final = -1
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 CLASSIC_GROUP_TYPE: Final = "Classic"
-
-
-class Moment(NamedTuple):
-    """The current time: `monotonic` for timeouts, `wall_ms` for records and retention."""
-
-    monotonic: float
-    wall_ms: TimestampMs
 
 
 class Protocol(NamedTuple):
@@ -112,7 +105,7 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class MemberHeartbeat:
     group_id: str
     generation_id: int
     member_id: str
@@ -158,11 +151,6 @@ class LeaveAnswer:
         return self.members[0].error
 
 
-class ProducerIdentity(NamedTuple):
-    producer_id: ProducerId
-    epoch: ProducerEpoch
-
-
 class OffsetToCommit(NamedTuple):
     partition: PartitionIndex
     offset: Offset
@@ -192,14 +180,14 @@ class CommitRequest:
     """Set for TxnOffsetCommit: the offsets take effect when the producer's transaction commits."""
 
 
-class PartitionResult(NamedTuple):
+class OffsetResult(NamedTuple):
     partition: PartitionIndex
     error: ErrorCode
 
 
 class TopicResult(NamedTuple):
     topic: str
-    partitions: tuple[PartitionResult, ...]
+    partitions: tuple[OffsetResult, ...]
     topic_id: TopicId = NO_TOPIC_ID
 
 
@@ -263,7 +251,7 @@ class DescribedMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedGroup:
+class GroupDescription:
     group_id: str
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
@@ -273,7 +261,7 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...] = ()
 
 
-class ListedGroup(NamedTuple):
+class GroupListing(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
@@ -291,14 +279,7 @@ AnswerValue: TypeAlias = (
 )
 
 
-class LogRecord(NamedTuple):
-    """A record of the internal topic; value None is a tombstone."""
-
-    key: bytes
-    value: bytes | None
-
-
-class Answer(NamedTuple):
+class GroupAnswer(NamedTuple):
     """The answer to the request with `token`. A token is answered at most once."""
 
     token: int
@@ -306,7 +287,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class GroupEffects:
     """What the driver must do, in this order, once a call has returned:
 
     1. append `records` to the log and wait until they are committed; with a `producer`, in batches
@@ -325,8 +306,8 @@ class Effects:
     """
 
     records: tuple[LogRecord, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[GroupAnswer, ...] = ()
     producer: ProducerIdentity | None = None
 
 
-NOTHING: Final = Effects()
+NOTHING: Final = GroupEffects()

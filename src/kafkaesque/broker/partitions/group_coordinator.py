@@ -8,13 +8,7 @@ from uuid import uuid4
 
 from kafkaesque.broker.groups.config import GroupConfig
 from kafkaesque.broker.groups.registry import GroupRegistry
-from kafkaesque.broker.groups.types import (
-    CommitAnswer,
-    CommitRequest,
-    Effects,
-    Moment,
-    ProducerIdentity,
-)
+from kafkaesque.broker.groups.types import CommitAnswer, CommitRequest, GroupEffects
 from kafkaesque.broker.partitions.coordinator_runtime import (
     CoordinatorRuntime,
     CoordinatorShard,
@@ -24,8 +18,15 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.rules.markers import Marker, decode_marker_record, encode_marker
 from kafkaesque.broker.partitions.rules.open_transactions import Guard
-from kafkaesque.model.clock import Clock
-from kafkaesque.model.ids import NO_PRODUCER, LeaderEpoch, Offset, ProducerEpoch, TopicPartition
+from kafkaesque.model.clock import Clock, Moment
+from kafkaesque.model.ids import (
+    NO_PRODUCER,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerIdentity,
+    TopicPartition,
+)
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.codec import Record, encode_batch
@@ -37,7 +38,7 @@ _NO_SEQUENCE = -1
 _NO_TRANSACTION = ProducerIdentity(NO_PRODUCER, ProducerEpoch(-1))
 
 
-class GroupShard(CoordinatorShard[GroupRegistry, Moment, Effects]):
+class GroupShard(CoordinatorShard[GroupRegistry, Moment, GroupEffects]):
     """One coordinator partition and the groups on it."""
 
     __slots__ = ()
@@ -103,7 +104,7 @@ class GroupShard(CoordinatorShard[GroupRegistry, Moment, Effects]):
     def _tick(self) -> None:
         self.carry_out(lambda registry, now: registry.tick(now))
 
-    def _encode(self, effects: Effects) -> Iterator[bytearray]:
+    def _encode(self, effects: GroupEffects) -> Iterator[bytearray]:
         now_ms = self._clock.wall_ms()
         producer_id, epoch = effects.producer or _NO_TRANSACTION
         for part in parts_of(effects.records):
@@ -114,7 +115,7 @@ class GroupShard(CoordinatorShard[GroupRegistry, Moment, Effects]):
                 is_transactional=effects.producer is not None,
             )
 
-    def _finish(self, registry: GroupRegistry, effects: Effects) -> None:
+    def _finish(self, registry: GroupRegistry, effects: GroupEffects) -> None:
         for key, value in effects.records:
             if effects.producer is None:
                 registry.replay(key, value)

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
-from kafkaesque.broker.groups.types import ProducerIdentity
 from kafkaesque.broker.partitions.coordinator_runtime import (
     CoordinatorRuntime,
     CoordinatorShard,
@@ -24,11 +23,11 @@ from kafkaesque.broker.partitions.partition_table import PartitionTable
 from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.markers import Marker, encode_marker
 from kafkaesque.broker.transactions.registry import TransactionRegistry
-from kafkaesque.broker.transactions.types import Effects, Markers, Moment
+from kafkaesque.broker.transactions.types import Markers, TransactionEffects
 from kafkaesque.model.backoff import Backoff
-from kafkaesque.model.clock import Clock
+from kafkaesque.model.clock import Clock, Moment
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TopicPartition
+from kafkaesque.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, ProducerIdentity, TopicPartition
 from kafkaesque.records.batch import BatchHeader
 from kafkaesque.records.codec import Record, encode_batch
 
@@ -119,7 +118,7 @@ partitions that have them now or need them no more. Does not raise for errors th
 fix."""
 
 
-class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
+class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, TransactionEffects]):
     """One coordinator partition and the transactional ids on it."""
 
     __slots__ = ("_send", "_sending")
@@ -146,7 +145,7 @@ class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
     async def ask_when_ended(
         self,
         transactional_id: str,
-        decide: Callable[[TransactionRegistry, int, Moment], Effects],
+        decide: Callable[[TransactionRegistry, int, Moment], TransactionEffects],
         answer: type[A],
     ) -> A:
         """As `ask`, but waits for a transaction that is ending.
@@ -194,12 +193,12 @@ class TransactionShard(CoordinatorShard[TransactionRegistry, Moment, Effects]):
     def _tick(self) -> None:
         self.carry_out(lambda registry, now: registry.tick(now))
 
-    def _encode(self, effects: Effects) -> Iterator[bytearray]:
+    def _encode(self, effects: TransactionEffects) -> Iterator[bytearray]:
         now_ms = self._clock.wall_ms()
         for part in parts_of(effects.records):
             yield encode_batch([Record(Offset(0), now_ms, key, value) for key, value in part])
 
-    def _finish(self, registry: TransactionRegistry, effects: Effects) -> None:
+    def _finish(self, registry: TransactionRegistry, effects: TransactionEffects) -> None:
         for key, value in effects.records:
             registry.replay(key, value)
         for markers in effects.markers:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkaesque.broker.cluster.rules.config_changes import ConfigChange
-from kafkaesque.broker.cluster.rules.controller import Controller, Outcome, check_topic_name
+from kafkaesque.broker.cluster.rules.controller import Controller, Decision, check_topic_name
 from kafkaesque.broker.server.config_view import ResourceType
 from kafkaesque.broker.server.context import Context
 from kafkaesque.model.errors import (
@@ -34,7 +34,7 @@ class Alteration:
     replace_all: bool
 
 
-class Verdict(NamedTuple):
+class AlterationResult(NamedTuple):
     """The result for one resource. The message is None on success."""
 
     code: ErrorCode
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
 
 async def alter(
     context: Context, alterations: Sequence[Alteration], *, validate_only: bool
-) -> list[Verdict]:
+) -> list[AlterationResult]:
     """Returns one verdict for each alteration, in order."""
     counts = Counter((item.resource_type, item.resource_name) for item in alterations)
     verdicts = []
@@ -53,21 +53,21 @@ async def alter(
                 raise InvalidRequest("Each resource must appear at most once.")
             await _alter_one(context, item, validate_only=validate_only)
         except KafkaError as error:
-            verdicts.append(Verdict(error.code, str(error)))
+            verdicts.append(AlterationResult(error.code, str(error)))
         else:
-            verdicts.append(Verdict(ErrorCode.NONE, None))
+            verdicts.append(AlterationResult(ErrorCode.NONE, None))
     return verdicts
 
 
 async def _alter_one(context: Context, item: Alteration, *, validate_only: bool) -> None:
-    def operation(controller: Controller) -> Outcome[None]:
-        outcome = _outcome(controller, item)
-        return outcome.dry() if validate_only else outcome
+    def operation(controller: Controller) -> Decision[None]:
+        decision = _decide(controller, item)
+        return decision.dry() if validate_only else decision
 
     await context.cluster.submit(operation)
 
 
-def _outcome(controller: Controller, item: Alteration) -> Outcome[None]:
+def _decide(controller: Controller, item: Alteration) -> Decision[None]:
     name = item.resource_name
     if item.resource_type == ResourceType.TOPIC:
         if not name:

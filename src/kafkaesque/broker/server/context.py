@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class BrokerIdentity:
     """This node as clients see it."""
 
     cluster_id: str
@@ -35,7 +35,7 @@ class Identity:
 
 @dataclass(slots=True)
 class Context:
-    identity: Identity
+    identity: BrokerIdentity
     settings: DynamicConfig
     cluster: Cluster
     partitions: PartitionTable

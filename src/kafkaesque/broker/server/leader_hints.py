@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkaesque.broker.cluster.rules.topology import Broker
+from kafkaesque.broker.cluster.rules.topology import RegisteredBroker
 from kafkaesque.broker.server.context import Context
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.model.ids import NO_TOPIC_ID, LeaderEpoch, TopicId
 
 
 class LeaderHint(NamedTuple):
-    broker: Broker
+    broker: RegisteredBroker
     epoch: LeaderEpoch
 
 

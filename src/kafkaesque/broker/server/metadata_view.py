@@ -24,7 +24,7 @@ CLUSTER_OPERATIONS: Final = 0x1FA0
 NO_LEADER: Final = -1
 
 
-class PartitionState(NamedTuple):
+class PartitionLeadership(NamedTuple):
     """A partition's current leader and replicas."""
 
     error_code: ErrorCode
@@ -34,7 +34,7 @@ class PartitionState(NamedTuple):
     in_sync: Sequence[int]
 
 
-def partition_states(context: Context, topic: Topic) -> list[PartitionState]:
+def partition_states(context: Context, topic: Topic) -> list[PartitionLeadership]:
     """Returns the state of every partition of `topic`, in order. A leader that is unknown or down
     is left out.
 
@@ -42,7 +42,7 @@ def partition_states(context: Context, topic: Topic) -> list[PartitionState]:
     requests them every few minutes.
     """
     cluster = context.cluster
-    distinct: dict[object, PartitionState] = {}
+    distinct: dict[object, PartitionLeadership] = {}
     states = []
     for assignment in topic.partitions:
         announced = cluster.leaders.of(assignment.group_id)
@@ -56,7 +56,7 @@ def partition_states(context: Context, topic: Topic) -> list[PartitionState]:
         state = distinct.get(key)
         if state is None:
             code = ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE
-            state = PartitionState(code, leader, epoch, assignment.all_replicas, in_sync)
+            state = PartitionLeadership(code, leader, epoch, assignment.all_replicas, in_sync)
             distinct[key] = state
         states.append(state)
     return states

@@ -14,7 +14,6 @@ from time import monotonic
 from typing import TypeVar
 
 from kafkaesque.broker.cluster.cluster import Cluster, ServeRequest
-from kafkaesque.broker.groups.types import ProducerIdentity as Writer
 from kafkaesque.broker.partitions.group_coordinator import GroupShard
 from kafkaesque.broker.partitions.rules.markers import Marker
 from kafkaesque.broker.partitions.transaction_coordinator import (
@@ -30,22 +29,26 @@ from kafkaesque.broker.transactions.registry import TransactionRegistry
 from kafkaesque.broker.transactions.types import (
     NEW_FLOW,
     AddAnswer,
-    Effects,
     Markers,
-    Moment,
     PartitionsRequest,
-    ProducerIdentity,
     TransactionConfig,
+    TransactionEffects,
     VerifyAnswer,
 )
-from kafkaesque.model.clock import Clock
+from kafkaesque.model.clock import Clock, Moment
 from kafkaesque.model.errors import (
     CoordinatorNotAvailable,
     ErrorCode,
     KafkaError,
     ProtocolError,
 )
-from kafkaesque.model.ids import LeaderEpoch, NodeId, PartitionIndex, TopicPartition
+from kafkaesque.model.ids import (
+    LeaderEpoch,
+    NodeId,
+    PartitionIndex,
+    ProducerIdentity,
+    TopicPartition,
+)
 from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.wire.codec import decode_response, encode_request_frame
 from kafkaesque.wire.messages.add_partitions_to_txn import (
@@ -166,7 +169,7 @@ class MarkerSender:
     ) -> dict[TopicPartition, ErrorCode]:
         if node == self._cluster.node_id:
             return await self._writer.write(
-                Writer(*markers.producer),
+                markers.producer,
                 Marker(markers.is_commit, coordinator_epoch),
                 partitions,
                 is_epoch_new=markers.flow >= NEW_FLOW,
@@ -216,7 +219,7 @@ class TransactionCalls:
 
     # -- delayed requests (before KIP-890) --------------------------------------------------------
 
-    def check_committer(self, producer: Writer, shard: GroupShard, call: Call) -> None:
+    def check_committer(self, producer: ProducerIdentity, shard: GroupShard, call: Call) -> None:
         """Raises CloseConnection if a commit of offsets may be a delayed one."""
         connected_at = call.connected_at
         if connected_at is None:
@@ -263,13 +266,13 @@ class TransactionCalls:
     async def put_one(
         self,
         transactional_id: str,
-        producer: Writer,
+        producer: ProducerIdentity,
         partition: TopicPartition,
         *,
         verify_only: bool,
     ) -> ErrorCode:
         codes = await self.put_partitions(
-            transactional_id, ProducerIdentity(*producer), (partition,), verify_only=verify_only
+            transactional_id, producer, (partition,), verify_only=verify_only
         )
         return codes[partition]
 
@@ -286,7 +289,7 @@ class TransactionCalls:
             )
             return dict(verified.errors)
 
-        def add(registry: TransactionRegistry, token: int, now: Moment) -> Effects:
+        def add(registry: TransactionRegistry, token: int, now: Moment) -> TransactionEffects:
             # Checked at each decision: the client may give up while this waits for an ending
             # transaction.
             check_caller(registry, request.transactional_id, request.producer, call)

@@ -15,9 +15,8 @@ from typing import Final, Protocol
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.rules.admission import Appended
 from kafkaesque.broker.partitions.rules.open_transactions import Guard, RefusedByCoordinator
-from kafkaesque.broker.transactions.types import ProducerIdentity
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.model.ids import ProducerId, TopicPartition
+from kafkaesque.model.ids import ProducerId, ProducerIdentity, TopicPartition
 from kafkaesque.records.batch import BatchHeader, read_header
 
 ADDS_SINCE: Final = 12

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from kafkaesque.broker.cluster.rules.controller import NewTopic
-from kafkaesque.broker.text.membership import Membership
-from kafkaesque.broker.text.requests import RequestFailed, Requests
+from kafkaesque.broker.text.membership import GroupMembership
+from kafkaesque.broker.text.requests import ClusterRequestFailed, Requests
 from kafkaesque.broker.text.rules import replies
 from kafkaesque.broker.text.rules.commands import (
     HELP,
@@ -29,7 +29,7 @@ from kafkaesque.broker.text.rules.commands import (
 from kafkaesque.broker.text.rules.messages import read_message
 from kafkaesque.broker.text.rules.partitioning import RoundRobin, partition_of_key
 from kafkaesque.broker.text.rules.token_bucket import TokenBucket
-from kafkaesque.broker.text.subscription import Subscription
+from kafkaesque.broker.text.subscription import TextSubscription
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import KafkaError
 
@@ -63,7 +63,7 @@ class TextConnection:
         self._clock = clock
         self._sleep = sleep
         self._bucket = TokenBucket(LINES_PER_SECOND, LINES_AT_ONCE, clock.monotonic())
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, TextSubscription] = {}
 
     async def run(self) -> None:
         try:
@@ -107,7 +107,7 @@ class TextConnection:
             return False
         except BadCommand as error:
             await self._send(replies.error("BAD_COMMAND", str(error)))
-        except RequestFailed as error:
+        except ClusterRequestFailed as error:
             await self._send(replies.error(error.code.name, str(error)))
         except KafkaError as error:
             await self._send(replies.error(error.code.name, str(error)))
@@ -146,14 +146,14 @@ class TextConnection:
             raise BadCommand(f"a connection may have {SUBSCRIPTIONS_MAX} subscriptions")
         if not is_pattern(command.topics):
             await self._ensure_topic(command)
-        membership = Membership(self._requests, command)
+        membership = GroupMembership(self._requests, command)
         membership.start()
         name = f"s{len(self._subscriptions) + 1}"
         # Added before it has joined: if the client disconnects meanwhile, it leaves the group.
-        self._subscriptions[name] = Subscription(self._requests, membership)
+        self._subscriptions[name] = TextSubscription(self._requests, membership)
         try:
             assignment = await membership.joined()
-        except RequestFailed:
+        except ClusterRequestFailed:
             await self._subscriptions.pop(name).leave()
             raise
         await self._send(replies.subscribed(name, assignment))

@@ -21,7 +21,7 @@ from kafkaesque.broker.groups.consumer_protocol import (
     encode_subscription,
     subscribed_topics,
 )
-from kafkaesque.broker.text.requests import RequestFailed, Requests
+from kafkaesque.broker.text.requests import ClusterRequestFailed, Requests
 from kafkaesque.broker.text.rules.commands import Subscribe, matches
 from kafkaesque.model.errors import ErrorCode, ProtocolError
 from kafkaesque.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -67,7 +67,7 @@ _LOST_MEMBERSHIP = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INST
 Positions = Mapping[tuple[str, int], int]
 
 
-class Membership:
+class GroupMembership:
     """`start`, then `joined` whenever the assignment is needed; finally `leave`."""
 
     def __init__(self, requests: Requests, wanted: Subscribe) -> None:
@@ -81,7 +81,7 @@ class Membership:
         self._joined = asyncio.Event()
         self._topics_changed = asyncio.Event()
         """The matching topics may have changed: check now."""
-        self._failure: RequestFailed | None = None
+        self._failure: ClusterRequestFailed | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -93,7 +93,7 @@ class Membership:
         return self._generation
 
     async def joined(self) -> Assignment:
-        """The current assignment. Raises RequestFailed if it cannot join."""
+        """The current assignment. Raises ClusterRequestFailed if it cannot join."""
         if self._joined.is_set() and self._failure is None and self._matching() != self._topics:
             self._joined.clear()
             self._topics_changed.set()
@@ -111,7 +111,7 @@ class Membership:
                 group_id=self.wanted.group, members=[MemberIdentity(member_id=self._member_id)]
             )
             # If this fails, the session timeout removes the member.
-            with suppress(RequestFailed, TimeoutError):
+            with suppress(ClusterRequestFailed, TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
                     node = await self._requests.coordinator(self.wanted.group)
                     await self._requests.send(node, request, LeaveGroupResponse, LEAVE_VERSION)
@@ -124,7 +124,7 @@ class Membership:
                 await self._join()
                 self._joined.set()
                 await self._keep_alive()
-            except RequestFailed as error:
+            except ClusterRequestFailed as error:
                 if error.code in _LOST_MEMBERSHIP:
                     self._member_id = ""
                 elif not _means_rejoin(error):
@@ -141,7 +141,7 @@ class Membership:
             self._member_id = response.member_id
             response = await self._send_join()
         if response.error_code:
-            raise RequestFailed(response.error_code)
+            raise ClusterRequestFailed(response.error_code)
         self._member_id = response.member_id
         self._generation = response.generation_id
         assignments: list[SyncGroupRequestAssignment] = []
@@ -159,11 +159,11 @@ class Membership:
         node = await self._requests.coordinator(self.wanted.group)
         synced = await self._requests.send(node, request, SyncGroupResponse, SYNC_VERSION)
         if synced.error_code:
-            raise RequestFailed(synced.error_code)
+            raise ClusterRequestFailed(synced.error_code)
         try:
             self._assignment = self._limited(decode_assignment(bytes(synced.assignment)))
         except ProtocolError as error:
-            raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
+            raise ClusterRequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from error
 
     async def _send_join(self) -> JoinGroupResponse:
         metadata = encode_subscription(self._topics)
@@ -217,7 +217,7 @@ class Membership:
             node = await self._requests.coordinator(self.wanted.group)
             answer = await self._requests.send(node, request, HeartbeatResponse, HEARTBEAT_VERSION)
             if answer.error_code:
-                raise RequestFailed(answer.error_code)
+                raise ClusterRequestFailed(answer.error_code)
 
     def _matching(self) -> frozenset[str]:
         tables = self._requests.cluster.tables
@@ -239,7 +239,7 @@ class Membership:
             node = await self._requests.coordinator(self.wanted.group)
             answer = await self._requests.send(node, request, OffsetFetchResponse, OFFSETS_VERSION)
             if answer.error_code:
-                raise RequestFailed(answer.error_code)
+                raise ClusterRequestFailed(answer.error_code)
             return answer
 
         answer = await self._requests.retry(query)
@@ -273,10 +273,10 @@ class Membership:
         for answered in answer.topics:
             for result in answered.partitions:
                 if result.error_code:
-                    raise RequestFailed(result.error_code)
+                    raise ClusterRequestFailed(result.error_code)
 
 
-def _means_rejoin(error: RequestFailed) -> bool:
+def _means_rejoin(error: ClusterRequestFailed) -> bool:
     return error.is_retriable or error.code in (
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.ILLEGAL_GENERATION,

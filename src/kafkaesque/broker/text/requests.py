@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from kafkaesque.broker.cluster.cluster import Cluster
 from kafkaesque.broker.replication.peer_calls import PeerError
 from kafkaesque.broker.server.call import CloseConnection
-from kafkaesque.broker.text.rules.messages import Message
+from kafkaesque.broker.text.rules.messages import TextMessage
 from kafkaesque.model.errors import ErrorCode, KafkaError, ProtocolError
 from kafkaesque.model.ids import NodeId, Offset, TimestampMs
 from kafkaesque.records.batch import read_header
@@ -84,7 +84,7 @@ A = TypeVar("A", bound=Response)
 T = TypeVar("T")
 
 
-class RequestFailed(Exception):
+class ClusterRequestFailed(Exception):
     """The cluster answered with an error."""
 
     def __init__(self, code: int, text: str = "") -> None:
@@ -117,7 +117,7 @@ class Requests:
         return self._cluster
 
     async def send(self, node: NodeId, request: Request, answer: type[A], version: int = -1) -> A:
-        """Raises RequestFailed(REQUEST_TIMED_OUT) if the broker does not answer."""
+        """Raises ClusterRequestFailed(REQUEST_TIMED_OUT) if the broker does not answer."""
         version = _VERSIONS[type(request)] if version < 0 else version
         frame = b"".join(encode_request_frame(request, version, 1, CLIENT_ID))[_LENGTH_BYTES:]
         try:
@@ -126,13 +126,15 @@ class Requests:
             else:
                 reply = await self._cluster.links.call(node, SERVE, frame, CALL_SECONDS)
         except (PeerError, CloseConnection) as error:
-            raise RequestFailed(ErrorCode.REQUEST_TIMED_OUT, f"broker {node}: {error}") from error
+            raise ClusterRequestFailed(
+                ErrorCode.REQUEST_TIMED_OUT, f"broker {node}: {error}"
+            ) from error
         except KafkaError as error:
-            raise RequestFailed(error.code, str(error)) from error
+            raise ClusterRequestFailed(error.code, str(error)) from error
         try:
             return decode_response(answer, memoryview(reply)[_LENGTH_BYTES:], version)
         except ProtocolError as error:
-            raise RequestFailed(
+            raise ClusterRequestFailed(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node}: {error}"
             ) from error
 
@@ -143,7 +145,7 @@ class Requests:
         while True:
             try:
                 return await work()
-            except RequestFailed as error:
+            except ClusterRequestFailed as error:
                 if not error.is_retriable or loop.time() > deadline:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
@@ -169,10 +171,10 @@ class Requests:
     def leader(self, topic: str, partition: int) -> NodeId:
         found = self._cluster.leader_of(topic, partition)
         if found is None:
-            raise RequestFailed(ErrorCode.LEADER_NOT_AVAILABLE)
+            raise ClusterRequestFailed(ErrorCode.LEADER_NOT_AVAILABLE)
         return found.node_id
 
-    async def produce(self, topic: str, partition: int, message: Message, now_ms: int) -> int:
+    async def produce(self, topic: str, partition: int, message: TextMessage, now_ms: int) -> int:
         """Returns the offset of the message once all in-sync replicas have it. Like any producer
         without idempotence it may write twice if leadership moves meanwhile; it never loses."""
         key, body, headers = message
@@ -253,4 +255,4 @@ def _records(data: memoryview | bytes | None) -> Sequence[Record]:
 
 def _check(code: int, text: str | None = None) -> None:
     if code:
-        raise RequestFailed(code, text or "")
+        raise ClusterRequestFailed(code, text or "")

@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from kafkaesque.broker.groups.consumer_protocol import Assignment
-from kafkaesque.broker.text.membership import Membership
-from kafkaesque.broker.text.requests import RequestFailed, Requests
+from kafkaesque.broker.text.membership import GroupMembership
+from kafkaesque.broker.text.requests import ClusterRequestFailed, Requests
 from kafkaesque.broker.text.rules.commands import Consume, matches
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.records.codec import Record
@@ -35,10 +35,10 @@ class Shown(NamedTuple):
     """The next offset of partitions that have more."""
 
 
-class Subscription:
+class TextSubscription:
     """Reads for a membership that has been started."""
 
-    def __init__(self, requests: Requests, membership: Membership) -> None:
+    def __init__(self, requests: Requests, membership: GroupMembership) -> None:
         self._requests = requests
         self.membership = membership
         self._positions: dict[Place, int] = {}
@@ -65,7 +65,7 @@ class Subscription:
         """Commits what the last CONS showed, unless its partitions were reassigned since."""
         shown, self._unacknowledged = self._unacknowledged, {}
         if shown:
-            with suppress(RequestFailed):
+            with suppress(ClusterRequestFailed):
                 await self.membership.commit(shown, self._generation)
 
     async def leave(self) -> None:
@@ -90,7 +90,7 @@ class Subscription:
             if matches(command.topics, place[0]) and command.partition in (None, place[1])
         ]
         if not places:
-            raise RequestFailed(
+            raise ClusterRequestFailed(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 "no such partition is assigned to this subscription",
             )
@@ -119,7 +119,10 @@ class Subscription:
         )
         messages, more = shown
         for (place, offset), read in zip(positions.items(), reads, strict=True):
-            if isinstance(read, RequestFailed) and read.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if (
+                isinstance(read, ClusterRequestFailed)
+                and read.code is ErrorCode.OFFSET_OUT_OF_RANGE
+            ):
                 await self._reset(place, offset)
                 continue
             if isinstance(read, BaseException):

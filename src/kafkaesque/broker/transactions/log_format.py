@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from kafkaesque.broker.transactions.types import OLD_FLOW, LogRecord, TransactionState
+from kafkaesque.broker.transactions.types import OLD_FLOW, TransactionState
 from kafkaesque.model.errors import CorruptMessage
 from kafkaesque.model.ids import (
     NO_PRODUCER,
@@ -27,6 +27,7 @@ from kafkaesque.records.log_fields import (
     INT16,
     INT32,
     INT64,
+    LogRecord,
     Reader,
     compact_string,
     string,

@@ -21,23 +21,28 @@ from kafkaesque.broker.transactions.types import (
     NOBODY,
     NOTHING,
     AddAnswer,
-    Answer,
     AnswerValue,
     DescribedTransaction,
-    Effects,
     EndAnswer,
     EndRequest,
     InitAnswer,
     InitRequest,
-    Moment,
     PartitionsRequest,
-    ProducerIdentity,
+    TransactionAnswer,
     TransactionConfig,
+    TransactionEffects,
     TransactionState,
     VerifyAnswer,
 )
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.errors import ErrorCode, check
-from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, TimestampMs, TopicPartition
+from kafkaesque.model.ids import (
+    NO_PRODUCER,
+    ProducerEpoch,
+    ProducerIdentity,
+    TimestampMs,
+    TopicPartition,
+)
 
 _ID_BYTES_MAX = 32_767
 """The length of a string in the log has 16 bits."""
@@ -74,7 +79,7 @@ class TransactionRegistry:
             restored = Transaction.from_record(transactional_id, decode(value))
             self._transactions[transactional_id] = restored
 
-    def loaded(self, now: Moment) -> Effects:
+    def loaded(self, now: Moment) -> TransactionEffects:
         """The log has been replayed: carries out decided transactions and starts the timeouts of open
         ones."""
         check(not self._is_loaded, "a registry is loaded once")
@@ -91,7 +96,7 @@ class TransactionRegistry:
             elif one.state.is_ending:
                 one.complete(now)
                 records.append(one.record())
-        return Effects(tuple(records), markers=tuple(markers))
+        return TransactionEffects(tuple(records), markers=tuple(markers))
 
     def _count_idle_time(self, now: Moment) -> None:
         """Computes the ages of ids relative to the newest record in the log, not to the wall clock,
@@ -123,7 +128,7 @@ class TransactionRegistry:
             return True
         return one.connections.hears_init(request.connected_at)
 
-    def init_producer(self, request: InitRequest, token: int, now: Moment) -> Effects:
+    def init_producer(self, request: InitRequest, token: int, now: Moment) -> TransactionEffects:
         error = self._init_error(request)
         if error is not ErrorCode.NONE:
             return _answered(token, InitAnswer(error=error))
@@ -139,7 +144,7 @@ class TransactionRegistry:
         if known.state is TransactionState.ONGOING:
             # The client retries, and then finds the transaction of its predecessor aborted.
             self.ended["fenced"] += 1
-            return self._fence(known, now, Answer(token, _CONCURRENT_INIT))
+            return self._fence(known, now, TransactionAnswer(token, _CONCURRENT_INIT))
         if known.state.is_ending:
             return _answered(token, _CONCURRENT_INIT)
         return self._adopt(known, request, token, now)
@@ -154,7 +159,9 @@ class TransactionRegistry:
             return ErrorCode.POLICY_VIOLATION
         return ErrorCode.NONE
 
-    def _adopt(self, one: Transaction, request: InitRequest, token: int, now: Moment) -> Effects:
+    def _adopt(
+        self, one: Transaction, request: InitRequest, token: int, now: Moment
+    ) -> TransactionEffects:
         known_epoch = request.known.epoch
         epoch, last_epoch = one.producer.epoch, NO_PRODUCER_EPOCH
         is_known = request.known != NOBODY
@@ -172,9 +179,13 @@ class TransactionRegistry:
             producer = one.producer._replace(epoch=ProducerEpoch(epoch + 1))
             last_epoch = epoch if is_known else NO_PRODUCER_EPOCH
         one.adopt(producer, last_epoch, request.timeout_ms, now)
-        return Effects((one.record(),), (Answer(token, InitAnswer(producer=producer)),))
+        return TransactionEffects(
+            (one.record(),), (TransactionAnswer(token, InitAnswer(producer=producer)),)
+        )
 
-    def add_partitions(self, request: PartitionsRequest, token: int, now: Moment) -> Effects:
+    def add_partitions(
+        self, request: PartitionsRequest, token: int, now: Moment
+    ) -> TransactionEffects:
         """Begins a transaction, or adds to the one in progress."""
         one = self._transactions.get(request.transactional_id)
         error = _partitions_error(one, request)
@@ -186,9 +197,11 @@ class TransactionRegistry:
         one.add(request.partitions, now)
         if not is_ongoing:
             self._start_timeout(one, now, one.timeout_ms)
-        return Effects((one.record(),), (Answer(token, AddAnswer()),))
+        return TransactionEffects((one.record(),), (TransactionAnswer(token, AddAnswer()),))
 
-    def verify_partitions(self, request: PartitionsRequest, token: int, now: Moment) -> Effects:
+    def verify_partitions(
+        self, request: PartitionsRequest, token: int, now: Moment
+    ) -> TransactionEffects:
         """Whether the partitions are in the transaction in progress (KIP-890, part 1)."""
         one = self._transactions.get(request.transactional_id)
         error = _partitions_error(one, request)
@@ -203,7 +216,7 @@ class TransactionRegistry:
         errors = {partition: judge(partition) for partition in request.partitions}
         return _answered(token, VerifyAnswer(errors=errors))
 
-    def end(self, request: EndRequest, token: int, now: Moment) -> Effects:
+    def end(self, request: EndRequest, token: int, now: Moment) -> TransactionEffects:
         """Commits or aborts: the answer follows the decision, the markers are written later."""
         one = self._transactions.get(request.transactional_id)
         if one is None:
@@ -220,7 +233,7 @@ class TransactionRegistry:
                 return _answered(token, EndAnswer(error=error))
         self.ended["commit" if request.is_commit else "abort"] += 1
         one.end(request.is_commit, request.flow, next_producer_id, now)
-        return self._ended(one, now, Answer(token, EndAnswer(producer=one.successor)))
+        return self._ended(one, now, TransactionAnswer(token, EndAnswer(producer=one.successor)))
 
     # -- markers and time ---------------------------------------------------------------------
 
@@ -230,7 +243,7 @@ class TransactionRegistry:
         producer: ProducerIdentity,
         partitions: Iterable[TopicPartition],
         now: Moment,
-    ) -> Effects:
+    ) -> TransactionEffects:
         """`partitions` have the markers of `producer`, or no longer need them."""
         one = self._transactions.get(transactional_id)
         if one is None or not one.state.is_ending or one.producer != producer:
@@ -239,7 +252,7 @@ class TransactionRegistry:
         if one.unmarked:
             return NOTHING
         one.complete(now)
-        return Effects((one.record(),))
+        return TransactionEffects((one.record(),))
 
     def next_deadline(self) -> float | None:
         """When `tick` is due, in monotonic seconds; None: never."""
@@ -247,7 +260,7 @@ class TransactionRegistry:
             heapq.heappop(self._timeouts)
         return self._timeouts[0][0] if self._timeouts else None
 
-    def tick(self, now: Moment) -> Effects:
+    def tick(self, now: Moment) -> TransactionEffects:
         """Aborts the transactions that timed out."""
         effects = NOTHING
         while self._timeouts and self._timeouts[0][0] <= now.monotonic:
@@ -255,7 +268,7 @@ class TransactionRegistry:
             if self._is_running(transactional_id, number):
                 self.ended["timeout"] += 1
                 aborted = self._fence(self._transactions[transactional_id], now)
-                effects = Effects(
+                effects = TransactionEffects(
                     effects.records + aborted.records, (), effects.markers + aborted.markers
                 )
         return effects
@@ -263,7 +276,7 @@ class TransactionRegistry:
     def cancel(self, token: int) -> None:
         """The client of `token` disconnected. Nothing is kept for it here."""
 
-    def expire_ids(self, now: Moment) -> Effects:
+    def expire_ids(self, now: Moment) -> TransactionEffects:
         """Removes ids that are long unused and have no transaction in progress."""
         limit = now.monotonic - self._config.id_expiration_ms / 1000
         expired = [
@@ -275,17 +288,23 @@ class TransactionRegistry:
         ]
         for transactional_id in expired:
             del self._transactions[transactional_id]
-        return Effects(tuple(tombstone(transactional_id) for transactional_id in expired))
+        return TransactionEffects(
+            tuple(tombstone(transactional_id) for transactional_id in expired)
+        )
 
-    def _fence(self, one: Transaction, now: Moment, *answers: Answer) -> Effects:
+    def _fence(
+        self, one: Transaction, now: Moment, *answers: TransactionAnswer
+    ) -> TransactionEffects:
         one.fence(now)
         return self._ended(one, now, *answers)
 
-    def _ended(self, one: Transaction, now: Moment, *answers: Answer) -> Effects:
+    def _ended(
+        self, one: Transaction, now: Moment, *answers: TransactionAnswer
+    ) -> TransactionEffects:
         if one.unmarked:
-            return Effects((one.record(),), answers, (one.markers(),))
+            return TransactionEffects((one.record(),), answers, (one.markers(),))
         one.complete(now)
-        return Effects((one.record(),), answers)
+        return TransactionEffects((one.record(),), answers)
 
     def _start_timeout(self, one: Transaction, now: Moment, timeout_ms: int) -> None:
         deadline = now.monotonic + timeout_ms / 1000
@@ -338,8 +357,8 @@ class TransactionRegistry:
 _CONCURRENT_INIT = InitAnswer(error=ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
-def _answered(token: int, value: AnswerValue) -> Effects:
-    return Effects((), (Answer(token, value),))
+def _answered(token: int, value: AnswerValue) -> TransactionEffects:
+    return TransactionEffects((), (TransactionAnswer(token, value),))
 
 
 def _may_init(one: Transaction, known: ProducerIdentity) -> bool:

@@ -16,21 +16,21 @@ from kafkaesque.broker.transactions.types import (
     NO_PRODUCER_EPOCH,
     OLD_FLOW,
     DescribedTransaction,
-    LogRecord,
     Markers,
-    Moment,
-    ProducerIdentity,
     TransactionState,
     check_move,
 )
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.errors import check
 from kafkaesque.model.ids import (
     NO_PRODUCER,
     NO_TIMESTAMP,
     ProducerEpoch,
     ProducerId,
+    ProducerIdentity,
     TopicPartition,
 )
+from kafkaesque.records.log_fields import LogRecord
 
 
 class Transaction:

@@ -16,9 +16,11 @@ from kafkaesque.model.ids import (
     NO_TIMESTAMP,
     ProducerEpoch,
     ProducerId,
+    ProducerIdentity,
     TimestampMs,
     TopicPartition,
 )
+from kafkaesque.records.log_fields import LogRecord
 
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
 EPOCH_MAX: Final = ProducerEpoch(2**15 - 1)
@@ -28,18 +30,6 @@ EPOCH_EXHAUSTED: Final = ProducerEpoch(EPOCH_MAX - 1)
 OLD_FLOW: Final = 0
 NEW_FLOW: Final = 2
 """`transaction.version` of a client: 2 bumps the epoch with every transaction (KIP-890)."""
-
-
-class Moment(NamedTuple):
-    """The current time: `monotonic` for timeouts, `wall_ms` for records and expiry."""
-
-    monotonic: float
-    wall_ms: TimestampMs
-
-
-class ProducerIdentity(NamedTuple):
-    producer_id: ProducerId
-    epoch: ProducerEpoch
 
 
 NOBODY: Final = ProducerIdentity(NO_PRODUCER, NO_PRODUCER_EPOCH)
@@ -115,14 +105,7 @@ class DescribedTransaction(NamedTuple):
     partitions: tuple[TopicPartition, ...] = ()
 
 
-class LogRecord(NamedTuple):
-    """A record of the internal topic; value None is a tombstone."""
-
-    key: bytes
-    value: bytes | None
-
-
-class Answer(NamedTuple):
+class TransactionAnswer(NamedTuple):
     """The answer to the request with `token`. A token is answered once."""
 
     token: int
@@ -143,7 +126,7 @@ class Markers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class TransactionEffects:
     """What the driver must do, in this order, once a call has returned:
 
     1. append `records` to the log and wait until they are committed;
@@ -157,11 +140,11 @@ class Effects:
     """
 
     records: tuple[LogRecord, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[TransactionAnswer, ...] = ()
     markers: tuple[Markers, ...] = ()
 
 
-NOTHING: Final = Effects()
+NOTHING: Final = TransactionEffects()
 
 
 class TransactionState(IntEnum):

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from kafkaesque.broker.transactions.types import NEW_FLOW, NOBODY, ProducerIdentity
+from kafkaesque.broker.transactions.types import NEW_FLOW, NOBODY
 from kafkaesque.client.wire.address import parse_address
 from kafkaesque.client.wire.blocking import BrokerClient
 from kafkaesque.model.errors import ErrorCode
-from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs
+from kafkaesque.model.ids import Offset, ProducerEpoch, ProducerId, ProducerIdentity, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 from kafkaesque.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

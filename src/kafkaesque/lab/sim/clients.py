@@ -10,7 +10,7 @@ from random import Random
 from typing import Final, Protocol
 from uuid import UUID
 
-from kafkaesque.broker.cluster.rules.controller import Controller, NewTopic, Outcome
+from kafkaesque.broker.cluster.rules.controller import Controller, Decision, NewTopic
 from kafkaesque.broker.cluster.rules.registration import NewBroker
 from kafkaesque.lab.sim.controller import Operation
 from kafkaesque.lab.sim.ground_truth import require
@@ -247,6 +247,6 @@ class SimulatedAdmin:
             self._producer_ids.add(result.start)
 
 
-def _delete(controller: Controller, name: str) -> Outcome[None]:
+def _delete(controller: Controller, name: str) -> Decision[None]:
     topic = controller.tables.by_name.get(name)
     return controller.delete_topics([] if topic is None else [topic])

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from kafkaesque.broker.cluster.rules.commands import decode_command, encode_command
-from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
+from kafkaesque.broker.cluster.rules.controller import Controller, Decision
 from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.raft.ready import Standing
@@ -27,7 +27,7 @@ from kafkaesque.model.settings import BrokerConfig
 from kafkaesque.records.batch import BatchHeader, read_header, stamp
 from kafkaesque.records.codec import Record, decode_batch, encode_batch
 
-Operation = Callable[[Controller], Outcome[Any]]
+Operation = Callable[[Controller], Decision[Any]]
 _READ_BYTES = 1 << 16
 _SETTINGS = DynamicConfig(BrokerConfig())
 

@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkaesque.broker.transactions.types import ProducerIdentity
 from kafkaesque.lab.sim.checkers.transactions import TransactionEnd
 from kafkaesque.lab.sim.loop import SimulatedFuture
 from kafkaesque.lab.sim.observer import Observer
 from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
 from kafkaesque.lab.sim.transaction_side import TransactionHost, Work
 from kafkaesque.model.errors import KafkaError
-from kafkaesque.model.ids import GroupId, NodeId, ProducerId
+from kafkaesque.model.ids import GroupId, NodeId, ProducerId, ProducerIdentity
 
 if TYPE_CHECKING:
     from kafkaesque.lab.sim.node import SimulatedNode

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
-from kafkaesque.broker.groups.types import ProducerIdentity as Writer
 from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC, GroupCoordinator
 from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.partition_table import PartitionTable
@@ -27,7 +26,6 @@ from kafkaesque.broker.transactions.types import (
     InitRequest,
     Markers,
     PartitionsRequest,
-    ProducerIdentity,
     TransactionConfig,
 )
 from kafkaesque.lab.sim.disk import TOPIC
@@ -40,6 +38,7 @@ from kafkaesque.model.ids import (
     LeaderEpoch,
     NodeId,
     PartitionIndex,
+    ProducerIdentity,
     TopicPartition,
 )
 
@@ -135,7 +134,7 @@ class TransactionSide:
 
     async def mark(self, markers: Markers, epoch: LeaderEpoch, name: TopicPartition) -> ErrorCode:
         written = await self._writer.write(
-            Writer(*markers.producer),
+            markers.producer,
             Marker(markers.is_commit, epoch),
             [name],
             is_epoch_new=markers.flow >= NEW_FLOW,

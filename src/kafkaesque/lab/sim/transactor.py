@@ -16,7 +16,6 @@ from kafkaesque.broker.transactions.types import (
     EndRequest,
     InitAnswer,
     InitRequest,
-    ProducerIdentity,
 )
 from kafkaesque.lab.sim.checkers.transactions import Sent, TransactionEnd
 from kafkaesque.lab.sim.loop import SimulatedFuture, SimulatedLoop
@@ -24,7 +23,7 @@ from kafkaesque.lab.sim.schedule import MILLISECOND_US, Action, Schedule
 from kafkaesque.lab.sim.transaction_side import Work
 from kafkaesque.model.clock import Clock
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.model.ids import GroupId, Offset, ProducerId, TimestampMs
+from kafkaesque.model.ids import GroupId, Offset, ProducerId, ProducerIdentity, TimestampMs
 from kafkaesque.records.codec import Record, encode_batch
 
 A = TypeVar("A")

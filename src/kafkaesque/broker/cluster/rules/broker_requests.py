@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from kafkaesque.broker.cluster.rules.controller import Controller, NewTopic, Outcome
+from kafkaesque.broker.cluster.rules.controller import Controller, Decision, NewTopic
 from kafkaesque.broker.cluster.rules.registration import NewBroker
 from kafkaesque.broker.raft.types import LogIndex
 from kafkaesque.model.errors import ErrorCode, KafkaError, ProtocolError
@@ -38,7 +38,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, tag="register"):
     rack: str | None
     incarnation: int
 
-    def decide(self, controller: Controller) -> Outcome[Registered]:
+    def decide(self, controller: Controller) -> Decision[Registered]:
         wanted = NewBroker(
             NodeId(self.node_id),
             self.directory_id,
@@ -47,12 +47,12 @@ class BrokerRegistration(msgspec.Struct, frozen=True, tag="register"):
             self.rack,
             self.incarnation,
         )
-        outcome = controller.register_broker(wanted)
+        decision = controller.register_broker(wanted)
         brokers = [
             (int(broker.node_id), broker.host, broker.port)
             for broker in controller.tables.brokers.values()
         ]
-        return Outcome(outcome.commands, Registered(outcome.answer.generation, brokers))
+        return Decision(decision.commands, Registered(decision.answer.generation, brokers))
 
 
 class EnsureTopics(msgspec.Struct, frozen=True, tag="create_topics"):
@@ -60,23 +60,23 @@ class EnsureTopics(msgspec.Struct, frozen=True, tag="create_topics"):
 
     topics: tuple[NewTopic, ...]
 
-    def decide(self, controller: Controller) -> Outcome[dict[str, tuple[int, str]]]:
+    def decide(self, controller: Controller) -> Decision[dict[str, tuple[int, str]]]:
         missing = [topic for topic in self.topics if topic.name not in controller.tables.by_name]
-        outcome = controller.create_topics(missing)
+        decision = controller.create_topics(missing)
         errors = {
             topic.name: (int(result.code), str(result))
-            for topic, result in zip(missing, outcome.answer, strict=True)
+            for topic, result in zip(missing, decision.answer, strict=True)
             if isinstance(result, KafkaError)
         }
-        return Outcome(outcome.commands, errors)
+        return Decision(decision.commands, errors)
 
 
 class AllocateProducerIds(msgspec.Struct, frozen=True, tag="reserve_producer_ids"):
     """The answer is the first id of a block and the one after its last."""
 
-    def decide(self, controller: Controller) -> Outcome[tuple[int, int]]:
-        outcome = controller.reserve_producer_ids()
-        return Outcome(outcome.commands, (outcome.answer.start, outcome.answer.stop))
+    def decide(self, controller: Controller) -> Decision[tuple[int, int]]:
+        decision = controller.reserve_producer_ids()
+        return Decision(decision.commands, (decision.answer.start, decision.answer.stop))
 
 
 class FinishReassignment(msgspec.Struct, frozen=True, tag="complete_reassignment"):
@@ -85,7 +85,7 @@ class FinishReassignment(msgspec.Struct, frozen=True, tag="complete_reassignment
     group_id: int
     target: tuple[int, ...]
 
-    def decide(self, controller: Controller) -> Outcome[None]:
+    def decide(self, controller: Controller) -> Decision[None]:
         target = [NodeId(node) for node in self.target]
         return controller.complete_reassignment(GroupId(self.group_id), target)
 
@@ -93,7 +93,7 @@ class FinishReassignment(msgspec.Struct, frozen=True, tag="complete_reassignment
 BrokerRequest = BrokerRegistration | EnsureTopics | AllocateProducerIds | FinishReassignment
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ControllerReply(msgspec.Struct, frozen=True):
     index: int
     """The tables contain the change from this entry of the controller's log on."""
     answer: msgspec.Raw = msgspec.Raw(b"\xc0")
@@ -110,7 +110,7 @@ class ControllerError(KafkaError):
 
 
 _request_decoder = msgspec.msgpack.Decoder(BrokerRequest)
-_reply_decoder = msgspec.msgpack.Decoder(Reply)
+_reply_decoder = msgspec.msgpack.Decoder(ControllerReply)
 
 
 def encode_request(request: BrokerRequest) -> bytes:
@@ -126,11 +126,15 @@ def decode_request(data: bytes) -> BrokerRequest:
 
 
 def encode_answer(answer: object, index: LogIndex) -> bytes:
-    return msgspec.msgpack.encode(Reply(index, msgspec.Raw(msgspec.msgpack.encode(answer))))
+    return msgspec.msgpack.encode(
+        ControllerReply(index, msgspec.Raw(msgspec.msgpack.encode(answer)))
+    )
 
 
 def encode_error(error: KafkaError) -> bytes:
-    return msgspec.msgpack.encode(Reply(0, error_code=int(error.code), error_message=str(error)))
+    return msgspec.msgpack.encode(
+        ControllerReply(0, error_code=int(error.code), error_message=str(error))
+    )
 
 
 def decode_reply(data: bytes, answer: type[T]) -> tuple[T, LogIndex]:

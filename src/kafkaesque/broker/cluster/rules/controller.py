@@ -22,7 +22,7 @@ from kafkaesque.broker.cluster.rules.config_changes import (
     given_topic_configs,
 )
 from kafkaesque.broker.cluster.rules.dynamic_config import DynamicConfig
-from kafkaesque.broker.cluster.rules.placement import Candidate, majority_is_live, place
+from kafkaesque.broker.cluster.rules.placement import PlacementCandidate, majority_is_live, place
 from kafkaesque.broker.cluster.rules.reassignment import (
     OngoingReassignment,
     WantedReassignment,
@@ -31,7 +31,7 @@ from kafkaesque.broker.cluster.rules.reassignment import (
     reassignment,
 )
 from kafkaesque.broker.cluster.rules.registration import NewBroker, registration, unregistration
-from kafkaesque.broker.cluster.rules.tables import Broker, Tables, Topic, folded_name
+from kafkaesque.broker.cluster.rules.tables import RegisteredBroker, Tables, Topic, folded_name
 from kafkaesque.model import limits
 from kafkaesque.model.errors import (
     InvalidPartitions,
@@ -57,15 +57,15 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class Decision(Generic[T]):
     """Commit `commands`, then give `answer`."""
 
     commands: tuple[commands.Command, ...]
     answer: T
 
-    def dry(self) -> Outcome[T]:
+    def dry(self) -> Decision[T]:
         """The same answer with nothing to commit, for validate-only."""
-        return Outcome((), self.answer)
+        return Decision((), self.answer)
 
 
 class NewTopic(msgspec.Struct, frozen=True, array_like=True):
@@ -91,7 +91,7 @@ class Controller:
     """The brokers that are up."""
     new_topic_id: Callable[[], UUID]
 
-    def create_topic(self, wanted: NewTopic) -> Outcome[Topic]:
+    def create_topic(self, wanted: NewTopic) -> Decision[Topic]:
         """Creates a topic. The answer is the topic as it will be, also for validate-only."""
         check_topic_name(wanted.name)
         if wanted.name == CLUSTER_METADATA_TOPIC:
@@ -103,9 +103,9 @@ class Controller:
         command = commands.CreateTopic(wanted.name, self.new_topic_id(), replicas, configs)
         preview = Tables(disks=self.tables.disks, next_group_id=self.tables.next_group_id)
         preview.apply(command)
-        return Outcome((command,), preview.by_name[wanted.name])
+        return Decision((command,), preview.by_name[wanted.name])
 
-    def create_topics(self, wanted: Sequence[NewTopic]) -> Outcome[list[Topic | KafkaError]]:
+    def create_topics(self, wanted: Sequence[NewTopic]) -> Decision[list[Topic | KafkaError]]:
         """Creates several topics in one commit. The answer has a topic or an error for each."""
         drafted = self.tables.draft()
         draft = replace(self, tables=drafted)
@@ -113,23 +113,23 @@ class Controller:
         answers: list[Topic | KafkaError] = []
         for one in wanted:
             try:
-                outcome = draft.create_topic(one)
+                decision = draft.create_topic(one)
             except KafkaError as error:
                 answers.append(error)
                 continue
-            for command in outcome.commands:
+            for command in decision.commands:
                 drafted.apply(command)
-            accepted += outcome.commands
-            answers.append(outcome.answer)
-        return Outcome(tuple(accepted), answers)
+            accepted += decision.commands
+            answers.append(decision.answer)
+        return Decision(tuple(accepted), answers)
 
-    def delete_topics(self, topics: Sequence[Topic]) -> Outcome[None]:
+    def delete_topics(self, topics: Sequence[Topic]) -> Decision[None]:
         """Deletes the topics in one commit."""
-        return Outcome(tuple(commands.DeleteTopic(topic.topic_id) for topic in topics), None)
+        return Decision(tuple(commands.DeleteTopic(topic.topic_id) for topic in topics), None)
 
     def create_partitions(
         self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
-    ) -> Outcome[None]:
+    ) -> Decision[None]:
         """Grows `topic` to a total of `count` partitions."""
         refuse_internal(topic)
         added = count - topic.partition_count
@@ -151,16 +151,16 @@ class Controller:
                     f"{len(assignments)} assignment(s) were specified."
                 )
             replicas = tuple(self._new_replicas(nodes, factor) for nodes in assignments)
-        return Outcome((commands.AddPartitions(topic.topic_id, replicas),), None)
+        return Decision((commands.AddPartitions(topic.topic_id, replicas),), None)
 
     def change_topic_configs(
         self, topic: Topic, changes: Sequence[ConfigChange], *, replace_all: bool = False
-    ) -> Outcome[None]:
+    ) -> Decision[None]:
         """Settings not named keep their values, or with `replace_all` (AlterConfigs) are unset."""
         configs = changed_topic_configs(
             {} if replace_all else topic.configs, changes, self.settings.current
         )
-        return Outcome((commands.SetTopicConfigs(topic.topic_id, configs),), None)
+        return Decision((commands.SetTopicConfigs(topic.topic_id, configs),), None)
 
     def change_broker_configs(
         self,
@@ -168,37 +168,39 @@ class Controller:
         changes: Sequence[ConfigChange],
         *,
         replace_all: bool = False,
-    ) -> Outcome[None]:
+    ) -> Decision[None]:
         """As for topics. `node_id` None sets the default of all brokers."""
         current = {} if replace_all else self.tables.broker_configs.get(node_id, {})
         configs = changed_broker_configs(current, changes, self.settings.current)
-        return Outcome((commands.SetBrokerConfigs(node_id, configs),), None)
+        return Decision((commands.SetBrokerConfigs(node_id, configs),), None)
 
-    def reserve_producer_ids(self) -> Outcome[range]:
+    def reserve_producer_ids(self) -> Decision[range]:
         first = self.tables.next_producer_id
         end = ProducerId(first + PRODUCER_ID_BLOCK)
-        return Outcome((commands.ReserveProducerIds(end),), range(first, end))
+        return Decision((commands.ReserveProducerIds(end),), range(first, end))
 
-    def register_broker(self, wanted: NewBroker, *, is_old_gone: bool = False) -> Outcome[Broker]:
+    def register_broker(
+        self, wanted: NewBroker, *, is_old_gone: bool = False
+    ) -> Decision[RegisteredBroker]:
         """The answer is the broker as it will be in the tables, with generation and epoch.
 
         `is_old_gone`: the caller guarantees that the process with this node id has ended.
         """
         command = registration(self.tables, wanted, self.nodes(), is_old_gone=is_old_gone)
         if command is None:
-            return Outcome((), self.tables.brokers[wanted.node_id])
+            return Decision((), self.tables.brokers[wanted.node_id])
         preview = Tables(
             disks=dict(self.tables.disks), registration_count=self.tables.registration_count
         )
         preview.apply(command)
-        return Outcome((command,), preview.brokers[wanted.node_id])
+        return Decision((command,), preview.brokers[wanted.node_id])
 
-    def unregister_broker(self, node_id: int) -> Outcome[None]:
-        return Outcome((unregistration(self.tables, node_id),), None)
+    def unregister_broker(self, node_id: int) -> Decision[None]:
+        return Decision((unregistration(self.tables, node_id),), None)
 
     def alter_partition_reassignments(
         self, wanted: Sequence[WantedReassignment], *, allow_factor_change: bool = True
-    ) -> Outcome[list[KafkaError | None]]:
+    ) -> Decision[list[KafkaError | None]]:
         """Commits all accepted changes at once; the answer has an error or None for each."""
         accepted: list[commands.Reassignment] = []
         answers: list[KafkaError | None] = []
@@ -217,19 +219,19 @@ class Controller:
             if change is not None:
                 accepted.append(change)
         command = commands.SetReassignments(tuple(accepted))
-        return Outcome((command,) if accepted else (), answers)
+        return Decision((command,) if accepted else (), answers)
 
     def list_partition_reassignments(
         self, asked: Mapping[str, Sequence[int]] | None
-    ) -> Outcome[list[OngoingReassignment]]:
+    ) -> Decision[list[OngoingReassignment]]:
         """`asked` None: of all partitions."""
-        return Outcome((), ongoing_reassignments(self.tables, asked))
+        return Decision((), ongoing_reassignments(self.tables, asked))
 
-    def complete_reassignment(self, group_id: GroupId, target: Sequence[NodeId]) -> Outcome[None]:
+    def complete_reassignment(self, group_id: GroupId, target: Sequence[NodeId]) -> Decision[None]:
         """For the group's leader, once its members are those of `target`. A late or repeated request
         changes nothing."""
         command = completion(self.tables, group_id, target)
-        return Outcome(() if command is None else (command,), None)
+        return Decision(() if command is None else (command,), None)
 
     def _refuse_taken(self, name: str) -> None:
         if name in self.tables.by_name:
@@ -289,13 +291,13 @@ class Controller:
         start = self.tables.next_group_id - FIRST_PARTITION_GROUP
         return place(list(self._candidates().values()), count, factor, start)
 
-    def _candidates(self) -> dict[NodeId, Candidate]:
+    def _candidates(self) -> dict[NodeId, PlacementCandidate]:
         """Every broker of the cluster, and this one if it is alone and not registered yet."""
         live, brokers = self.nodes(), self.tables.brokers
         racks = {
             node: brokers[node].rack if node in brokers else None for node in (*brokers, *live)
         }
-        return {node: Candidate(node, rack, node in live) for node, rack in racks.items()}
+        return {node: PlacementCandidate(node, rack, node in live) for node, rack in racks.items()}
 
     def _new_replicas(self, nodes: Sequence[int], factor: int) -> tuple[NodeId, ...]:
         """Checks a manual assignment of a new partition, whose group must be able to elect a leader."""

@@ -47,7 +47,7 @@ Step = MembershipChange | TransferLeadership
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PlannedGroup:
     """A group as its leader sees it."""
 
     membership: Membership
@@ -67,16 +67,16 @@ class Group:
         return found is not None and found.is_active and found.lag_entries <= self.lag_entries_max
 
 
-def group_of(status: Status, lag_entries_max: int) -> Group:
+def group_of(status: Status, lag_entries_max: int) -> PlannedGroup:
     """Converts Raft's status of a group that this node leads."""
     progress = {
         member: MemberProgress(peer.is_active, status.last_index - peer.match_index)
         for member, peer in status.peers.items()
     }
-    return Group(status.membership, status.node_id, progress, lag_entries_max)
+    return PlannedGroup(status.membership, status.node_id, progress, lag_entries_max)
 
 
-def next_step(group: Group, voters: Sequence[MemberId]) -> Step | None:
+def next_step(group: PlannedGroup, voters: Sequence[MemberId]) -> Step | None:
     """The next step towards exactly these `voters`, the preferred leader first. None when that is
     reached, and while there is nothing to do but wait."""
     return _next_step(group, voters, ())
@@ -87,7 +87,7 @@ def is_reached(membership: Membership, voters: Iterable[MemberId]) -> bool:
     return not membership.learners and set(membership.voters) == set(voters)
 
 
-def next_controller_step(group: Group, registered: Sequence[MemberId]) -> Step | None:
+def next_controller_step(group: PlannedGroup, registered: Sequence[MemberId]) -> Step | None:
     """For the controller's group: all `registered` brokers are members, at most five of them vote.
 
     A voter keeps its vote as long as it is registered: one that is down may be back in a moment, and
@@ -97,7 +97,7 @@ def next_controller_step(group: Group, registered: Sequence[MemberId]) -> Step |
 
 
 def controller_members(
-    group: Group, registered: Sequence[MemberId]
+    group: PlannedGroup, registered: Sequence[MemberId]
 ) -> tuple[list[MemberId], list[MemberId]]:
     """The wanted voters and learners of the controller's group."""
 
@@ -114,7 +114,7 @@ def controller_members(
     return ordered[:CONTROLLER_VOTERS_MAX], ordered[CONTROLLER_VOTERS_MAX:]
 
 
-def preferred_leader_step(group: Group, preferred: MemberId) -> TransferLeadership | None:
+def preferred_leader_step(group: PlannedGroup, preferred: MemberId) -> TransferLeadership | None:
     """A transfer to the preferred leader, if another leads and it has caught up."""
     if group.leader == preferred or preferred not in group.membership.voters:
         return None
@@ -122,7 +122,7 @@ def preferred_leader_step(group: Group, preferred: MemberId) -> TransferLeadersh
 
 
 def _next_step(
-    group: Group, voters: Sequence[MemberId], learners: Sequence[MemberId]
+    group: PlannedGroup, voters: Sequence[MemberId], learners: Sequence[MemberId]
 ) -> Step | None:
     wanted = [*voters, *learners]
     return (
@@ -133,7 +133,7 @@ def _next_step(
     )
 
 
-def _remove_at_no_cost(group: Group, wanted: Sequence[MemberId]) -> Step | None:
+def _remove_at_no_cost(group: PlannedGroup, wanted: Sequence[MemberId]) -> Step | None:
     newest = {node_of(member): generation_of(member) for member in wanted}
     for member in group.membership.nodes:
         if member in wanted or member == group.leader:
@@ -146,14 +146,14 @@ def _remove_at_no_cost(group: Group, wanted: Sequence[MemberId]) -> Step | None:
     return None
 
 
-def _promote(group: Group, voters: Sequence[MemberId]) -> Step | None:
+def _promote(group: PlannedGroup, voters: Sequence[MemberId]) -> Step | None:
     for member in voters:
         if member in group.membership.learners and group.has_caught_up(member):
             return MembershipChange(ChangeKind.PROMOTE, member)
     return None
 
 
-def _add(group: Group, wanted: Sequence[MemberId]) -> Step | None:
+def _add(group: PlannedGroup, wanted: Sequence[MemberId]) -> Step | None:
     for member in wanted:
         if member not in group.membership:
             return MembershipChange(ChangeKind.ADD_LEARNER, member)
@@ -161,7 +161,7 @@ def _add(group: Group, wanted: Sequence[MemberId]) -> Step | None:
 
 
 def _take_vote(
-    group: Group, voters: Sequence[MemberId], learners: Sequence[MemberId]
+    group: PlannedGroup, voters: Sequence[MemberId], learners: Sequence[MemberId]
 ) -> Step | None:
     """Demotes or removes an unwanted voter once all wanted ones vote."""
     current = group.membership.voters
@@ -180,7 +180,7 @@ def _take_vote(
     return None
 
 
-def _hand_over(group: Group, voters: Sequence[MemberId]) -> Step | None:
+def _hand_over(group: PlannedGroup, voters: Sequence[MemberId]) -> Step | None:
     """A transfer to the first member that has caught up, if the group has a majority without us."""
     live_count = sum(group.is_live(member) for member in voters)
     if live_count < majority(len(voters)):

@@ -15,7 +15,7 @@ from kafkaesque.model.errors import InvalidReplicationFactor
 from kafkaesque.model.ids import NodeId
 
 
-class Candidate(NamedTuple):
+class PlacementCandidate(NamedTuple):
     """A broker that may get replicas. Brokers without a rack share one, as in Kafka."""
 
     node_id: NodeId
@@ -24,7 +24,10 @@ class Candidate(NamedTuple):
 
 
 def place(
-    candidates: Sequence[Candidate], partition_count: int, replication_factor: int, start: int
+    candidates: Sequence[PlacementCandidate],
+    partition_count: int,
+    replication_factor: int,
+    start: int,
 ) -> tuple[tuple[NodeId, ...], ...]:
     """Returns the replicas of each new partition, the preferred leader first.
 
@@ -45,13 +48,13 @@ def place(
     return tuple(placed)
 
 
-def majority_is_live(candidates: Iterable[Candidate]) -> bool:
+def majority_is_live(candidates: Iterable[PlacementCandidate]) -> bool:
     """A new group needs this to elect its first leader."""
     states = [candidate.is_live for candidate in candidates]
     return sum(states) > len(states) // 2
 
 
-def _refuse_too_few(candidates: Sequence[Candidate], replication_factor: int) -> None:
+def _refuse_too_few(candidates: Sequence[PlacementCandidate], replication_factor: int) -> None:
     live_count = sum(candidate.is_live for candidate in candidates)
     reason = None
     if replication_factor > len(candidates):
@@ -72,9 +75,9 @@ def _refuse_too_few(candidates: Sequence[Candidate], replication_factor: int) ->
         )
 
 
-def _striped(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _striped(candidates: Sequence[PlacementCandidate]) -> list[PlacementCandidate]:
     """The first of each rack, then the second of each, and so on."""
-    racks: defaultdict[str, list[Candidate]] = defaultdict(list)
+    racks: defaultdict[str, list[PlacementCandidate]] = defaultdict(list)
     for candidate in sorted(candidates):
         racks[candidate.rack or ""].append(candidate)
     depth = {
@@ -86,12 +89,12 @@ def _striped(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _followed(
-    order: Sequence[Candidate],
-    leader: Candidate,
+    order: Sequence[PlacementCandidate],
+    leader: PlacementCandidate,
     replication_factor: int,
     cycle: int,
     loads: Counter[NodeId],
-) -> list[Candidate]:
+) -> list[PlacementCandidate]:
     """`leader` and its followers. Each cycle over the leaders pairs them with other followers."""
     position = order.index(leader)
     others = [*order[position + 1 :], *order[:position]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kafkaesque.broker.cluster.rules import commands
 from kafkaesque.broker.cluster.rules.errors import NoReassignmentInProgress
-from kafkaesque.broker.cluster.rules.tables import Assignment, Tables, Topic
+from kafkaesque.broker.cluster.rules.tables import ReplicaAssignment, Tables, Topic
 from kafkaesque.model.errors import InvalidReplicationFactor, UnknownTopicOrPartition
 from kafkaesque.model.ids import GroupId, NodeId
 
@@ -29,7 +29,7 @@ class WantedReassignment:
 class OngoingReassignment:
     topic: str
     partition: int
-    assignment: Assignment
+    assignment: ReplicaAssignment
 
 
 def reassignment(
@@ -87,7 +87,7 @@ def completion(
     return commands.CompleteReassignment(place.topic_id, place.partition, assignment.target)
 
 
-def _partition(tables: Tables, wanted: WantedReassignment) -> tuple[Topic, Assignment]:
+def _partition(tables: Tables, wanted: WantedReassignment) -> tuple[Topic, ReplicaAssignment]:
     topic = tables.by_name.get(wanted.topic)
     if topic is None:
         raise UnknownTopicOrPartition(f"Unable to find a topic named {wanted.topic}.")

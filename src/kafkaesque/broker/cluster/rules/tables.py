@@ -15,10 +15,10 @@ import msgspec
 from kafkaesque.broker.cluster.rules import commands
 from kafkaesque.broker.cluster.rules.topology import (
     INTERNAL_TOPICS,
-    Assignment,
-    Broker,
     Disk,
-    Place,
+    PartitionOfGroup,
+    RegisteredBroker,
+    ReplicaAssignment,
     Topic,
     folded_name,
 )
@@ -34,7 +34,15 @@ from kafkaesque.model.ids import (
     member_id,
 )
 
-__all__ = ["INTERNAL_TOPICS", "Assignment", "Broker", "Place", "Tables", "Topic", "folded_name"]
+__all__ = [
+    "INTERNAL_TOPICS",
+    "PartitionOfGroup",
+    "RegisteredBroker",
+    "ReplicaAssignment",
+    "Tables",
+    "Topic",
+    "folded_name",
+]
 
 
 @dataclass(slots=True)
@@ -48,7 +56,7 @@ class Tables:
     by_name: dict[str, Topic] = field(default_factory=dict)
     by_id: dict[TopicId, Topic] = field(default_factory=dict)
     by_folded_name: dict[str, Topic] = field(default_factory=dict)
-    by_group: dict[GroupId, Place] = field(default_factory=dict)
+    by_group: dict[GroupId, PartitionOfGroup] = field(default_factory=dict)
     deleted_ids: set[TopicId] = field(default_factory=set)
     """Topics that this log deleted: only their files may be removed from the data directory."""
     partition_count: int = 0
@@ -56,7 +64,7 @@ class Tables:
     next_producer_id: ProducerId = field(default=ProducerId(0))
     next_group_id: GroupId = field(default=FIRST_PARTITION_GROUP)
     """Greater than any group id ever used."""
-    brokers: dict[NodeId, Broker] = field(default_factory=dict)
+    brokers: dict[NodeId, RegisteredBroker] = field(default_factory=dict)
     disks: dict[NodeId, Disk] = field(default_factory=dict)
     """For every node that was ever registered."""
     registration_count: int = 0
@@ -95,7 +103,7 @@ class Tables:
             by_group=dict(self.by_group),
         )
 
-    def assignment_of(self, group_id: GroupId) -> Assignment | None:
+    def assignment_of(self, group_id: GroupId) -> ReplicaAssignment | None:
         """The assignment of a group's partition; None if it was deleted or is not known yet."""
         place = self.by_group.get(group_id)
         return None if place is None else self.by_id[place.topic_id].partitions[place.partition]
@@ -136,7 +144,7 @@ class Tables:
         self.by_id = {topic.topic_id: topic for topic in saved.topics}
         self.by_folded_name = {folded_name(topic.name): topic for topic in saved.topics}
         self.by_group = {
-            assignment.group_id: Place(topic.topic_id, PartitionIndex(index))
+            assignment.group_id: PartitionOfGroup(topic.topic_id, PartitionIndex(index))
             for topic in saved.topics
             for index, assignment in enumerate(topic.partitions)
         }
@@ -168,8 +176,10 @@ def _append_partitions(tables: Tables, topic: Topic, replicas: tuple[tuple[int, 
     for given in replicas:
         nodes = _nodes(given)
         group_id = tables.next_group_id
-        tables.by_group[group_id] = Place(topic.topic_id, PartitionIndex(topic.partition_count))
-        topic.partitions.append(Assignment(group_id, nodes, tables.members(nodes)))
+        tables.by_group[group_id] = PartitionOfGroup(
+            topic.topic_id, PartitionIndex(topic.partition_count)
+        )
+        topic.partitions.append(ReplicaAssignment(group_id, nodes, tables.members(nodes)))
         tables.next_group_id = GroupId(group_id + 1)
     tables.partition_count += len(replicas)
 
@@ -211,7 +221,7 @@ def _register_broker(tables: Tables, command: commands.RegisterBroker) -> None:
         disk = Disk(command.directory_id, disk.generation + 1)
     tables.disks[node_id] = disk
     tables.registration_count += 1
-    tables.brokers[node_id] = Broker(
+    tables.brokers[node_id] = RegisteredBroker(
         node_id=node_id,
         directory_id=disk.directory_id,
         generation=disk.generation,
@@ -271,7 +281,7 @@ class TablesSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     broker_configs: list[tuple[NodeId | None, Mapping[str, str]]]
     next_producer_id: ProducerId
     next_group_id: GroupId
-    brokers: list[Broker]
+    brokers: list[RegisteredBroker]
     disks: list[tuple[NodeId, Disk]]
     registration_count: int
 

@@ -18,7 +18,7 @@ def folded_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class RegisteredBroker:
     """A registered broker, up or not."""
 
     node_id: NodeId
@@ -46,7 +46,7 @@ class Disk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class ReplicaAssignment:
     """The replicas of one partition, and the target of a reassignment in progress."""
 
     group_id: GroupId
@@ -82,7 +82,7 @@ class Topic:
 
     name: str
     topic_id: TopicId
-    partitions: list[Assignment]
+    partitions: list[ReplicaAssignment]
     configs: Mapping[str, str]
 
     @property
@@ -103,7 +103,7 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
 
-class Place(NamedTuple):
+class PartitionOfGroup(NamedTuple):
     """The partition that a Raft group replicates."""
 
     topic_id: TopicId

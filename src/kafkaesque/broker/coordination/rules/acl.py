@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kafkaesque.broker.coordination.rules.vocabulary import Code, CoordinationError, Permission
 
 
-class Identity(NamedTuple):
+class AuthIdentity(NamedTuple):
     """An identity under a scheme: ("ip", "127.0.0.1"), ("digest", "user:hash")."""
 
     scheme: str
@@ -35,7 +35,7 @@ OPEN: tuple[Acl, ...] = (Acl(ALL_PERMISSIONS, "world", "anyone"),)
 READ_ONLY: tuple[Acl, ...] = (Acl(int(Permission.READ), "world", "anyone"),)
 
 
-def allows(acl: Sequence[Acl], permission: Permission, identities: Sequence[Identity]) -> bool:
+def allows(acl: Sequence[Acl], permission: Permission, identities: Sequence[AuthIdentity]) -> bool:
     """True if one entry grants any bit of `permission` to one of `identities`."""
     if not acl or acl is OPEN:
         return True
@@ -51,12 +51,12 @@ def allows(acl: Sequence[Acl], permission: Permission, identities: Sequence[Iden
     return False
 
 
-def require(acl: Sequence[Acl], permission: Permission, identities: Sequence[Identity]) -> None:
+def require(acl: Sequence[Acl], permission: Permission, identities: Sequence[AuthIdentity]) -> None:
     if not allows(acl, permission, identities):
         raise CoordinationError(Code.NO_AUTH)
 
 
-def _matches(identity: Identity, entry: Acl) -> bool:
+def _matches(identity: AuthIdentity, entry: Acl) -> bool:
     if entry.scheme == "ip":
         return _is_in_network(identity.id, entry.id)
     return identity.id == entry.id
@@ -69,7 +69,7 @@ def _is_in_network(address: str, network: str) -> bool:
         return False
 
 
-def settle(acl: Sequence[Acl], identities: Sequence[Identity]) -> tuple[Acl, ...]:
+def settle(acl: Sequence[Acl], identities: Sequence[AuthIdentity]) -> tuple[Acl, ...]:
     """The list as stored: without duplicates, `auth` replaced by the caller's identities. Raises
     INVALID_ACL."""
     settled: list[Acl] = []
@@ -111,16 +111,16 @@ def _is_network(text: str) -> bool:
     return not slash or (bits.isdecimal() and int(bits) <= 32)
 
 
-def prove(scheme: str, secret: bytes, address: str) -> Identity:
+def prove(scheme: str, secret: bytes, address: str) -> AuthIdentity:
     """The identity that an auth request proves. Raises AUTH_FAILED for an unknown scheme."""
     if scheme == "ip":
-        return Identity("ip", address)
+        return AuthIdentity("ip", address)
     if scheme != "digest":
         raise CoordinationError(Code.AUTH_FAILED, f"scheme {scheme!r}")
     user = secret.split(b":", 1)[0].decode(errors="replace")
     # The scheme requires SHA-1: both sides must compute the same identity.
     digest = hashlib.sha1(secret, usedforsecurity=False).digest()
-    return Identity("digest", f"{user}:{base64.b64encode(digest).decode()}")
+    return AuthIdentity("digest", f"{user}:{base64.b64encode(digest).decode()}")
 
 
 def redact(acl: Sequence[Acl]) -> tuple[Acl, ...]:

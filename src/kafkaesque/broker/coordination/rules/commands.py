@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from kafkaesque.broker.coordination.rules.acl import Acl, Identity
+from kafkaesque.broker.coordination.rules.acl import Acl, AuthIdentity
 from kafkaesque.broker.coordination.rules.vocabulary import OpCode
 
 
@@ -59,7 +59,7 @@ class Multi(msgspec.Struct, frozen=True, array_like=True, tag=6):
 Operation: TypeAlias = Create | Delete | SetData | SetAcl | Check | Multi
 
 
-class Write(msgspec.Struct, frozen=True, array_like=True, tag=10):
+class WriteCommand(msgspec.Struct, frozen=True, array_like=True, tag=10):
     """A client's request to change the tree."""
 
     session_id: int
@@ -69,7 +69,7 @@ class Write(msgspec.Struct, frozen=True, array_like=True, tag=10):
     """Number of the write on that connection, from 0. Writes are applied in order and without gaps,
     or not at all, whatever happens to a proposal before it is in the log."""
     now_ms: int
-    identities: tuple[Identity, ...]
+    identities: tuple[AuthIdentity, ...]
     operation: Operation
 
 
@@ -112,7 +112,7 @@ class Reap(msgspec.Struct, frozen=True, array_like=True, tag=14):
     mzxid: int
 
 
-Command: TypeAlias = Write | OpenSession | AttachSession | CloseSession | Reap
+Command: TypeAlias = WriteCommand | OpenSession | AttachSession | CloseSession | Reap
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Command)

@@ -20,12 +20,12 @@ from kafkaesque.broker.coordination.rules.commands import (
     OpenSession,
     Reap,
     SetAcl,
-    Write,
+    WriteCommand,
     decode_command,
 )
-from kafkaesque.broker.coordination.rules.operations import Author, Change, NodeEvent
+from kafkaesque.broker.coordination.rules.operations import Author, NodeEvent, TreeChange
 from kafkaesque.broker.coordination.rules.registry import is_registry
-from kafkaesque.broker.coordination.rules.sessions import SESSIONS_MAX, Session
+from kafkaesque.broker.coordination.rules.sessions import SESSIONS_MAX, ClientSession
 from kafkaesque.broker.coordination.rules.snapshot import Image, decode_image, encode_image
 from kafkaesque.broker.coordination.rules.tree import Stat, Tree, TreeLimits, ttl_of
 from kafkaesque.broker.coordination.rules.vocabulary import Code, CoordinationError, OpCode
@@ -41,7 +41,7 @@ class Result(NamedTuple):
     stat: Stat | None = None
 
 
-class Outcome(NamedTuple):
+class ApplyResult(NamedTuple):
     """The effect of a command, the same on every replica.
 
     The driver acts in this order: events to watchers, then the connections of the sessions, then the
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
     results: tuple[Result, ...] = ()
     """One, or one for each part of a multi."""
     events: tuple[NodeEvent, ...] = ()
-    session_started: Session | None = None
+    session_started: ClientSession | None = None
     """Opened or attached: an older connection of the session has lost it."""
     session_closed: int | None = None
 
@@ -77,9 +77,9 @@ class Machine:
         self._sessions_max = sessions_max
         self.zxid = 0
         self.tree = Tree(self._tree_limits)
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, ClientSession] = {}
 
-    def apply(self, index: int, command: bytes) -> Outcome:
+    def apply(self, index: int, command: bytes) -> ApplyResult:
         """Applies `command`. Indexes may have gaps and never decrease."""
         check(index > self.zxid, f"command {index} comes after {self.zxid}")
         self.zxid = index
@@ -87,11 +87,11 @@ class Machine:
         try:
             return self._apply(decoded)
         except CoordinationError as error:
-            return Outcome(index, error.code)
+            return ApplyResult(index, error.code)
 
-    def _apply(self, command: Command) -> Outcome:
+    def _apply(self, command: Command) -> ApplyResult:
         match command:
-            case Write():
+            case WriteCommand():
                 return self._write(command)
             case OpenSession():
                 return self._open(command)
@@ -104,7 +104,7 @@ class Machine:
 
     # -- writes ---------------------------------------------------------------------------------
 
-    def _write(self, command: Write) -> Outcome:
+    def _write(self, command: WriteCommand) -> ApplyResult:
         session = self._session(command.session_id, command.owner)
         if command.sequence != session.next_sequence:
             # An earlier write of this connection was lost: this one must not overtake it.
@@ -114,15 +114,15 @@ class Machine:
         if isinstance(command.operation, Multi):
             return self._multi(command.operation, author)
         change = self._perform(command.operation, author)
-        return Outcome(self.zxid, Code.OK, (_result(change),), change.events)
+        return ApplyResult(self.zxid, Code.OK, (_result(change),), change.events)
 
-    def _perform(self, operation: MultiPart | SetAcl, author: Author) -> Change:
+    def _perform(self, operation: MultiPart | SetAcl, author: Author) -> TreeChange:
         if self._has_registries and is_registry(operation.path):
             raise CoordinationError(Code.NO_AUTH, f"{operation.path} is read-only")
         return operations.perform(self.tree, operation, author)
 
-    def _multi(self, multi: Multi, author: Author) -> Outcome:
-        done: list[Change] = []
+    def _multi(self, multi: Multi, author: Author) -> ApplyResult:
+        done: list[TreeChange] = []
         for number, part in enumerate(multi.parts):
             try:
                 done.append(self._perform(part, author))
@@ -130,26 +130,26 @@ class Machine:
                 for change in reversed(done):
                     if change.undo is not None:
                         change.undo()
-                return Outcome(
+                return ApplyResult(
                     self.zxid, Code.OK, _failed_parts(len(multi.parts), number, error.code)
                 )
         events = tuple(event for change in done for event in change.events)
-        return Outcome(self.zxid, Code.OK, tuple(map(_result, done)), events)
+        return ApplyResult(self.zxid, Code.OK, tuple(map(_result, done)), events)
 
-    def _reap(self, command: Reap) -> Outcome:
+    def _reap(self, command: Reap) -> ApplyResult:
         node = self.tree.get(command.path)
         if (
             node is None
             or node.children
             or (node.czxid, node.mzxid) != (command.czxid, command.mzxid)
         ):
-            return Outcome(self.zxid)
+            return ApplyResult(self.zxid)
         change = operations.remove(self.tree, command.path, node, self.zxid)
-        return Outcome(self.zxid, events=change.events)
+        return ApplyResult(self.zxid, events=change.events)
 
     # -- sessions -------------------------------------------------------------------------------
 
-    def _session(self, session_id: int, owner: int) -> Session:
+    def _session(self, session_id: int, owner: int) -> ClientSession:
         session = self.sessions.get(session_id)
         if session is None:
             raise CoordinationError(Code.SESSION_EXPIRED)
@@ -157,14 +157,16 @@ class Machine:
             raise CoordinationError(Code.SESSION_MOVED)
         return session
 
-    def _open(self, command: OpenSession) -> Outcome:
+    def _open(self, command: OpenSession) -> ApplyResult:
         if command.session_id in self.sessions or len(self.sessions) >= self._sessions_max:
             raise CoordinationError(Code.SYSTEM_ERROR, "no room for a session")
-        session = Session(command.session_id, command.password, command.timeout_ms, command.owner)
+        session = ClientSession(
+            command.session_id, command.password, command.timeout_ms, command.owner
+        )
         self.sessions[command.session_id] = session
-        return Outcome(self.zxid, session_started=session)
+        return ApplyResult(self.zxid, session_started=session)
 
-    def _attach(self, command: AttachSession) -> Outcome:
+    def _attach(self, command: AttachSession) -> ApplyResult:
         session = self.sessions.get(command.session_id)
         # No constant-time comparison: an attacker cannot measure the time of an apply.
         if session is None or session.password != command.password:
@@ -172,16 +174,16 @@ class Machine:
         session.timeout_ms = command.timeout_ms
         session.owner = command.owner
         session.next_sequence = 0
-        return Outcome(self.zxid, session_started=session)
+        return ApplyResult(self.zxid, session_started=session)
 
-    def _close(self, command: CloseSession) -> Outcome:
+    def _close(self, command: CloseSession) -> ApplyResult:
         self._session(command.session_id, command.owner)
         events: list[NodeEvent] = []
         for path in self.tree.ephemerals_of(command.session_id):
             change = operations.remove(self.tree, path, self.tree.require(path), self.zxid)
             events += change.events
         del self.sessions[command.session_id]
-        return Outcome(self.zxid, events=tuple(events), session_closed=command.session_id)
+        return ApplyResult(self.zxid, events=tuple(events), session_closed=command.session_id)
 
     # -- snapshots ------------------------------------------------------------------------------
 
@@ -194,7 +196,7 @@ class Machine:
         self.zxid, self.tree, self.sessions = decode_image(snapshot, self._tree_limits)
 
 
-def _result(change: Change) -> Result:
+def _result(change: TreeChange) -> Result:
     return Result(change.opcode, Code.OK, change.path, change.stat)
 
 

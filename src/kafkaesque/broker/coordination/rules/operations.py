@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkaesque.broker.coordination.rules import acl
-from kafkaesque.broker.coordination.rules.acl import Acl, Identity
+from kafkaesque.broker.coordination.rules.acl import Acl, AuthIdentity
 from kafkaesque.broker.coordination.rules.commands import (
     Check,
     Create,
@@ -23,10 +23,10 @@ from kafkaesque.broker.coordination.rules.tree import (
     CONTAINER_OWNER,
     SYSTEM_PATHS,
     TTL_MS_MAX,
-    Node,
     Stat,
     Tree,
     Undo,
+    Znode,
     ttl_owner,
 )
 from kafkaesque.broker.coordination.rules.vocabulary import (
@@ -54,12 +54,12 @@ class Author(NamedTuple):
     """The session that changes the tree, and the time."""
 
     session_id: int
-    identities: tuple[Identity, ...]
+    identities: tuple[AuthIdentity, ...]
     zxid: int
     now_ms: int
 
 
-class Change(NamedTuple):
+class TreeChange(NamedTuple):
     """The effect of an operation. `path` and `stat` are for its answer."""
 
     opcode: OpCode
@@ -69,7 +69,7 @@ class Change(NamedTuple):
     undo: Undo | None = None
 
 
-def perform(tree: Tree, operation: MultiPart | SetAcl, author: Author) -> Change:
+def perform(tree: Tree, operation: MultiPart | SetAcl, author: Author) -> TreeChange:
     match operation:
         case Create():
             return create(tree, operation, author)
@@ -83,7 +83,7 @@ def perform(tree: Tree, operation: MultiPart | SetAcl, author: Author) -> Change
             return check_version(tree, operation, author)
 
 
-def create(tree: Tree, request: Create, author: Author) -> Change:
+def create(tree: Tree, request: Create, author: Author) -> TreeChange:
     mode = _mode_of(request)
     parent_path = check_parent_of(request.path)
     access = acl.settle(request.acl, author.identities)
@@ -104,13 +104,13 @@ def create(tree: Tree, request: Create, author: Author) -> Change:
         owner = CONTAINER_OWNER
     elif mode.has_ttl:
         owner = ttl_owner(request.ttl_ms)
-    node = Node(request.data, access, owner, author.zxid, author.now_ms)
+    node = Znode(request.data, access, owner, author.zxid, author.now_ms)
     undo = tree.create(path, node)
     events = (
         NodeEvent(EventType.NODE_CREATED, path, author.zxid, node.acl),
         NodeEvent(EventType.NODE_CHILDREN_CHANGED, parent_path, author.zxid, parent.acl),
     )
-    return Change(OpCode(request.opcode), path, node.stat(), events, undo)
+    return TreeChange(OpCode(request.opcode), path, node.stat(), events, undo)
 
 
 def _mode_of(request: Create) -> CreateMode:
@@ -125,7 +125,7 @@ def _mode_of(request: Create) -> CreateMode:
     return mode
 
 
-def delete(tree: Tree, request: Delete, author: Author) -> Change:
+def delete(tree: Tree, request: Delete, author: Author) -> TreeChange:
     path = request.path
     parent_path = check_parent_of(path)
     if path in SYSTEM_PATHS:
@@ -139,7 +139,7 @@ def delete(tree: Tree, request: Delete, author: Author) -> Change:
     return remove(tree, path, node, author.zxid)
 
 
-def remove(tree: Tree, path: str, node: Node, zxid: int) -> Change:
+def remove(tree: Tree, path: str, node: Znode, zxid: int) -> TreeChange:
     """Deletes a node without checks."""
     undo = tree.delete(path, zxid)
     parent_path = parent_of(path)
@@ -148,35 +148,35 @@ def remove(tree: Tree, path: str, node: Node, zxid: int) -> Change:
         NodeEvent(EventType.NODE_DELETED, path, zxid, node.acl),
         NodeEvent(EventType.NODE_CHILDREN_CHANGED, parent_path, zxid, parent.acl),
     )
-    return Change(OpCode.DELETE, path, None, events, undo)
+    return TreeChange(OpCode.DELETE, path, None, events, undo)
 
 
-def set_data(tree: Tree, request: SetData, author: Author) -> Change:
+def set_data(tree: Tree, request: SetData, author: Author) -> TreeChange:
     check_path(request.path)
     node = tree.require(request.path)
     acl.require(node.acl, Permission.WRITE, author.identities)
     _require_version(node.version, request.version)
     undo = tree.set_data(node, request.data, author.zxid, author.now_ms)
     events = (NodeEvent(EventType.NODE_DATA_CHANGED, request.path, author.zxid, node.acl),)
-    return Change(OpCode.SET_DATA, request.path, node.stat(), events, undo)
+    return TreeChange(OpCode.SET_DATA, request.path, node.stat(), events, undo)
 
 
-def set_acl(tree: Tree, request: SetAcl, author: Author) -> Change:
+def set_acl(tree: Tree, request: SetAcl, author: Author) -> TreeChange:
     check_path(request.path)
     access = acl.settle(request.acl, author.identities)
     node = tree.require(request.path)
     acl.require(node.acl, Permission.ADMIN, author.identities)
     _require_version(node.aversion, request.version)
     tree.set_acl(node, access)
-    return Change(OpCode.SET_ACL, request.path, node.stat())
+    return TreeChange(OpCode.SET_ACL, request.path, node.stat())
 
 
-def check_version(tree: Tree, request: Check, author: Author) -> Change:
+def check_version(tree: Tree, request: Check, author: Author) -> TreeChange:
     check_path(request.path)
     node = tree.require(request.path)
     acl.require(node.acl, Permission.READ, author.identities)
     _require_version(node.version, request.version)
-    return Change(OpCode.CHECK, request.path, node.stat())
+    return TreeChange(OpCode.CHECK, request.path, node.stat())
 
 
 def _require_version(current: int, expected: int) -> None:

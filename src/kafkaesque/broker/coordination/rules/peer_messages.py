@@ -16,7 +16,7 @@ TOUCH = 16
 """Kind of post: the sessions that were heard."""
 
 
-class Entry(NamedTuple):
+class ProposedCommand(NamedTuple):
     """A command to append, with the unique name by which its proposer recognises it."""
 
     key: bytes
@@ -30,18 +30,18 @@ class Accepted(NamedTuple):
     term: Term
 
 
-_entries = msgspec.msgpack.Decoder(list[Entry])
+_entries = msgspec.msgpack.Decoder(list[ProposedCommand])
 _accepted = msgspec.msgpack.Decoder(Accepted)
 _index = msgspec.msgpack.Decoder(int)
 _sessions = msgspec.msgpack.Decoder(list[int])
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def encode_entries(entries: Sequence[Entry]) -> bytes:
+def encode_entries(entries: Sequence[ProposedCommand]) -> bytes:
     return _encode(entries)
 
 
-def decode_entries(body: bytes) -> list[Entry]:
+def decode_entries(body: bytes) -> list[ProposedCommand]:
     try:
         return _entries.decode(body)
     except msgspec.MsgspecError as error:

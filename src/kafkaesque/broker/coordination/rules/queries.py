@@ -9,11 +9,11 @@ from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from kafkaesque.broker.coordination.rules import acl, replies
-from kafkaesque.broker.coordination.rules.acl import Identity
+from kafkaesque.broker.coordination.rules.acl import AuthIdentity
 from kafkaesque.broker.coordination.rules.machine import Machine
 from kafkaesque.broker.coordination.rules.operations import NodeEvent
 from kafkaesque.broker.coordination.rules.paths import ROOT
-from kafkaesque.broker.coordination.rules.registry import Registry, is_registry
+from kafkaesque.broker.coordination.rules.registry import RegistryTree, is_registry
 from kafkaesque.broker.coordination.rules.requests import (
     AddWatch,
     CheckWatches,
@@ -29,7 +29,7 @@ from kafkaesque.broker.coordination.rules.requests import (
     SetWatches,
     WhoAmI,
 )
-from kafkaesque.broker.coordination.rules.tree import Node, Stat
+from kafkaesque.broker.coordination.rules.tree import Stat, Znode
 from kafkaesque.broker.coordination.rules.vocabulary import (
     AddWatchMode,
     Code,
@@ -47,29 +47,29 @@ WATCHES_PER_CLIENT_MAX = 500_000
 W = TypeVar("W", bound=Hashable)
 
 
-class Reader(NamedTuple, Generic[W]):
+class QueryContext(NamedTuple, Generic[W]):
     """The reading client and the state that it reads."""
 
     machine: Machine
     watches: WatchTable[W]
     watcher: W
     session_id: int
-    identities: tuple[Identity, ...]
-    registry: Registry | None = None
+    identities: tuple[AuthIdentity, ...]
+    registry: RegistryTree | None = None
 
-    def find(self, path: str) -> Node | None:
+    def find(self, path: str) -> Znode | None:
         if self.registry is not None and is_registry(path):
             return self.registry.tree.get(path)
         return self.machine.tree.get(path or ROOT)
 
-    def children(self, path: str, node: Node) -> list[str]:
+    def children(self, path: str, node: Znode) -> list[str]:
         """The root contains the registries too."""
         children = list(node.children)
         if self.registry is not None and path in ("", ROOT):
             children += self.registry.tree.require(ROOT).children
         return children
 
-    def stat(self, path: str, node: Node) -> Stat:
+    def stat(self, path: str, node: Znode) -> Stat:
         stat = node.stat()
         if self.registry is not None and path in ("", ROOT):
             return stat._replace(num_children=len(self.children(path, node)))
@@ -84,48 +84,48 @@ class Reader(NamedTuple, Generic[W]):
         return count
 
 
-class Answer(NamedTuple):
+class QueryAnswer(NamedTuple):
     """A reply's body, and missed events that the client must see before it."""
 
     body: bytes
     missed: tuple[NodeEvent, ...] = ()
 
 
-def answer(reader: Reader[W], query: Query) -> Answer:
+def answer(reader: QueryContext[W], query: Query) -> QueryAnswer:
     """Raises CoordinationError where ZooKeeper returns an error; then no watch is set."""
     match query:
         case Exists():
-            return Answer(_exists(reader, query))
+            return QueryAnswer(_exists(reader, query))
         case GetData():
-            return Answer(_get_data(reader, query))
+            return QueryAnswer(_get_data(reader, query))
         case GetChildren():
-            return Answer(_get_children(reader, query))
+            return QueryAnswer(_get_children(reader, query))
         case GetAcl():
-            return Answer(_get_acl(reader, query))
+            return QueryAnswer(_get_acl(reader, query))
         case GetEphemerals(prefix):
             owned = reader.machine.tree.ephemerals_of(reader.session_id)
-            return Answer(replies.strings_body([p for p in owned if p.startswith(prefix)]))
+            return QueryAnswer(replies.strings_body([p for p in owned if p.startswith(prefix)]))
         case GetAllChildrenNumber(path):
             _readable(reader, path)
-            return Answer(replies.int_body(reader.descendant_count(path)))
+            return QueryAnswer(replies.int_body(reader.descendant_count(path)))
         case MultiRead():
-            return Answer(_multi_read(reader, query))
+            return QueryAnswer(_multi_read(reader, query))
         case SetWatches():
-            return Answer(b"", _set_watches(reader, query))
+            return QueryAnswer(b"", _set_watches(reader, query))
         case AddWatch(path, mode):
             _check_room(reader)
             reader.watches.add(path, reader.watcher, _enum(AddWatchMode, mode))
-            return Answer(replies.int_body(Code.OK))
+            return QueryAnswer(replies.int_body(Code.OK))
         case RemoveWatches(path, kind):
             if not reader.watches.remove(path, reader.watcher, _enum(WatcherType, kind)):
                 raise CoordinationError(Code.NO_WATCHER, path)
-            return Answer(b"")
+            return QueryAnswer(b"")
         case CheckWatches(path, kind):
             if not reader.watches.has(path, reader.watcher, _enum(WatcherType, kind)):
                 raise CoordinationError(Code.NO_WATCHER, path)
-            return Answer(b"")
+            return QueryAnswer(b"")
         case WhoAmI():
-            return Answer(replies.identities_body(reader.identities))
+            return QueryAnswer(replies.identities_body(reader.identities))
 
 
 E = TypeVar("E", AddWatchMode, WatcherType)
@@ -139,12 +139,14 @@ def _enum(kind: type[E], value: int) -> E:
         raise CoordinationError(Code.MARSHALLING_ERROR, f"{kind.__name__} {value}") from None
 
 
-def _check_room(reader: Reader[W], wanted: int = 1) -> None:
+def _check_room(reader: QueryContext[W], wanted: int = 1) -> None:
     if reader.watches.count_of(reader.watcher) + wanted > WATCHES_PER_CLIENT_MAX:
         raise CoordinationError(Code.QUOTA_EXCEEDED, "too many watches")
 
 
-def _readable(reader: Reader[W], path: str, permission: Permission = Permission.READ) -> Node:
+def _readable(
+    reader: QueryContext[W], path: str, permission: Permission = Permission.READ
+) -> Znode:
     node = reader.find(path)
     if node is None:
         raise CoordinationError(Code.NO_NODE, path)
@@ -152,7 +154,7 @@ def _readable(reader: Reader[W], path: str, permission: Permission = Permission.
     return node
 
 
-def _exists(reader: Reader[W], query: Exists) -> bytes:
+def _exists(reader: QueryContext[W], query: Exists) -> bytes:
     if "\x00" in query.path:
         raise CoordinationError(Code.BAD_ARGUMENTS, "a null character")
     node = reader.find(query.path)
@@ -167,7 +169,7 @@ def _exists(reader: Reader[W], query: Exists) -> bytes:
     return replies.stat_body(reader.stat(query.path, node))
 
 
-def _get_data(reader: Reader[W], query: GetData) -> bytes:
+def _get_data(reader: QueryContext[W], query: GetData) -> bytes:
     node = _readable(reader, query.path)
     if query.watch:
         _check_room(reader)
@@ -175,7 +177,7 @@ def _get_data(reader: Reader[W], query: GetData) -> bytes:
     return replies.data_body(node.data, reader.stat(query.path, node))
 
 
-def _get_children(reader: Reader[W], query: GetChildren) -> bytes:
+def _get_children(reader: QueryContext[W], query: GetChildren) -> bytes:
     node = _readable(reader, query.path)
     if query.watch:
         _check_room(reader)
@@ -186,7 +188,7 @@ def _get_children(reader: Reader[W], query: GetChildren) -> bytes:
     )
 
 
-def _get_acl(reader: Reader[W], query: GetAcl) -> bytes:
+def _get_acl(reader: QueryContext[W], query: GetAcl) -> bytes:
     node = _readable(reader, query.path, Permission.READ | Permission.ADMIN)
     shown = node.acl
     if not acl.allows(node.acl, Permission.ADMIN, reader.identities):
@@ -194,7 +196,7 @@ def _get_acl(reader: Reader[W], query: GetAcl) -> bytes:
     return replies.acl_body(shown, reader.stat(query.path, node))
 
 
-def _multi_read(reader: Reader[W], query: MultiRead) -> bytes:
+def _multi_read(reader: QueryContext[W], query: MultiRead) -> bytes:
     parts: list[replies.Part] = []
     for part in query.parts:
         try:
@@ -207,13 +209,13 @@ def _multi_read(reader: Reader[W], query: MultiRead) -> bytes:
     return replies.parts_body(parts)
 
 
-def _set_watches(reader: Reader[W], query: SetWatches) -> tuple[NodeEvent, ...]:
+def _set_watches(reader: QueryContext[W], query: SetWatches) -> tuple[NodeEvent, ...]:
     """Restores the watches of a broken connection; events missed meanwhile are returned."""
     _check_room(reader, sum(map(len, query[1:])))
     watches, watcher, since = reader.watches, reader.watcher, query.relative_zxid
     missed: list[NodeEvent] = []
 
-    def add_missed(event: EventType, path: str, node: Node | None) -> None:
+    def add_missed(event: EventType, path: str, node: Znode | None) -> None:
         missed.append(NodeEvent(event, path, reader.machine.zxid, node.acl if node else ()))
 
     for path in query.data:
@@ -245,7 +247,7 @@ def _set_watches(reader: Reader[W], query: SetWatches) -> tuple[NodeEvent, ...]:
     return tuple(missed)
 
 
-def _is_of_unknown_age(reader: Reader[W], path: str) -> bool:
+def _is_of_unknown_age(reader: QueryContext[W], path: str) -> bool:
     """Each server assigns its own zxids to registry nodes: whether one has changed since the client
     was on another server is unknown, and an extra event does no harm."""
     return reader.registry is not None and is_registry(path)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kafkaesque.broker.coordination.rules.acl import READ_ONLY
 from kafkaesque.broker.coordination.rules.operations import NodeEvent
 from kafkaesque.broker.coordination.rules.paths import ROOT, parent_of
-from kafkaesque.broker.coordination.rules.tree import Node, Tree, TreeLimits
+from kafkaesque.broker.coordination.rules.tree import Tree, TreeLimits, Znode
 from kafkaesque.broker.coordination.rules.vocabulary import EventType
 
 REGISTRY_NAMES: Final = frozenset(
@@ -34,14 +34,14 @@ def is_registry(path: str) -> bool:
     return path.split("/", 2)[1] in REGISTRY_NAMES if "/" in path else False
 
 
-class Registry:
+class RegistryTree:
     """`tree` has its own root, and below it what was last shown."""
 
     __slots__ = ("tree",)
 
     def __init__(self) -> None:
         self.tree = Tree(_NO_LIMITS, is_empty=True)
-        self.tree.put(ROOT, Node(b"", READ_ONLY, 0, 0, 0))
+        self.tree.put(ROOT, Znode(b"", READ_ONLY, 0, 0, 0))
 
     def show(
         self, name: str, leaves: Mapping[str, Leaf], zxid: int, now_ms: int
@@ -73,7 +73,7 @@ class Registry:
     def _put(self, path: str, leaf: Leaf, zxid: int, now_ms: int, events: list[NodeEvent]) -> None:
         node = self.tree.get(path)
         if node is None:
-            self.tree.create(path, Node(leaf.data, READ_ONLY, leaf.owner, zxid, now_ms))
+            self.tree.create(path, Znode(leaf.data, READ_ONLY, leaf.owner, zxid, now_ms))
             events.append(NodeEvent(EventType.NODE_CREATED, path, zxid, READ_ONLY))
             events.append(_children_changed(path, zxid))
         elif node.data != leaf.data:

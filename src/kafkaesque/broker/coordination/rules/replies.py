@@ -6,9 +6,9 @@ import struct
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from kafkaesque.broker.coordination.rules.acl import Acl, Identity
+from kafkaesque.broker.coordination.rules.acl import Acl, AuthIdentity
 from kafkaesque.broker.coordination.rules.jute import JuteWriter
-from kafkaesque.broker.coordination.rules.machine import Outcome, Result
+from kafkaesque.broker.coordination.rules.machine import ApplyResult, Result
 from kafkaesque.broker.coordination.rules.operations import NodeEvent
 from kafkaesque.broker.coordination.rules.tree import Stat
 from kafkaesque.broker.coordination.rules.vocabulary import (
@@ -102,7 +102,7 @@ def int_body(value: int) -> bytes:
     return value.to_bytes(4, "big", signed=True)
 
 
-def identities_body(identities: Sequence[Identity]) -> bytes:
+def identities_body(identities: Sequence[AuthIdentity]) -> bytes:
     writer = JuteWriter()
     writer.int32(len(identities))
     for identity in identities:
@@ -112,7 +112,7 @@ def identities_body(identities: Sequence[Identity]) -> bytes:
     return writer.getvalue()
 
 
-def outcome_body(outcome: Outcome, *, is_multi: bool) -> bytes:
+def outcome_body(outcome: ApplyResult, *, is_multi: bool) -> bytes:
     """The answer to a write that was applied."""
     if not is_multi:
         return _result_body(outcome.results[0]) if outcome.results else b""

@@ -109,11 +109,11 @@ class Sync(NamedTuple):
     path: str
 
 
-class Ping(NamedTuple):
+class PingRequest(NamedTuple):
     pass
 
 
-class Auth(NamedTuple):
+class AuthRequest(NamedTuple):
     scheme: str
     secret: bytes
 
@@ -140,7 +140,7 @@ Query: TypeAlias = (
     | CheckWatches
     | WhoAmI
 )
-Request: TypeAlias = Operation | Query | Sync | Ping | Auth | CloseRequest | Reconfig
+Request: TypeAlias = Operation | Query | Sync | PingRequest | AuthRequest | CloseRequest | Reconfig
 
 
 def read_connect(frame: bytes) -> ConnectRequest:
@@ -244,9 +244,9 @@ def _set_watches2(reader: JuteReader) -> SetWatches:
     return SetWatches(zxid, lists[0], lists[1], lists[2], lists[3], lists[4])
 
 
-def _auth(reader: JuteReader) -> Auth:
+def _auth(reader: JuteReader) -> AuthRequest:
     reader.int32()  # `type`, always 0 and never used
-    return Auth(reader.optional_string() or "", reader.buffer() or b"")
+    return AuthRequest(reader.optional_string() or "", reader.buffer() or b"")
 
 
 _READERS: Final[dict[OpCode, Callable[[JuteReader], Request]]] = {
@@ -267,7 +267,7 @@ _READERS: Final[dict[OpCode, Callable[[JuteReader], Request]]] = {
     OpCode.GET_EPHEMERALS: lambda reader: GetEphemerals(reader.optional_string() or ""),
     OpCode.GET_ALL_CHILDREN_NUMBER: lambda reader: GetAllChildrenNumber(reader.string()),
     OpCode.SYNC: lambda reader: Sync(reader.string()),
-    OpCode.PING: lambda reader: Ping(),
+    OpCode.PING: lambda reader: PingRequest(),
     OpCode.AUTH: _auth,
     OpCode.SET_WATCHES: _set_watches,
     OpCode.SET_WATCHES2: _set_watches2,

@@ -16,7 +16,7 @@ SESSIONS_MAX = 100_000
 PASSWORD_BYTES = 16
 
 
-class Session:
+class ClientSession:
     """One client's session. `next_sequence` is the number of the next write of connection `owner`."""
 
     __slots__ = ("next_sequence", "owner", "password", "session_id", "timeout_ms")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from kafkaesque.broker.coordination.rules.acl import OPEN, Acl
-from kafkaesque.broker.coordination.rules.sessions import Session
-from kafkaesque.broker.coordination.rules.tree import Node, Tree, TreeLimits
+from kafkaesque.broker.coordination.rules.sessions import ClientSession
+from kafkaesque.broker.coordination.rules.tree import Tree, TreeLimits, Znode
 from kafkaesque.model.errors import check
 
 FORMAT = 1
@@ -23,7 +23,7 @@ class Image(NamedTuple):
 
     zxid: int
     tree: Tree
-    sessions: dict[int, Session]
+    sessions: dict[int, ClientSession]
 
 
 class _NodeRecord(NamedTuple):
@@ -82,15 +82,15 @@ def decode_image(data: bytes, limits: TreeLimits) -> Image:
     tree = Tree(limits, is_empty=True)
     for record in snapshot.nodes:
         tree.put(record.path, _node(record))
-    sessions: dict[int, Session] = {}
+    sessions: dict[int, ClientSession] = {}
     for session_id, password, timeout_ms, owner, next_sequence in snapshot.sessions:
-        session = Session(session_id, password, timeout_ms, owner)
+        session = ClientSession(session_id, password, timeout_ms, owner)
         session.next_sequence = next_sequence
         sessions[session_id] = session
     return Image(snapshot.zxid, tree, sessions)
 
 
-def _node_record(path: str, node: Node) -> _NodeRecord:
+def _node_record(path: str, node: Znode) -> _NodeRecord:
     return _NodeRecord(
         path,
         node.data,
@@ -107,8 +107,8 @@ def _node_record(path: str, node: Node) -> _NodeRecord:
     )
 
 
-def _node(record: _NodeRecord) -> Node:
-    node = Node(record.data, record.acl or OPEN, record.owner, record.czxid, record.ctime_ms)
+def _node(record: _NodeRecord) -> Znode:
+    node = Znode(record.data, record.acl or OPEN, record.owner, record.czxid, record.ctime_ms)
     node.mzxid = record.mzxid
     node.pzxid = record.pzxid
     node.mtime_ms = record.mtime_ms

@@ -69,7 +69,7 @@ def _wrap(value: int, bits: int) -> int:
     return (value + half) % (1 << bits) - half
 
 
-class Node:
+class Znode:
     """One znode. `owner` is a session id, a mark (container, TTL) or 0."""
 
     __slots__ = (
@@ -145,7 +145,7 @@ class Tree:
     def __init__(self, limits: TreeLimits, *, is_empty: bool = False) -> None:
         """Contains the system nodes, unless it `is_empty` because a snapshot contains them."""
         self._limits = limits
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Znode] = {}
         self._ephemerals: dict[int, dict[str, None]] = {}
         self._reapable: dict[str, None] = {}
         """Containers and nodes with a TTL, which may be removed without a request."""
@@ -153,12 +153,12 @@ class Tree:
         """The total of paths, data and access lists."""
         for path in () if is_empty else sorted(SYSTEM_PATHS):
             access = acl.READ_ONLY if path == "/zookeeper/config" else acl.OPEN
-            self.put(path, Node(b"", access, 0, 0, 0))
+            self.put(path, Znode(b"", access, 0, 0, 0))
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> Znode | None:
         return self.nodes.get(path)
 
-    def require(self, path: str) -> Node:
+    def require(self, path: str) -> Znode:
         node = self.nodes.get(path)
         if node is None:
             raise CoordinationError(Code.NO_NODE, path)
@@ -172,7 +172,7 @@ class Tree:
     def ephemeral_count(self) -> int:
         return sum(map(len, self._ephemerals.values()))
 
-    def reapable(self) -> Iterator[tuple[str, Node]]:
+    def reapable(self) -> Iterator[tuple[str, Znode]]:
         """Containers and nodes with a TTL, whatever their state."""
         return ((path, self.nodes[path]) for path in self._reapable)
 
@@ -189,7 +189,7 @@ class Tree:
 
     # -- changes --------------------------------------------------------------------------------
 
-    def create(self, path: str, node: Node) -> Undo:
+    def create(self, path: str, node: Znode) -> Undo:
         """Adds `node`, whose parent exists. Raises QUOTA_EXCEEDED if the tree is full."""
         parent = self.nodes[parent_of(path)]
         self._check_room(_size_bytes(path, node), nodes=1)
@@ -218,7 +218,7 @@ class Tree:
 
         return undo
 
-    def set_data(self, node: Node, data: bytes | None, zxid: int, now_ms: int) -> Undo:
+    def set_data(self, node: Znode, data: bytes | None, zxid: int, now_ms: int) -> Undo:
         """Replaces the data. Raises QUOTA_EXCEEDED if the tree would be too large."""
         growth = (0 if data is None else len(data)) - node.data_length
         if growth > 0:
@@ -234,7 +234,7 @@ class Tree:
 
         return undo
 
-    def set_acl(self, node: Node, acl: tuple[Acl, ...]) -> None:
+    def set_acl(self, node: Znode, acl: tuple[Acl, ...]) -> None:
         """Raises QUOTA_EXCEEDED if the tree would be too large."""
         growth = _acl_bytes(acl) - _acl_bytes(node.acl)
         if growth > 0:
@@ -250,7 +250,7 @@ class Tree:
         ):
             raise CoordinationError(Code.QUOTA_EXCEEDED, "the tree is full")
 
-    def put(self, path: str, node: Node) -> None:
+    def put(self, path: str, node: Znode) -> None:
         """Adds `node` to all indexes; leaves the counters of its parent unchanged."""
         self.nodes[path] = node
         self.size_bytes += _size_bytes(path, node)
@@ -261,7 +261,7 @@ class Tree:
         elif node.owner:
             self._reapable[path] = None
 
-    def _take(self, path: str) -> Node:
+    def _take(self, path: str) -> Znode:
         node = self.nodes.pop(path)
         self.size_bytes -= _size_bytes(path, node)
         del self.nodes[parent_of(path)].children[name_of(path)]
@@ -275,7 +275,7 @@ class Tree:
         return node
 
 
-def _size_bytes(path: str, node: Node) -> int:
+def _size_bytes(path: str, node: Znode) -> int:
     return len(path.encode()) + node.data_length + _acl_bytes(node.acl)
 
 

@@ -11,9 +11,9 @@ from kafkaesque.broker.partitions.group_coordinator import GROUP_TOPIC
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
-from kafkaesque.broker.transactions.types import PartitionsRequest, ProducerIdentity
+from kafkaesque.broker.transactions.types import PartitionsRequest
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from kafkaesque.model.ids import ProducerEpoch, ProducerId, ProducerIdentity, TopicPartition
 from kafkaesque.wire.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

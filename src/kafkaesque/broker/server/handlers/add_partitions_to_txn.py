@@ -15,9 +15,15 @@ from collections.abc import Sequence
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
-from kafkaesque.broker.transactions.types import PartitionsRequest, ProducerIdentity
+from kafkaesque.broker.transactions.types import PartitionsRequest
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.model.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
+from kafkaesque.model.ids import (
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    ProducerIdentity,
+    TopicPartition,
+)
 from kafkaesque.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kafkaesque.broker.cluster.rules.controller import Controller, Outcome
+from kafkaesque.broker.cluster.rules.controller import Controller, Decision
 from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
@@ -56,16 +56,16 @@ async def create_partitions(
 async def _grow(context: Context, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
     assignments = wanted.assignments
 
-    def operation(controller: Controller) -> Outcome[None]:
+    def operation(controller: Controller) -> Decision[None]:
         topic = controller.tables.by_name.get(wanted.name)
         if topic is None:
             raise UnknownTopicOrPartition("")
-        outcome = controller.create_partitions(
+        decision = controller.create_partitions(
             topic,
             wanted.count,
             None if assignments is None else [item.broker_ids for item in assignments],
         )
-        return outcome.dry() if validate_only else outcome
+        return decision.dry() if validate_only else decision
 
     await context.cluster.submit(operation)
     await context.cluster.elected([wanted.name])

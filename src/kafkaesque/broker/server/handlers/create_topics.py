@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kafkaesque.broker.cluster.rules.controller import Controller, NewTopic, Outcome
+from kafkaesque.broker.cluster.rules.controller import Controller, Decision, NewTopic
 from kafkaesque.broker.cluster.rules.tables import Topic
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.config_view import topic_entries
@@ -55,9 +55,9 @@ async def create_topics(
 async def _create(
     context: Context, wanted: Sequence[NewTopic], *, validate_only: bool
 ) -> Sequence[Topic | KafkaError]:
-    def operation(controller: Controller) -> Outcome[list[Topic | KafkaError]]:
-        outcome = controller.create_topics(wanted)
-        return outcome.dry() if validate_only else outcome
+    def operation(controller: Controller) -> Decision[list[Topic | KafkaError]]:
+        decision = controller.create_topics(wanted)
+        return decision.dry() if validate_only else decision
 
     try:
         made = await context.cluster.submit(operation)

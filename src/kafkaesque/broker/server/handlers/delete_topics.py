@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from kafkaesque.broker.cluster.rules.controller import Controller, Outcome, refuse_internal
+from kafkaesque.broker.cluster.rules.controller import Controller, Decision, refuse_internal
 from kafkaesque.broker.cluster.rules.tables import Tables, Topic
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
@@ -62,7 +62,7 @@ async def delete_topics(
     return DeleteTopicsResponse(responses=results)
 
 
-def _plan(controller: Controller, handles: list[Handle]) -> Outcome[list[DeletableTopicResult]]:
+def _plan(controller: Controller, handles: list[Handle]) -> Decision[list[DeletableTopicResult]]:
     found: dict[Handle, Topic | KafkaError] = {}
     for handle, count in Counter(handles).items():
         try:
@@ -86,7 +86,7 @@ def _plan(controller: Controller, handles: list[Handle]) -> Outcome[list[Deletab
         else:
             results[topic.topic_id] = _result(full, ErrorCode.NONE, None)
             doomed.append(topic)
-    return Outcome(controller.delete_topics(doomed).commands, list(results.values()))
+    return Decision(controller.delete_topics(doomed).commands, list(results.values()))
 
 
 def _resolve(tables: Tables, handle: Handle, count: int) -> Topic:

@@ -40,7 +40,7 @@ def _describe(context: Context, group_id: str, call: Call, operations: int) -> D
         registry = context.groups.of_group(group_id).reading()
         found = registry.describe_groups([group_id], call.version)[0]
     except KafkaError as error:
-        found = types.DescribedGroup(
+        found = types.GroupDescription(
             group_id=group_id, error=error.code, error_message=str(error), state=""
         )
     return DescribedGroup(

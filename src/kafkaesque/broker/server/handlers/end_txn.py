@@ -20,14 +20,13 @@ from kafkaesque.broker.transactions.types import (
     NEW_FLOW,
     NOBODY,
     OLD_FLOW,
-    Effects,
     EndAnswer,
     EndRequest,
-    Moment,
-    ProducerIdentity,
+    TransactionEffects,
 )
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, ProducerId
+from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, ProducerId, ProducerIdentity
 from kafkaesque.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 _FENCED_SINCE = 2
@@ -66,7 +65,7 @@ async def _end(
         spare_producer_id=spare,
     )
 
-    def end(registry: TransactionRegistry, token: int, now: Moment) -> Effects:
+    def end(registry: TransactionRegistry, token: int, now: Moment) -> TransactionEffects:
         if flow < NEW_FLOW:
             check_caller(registry, wanted.transactional_id, wanted.producer, call)
         return registry.end(wanted, token, now)

@@ -15,7 +15,7 @@ from kafkaesque.wire.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 
 
 async def heartbeat(context: Context, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
-    beat = types.HeartbeatRequest(
+    beat = types.MemberHeartbeat(
         group_id=request.group_id,
         generation_id=request.generation_id,
         member_id=request.member_id,

@@ -16,15 +16,10 @@ from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
 from kafkaesque.broker.server.transaction_calls import OLDER_CONNECTION
 from kafkaesque.broker.transactions.registry import TransactionRegistry
-from kafkaesque.broker.transactions.types import (
-    Effects,
-    InitAnswer,
-    InitRequest,
-    Moment,
-    ProducerIdentity,
-)
+from kafkaesque.broker.transactions.types import InitAnswer, InitRequest, TransactionEffects
+from kafkaesque.model.clock import Moment
 from kafkaesque.model.errors import ErrorCode, KafkaError, NotController
-from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, ProducerId
+from kafkaesque.model.ids import NO_PRODUCER, ProducerEpoch, ProducerId, ProducerIdentity
 from kafkaesque.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _FENCED_SINCE = 4
@@ -71,7 +66,7 @@ async def _init_transactional(
             connected_at=call.connected_at,
         )
 
-        def init(registry: TransactionRegistry, token: int, now: Moment) -> Effects:
+        def init(registry: TransactionRegistry, token: int, now: Moment) -> TransactionEffects:
             # Checked last, because the client may have given up and sent the request again
             # meanwhile.
             if not registry.hears_init(wanted):

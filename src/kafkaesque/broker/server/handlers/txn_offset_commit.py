@@ -8,12 +8,7 @@ v5  this request itself adds the group's partition to the transaction (KIP-890)
 
 from __future__ import annotations
 
-from kafkaesque.broker.groups.types import (
-    CommitRequest,
-    OffsetToCommit,
-    ProducerIdentity,
-    TopicToCommit,
-)
+from kafkaesque.broker.groups.types import CommitRequest, OffsetToCommit, TopicToCommit
 from kafkaesque.broker.partitions.group_coordinator import GroupShard
 from kafkaesque.broker.partitions.rules.open_transactions import Guard, RefusedByCoordinator
 from kafkaesque.broker.server.call import Call
@@ -21,7 +16,14 @@ from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
 from kafkaesque.broker.server.transactional_produce import VERIFICATIONS_MAX
 from kafkaesque.model.errors import ErrorCode, KafkaError
-from kafkaesque.model.ids import LeaderEpoch, Offset, PartitionIndex, ProducerEpoch, ProducerId
+from kafkaesque.model.ids import (
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    ProducerIdentity,
+)
 from kafkaesque.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,

@@ -8,13 +8,18 @@ Admin clients send it too, to abort a hanging transaction (KIP-664).
 
 from __future__ import annotations
 
-from kafkaesque.broker.groups.types import ProducerIdentity
 from kafkaesque.broker.partitions.rules.markers import Marker
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
 from kafkaesque.broker.server.handler import handler
 from kafkaesque.broker.transactions.types import NEW_FLOW
-from kafkaesque.model.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
+from kafkaesque.model.ids import (
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    ProducerIdentity,
+    TopicPartition,
+)
 from kafkaesque.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

@@ -20,21 +20,21 @@ _FIELDS = frozenset((HEADER_NAME, "Key", "Body"))
 RecordHeaders = tuple[tuple[str, bytes | None], ...]
 
 
-class Message(NamedTuple):
+class TextMessage(NamedTuple):
     key: bytes | None
     body: bytes
     headers: RecordHeaders
 
 
-def read_message(text: str) -> Message:
+def read_message(text: str) -> TextMessage:
     """Raises BadCommand for an object of this form with an invalid field."""
     found = _our_object(text)
     if found is None:
-        return Message(None, text.encode(), ())
+        return TextMessage(None, text.encode(), ())
     key = found.get("Key")
     if isinstance(key, bool) or not isinstance(key, str | int | float | None):
         raise BadCommand("Key must be a text or a number")
-    return Message(
+    return TextMessage(
         None if key is None else str(key).encode(),
         _as_bytes(found["Body"]),
         _headers(found.get(HEADER_NAME)),

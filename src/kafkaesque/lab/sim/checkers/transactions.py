@@ -13,11 +13,18 @@ from kafkaesque.broker.partitions.partition import Partition
 from kafkaesque.broker.partitions.rules.markers import decode_marker
 from kafkaesque.broker.raft.types import LogIndex, Term
 from kafkaesque.broker.transactions.log_format import decode, decode_key
-from kafkaesque.broker.transactions.types import ProducerIdentity, TransactionState
+from kafkaesque.broker.transactions.types import TransactionState
 from kafkaesque.lab.sim.checkers.base import Checker
 from kafkaesque.lab.sim.ground_truth import Committed, EntryFact, require
 from kafkaesque.lab.sim.view import View
-from kafkaesque.model.ids import CONTROLLER_GROUP, GroupId, Offset, ProducerEpoch, ProducerId
+from kafkaesque.model.ids import (
+    CONTROLLER_GROUP,
+    GroupId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    ProducerIdentity,
+)
 from kafkaesque.records.batch import BatchHeader, iter_batches, read_header
 from kafkaesque.records.codec import decode_batch
 

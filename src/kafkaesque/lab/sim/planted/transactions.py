@@ -19,8 +19,8 @@ from kafkaesque.broker.transactions.transaction import Transaction
 from kafkaesque.broker.transactions.types import (
     NOTHING,
     OLD_FLOW,
-    Effects,
     EndRequest,
+    TransactionEffects,
     TransactionState,
 )
 from kafkaesque.lab.sim.planted.bug import Patches, Planted
@@ -107,7 +107,7 @@ def aborted_transactions_are_forgotten(patches: Patches) -> None:
 def new_coordinator_forgets_what_was_decided(patches: Patches) -> None:
     loaded = TransactionRegistry.loaded
 
-    def forgetful(self: TransactionRegistry, now: Any) -> Effects:
+    def forgetful(self: TransactionRegistry, now: Any) -> TransactionEffects:
         loaded(self, now)
         return NOTHING
 
@@ -117,7 +117,7 @@ def new_coordinator_forgets_what_was_decided(patches: Patches) -> None:
 def markers_leave_before_the_decision_is_durable(patches: Patches) -> None:
     carry_out = TransactionShard._carry_out
 
-    def rash(self: TransactionShard, effects: Effects) -> None:
+    def rash(self: TransactionShard, effects: TransactionEffects) -> None:
         for markers in effects.markers:
             self._loop.create_task(self._send_all(markers))
         carry_out(self, replace(effects, markers=()))
@@ -128,7 +128,7 @@ def markers_leave_before_the_decision_is_durable(patches: Patches) -> None:
 def coordinator_answers_before_its_record_is_committed(patches: Patches) -> None:
     append = TransactionShard._append
 
-    def rash(self: TransactionShard, effects: Effects) -> asyncio.Future[None] | None:
+    def rash(self: TransactionShard, effects: TransactionEffects) -> asyncio.Future[None] | None:
         append(self, effects)
         return None
 
