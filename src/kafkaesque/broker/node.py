@@ -240,9 +240,9 @@ class Node:
             loop.call_soon,
             self._fail,
         )
-        standings: Changes[Partition] = Changes()
+        leadership_changes: Changes[Partition] = Changes()
         validation = self.config.validation
-        env = Environment(loop, self._clock, replicas, standings, is_synced, validation)
+        env = Environment(loop, self._clock, replicas, leadership_changes, is_synced, validation)
         partitions = PartitionTable(self._data, self._files, env, clean=was_clean)
         groups = GroupCoordinator(partitions, lambda: new_registry(self.config), self._clock, loop)
         journal = self._open_journal(replicas, is_clean=was_clean)
@@ -264,7 +264,7 @@ class Node:
             partitions,
             groups,
             replicas,
-            standings,
+            leadership_changes,
             DynamicConfig(self.config),
             uuid4,
             loop.call_later,
@@ -316,7 +316,7 @@ class Node:
         """Starts messages, ticks and elections."""
         cluster.start(self._coordinators, self._background_ended)
         undo.push_async_callback(cluster.stop)
-        cluster.meet_peers()
+        cluster.connect_peers()
         self._raft.add(cluster.journal.replica)
         if cluster.journal.replica.is_alone:
             cluster.journal.replica.campaign()
@@ -336,7 +336,7 @@ class Node:
             if self.failed.done():
                 raise self.failed.result() from None
             raise
-        await cluster.settled()
+        await cluster.wait_settled()
 
     def _new_context(
         self,

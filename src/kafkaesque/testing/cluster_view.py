@@ -52,7 +52,7 @@ async def query(node: Node) -> BrokerView:
     for topic in cluster.tables.by_name.values():
         seen = []
         for assignment in topic.partitions:
-            leader = cluster.leaders.of(assignment.group_id)
+            leader = cluster.leaders.get(assignment.group_id)
             seen.append(
                 PartitionState(assignment.all_replicas)
                 if leader is None

@@ -139,7 +139,7 @@ def test_broker_setting_that_we_do_not_honour_is_refused() -> None:
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_broker_list_is_appended_to_what_holds_now() -> None:
+def test_append_extends_the_current_list_of_a_broker() -> None:
     assert broker({}, ("log.cleanup.policy", APPEND, "compact")) == {
         "log.cleanup.policy": "delete,compact"
     }

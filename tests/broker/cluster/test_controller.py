@@ -1,4 +1,4 @@
-"""Operations on the control plane: what they commit, what they refuse, and that they touch nothing."""
+"""Operations of the controller: the commands they return, the errors, and that they change no table."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refusal(controller: Controller, wanted: NewTopic) -> tuple[ErrorCode, str]:
 # -- create -------------------------------------------------------------------------------------
 
 
-def test_new_topic_is_a_command_and_the_topic_to_come_and_changes_nothing_yet() -> None:
+def test_create_topic_returns_a_command_and_the_future_topic_without_a_change() -> None:
     controller = make()
     decision = controller.create_topic(NewTopic("a", 2, 1, configs={"retention.ms": "5"}))
     assert decision.commands == (
@@ -361,7 +361,7 @@ def test_settings_of_one_broker_and_of_all_are_kept_apart() -> None:
     assert controller.tables.broker_configs[None] == {}
 
 
-def test_appending_to_a_topics_list_starts_from_what_its_broker_sets() -> None:
+def test_append_to_a_topics_list_starts_from_the_brokers_value() -> None:
     controller = make()
     controller.settings.current = replace(
         controller.settings.current, log_cleanup_policy=("compact",)
@@ -396,7 +396,7 @@ def cluster_of(*nodes: int, live: Sequence[int] | None = None, **racks: str) -> 
     return controller
 
 
-def test_registered_broker_is_answered_as_it_will_stand_in_the_tables() -> None:
+def test_answer_to_a_registration_is_the_broker_as_in_the_tables() -> None:
     controller = cluster_of(1, live=())
     for wanted in (broker(2), broker(1, "rack"), broker(1, disk=1)):
         decision = controller.register_broker(wanted)
@@ -545,7 +545,7 @@ def test_change_of_the_factor_can_be_forbidden() -> None:
     assert accepted is None
 
 
-def test_reassignment_to_where_it_is_or_goes_already_writes_nothing() -> None:
+def test_reassignment_to_the_current_target_writes_nothing() -> None:
     controller = settled()
     assert controller.alter_partition_reassignments([move([1, 2])]).commands == ()
     commit(controller, controller.alter_partition_reassignments([move([3, 4])]))
@@ -571,7 +571,7 @@ def test_reassignments_under_way_are_listed_and_go_when_cancelled_or_complete() 
     commit(controller, controller.complete_reassignment(group, nodes))
     assert listed() == []
     assert controller.tables.by_name["a"].replicas == ((3, 4), (2, 3))
-    # Asked twice, with another target, and for a group that is no more:
+    # A repeated completion, one with another target, and one of a deleted group:
     assert controller.complete_reassignment(group, nodes).commands == ()
     commit(controller, controller.alter_partition_reassignments([move([1])]))
     assert controller.complete_reassignment(group, nodes).commands == ()

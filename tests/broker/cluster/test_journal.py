@@ -77,8 +77,8 @@ async def open_journal(
     calls: SystemCalls | None = None,
     others: tuple[MemberId, ...] = (),
 ) -> AsyncIterator[Journal]:
-    """Of a node that leads, alone in its cluster or with `others`, whom the test plays. It ends as a
-    crash would end it."""
+    """The journal of a leader, alone in its cluster or with `others`, which the test simulates. Closed
+    as by a crash."""
     loop = asyncio.get_running_loop()
     files, flusher = OpenFiles(8, calls), Flusher(loop)
     (directory / "raft").mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def test_addresses_of_brokers_are_known_before_anything_is_known_to_be_committed
     asyncio.run(story())
 
 
-def test_refused_operation_leaves_nothing(tmp_path: Path) -> None:
+def test_rejected_operation_changes_nothing(tmp_path: Path) -> None:
     def refuse() -> Decision[None]:
         raise TopicAlreadyExists("no")
 
@@ -163,7 +163,7 @@ def test_refused_operation_leaves_nothing(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_operation_whose_caller_went_away_is_seen_by_the_next(tmp_path: Path) -> None:
+def test_operation_of_a_cancelled_caller_is_visible_to_the_next(tmp_path: Path) -> None:
     async def story() -> None:
         async with open_journal(tmp_path) as journal:
             seen: list[int] = []
@@ -227,7 +227,7 @@ def test_command_whose_sync_failed_is_refused_and_nothing_may_follow_it(tmp_path
     asyncio.run(story())
 
 
-def test_snapshot_of_the_tables_stands_for_the_log_before_it(
+def test_snapshot_of_the_tables_replaces_the_log_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_module, "SNAPSHOT_ENTRIES", 20)
@@ -248,7 +248,7 @@ def test_snapshot_of_the_tables_stands_for_the_log_before_it(
 
 
 async def begin(journal: Journal) -> asyncio.Task[tuple[None, LogIndex]]:
-    """A command is written and nobody has it yet."""
+    """Submits a command and waits until it is written here; no other member has it yet."""
     written = journal.replica.last_index + 1
     asked = asyncio.create_task(journal.submit(lambda: Decision((ReserveProducerIds(7),), None)))
     while journal.replica.entries.last_index < written:
@@ -280,7 +280,7 @@ def test_command_that_the_next_leader_has_is_done_though_this_one_leads_no_more(
     asyncio.run(story())
 
 
-def test_command_that_another_entry_replaced_may_be_asked_of_the_next_controller(
+def test_command_that_another_entry_replaced_may_be_retried_at_the_next_controller(
     tmp_path: Path,
 ) -> None:
     async def story() -> None:
@@ -298,7 +298,7 @@ def test_command_that_another_entry_replaced_may_be_asked_of_the_next_controller
     asyncio.run(story())
 
 
-def test_command_of_which_nothing_is_heard_is_of_unknown_outcome(
+def test_command_without_news_has_an_unknown_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_module, "OUTCOME_SECONDS", 0.01)
@@ -335,7 +335,8 @@ def make_room(journal: Journal, calls: Full) -> None:
 def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
     tmp_path: Path,
 ) -> None:
-    """It cannot apply it, and knows all the same: its client does not wait for room."""
+    """The controller cannot apply the command, but its outcome is certain: the client does not wait for
+    room on the disk."""
 
     async def story() -> None:
         calls = Full()
@@ -363,7 +364,7 @@ def test_command_that_a_full_controller_holds_is_done_when_the_others_have_it(
     asyncio.run(story())
 
 
-def test_snapshot_for_which_there_is_no_room_waits_and_stops_nobody(tmp_path: Path) -> None:
+def test_snapshot_without_room_on_disk_waits_and_blocks_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         calls = Full()
         async with open_journal(tmp_path, calls=calls, others=(PEER, OTHER)) as journal:

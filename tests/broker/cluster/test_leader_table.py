@@ -37,7 +37,7 @@ HISTORY = [
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(HISTORY), min_size=1))
-def test_newest_announcement_holds_whatever_the_order(received: list[Announcement]) -> None:
+def test_newest_announcement_wins_in_any_order(received: list[Announcement]) -> None:
     leaders = table()
     news = [item for one in received for item in leaders.merge([one])]
     assert leaders.get(GROUP) == max(received, key=lambda item: item.age)
@@ -72,7 +72,7 @@ def test_leader_of_a_past_epoch_has_nothing_to_announce() -> None:
     assert leaders.get(GROUP) == announcement(7, 0, TWO)
 
 
-def test_node_tells_a_newcomer_all_that_it_leads_and_nothing_else() -> None:
+def test_new_peer_gets_exactly_the_groups_that_this_node_leads() -> None:
     leaders = table()
     other = announcement(1, 0, TWO, GroupId(17))
     leaders.merge([announcement(1), other, announcement(1, 0, ONE, GroupId(18))])

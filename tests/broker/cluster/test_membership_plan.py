@@ -1,4 +1,4 @@
-"""Step by step from the members a group has to those it should have, never without a majority."""
+"""The steps from the current members of a group to the wanted ones, never without a majority."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_voter_keeps_its_seat_while_it_is_down_and_loses_it_when_unregistered() 
     assert next_controller_step(after, members(1, 2, 3, 4, 6)) == remove(5)
 
 
-def test_free_seat_goes_to_the_learner_that_has_caught_up() -> None:
+def test_free_vote_goes_to_the_learner_that_has_caught_up() -> None:
     start = group([1, 2, 3, 4], [5, 6, 7], dead=[5], lags={6: 99})
     voters, learners = controller_members(start, members(*range(1, 8)))
     assert (voters, learners) == (list(members(1, 2, 3, 4, 7)), list(members(6, 5)))
@@ -221,7 +221,7 @@ def test_leadership_goes_back_to_the_preferred_leader_that_is_ready() -> None:
     assert preferred_leader_step(group([1, 3], [2]), two) is None
 
 
-def test_group_is_read_from_what_raft_says() -> None:
+def test_group_is_built_from_the_raft_status() -> None:
     one, two = members(1, 2)
     status = Status(
         node_id=one,
@@ -249,7 +249,7 @@ def test_group_is_read_from_what_raft_says() -> None:
 
 
 class World:
-    """A group whose members die, come back and catch up as chance has it; every step is applied."""
+    """A group whose members fail, return and catch up at random; every step is applied."""
 
     def __init__(self, chance: Random, voters: Iterable[MemberId]) -> None:
         self.chance = chance
@@ -266,7 +266,7 @@ class World:
         return sum(map(self.is_live, voters)) >= majority(len(voters))
 
     def disturb(self) -> None:
-        """Kill or revive anyone, as long as a majority stays; then someone live leads."""
+        """Kills or revives a random member, keeping a majority; then makes a live member the leader."""
         member = self.chance.choice(self.membership.nodes)
         if member in self.dead:
             self.dead.discard(member)
@@ -280,7 +280,7 @@ class World:
             self.lags[other] = self.chance.choice([0, LAG_MAX, LAG_MAX + 1, 1000])
 
     def wipe(self, node: NodeId) -> None:
-        """The node's disk is lost: whatever member it was never comes back."""
+        """The node's disk is lost: its member never returns."""
         doomed = {member for member in self.membership.nodes if node_of(member) == node}
         before = set(self.dead)
         self.dead |= doomed
@@ -347,7 +347,9 @@ def test_any_group_gets_to_any_members_through_any_trouble(
     st.lists(st.integers(1, 9), min_size=3, max_size=5, unique=True),
     st.randoms(use_true_random=False),
 )
-def test_wiped_nodes_are_replaced_by_their_next_lives(nodes: list[int], chance: Random) -> None:
+def test_wiped_nodes_are_replaced_by_their_next_generations(
+    nodes: list[int], chance: Random
+) -> None:
     world = World(chance, members(*nodes))
     lives = dict.fromkeys(nodes, 0)
     gone: set[MemberId] = set()

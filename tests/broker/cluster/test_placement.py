@@ -25,7 +25,7 @@ def plain(count: int) -> list[PlacementCandidate]:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[list[PlacementCandidate], int]:
-    """Brokers, one at least up, and a factor of which a majority can be up."""
+    """Brokers, at least one of them up, and a replication factor for which a majority can be up."""
     nodes = draw(st.lists(st.tuples(RACKS, st.booleans()), min_size=1, max_size=8))
     candidates = [
         PlacementCandidate(NodeId(index), rack, is_live or index == 0)
@@ -71,7 +71,7 @@ def test_replicas_of_brokers_without_racks_are_even(broker_count: int, data: st.
     assert max(loads.values()) - min(loads.values()) <= 2
 
 
-def test_small_topic_stands_on_as_many_brokers_as_it_can() -> None:
+def test_small_topic_is_spread_over_as_many_brokers_as_possible() -> None:
     placed = place(plain(4), 2, 2, start=0)
     assert {node for replicas in placed for node in replicas} == {1, 2, 3, 4}
 

@@ -1,4 +1,4 @@
-"""Who may join under which node id."""
+"""Which brokers may register with which node id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_broker_is_registered_with_all_that_it_says() -> None:
     assert command == commands.RegisterBroker(1, OLD, "host", 9092, "rack", 7)
 
 
-def test_what_is_registered_already_is_not_written_again() -> None:
+def test_repeated_registration_writes_nothing() -> None:
     assert registration(registered(), ONE, [NodeId(1)], is_old_gone=False) is None
 
 

@@ -1,4 +1,4 @@
-"""Damage is found and repaired from a peer, and what leaves meanwhile is nobody's damage."""
+"""Damage is found and repaired from a peer; a batch that is deleted meanwhile is not damage."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_group_that_was_removed_is_not_looked_at(
 
 
 @pytest.mark.parametrize("leaves", [Scene.remove, Scene.trim])
-def test_batch_that_leaves_while_a_peer_is_asked_needs_no_repair(
+def test_batch_deleted_during_the_call_to_a_peer_needs_no_repair(
     scene: Scene, leaves: Callable[[Scene], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     scene.flip(70)
@@ -105,9 +105,9 @@ def test_batch_that_leaves_while_a_peer_is_asked_needs_no_repair(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_leader_whose_uncommitted_batch_is_damaged_lets_others_lead(scene: Scene) -> None:
-    """Nobody else has it, so it can be neither sent nor repaired: a leader that stayed would keep its
-    group from committing anything for ever (found by simulation)."""
+def test_leader_with_a_damaged_uncommitted_batch_resigns(scene: Scene) -> None:
+    """No other member has the batch, so it can be neither sent nor repaired: a leader that stayed would
+    block all commits of its group for ever (found by simulation)."""
     trio = scene.trio
     trio.nodes[0].replica.transfer_leadership(MEMBERS[HERE])
     trio.settle()

@@ -132,7 +132,7 @@ def test_each_other_disk_is_a_generation_and_each_registration_an_epoch() -> Non
     assert tables.brokers[NodeId(1)].generation == 2
 
 
-def test_broker_that_left_and_comes_with_another_disk_is_not_who_it_was() -> None:
+def test_broker_that_returns_with_another_disk_is_a_new_member() -> None:
     tables = replay(registered(1), commands.UnregisterBroker(1))
     assert tables.brokers == {}
     tables.apply(registered(1))
@@ -145,7 +145,7 @@ def test_broker_that_left_and_comes_with_another_disk_is_not_who_it_was() -> Non
 # -- groups -----------------------------------------------------------------------------------------
 
 
-def test_every_partition_is_a_group_whose_number_never_comes_back() -> None:
+def test_every_partition_is_a_group_with_an_id_that_is_never_reused() -> None:
     tables = replay(
         commands.CreateTopic("a", ID, ((1,), (1,))),
         commands.DeleteTopic(ID),
@@ -280,7 +280,7 @@ def test_restored_tables_are_equal_and_go_on_alike(
     assert restored == original
 
 
-def test_snapshot_of_the_future_or_of_nothing_is_refused_and_changes_nothing() -> None:
+def test_snapshot_of_a_later_version_or_without_content_is_rejected_and_changes_nothing() -> None:
     tables = replay(commands.CreateTopic("a", ID, ((1,),)))
     future = tables.snapshot().replace(b"\xa7version\x01", b"\xa7version\x02")
     for data in (future, b"", b"\x80"):

@@ -1,7 +1,7 @@
 """Coordination servers over one log in memory, which a test controls, instead of Raft.
 
 Every server applies the same commands; a follower can be held back, and the quorum taken away. As a
-context manager the servers run on an event loop in a thread of their own, and tests talk to them over
+context manager the servers run on an event loop in a separate thread, and tests connect to them over
 sockets; `start` and `stop` run them on the test's own loop.
 """
 
@@ -74,7 +74,7 @@ class Replica:
             await asyncio.sleep(0.005)
 
     def touch_sessions(self, session_ids: Collection[int]) -> None:
-        self._cluster.replicas[self._cluster.leader].coordinator.touched(session_ids)
+        self._cluster.replicas[self._cluster.leader].coordinator.sessions_touched(session_ids)
 
     def catch_up(self) -> None:
         while not self.is_held and self.applied < len(self._cluster.log):

@@ -38,7 +38,7 @@ HERE = AuthIdentity("ip", "127.0.0.1")
         ((Acl(31, "ip", "127.0.0.0/8"),), Permission.READ, (AuthIdentity("ip", "?"),), False),
     ],
 )
-def test_who_may_do_what(
+def test_permissions(
     acl: tuple[Acl, ...],
     permission: Permission,
     identities: tuple[AuthIdentity, ...],
@@ -78,7 +78,7 @@ def test_duplicates_go_and_the_open_list_is_shared() -> None:
         ("", ""),
     ],
 )
-def test_entry_that_means_nobody_is_refused(entry: tuple[str, str]) -> None:
+def test_access_list_entry_without_an_identity_is_rejected(entry: tuple[str, str]) -> None:
     with pytest.raises(CoordinationError) as caught:
         settle([Acl(31, *entry)], (HERE,))
     assert caught.value.code is Code.INVALID_ACL

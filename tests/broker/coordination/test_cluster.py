@@ -25,7 +25,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def timeless() -> Iterator[Cluster]:
-    """Its time passes when a test says so."""
+    """A cluster with a manual clock."""
     with Cluster(3, clock=ManualClock()) as cluster:
         yield cluster
 
@@ -108,7 +108,7 @@ def test_pings_on_a_follower_keep_the_session_alive_on_the_leader(timeless: Clus
         assert client.is_closed()
 
 
-def test_client_whose_socket_is_not_read_is_not_taken_for_silent() -> None:
+def test_session_of_a_client_whose_socket_is_not_read_stays_alive() -> None:
     """Its pings wait in the socket after requests that this server cannot finish."""
     config = replace(CONFIG, max_outstanding_requests=4)
     with Cluster(2, config, ManualClock()) as cluster, RawClient(cluster.address(1)) as busy:
@@ -138,7 +138,7 @@ def test_new_leader_gives_every_session_its_whole_timeout(
         assert other.ask(EXISTS, body("/e", False)).code == NO_NODE
 
 
-def test_server_without_a_quorum_lets_its_clients_go_and_takes_none(cluster: Cluster) -> None:
+def test_server_without_a_quorum_disconnects_its_clients_and_accepts_none(cluster: Cluster) -> None:
     with opened(cluster, 1) as client:
         client.ask(CREATE, create_body("/a"))
         cluster.cut(1)
@@ -153,7 +153,7 @@ def test_server_without_a_quorum_lets_its_clients_go_and_takes_none(cluster: Clu
             assert back.ask(GET, body("/a", False)).reader.buffer() == b"majority"
 
 
-def test_server_that_jumped_by_a_snapshot_lets_its_clients_go(cluster: Cluster) -> None:
+def test_server_that_installed_a_snapshot_disconnects_its_clients(cluster: Cluster) -> None:
     with opened(cluster, 0) as writer, opened(cluster, 2) as watcher:
         writer.ask(CREATE, create_body("/a"))
         watcher.ask(SYNC, body("/a"))

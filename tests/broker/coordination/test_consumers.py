@@ -1,4 +1,4 @@
-"""Consumer groups as nodes: names, owners, and whose answer counts."""
+"""Consumer groups as nodes: names, owners, and which broker's answer is used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_group_is_shown_with_members_owners_and_offsets() -> None:
         "/consumers/g/owners/t/0",
         "/consumers/g/owners/t/2",
     }
-    # A number that another process comes to as well: not one of Python's hash().
+    # The same number in every process, unlike Python's hash().
     assert set(owners.values()) == {owner_for("m/1")} == {(1 << 56) + 4_237_080_886}
 
 
@@ -52,7 +52,7 @@ def test_answer_of_a_broker_holds_until_it_gives_another_or_leaves() -> None:
     assert set(answers.groups({1, 2})) == {"a"}
 
 
-def test_group_that_moved_is_shown_as_who_answered_last_tells_it() -> None:
+def test_group_that_moved_is_shown_as_in_the_last_answer() -> None:
     answers = LastAnswers()
     answers.update(1, [group("g", 1)])
     answers.update(2, [group("g", 2)])

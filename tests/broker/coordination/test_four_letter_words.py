@@ -31,7 +31,7 @@ def test_each_word_has_its_answer() -> None:
     assert figures["zk_watch_count"] == "2"
 
 
-def test_dump_tells_all_sessions_and_this_servers_connections_and_no_paths() -> None:
+def test_dump_lists_all_sessions_and_this_servers_connections_without_paths() -> None:
     rig = Rig()
     rig.write(create("/secret-name", mode=CreateMode.EPHEMERAL), ALICE)
     answer = answer_word("dump", replace(VIEW, machine=rig.machine), ALL)

@@ -1,4 +1,4 @@
-"""The survey of consumer groups while brokers are slow, gone, or answer nonsense."""
+"""The survey of consumer groups while brokers are slow, down, or send invalid answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkaesque.model.ids import NodeId
 
 
 class Brokers:
-    """Three surveys that reach one another by call; who is `silent` does not answer."""
+    """Three surveys that call one another directly. Those in `silent` do not answer."""
 
     def __init__(self) -> None:
         self.alive = [NodeId(number) for number in range(3)]
@@ -58,7 +58,7 @@ def test_groups_of_a_broker_that_does_not_answer_stay_until_it_does() -> None:
     assert brokers.seen() == ["zero"]
 
 
-def test_groups_of_a_broker_that_is_gone_are_gone() -> None:
+def test_groups_of_a_lost_broker_are_removed() -> None:
     brokers = Brokers()
     brokers.seen()
     brokers.alive.remove(NodeId(1))

@@ -1,8 +1,9 @@
-"""Clients that read, write and move while servers lag; what they saw is checked afterwards.
+"""Clients read, write and move between servers while servers lag; their histories are checked
+afterwards.
 
-One node is a register. Judged: writes are linear (versions and zxids agree, each version once),
-reads show what was written at that version, no client's reads go back however it moves, and a watch
-fires before its client can see newer data.
+One node is a register. The checks: writes are linear (versions and zxids agree, each version once), a
+read returns what was written at that version, a client never reads an older version than before, even
+after a move, and a watch fires before its client can see newer data.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(INT32, INT64, st.booleans(), st.none() | st.binary(), st.text(), st.lists(st.text()))
-def test_what_is_written_is_read_back(
+def test_round_trip(
     number: int, large: int, flag: bool, data: bytes | None, text: str, texts: list[str]
 ) -> None:
     writer = JuteWriter()

@@ -47,5 +47,5 @@ def test_acknowledged_writes_and_sessions_outlive_kill_9(tmp_path: Path) -> None
         reader = again.ask(CHILDREN, body("/queue", False)).reader
         found = sorted(reader.vector(reader.string, 4))
         assert len(found) >= acknowledged
-        # A prefix of what was sent, in order and without a hole.
+        # A prefix of the writes, in order and without gaps.
         assert found == [f"n-{number:010d}" for number in range(len(found))]

@@ -41,7 +41,7 @@ def test_failed_write_takes_a_zxid_and_changes_nothing() -> None:
     assert before != rig.machine.snapshot()
 
 
-def test_index_that_goes_back_stops_the_node() -> None:
+def test_decreasing_index_stops_the_node() -> None:
     rig = Rig()
     with pytest.raises(InvariantBroken):
         rig.machine.apply(1, encode_command(OpenSession(9, PASSWORD, 1000, 9)))
@@ -172,7 +172,7 @@ def test_multi_sees_its_own_changes() -> None:
     assert len(outcome.events) == 7
 
 
-def test_full_tree_refuses_growth_and_lives() -> None:
+def test_full_tree_rejects_growth_and_still_works() -> None:
     rig = Rig(Machine(TreeLimits(nodes_max=6, size_bytes_max=120)))
     assert rig.write(create("/a")).code is Code.OK
     assert rig.write(SetData("/a", b"x" * 100, -1)).code is Code.QUOTA_EXCEEDED

@@ -98,7 +98,7 @@ PARTS = st.one_of(
     st.builds(Check, PATHS, VERSIONS),
 )
 READ_ONLY_BYTES = 8 + len("world" + "anyone")
-"""Of /zookeeper/config, the only node here that has an access list of its own."""
+"""The access list of /zookeeper/config, the only node here with a list of its own."""
 
 STEPS = st.lists(
     st.tuples(
@@ -131,7 +131,7 @@ def run(rig: Rig, model: Model, session: int, step: object) -> None:
 
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
-def test_tree_is_what_the_plain_model_says(steps: list[tuple[int, object]]) -> None:
+def test_tree_matches_the_model(steps: list[tuple[int, object]]) -> None:
     rig, model = Rig(), Model()
     for session, step in steps:
         run(rig, model, session, step)

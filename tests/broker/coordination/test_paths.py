@@ -37,7 +37,7 @@ def test_parts_of_a_path() -> None:
     assert [name_of(path) for path in ("/a", "/a/b")] == ["a", "b"]
 
 
-def test_parent_of_what_may_be_no_path() -> None:
+def test_parent_of_an_invalid_path() -> None:
     assert check_parent_of("/a/") == "/a"
     assert check_parent_of("/") == "/"
     for path in ("", "a", "/\x00"):
@@ -65,7 +65,7 @@ def test_name_for_a_text_that_may_be_no_name(text: str, name: str) -> None:
 
 @settings(deadline=None)
 @given(st.text(min_size=1))
-def test_every_text_has_a_name_of_its_own_that_can_be_read_back(text: str) -> None:
+def test_every_text_has_a_unique_name_that_decodes_to_it(text: str) -> None:
     name = name_for(text)
     check_path(f"/{name}")
     assert "/" not in name

@@ -57,9 +57,7 @@ def test_reads_show_data_children_and_counts(rig: Rig, watches: WatchTable[str])
     assert reader.vector(reader.string, 4) == ["/a/e"]
 
 
-def test_only_exists_leaves_a_watch_on_what_is_not_there(
-    rig: Rig, watches: WatchTable[str]
-) -> None:
+def test_only_exists_sets_a_watch_on_a_missing_node(rig: Rig, watches: WatchTable[str]) -> None:
     for query in (GetData("/no", True), GetChildren("/no", True, False), Exists("/no", True)):
         with pytest.raises(CoordinationError) as caught:
             ask(rig, watches, query)
@@ -84,7 +82,7 @@ def test_acl_of_a_read_only_node_is_readable(rig: Rig, watches: WatchTable[str])
     assert b"anyone" in ask(rig, watches, GetAcl("/open")).body
 
 
-def test_set_watches_tells_what_was_missed_and_sets_the_rest(
+def test_set_watches_sends_missed_events_and_sets_the_rest(
     rig: Rig, watches: WatchTable[str]
 ) -> None:
     since = rig.machine.zxid

@@ -55,7 +55,7 @@ class Recorder:
         self.restored += 1
         self.commands = snapshot.split(b"|")
 
-    def touched(self, session_ids: Collection[int]) -> None:
+    def sessions_touched(self, session_ids: Collection[int]) -> None:
         self.touched_ids += session_ids
 
 
@@ -278,7 +278,7 @@ def test_outcome_means_applied_here(tmp_path: Path) -> None:
     run(story, tmp_path)
 
 
-def test_read_barrier_of_a_follower_sees_what_was_committed_elsewhere(tmp_path: Path) -> None:
+def test_read_barrier_of_a_follower_waits_for_commits_on_other_servers(tmp_path: Path) -> None:
     async def story(ensemble: Ensemble) -> None:
         for number in range(20):
             await ensemble.commit(b"%d" % number)
@@ -289,7 +289,7 @@ def test_read_barrier_of_a_follower_sees_what_was_committed_elsewhere(tmp_path: 
     run(story, tmp_path)
 
 
-def test_command_waits_for_a_new_leader_if_nobody_has_taken_it(tmp_path: Path) -> None:
+def test_command_that_no_leader_accepted_waits_for_a_new_leader(tmp_path: Path) -> None:
     async def story(ensemble: Ensemble) -> None:
         follower = await ensemble.follower()
         leader = await ensemble.leader()
@@ -301,7 +301,7 @@ def test_command_waits_for_a_new_leader_if_nobody_has_taken_it(tmp_path: Path) -
     run(story, tmp_path)
 
 
-def test_command_whose_answer_was_lost_is_given_up_and_happens_at_most_once(
+def test_command_with_a_lost_answer_fails_and_is_applied_at_most_once(
     tmp_path: Path,
 ) -> None:
     async def story(ensemble: Ensemble) -> None:
@@ -318,7 +318,7 @@ def test_command_whose_answer_was_lost_is_given_up_and_happens_at_most_once(
     run(story, tmp_path)
 
 
-def test_deposed_leader_gives_up_what_it_could_not_commit(tmp_path: Path) -> None:
+def test_deposed_leader_fails_its_uncommitted_commands(tmp_path: Path) -> None:
     async def story(ensemble: Ensemble) -> None:
         old = await ensemble.leader()
         await old.group.propose(b"first")
@@ -339,7 +339,7 @@ def test_deposed_leader_gives_up_what_it_could_not_commit(tmp_path: Path) -> Non
     run(story, tmp_path)
 
 
-def test_nobody_is_available_without_a_majority(
+def test_no_server_is_available_without_a_majority(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_group, "LEADERLESS_SECONDS", 0.0)
@@ -351,7 +351,7 @@ def test_nobody_is_available_without_a_majority(
         assert leader.group.is_available
         assert follower.group.is_available
         ensemble.net.cut_off |= {leader.number, follower.number}
-        # At once, long before Raft itself gives up.
+        # At once, long before Raft's own timeout.
         assert not leader.group.has_leader
         assert not follower.group.has_leader
         await until(lambda: not leader.group.is_available)
@@ -364,7 +364,7 @@ def test_nobody_is_available_without_a_majority(
     run(story, tmp_path)
 
 
-def test_sessions_heard_by_a_follower_are_told_to_the_leader(tmp_path: Path) -> None:
+def test_follower_reports_touched_sessions_to_the_leader(tmp_path: Path) -> None:
     async def story(ensemble: Ensemble) -> None:
         follower = await ensemble.follower()
         leader = await ensemble.leader()

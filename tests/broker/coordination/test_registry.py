@@ -1,4 +1,4 @@
-"""Registries: made to match, change by change; read like nodes, written by nobody."""
+"""Registries: updated change by change, read like nodes, read-only for clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def types_and_paths(events: list[NodeEvent]) -> list[tuple[EventType, str]]:
     return [(event.type, event.path) for event in events]
 
 
-def test_changes_are_told_as_those_of_nodes() -> None:
+def test_changes_are_notified_like_those_of_nodes() -> None:
     registry = RegistryTree()
     events = registry.show("brokers", {"/brokers/ids/0": Leaf(b"a", 1)}, 5, 100)
     assert types_and_paths(events) == [
@@ -102,7 +102,7 @@ def test_registry_is_what_was_last_shown_and_others_stay(
         ("brokers", False),
     ],
 )
-def test_only_the_registries_own_names_are_theirs(path: str, is_one: bool) -> None:
+def test_only_the_names_of_registries_belong_to_them(path: str, is_one: bool) -> None:
     assert is_registry(path) is is_one
     assert touches_registry([path]) is (is_one or path in ("", "/"))
 

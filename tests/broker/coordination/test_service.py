@@ -30,7 +30,7 @@ def metrics(broker: BrokerProcess) -> dict[str, float]:
     return {name: float(value) for name, value in rows}
 
 
-def test_listeners_are_told_and_counted_and_the_tree_survives(tmp_path: Path) -> None:
+def test_listeners_are_reported_and_counted_and_the_tree_survives(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, BOTH) as broker:
         facts = json.loads((broker.data / "broker.json").read_text())
         assert facts["coordination"] == broker.facts["coordination"]
@@ -59,7 +59,7 @@ def test_without_listeners_there_are_none_and_the_figures_are_there(tmp_path: Pa
         assert shown["kafkaesque_coordination_is_leader"] == 1
 
 
-def test_listener_that_strangers_could_reach_is_refused_unless_told() -> None:
+def test_listener_on_a_public_address_is_rejected_unless_insecure_is_set() -> None:
     config = broker_config({"log.dirs": "x"})
     with pytest.raises(InvalidConfig, match=r"coordination\.listener"):
         guarded_address(config, "0.0.0.0:2181", "coordination.listener")

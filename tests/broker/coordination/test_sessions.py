@@ -13,7 +13,7 @@ def test_silent_session_expires_at_its_timeout_and_not_before() -> None:
     assert clock.expired(11.0) == [1]
 
 
-def test_session_that_is_heard_lives_on() -> None:
+def test_touched_session_stays_alive() -> None:
     clock = ExpiryClock()
     clock.start(1, 1000, 0.0)
     for tenth in range(1, 40):
@@ -22,7 +22,7 @@ def test_session_that_is_heard_lives_on() -> None:
     assert clock.expired(19.5 + 1.0) == [1]
 
 
-def test_slack_is_added_for_what_is_heard_elsewhere() -> None:
+def test_slack_is_added_for_sessions_touched_elsewhere() -> None:
     clock = ExpiryClock(slack_s=0.5)
     clock.start(1, 1000, 0.0)
     assert clock.expired(1.4) == []
@@ -61,28 +61,28 @@ STEPS = st.lists(
 @given(STEPS)
 def test_exactly_the_silent_sessions_expire(steps: list[tuple[str, int, int, float]]) -> None:
     clock = ExpiryClock()
-    heard: dict[int, tuple[float, int]] = {}
+    touched: dict[int, tuple[float, int]] = {}
     now = 0.0
     for step, session, timeout_ms, passed in steps:
         now += passed
         match step:
             case "start":
                 clock.start(session, timeout_ms, now)
-                heard[session] = (now, timeout_ms)
+                touched[session] = (now, timeout_ms)
             case "touch":
                 clock.touch([session], now)
-                if session in heard:
-                    heard[session] = (now, heard[session][1])
+                if session in touched:
+                    touched[session] = (now, touched[session][1])
             case "forget":
                 clock.forget(session)
-                heard.pop(session, None)
+                touched.pop(session, None)
             case "look":
-                due = {s for s, (at, ms) in heard.items() if at + ms / 1000 <= now}
+                due = {s for s, (at, ms) in touched.items() if at + ms / 1000 <= now}
                 assert set(clock.expired(now)) == due
                 for session_id in due:
                     clock.forget(session_id)
-                    del heard[session_id]
-        assert len(clock) == len(heard)
+                    del touched[session_id]
+        assert len(clock) == len(touched)
 
 
 def test_many_attachments_leave_a_small_heap() -> None:

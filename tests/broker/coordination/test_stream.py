@@ -11,7 +11,7 @@ from kafkaesque.model.errors import ProtocolError
 
 
 @given(st.lists(st.binary(max_size=20), max_size=8), st.integers(1, 9))
-def test_frames_come_whole_however_they_are_cut(frames: list[bytes], step: int) -> None:
+def test_frames_are_complete_however_the_stream_is_split(frames: list[bytes], step: int) -> None:
     stream = b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
     reader = FrameSplitter(20)
     found = []

@@ -1,4 +1,4 @@
-"""Looks at what is cheap are never old, and those at what is dear take a tenth of the time."""
+"""Cheap refreshes run for every read; expensive ones take at most a tenth of the time."""
 
 from __future__ import annotations
 

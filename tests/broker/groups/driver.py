@@ -84,7 +84,7 @@ class Driver:
         return registry
 
     def advance(self, seconds: float) -> list[tuple[float, GroupEffects]]:
-        """Move the clock, ticking whenever the registry asked for it."""
+        """Moves the clock and ticks at each deadline of the registry."""
         target = self.seconds + seconds
         seen = []
         while (deadline := self.registry.next_deadline()) is not None and deadline <= target:

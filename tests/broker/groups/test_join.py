@@ -88,7 +88,7 @@ def test_absent_static_member_without_rebalance_timeout_does_not_make_the_clock_
     assert 1 < len(ticks) < 100
 
 
-def test_follower_that_rejoins_while_assigning_is_told_the_generation_again() -> None:
+def test_follower_that_rejoins_during_the_sync_phase_gets_the_generation_again() -> None:
     driver = Driver()
     driver.join(client_id="a")
     driver.join(client_id="b")

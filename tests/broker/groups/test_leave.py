@@ -23,7 +23,7 @@ def test_several_leave_with_one_rebalance() -> None:
     assert rejoined.generation_id == generation_id + 1
 
 
-def test_owner_of_a_promised_id_can_leave() -> None:
+def test_member_with_a_pending_id_can_leave() -> None:
     driver = Driver()
     member_id = driver.joined(driver.join(api_version=4)).member_id
     answer = driver.leave(member_id)

@@ -15,7 +15,7 @@ from kafkaesque.model.errors import InvariantBroken
         (True, 1, None, False),
     ],
 )
-def test_who_waits_for_us_needs_no_heartbeat_unless_new(
+def test_waiting_member_needs_no_heartbeat_unless_it_is_new(
     is_new: bool, join_token: int | None, sync_token: int | None, needs_none: bool
 ) -> None:
     made = member("a")

@@ -57,7 +57,7 @@ def test_joined_members_are_counted_through_every_change() -> None:
     assert made.awaiting_join == 0
 
 
-def test_promised_id_is_missing_until_it_joins_or_goes() -> None:
+def test_pending_member_id_counts_as_missing_until_it_joins_or_leaves() -> None:
     made = roster(member("a", token=1))
     made.pending_ids |= {"b", "c"}
     made.add(member("b", token=2))
@@ -84,14 +84,14 @@ def test_lead_passes_to_a_member_that_rejoined() -> None:
         ([("odd", "range"), ("range",)], "range"),
     ],
 )
-def test_protocol_is_chosen_by_votes_among_what_all_know(
+def test_protocol_is_chosen_by_votes_among_those_that_all_members_support(
     likes: list[tuple[str, ...]], chosen: str
 ) -> None:
     made = roster(*(member(str(number), *names) for number, names in enumerate(likes)))
     assert made.select_protocol() == chosen
 
 
-def test_protocols_of_gone_and_changed_members_no_longer_count() -> None:
+def test_protocols_of_removed_and_changed_members_no_longer_count() -> None:
     made = roster(member("a", "range", "sticky"), member("b", "range"))
     assert not made.supports_any(["sticky"])
     made.remove("b")

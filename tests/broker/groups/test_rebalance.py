@@ -55,7 +55,7 @@ def test_leader_that_never_syncs_is_dropped_and_followers_rejoin() -> None:
     assert driver.registry._groups["g"].roster.leader_id == "b-2"
 
 
-def test_last_member_gone_during_the_initial_delay_leaves_an_empty_group() -> None:
+def test_group_is_empty_if_its_last_member_leaves_during_the_initial_delay() -> None:
     driver = Driver(GroupConfig())
     driver.join(client_id="a")
     driver.leave("a-1")

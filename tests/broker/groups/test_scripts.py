@@ -1,4 +1,4 @@
-"""Recorded stories of groups. `REWRITE=1 pytest tests/broker/groups/test_scripts.py` records them anew."""
+"""Recorded scripts of group rules. `REWRITE=1 pytest tests/broker/groups/test_scripts.py` rewrites them."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ def test_old_leave_answer_has_the_error_of_its_one_member(
     assert answer.single_error is error
 
 
-def test_join_asks_for_what_its_version_knows() -> None:
+def test_old_join_version_lacks_later_features() -> None:
     assert not JOIN.must_know_member_id
     assert not JOIN.can_skip_assignment
 
 
-def test_nothing_is_no_effects() -> None:
+def test_default_effects_are_nothing() -> None:
     assert GroupEffects() == NOTHING

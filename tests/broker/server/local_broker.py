@@ -1,7 +1,7 @@
 """A whole node in the test's own thread: handlers are called as the dispatcher calls them.
 
 The loop runs only while a request is under way. Every answer makes the trip through its bytes, in the
-version it was asked in, so what a test sees is what a client would.
+version of its request, so a test sees what a client would see.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HANDLERS = load_handlers()
 
 
 class LocalBroker:
-    """Node 1, started, on a directory of its own; `settings` by their Kafka names."""
+    """Node 1, started, in a separate directory; `settings` by their Kafka names."""
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str], clock: Clock | None = None

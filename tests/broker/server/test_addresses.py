@@ -28,7 +28,7 @@ def test_address_is_parsed(text: str, address: Address) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "9092", "host:", "host:x", "host:70000"])
-def test_what_is_no_address_is_refused_by_name(text: str) -> None:
+def test_invalid_address_is_rejected_with_the_name_of_its_setting(text: str) -> None:
     with pytest.raises(InvalidConfig, match="listeners"):
         parse_address(text, "listeners")
 

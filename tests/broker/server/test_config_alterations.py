@@ -7,7 +7,7 @@ from kafkaesque.broker.server.config_alterations import Alteration, alter
 from kafkaesque.model.errors import ErrorCode
 
 
-def test_verdicts_stand_in_the_order_of_the_alterations(broker: LocalBroker) -> None:
+def test_results_are_in_the_order_of_the_alterations(broker: LocalBroker) -> None:
     broker.create("a")
     change = [ConfigChange("retention.ms", ConfigOperation.SET, "5")]
     alterations = [

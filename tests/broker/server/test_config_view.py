@@ -29,7 +29,7 @@ def topic_entry(broker: LocalBroker, name: str, **configs: str) -> ConfigEntry:
     return entry
 
 
-def test_sources_stand_in_kafkas_order(make_broker: MakeBroker) -> None:
+def test_sources_are_in_kafkas_order(make_broker: MakeBroker) -> None:
     broker = make_broker(log_segment_bytes="400")
     tables = broker.context.cluster.tables
     tables.apply(SetBrokerConfigs(None, {"log.segment.bytes": "300"}))

@@ -56,7 +56,7 @@ class Transport:
 
 
 class Dispatcher:
-    """The body of a frame names what it does."""
+    """The body of a frame names its behaviour."""
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []

@@ -11,7 +11,7 @@ import pytest
 
 from kafkaesque.broker.partitions.group_coordinator import GroupShard
 from kafkaesque.broker.server.context import Context
-from kafkaesque.broker.server.coordinator_retry import ELECTION_SECONDS, ask_with_retries
+from kafkaesque.broker.server.coordinator_retry import ELECTION_SECONDS, call_with_retries
 from kafkaesque.model.errors import CoordinatorLoading, KafkaError, NotCoordinator
 
 HERE, ELSEWHERE = 1, 2
@@ -19,8 +19,8 @@ LOADING, MOVED = CoordinatorLoading("loading"), NotCoordinator("moved")
 
 
 class Scene:
-    """A coordinator that refuses a few times, and a broker that learns who leads in its own time.
-    Each look at the clock takes `look_seconds`."""
+    """A coordinator that rejects a few calls, and a broker that sees the given leaders one after the
+    other. Each reading of the clock takes `look_seconds`."""
 
     def __init__(
         self, refusals: list[KafkaError], leaders: list[int | None], look_seconds: float = 0.0
@@ -52,10 +52,10 @@ class Scene:
                 raise refusal
             return "committed"
 
-        return asyncio.run(ask_with_retries(self.context, "g", ask))
+        return asyncio.run(call_with_retries(self.context, "g", ask))
 
 
-def test_loading_coordinator_is_asked_until_it_has_loaded() -> None:
+def test_request_is_retried_until_the_coordinator_has_loaded() -> None:
     assert Scene([LOADING, LOADING, LOADING], []).commit() == "committed"
 
 

@@ -104,7 +104,7 @@ def state(broker: LocalBroker) -> str:
 
 
 def take_over(broker: LocalBroker, *topics: CoordinatorRuntime) -> None:  # type: ignore[type-arg]
-    """As after a term of another broker's: what was known is read from the log."""
+    """As after another broker's term: the state is read from the log again."""
 
     async def work() -> None:
         for runtime in topics:
@@ -135,7 +135,7 @@ def test_request_over_an_older_connection_closes_it_and_changes_nothing(
     assert broker.ask(COMMIT, 3, NEW).error_code == ErrorCode.NONE
 
 
-def test_init_over_an_older_connection_fences_nobody(broker: LocalBroker) -> None:
+def test_init_over_an_older_connection_fences_no_producer(broker: LocalBroker) -> None:
     broker.ask(COMMIT, 3, NEW)
     while broker.ask(INIT, 4, NEW).error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
         pass

@@ -11,7 +11,7 @@ def taken(requests: IncompleteRequests[str], limit_bytes: int, now: float) -> li
     return [name for name, _, _ in requests.take_costliest(limit_bytes, now)]
 
 
-def test_account_follows_what_each_connection_holds() -> None:
+def test_total_is_the_sum_of_what_each_connection_holds() -> None:
     requests: IncompleteRequests[str] = IncompleteRequests()
     requests.note("a", 100, 1.0, is_new=False)
     requests.note("b", 10, 1.0, is_new=False)
@@ -23,7 +23,7 @@ def test_account_follows_what_each_connection_holds() -> None:
     assert requests.size_bytes == 10
 
 
-def test_large_ones_that_stand_still_go_before_small_and_before_young_ones() -> None:
+def test_large_stalled_requests_are_evicted_before_small_and_young_ones() -> None:
     requests: IncompleteRequests[str] = IncompleteRequests()
     requests.note("small and old", 1 * KIB, 0.0, is_new=False)
     requests.note("large and old", 500 * KIB, 0.0, is_new=False)

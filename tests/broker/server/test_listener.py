@@ -33,9 +33,6 @@ class Requests:
     def overlaps(self, frame: memoryview) -> bool:
         return False
 
-    def serve_plainly(self, *_: object) -> tuple[int, int, None]:
-        return 0, 0, None  # none of these takes the short way
-
     def serve(self, frame: memoryview, client_host: str, started: float) -> Served:
         name = bytes(frame[10:11])
         self.begun.append(name)
@@ -68,7 +65,7 @@ class Stage:
         return reader, writer
 
     async def ask(self, name: bytes) -> bytes:
-        """The answer over a connection of its own."""
+        """Returns the answer over a new connection."""
         reader, writer = await self.connect()
         writer.write(framed(name))
         async with asyncio.timeout(DEADLINE_SECONDS):
@@ -161,7 +158,7 @@ def test_too_many_bytes_of_requests_leave_further_ones_unread_until_there_is_roo
     asyncio.run(play())
 
 
-def test_incomplete_requests_beyond_the_bound_cost_their_connections_and_nobody_else(
+def test_incomplete_requests_above_the_limit_close_only_their_own_connections(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def play() -> int:

@@ -1,6 +1,7 @@
 """The answers of a broker for partitions that another one leads.
 
-Elections may happen at any moment on a slow machine: everything is asked until it is as expected.
+Elections may happen at any moment on a slow machine, so every request is repeated until the answer is
+as expected.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 async def resign(node: Node) -> bool:
-    """Give up being the controller, if it is one that knows all that is committed."""
+    """Resigns as controller. Returns False if the node is not the confirmed controller."""
     replica = node.context.cluster.journal.replica
     is_leader = replica.is_leader
     if is_leader:
@@ -63,7 +64,7 @@ async def resign(node: Node) -> bool:
 
 
 def test_topics_are_made_while_the_controller_moves_from_broker_to_broker(cluster: Cluster) -> None:
-    """Apache Kafka's brokers ask the next controller, and so do ours: clients do not notice."""
+    """A broker forwards to the next controller, as in Apache Kafka: clients do not notice."""
     codes: list[ErrorCode] = []
 
     def make_topics() -> None:
@@ -91,7 +92,7 @@ def test_topics_are_made_while_the_controller_moves_from_broker_to_broker(cluste
 
 
 def until_equal(look: Callable[[], tuple[object, object]]) -> None:
-    """`look` gives what is seen and what is expected."""
+    """`look` returns the actual and the expected value."""
     seen: list[tuple[object, object]] = []
 
     def is_equal() -> bool | None:
@@ -156,7 +157,7 @@ def test_follower_answers_with_the_leader_and_its_address(
 
 
 @pytest.mark.parametrize(("ask", "version"), [(produce_to, 13), (fetch_from, 17)])
-def test_answer_of_the_leader_says_nothing_of_leaders(
+def test_answer_of_the_leader_has_no_leader_hint(
     cluster: Cluster, ask: Callable[[Cluster, int, int], Told], version: int
 ) -> None:
     def look() -> tuple[Told, Told]:

@@ -37,7 +37,7 @@ def test_groups_and_links_of_a_cluster_have_metrics(tmp_path: Path) -> None:
     with ClusterProcesses(3, tmp_path) as cluster:
         cluster.create_topic("t", PARTITIONS)
         cluster.wait_until_in_sync("t")
-        # A follower that lacks next to nothing may count as in sync before it knows the term.
+        # A follower with a small lag may count as in sync before it has seen the term.
         told = scrapes_when(cluster, knows_every_term, "an election is not counted")
         # The partitions and the controller's group are on every broker, and each has one leader.
         assert all(one.sum("kafkaesque_raft_groups") >= PARTITIONS + 1 for one in told)

@@ -22,7 +22,7 @@ def test_answered_request_is_observed_in_the_bucket_of_its_latency(seconds: floa
     assert stats.latency.sum_seconds == expected.sum_seconds == seconds
 
 
-def test_every_api_has_counts_of_its_own() -> None:
+def test_every_api_has_separate_counts() -> None:
     stats = BrokerStats()
     stats.api(0).answered(1, 2, 0.5)
     assert stats.api(0) is stats.api(0)

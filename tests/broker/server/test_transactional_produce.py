@@ -105,7 +105,7 @@ def test_next_transaction_waits_for_the_markers_of_the_last_one(topic: LocalBrok
 
 
 class Coordinator:
-    """Lets every partition in; `interrupt` happens while it is asked for the first time."""
+    """Adds every partition. Runs `interrupt` during the first call."""
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
         self.waiting: Waiting = {}
@@ -140,7 +140,7 @@ def append_asking(topic: LocalBroker, coordinator: Coordinator, sequence: int) -
     return topic.run(append())
 
 
-def test_coordinator_is_asked_again_after_the_marker_of_the_last_transaction(
+def test_coordinator_is_called_again_after_the_marker_of_the_last_transaction(
     topic: LocalBroker,
 ) -> None:
     """Its end is written while the first batch of the next transaction waits."""

@@ -1,4 +1,4 @@
-"""What may be typed, and what it means."""
+"""The command syntax."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_wrong_line_is_refused(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["POST / HTTP/1.1", "GET / HTTP/1.1", "Host: localhost:9100"])
-def test_http_is_told_apart(line: str) -> None:
+def test_http_is_recognised(line: str) -> None:
     with pytest.raises(ForeignProtocol):
         parse(line)
 

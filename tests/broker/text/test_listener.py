@@ -1,4 +1,4 @@
-"""The text listener by itself: how fast a client may be, and who may reach it."""
+"""The text listener by itself: rate limits, and the addresses it accepts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TimePasser:
 
 
 async def no_kafka(_request: bytes) -> bytes:
-    raise AssertionError("a line that is no command asks the broker nothing")
+    raise AssertionError("an invalid line causes no request to the broker")
 
 
 async def ask(

@@ -61,6 +61,6 @@ def test_shown_message_is_one_printable_line(key: bytes, body: bytes, header: st
 
 @settings(deadline=None)
 @given(st.text().filter(lambda text: "\n" not in text), st.text())
-def test_what_is_shown_can_be_typed_again(key: str, body: str) -> None:
+def test_displayed_message_can_be_published_again(key: str, body: str) -> None:
     message = TextMessage(key.encode(errors="replace"), body.encode(errors="replace"), ())
     assert read_message(show_message(message.key, message.body, ())) == message

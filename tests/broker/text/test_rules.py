@@ -96,7 +96,7 @@ def test_strange_assignment_is_read_or_refused(data: bytes) -> None:
         decode_assignment(data)
 
 
-def test_bucket_lets_a_burst_pass_and_then_the_rate() -> None:
+def test_bucket_admits_a_burst_and_then_the_rate() -> None:
     bucket = TokenBucket(per_second=10, burst=2, now_s=0.0)
     assert [bucket.wait_s(0.0) for _ in range(4)] == pytest.approx([0, 0, 0.1, 0.2])
     assert bucket.wait_s(10.0) == 0

@@ -1,4 +1,4 @@
-"""The text protocol on three brokers, beside Kafka clients on the same topics and groups."""
+"""The text protocol on three brokers, together with Kafka clients on the same topics and groups."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 
 @pytest.fixture
 def client(cluster: ClusterProcesses) -> Iterator[Callable[..., TextClient]]:
-    """Makes clients of a broker that are gone after the test."""
+    """Creates clients of a broker, and closes them after the test."""
     made: list[TextClient] = []
 
     def make(broker: int = 0) -> TextClient:
@@ -124,7 +124,7 @@ def consumer(cluster: ClusterProcesses, group: str, topic: str) -> Consumer:
 def test_published_by_text_is_read_by_kafka(
     cluster: ClusterProcesses, client: NewClient, topic: str
 ) -> None:
-    # Whichever broker is asked, the leader of the partition gets it.
+    # Any broker passes it on to the leader of the partition.
     answers = [
         client(broker).ask(
             f'PUBS {topic} {{"Header": "h", "Key": "k{broker}", "Body": "b{broker}"}}'
@@ -248,7 +248,7 @@ def test_text_client_and_kafka_consumer_share_a_group(
     reader.close()
 
 
-def test_what_was_not_acknowledged_is_shown_again(client: NewClient, topic: str) -> None:
+def test_unacknowledged_messages_are_delivered_again(client: NewClient, topic: str) -> None:
     publisher = client(0)
     publisher.ask(f"PUBS {topic} once")
     lost = client(1)
@@ -289,7 +289,7 @@ def test_subscription_makes_a_topic_of_so_many_partitions(client: NewClient) -> 
     assert refused == f"ERR BAD_COMMAND {name} has 4 partitions"
 
 
-def test_lines_that_are_nothing_of_ours_do_no_harm(client: NewClient, topic: str) -> None:
+def test_unknown_lines_are_harmless(client: NewClient, topic: str) -> None:
     text = client()
     text.send(b"\x00\xff\xfe garbage \x1b[2J\r\n")
     assert text.line().startswith("ERR BAD_COMMAND")
@@ -309,7 +309,7 @@ def test_line_without_an_end_closes_the_connection(client: NewClient) -> None:
     assert text.is_closed()
 
 
-def test_publishing_goes_on_when_the_leader_is_killed(
+def test_publishing_continues_when_the_leader_is_killed(
     cluster: ClusterProcesses, client: NewClient, topic: str
 ) -> None:
     leader = cluster.leader_of(topic, 0)

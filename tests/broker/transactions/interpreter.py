@@ -8,7 +8,7 @@ written ID PID:EPOCH t/0 ...                 these partitions have their markers
 advance 5s                                   time passes; timers ring
 jump 5s | -5s                                the clock of the wall is set
 restart                                      a new coordinator reads the log
-expire                                       forget ids that nobody used
+expire                                       remove unused ids
 describe ID
 """
 
@@ -84,7 +84,7 @@ class Interpreter:
         yield from self._carry_out(self.registry.init_producer(request, self._token(), self.now))
 
     def _spare(self, name: str) -> ProducerId:
-        if not self.registry.wants_producer_id(name):
+        if not self.registry.needs_producer_id(name):
             return NO_PRODUCER
         self.next_producer_id += 1
         return ProducerId(self.next_producer_id - 1)

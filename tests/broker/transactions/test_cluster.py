@@ -119,7 +119,7 @@ def test_coordinator_dies_while_a_transaction_is_open(cluster: Cluster, topic: s
     assert read(cluster, topic) == [[b"before", b"after"]] * PARTITIONS
 
 
-def test_leader_of_a_partition_dies_and_its_successor_knows_what_is_open_and_aborted(
+def test_new_leader_of_a_partition_has_its_open_and_aborted_transactions(
     cluster: Cluster, topic: str
 ) -> None:
     producer = new_producer(cluster, f"tx-{uuid.uuid4().hex}")

@@ -1,7 +1,7 @@
 """Kafka's own copy test, small: consume, produce, note how far one is, all in transactions, while
 brokers die. Every message arrives once and in order.
 
-The progress of the copy is in a topic of its own, which Kafka Streams calls a changelog. The same with
+The progress of the copy is in a separate topic, which Kafka Streams calls a changelog. The same with
 offsets of a group, with copiers that die too, is `kafkaesque fault run transactions-copy`.
 """
 
@@ -37,7 +37,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 class Copier:
-    """Copies one partition; begins anew, as a new process would, whenever its producer is of no use."""
+    """Copies one partition. Starts again, as a new process would, whenever its producer is fenced or fails."""
 
     def __init__(self, cluster: Cluster, source: str, target: str) -> None:
         self._cluster = cluster
@@ -70,7 +70,7 @@ class Copier:
         self._rewind()
 
     def _rewind(self) -> None:
-        """To what is committed."""
+        """Returns to the committed position."""
         noted = read_committed(self._cluster, PROGRESS)
         self.done = int(noted[-1]) if noted else 0
         self._consumer.assign([ck.TopicPartition(self._source, 0, self.done)])

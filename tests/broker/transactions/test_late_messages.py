@@ -2,7 +2,7 @@
 
 One client runs one transaction after the other in the new flow. Every request and every marker that
 was ever sent may arrive again, at any time, also in two halves: verified now, appended much later.
-Coordinators come and go. What was committed is seen everywhere, what was not is seen nowhere.
+Coordinators change. A committed transaction is visible in every partition, any other in none.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class World:
         *,
         later: bool = False,
     ) -> ErrorCode:
-        """Produce of the new flow. `later`: what was verified waits, and comes when it likes."""
+        """Produce of the new flow. `later`: the verified batch is delayed and arrives at a random time."""
         partition, guard = self.partitions[index], None
         if partition.table.needs_guard(*producer):
             guard = partition.table.transactions.guard(*producer, sequence)
@@ -324,7 +324,7 @@ def run(script: list[tuple[str, int]]) -> None:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
-def test_whatever_comes_late_tears_no_transaction(script: list[tuple[str, int]]) -> None:
+def test_late_messages_never_split_a_transaction(script: list[tuple[str, int]]) -> None:
     run(script)
 
 

@@ -1,9 +1,9 @@
 """The old flow, where the epoch identifies no transaction: requests are delayed and repeated, coordinators move.
 
-A client runs one transaction after the other, over one connection to each broker. Now and then it
-gives up waiting, hangs up, connects anew and asks again until it is answered; what it had asked stays
-on its way, and arrives whenever it likes, as often as it likes, at the broker that it was sent to.
-Coordination moves from broker to broker and back. Nothing that is late changes anything.
+A client runs one transaction after the other, over one connection to each broker. Sometimes it stops
+waiting, closes the connection, opens another and repeats the request until it is answered. The
+abandoned request stays in the network and arrives at its broker at any time, any number of times. The
+coordinator moves from broker to broker and back. No late request may change anything.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class World:
         return Moment(float(next(self.time)), TimestampMs(0))
 
     def move(self, broker: int) -> None:
-        """`broker` coordinates from now on, with what is in the log."""
+        """`broker` becomes the coordinator, with the state in the log."""
         self.coordinator = broker
         self.registry = TransactionRegistry(TransactionConfig(), since=self.now.monotonic)
         for record in self.records:
@@ -99,10 +99,10 @@ class World:
                 spare_producer_id=ProducerId(next(self.producer_ids)),
                 connected_at=connection.made_at,
             )
-            if not registry.hears_init(request):
+            if not registry.admits_init(request):
                 return None
             return self.carry_out(registry.init_producer(request, 0, self.now))
-        if not registry.hears(NAME, ask.producer, connection.made_at):
+        if not registry.admits(NAME, ask.producer, connection.made_at):
             return None
         if isinstance(ask, EndRequest):
             return self.carry_out(registry.end(ask, 0, self.now))
@@ -120,7 +120,7 @@ class World:
         return self.open.pop((self.coordinator, isinstance(ask, InitRequest)), None)
 
     def ask(self, ask: Ask, give_up: int) -> AnswerValue:
-        """Give up on so many connections; then ask until there is an answer."""
+        """Abandons this many connections; then repeats the request until it is answered."""
         for _ in range(give_up):
             self.held.append(Late(self.connection(ask), ask))
             self.hang_up(ask)
@@ -130,7 +130,7 @@ class World:
                 self.hang_up(ask)
             elif answer != InitAnswer(error=ErrorCode.CONCURRENT_TRANSACTIONS):
                 return answer
-        raise AssertionError("a client that is there is not heard")
+        raise AssertionError("a live client is rejected")
 
     def init(self, give_up: int) -> None:
         answer = self.ask(InitRequest(transactional_id=NAME, timeout_ms=60_000), give_up)
@@ -160,7 +160,7 @@ class World:
         wanted = "CompleteCommit" if is_commit else "CompleteAbort"
         assert self.registry.describe(NAME).state == wanted
 
-    # -- what is late -------------------------------------------------------------------------------
+    # -- late requests -------------------------------------------------------------------------------
 
     def late(self, number: int) -> None:
         """It comes twice, and not for the last time."""
@@ -202,7 +202,7 @@ def run(script: list[tuple[str, int]]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(steps)
-def test_what_was_held_back_changes_nothing_and_who_is_there_is_heard(
+def test_delayed_requests_change_nothing_and_live_clients_are_admitted(
     script: list[tuple[str, int]],
 ) -> None:
     run(script)
@@ -211,24 +211,24 @@ def test_what_was_held_back_changes_nothing_and_who_is_there_is_heard(
 # -- planted bugs: the property must find them --------------------------------------------------------
 
 
-def every_connection_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ConnectionFence, "hears", lambda *_: True)
+def every_connection_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConnectionFence, "admits", lambda *_: True)
 
 
-def every_init_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ConnectionFence, "hears_init", lambda *_: True)
+def every_init_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConnectionFence, "admits_init", lambda *_: True)
 
 
-def second_time_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def second_time_is_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
     doubted: set[float] = set()
-    hears = ConnectionFence.hears
+    admits = ConnectionFence.admits
 
     def once(callers: ConnectionFence, connected_at: float) -> bool:
-        is_heard = hears(callers, connected_at) or connected_at in doubted
+        is_admitted = admits(callers, connected_at) or connected_at in doubted
         doubted.add(connected_at)
-        return is_heard
+        return is_admitted
 
-    monkeypatch.setattr(ConnectionFence, "hears", once)
+    monkeypatch.setattr(ConnectionFence, "admits", once)
 
 
 def new_coordinator_hears_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,9 +240,9 @@ def new_coordinator_hears_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BUGS = [
-    every_connection_is_heard,
-    every_init_is_heard,
-    second_time_is_heard,
+    every_connection_is_admitted,
+    every_init_is_admitted,
+    second_time_is_admitted,
     new_coordinator_hears_everybody,
 ]
 

@@ -73,7 +73,7 @@ values = st.builds(
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=40), values)
-def test_what_is_written_is_read_back(name: str, value: TransactionValue) -> None:
+def test_round_trip(name: str, value: TransactionValue) -> None:
     key, data = encode(name, value)
     assert decode_key(key) == name
     assert data is not None

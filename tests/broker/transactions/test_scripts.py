@@ -1,4 +1,4 @@
-"""Recorded scripts of the coordinator's rules; `REWRITE=1 pytest tests/broker/transactions` records anew."""
+"""Recorded scripts of the coordinator's rules. `REWRITE=1 pytest tests/broker/transactions` rewrites them."""
 
 from __future__ import annotations
 

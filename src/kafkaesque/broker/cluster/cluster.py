@@ -115,10 +115,10 @@ class Cluster:
 
     __slots__ = (
         "_interim_addresses",
+        "_leadership_changes",
         "_producer_ids",
         "_reconciled",
         "_replicas",
-        "_standings",
         "_tasks",
         "controller",
         "elections",
@@ -141,7 +141,7 @@ class Cluster:
         partitions: PartitionTable,
         groups: GroupCoordinator,
         replicas: ReplicaSet,
-        standings: Changes[Partition],
+        leadership_changes: Changes[Partition],
         settings: DynamicConfig,
         new_topic_id: Callable[[], UUID],
         call_later: CallLater,
@@ -155,7 +155,7 @@ class Cluster:
         self.partitions = partitions
         self.groups = groups
         self._replicas = replicas
-        self._standings = standings
+        self._leadership_changes = leadership_changes
         self._producer_ids = range(0)
         self._reconciled = ReconciledIndex()
         self._tasks: list[asyncio.Task[None]] = []
@@ -211,7 +211,7 @@ class Cluster:
         """A partition's leader and leader epoch, if they are known and the broker is up."""
         if topic is None or not 0 <= index < topic.partition_count:
             return None
-        found = self.leaders.of(topic.partitions[index].group_id)
+        found = self.leaders.get(topic.partitions[index].group_id)
         return found if found is not None and self.is_up(found.node_id) else None
 
     # -- requests to the controller -----------------------------------------------------------------
@@ -239,7 +239,7 @@ class Cluster:
         return reply[_index.size :]
 
     async def _wait_reconciled(self, index: LogIndex) -> None:
-        """A client that next asks this node must see the change. A node whose disk is full cannot
+        """A client whose next request goes to this node must see the change. A node whose disk is full cannot
         follow the log, so it does not wait."""
         replica = self.journal.replica
         await self._reconciled.wait_for_unless(index, lambda: replica.is_without_room)
@@ -269,16 +269,16 @@ class Cluster:
         """Creates the topics that do not exist yet. Returns the errors by topic."""
         request = broker_requests.EnsureTopics(tuple(wanted))
         errors = await self.request(request, dict[str, tuple[int, str]])
-        await self.elected(topic.name for topic in wanted)
+        await self.wait_elected(topic.name for topic in wanted)
         return {name: broker_requests.ControllerError(*error) for name, error in errors.items()}
 
-    async def elected(self, names: Iterable[str]) -> None:
+    async def wait_elected(self, names: Iterable[str]) -> None:
         """Waits up to ELECTION_SECONDS until the partitions of new topics have leaders."""
         topics = [topic for name in names if (topic := self.tables.by_name.get(name)) is not None]
         groups = [partition.group_id for topic in topics for partition in topic.partitions]
-        await self.leaders.elected(groups, ELECTION_SECONDS)
+        await self.leaders.wait_elected(groups, ELECTION_SECONDS)
 
-    async def settled(self) -> None:
+    async def wait_settled(self) -> None:
         """Waits up to ELECTION_SECONDS until the groups on this node that can elect a leader have."""
 
         def can_elect(replica: Replica) -> bool:
@@ -287,7 +287,7 @@ class Cluster:
 
         replicas = (partition.replica for partition in self.partitions)
         groups = [replica.group for replica in replicas if can_elect(replica)]
-        await self.leaders.elected(groups, ELECTION_SECONDS)
+        await self.leaders.wait_elected(groups, ELECTION_SECONDS)
 
     async def next_producer_id(self) -> ProducerId:
         """Returns an id that no producer of this cluster ever had."""
@@ -336,7 +336,7 @@ class Cluster:
         self.partitions.remove_leftovers(self.tables.deleted_ids, self.tables.by_id)
         await self.reconciler.reconcile_all()
         while True:
-            self.meet_peers()
+            self.connect_peers()
             self._reconciled.advance(index)
             change = await self.journal.changes.get()
             await self.reconciler.reconcile(change)
@@ -350,7 +350,7 @@ class Cluster:
         await refuse_other_cluster(self.links, seeds)
         body = broker_requests.encode_request(request)
         self._interim_addresses = self.journal.addresses()
-        self.meet_peers()
+        self.connect_peers()
         tries = 0
         while True:
             try:
@@ -361,10 +361,10 @@ class Cluster:
                     reply = await self._call_controller_once(BROKER_REQUEST, body)
                 registered, index = broker_requests.decode_reply(reply, broker_requests.Registered)
                 self._interim_addresses = registered.brokers
-                self.meet_peers()
+                self.connect_peers()
                 await self._reconciled.wait_for(index)
                 self._interim_addresses = []
-                self.meet_peers()
+                self.connect_peers()
                 return
             except (NotController, PeerError, OSError) as error:
                 tries += 1
@@ -377,10 +377,10 @@ class Cluster:
         seed = await self.links.introduce(address)
         others = [one for one in self._interim_addresses if one[0] != seed.node_id]
         self._interim_addresses = [*others, (int(seed.node_id), *address)]
-        self.meet_peers()
+        self.connect_peers()
         return await self.links.call(seed.node_id, BROKER_REQUEST, body, CALL_SECONDS)
 
-    def meet_peers(self) -> None:
+    def connect_peers(self) -> None:
         """Keeps a link to every other broker. The tables list them all, but a broker that has just
         joined or come back receives the tables over one of these links."""
         peers = {
@@ -394,7 +394,7 @@ class Cluster:
 
     async def _follow_leadership(self, coordinators: Coordinators) -> None:
         while True:
-            for partition in await self._standings.take():
+            for partition in await self._leadership_changes.take():
                 if partition.failure is not None:
                     self.partitions.reopen_later(partition)
                 coordinators.standing_changed(partition)
@@ -443,7 +443,7 @@ class Cluster:
 
     def reachable(self, node: NodeId) -> None:
         self._replicas.reachable(node)
-        self.leaders.greet(node)
+        self.leaders.send_all(node)
 
     def unreachable(self, node: NodeId) -> None:
         self._replicas.unreachable(node)
@@ -451,7 +451,7 @@ class Cluster:
 
     def post(self, node: NodeId, kind: int, body: bytes) -> None:
         if kind == LEADERS:
-            self.leaders.heard(body)
+            self.leaders.receive(body)
 
     async def call(self, node: NodeId, kind: int, body: bytes) -> bytes:
         if kind == BROKER_REQUEST:

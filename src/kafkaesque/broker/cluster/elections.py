@@ -35,7 +35,7 @@ Call = Callable[[NodeId, bytes], Awaitable[bytes]]
 
 
 class _HandOver(msgspec.Struct, frozen=True, array_like=True):
-    """Asks the leader of `group` to transfer leadership to `member`."""
+    """Requests that the leader of `group` transfer leadership to `member`."""
 
     group: int
     member: int
@@ -73,7 +73,7 @@ class RecentlyLost:
 
 
 class Elections:
-    """`call` asks a broker, which may be this one, to hand a group over."""
+    """`call` sends a request to hand over a group to a broker, which may be this one."""
 
     __slots__ = (
         "_call",
@@ -130,7 +130,7 @@ class Elections:
         if topic is None:
             return UnknownTopicOrPartition(f"No such topic as {name.topic}")
         assignment = topic.partitions[name.partition]
-        leader = self._leaders.of(assignment.group_id)
+        leader = self._leaders.get(assignment.group_id)
         if leader is None or not self._is_up(leader.node_id):
             # Raft elects a leader as soon as it safely can; there is no unclean election.
             return EligibleLeadersNotAvailable()
@@ -144,7 +144,7 @@ class Elections:
         try:
             await self._call(leader.node_id, body)
             async with asyncio.timeout(ELECTION_SECONDS):
-                await self._leaders.leads(assignment.group_id, first)
+                await self._leaders.wait_for_leader(assignment.group_id, first)
         except (PeerError, TimeoutError):
             return PreferredLeaderNotAvailable()
         return None

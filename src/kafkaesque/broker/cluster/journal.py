@@ -43,9 +43,9 @@ T = TypeVar("T")
 
 _LOAD_BYTES = 1 << 20
 SNAPSHOT_ENTRIES = 2_000
-"""A snapshot of the tables is saved, and the log before it dropped, every so many entries."""
+"""A snapshot of the tables is saved, and the log before it dropped, after this many entries."""
 OUTCOME_SECONDS = 5.0
-"""How long a deposed leader waits to learn whether its last commands were committed."""
+"""How long a deposed leader waits for the outcome of its last commands."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ class Journal(ReplicatedMachine):
 
     def addresses(self) -> list[tuple[int, str, int]]:
         """Node id, host and port of all brokers by the log on disk, committed or not: after a crash
-        of all brokers they must connect before any of them learns what is committed."""
+        of all brokers they must connect before any of them can determine what is committed."""
         entries = self.replica.entries
         found = {int(one.node_id): (one.host, one.port) for one in self.tables.brokers.values()}
         index = LogIndex(self._applied + 1)
@@ -183,7 +183,7 @@ class Journal(ReplicatedMachine):
             self._leadership_lost(standing)
 
     async def wait_for_leader_change(self, seconds: float) -> None:
-        """Waits until this node sees another leader, or leads itself; at most so many seconds."""
+        """Waits until this node sees another leader, or leads itself; at most `seconds`."""
         self.leader_changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

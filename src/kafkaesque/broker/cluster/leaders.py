@@ -34,7 +34,7 @@ class Leaders:
         self.revision = 0
         """Grows with every change."""
 
-    def of(self, group: GroupId) -> Announcement | None:
+    def get(self, group: GroupId) -> Announcement | None:
         return self._table.get(group)
 
     def announce(self, replicas: Iterable[Replica], peers: Collection[NodeId]) -> None:
@@ -53,27 +53,27 @@ class Leaders:
             for peer in peers:
                 self._post(peer, body)
 
-    def greet(self, peer: NodeId) -> None:
+    def send_all(self, peer: NodeId) -> None:
         """A link has come up: sends everything, since the peer may have missed any of it."""
         led = self._table.announce_all(self._node_id)
         if led:
             self._post(peer, encode_announcements(led))
 
-    def heard(self, body: bytes) -> None:
+    def receive(self, body: bytes) -> None:
         if self._table.merge(decode_announcements(body)):
             self._wake()
 
     def forget(self, groups: Iterable[GroupId]) -> None:
         self._table.forget(groups)
 
-    async def elected(self, groups: Collection[GroupId], timeout_seconds: float) -> None:
+    async def wait_elected(self, groups: Collection[GroupId], timeout_seconds: float) -> None:
         """Waits until every one of `groups` has a known leader, or the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 while any(self._table.get(group) is None for group in groups):
                     await self._change()
 
-    async def leads(self, group: GroupId, node_id: NodeId) -> None:
+    async def wait_for_leader(self, group: GroupId, node_id: NodeId) -> None:
         """Waits until `node_id` leads `group`."""
         while (leader := self._table.get(group)) is None or leader.node_id != node_id:
             await self._change()

@@ -119,7 +119,7 @@ class ReplicatedMachine(ABC):
 
     @abstractmethod
     def _is_grown(self, entry_count: int) -> bool:
-        """Whether a snapshot is due, so many entries after the last."""
+        """Whether a snapshot is due, `entry_count` entries after the last one."""
 
     @abstractmethod
     def _moved(self) -> KafkaError:

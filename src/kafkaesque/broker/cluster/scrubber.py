@@ -1,7 +1,7 @@
 """Verifies the batches on disk in the background and repairs damaged ones from a peer.
 
-Disks lose data. Every batch is checked when it is read; batches that nobody reads are checked here,
-a little at a time, for ever. A damaged batch is never truncated and never served: it is fetched from
+Disks lose data. Every batch is checked when it is read; batches that no client reads are checked
+here, a little at a time, in an endless loop. A damaged batch is never truncated and never served: it is fetched from
 another member of its group, compared with the log's own index entry, and written in place.
 """
 
@@ -29,7 +29,7 @@ Call = Callable[[NodeId, bytes], Awaitable[bytes]]
 
 
 class _BatchRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Asks a peer for one batch, by its position in its group's log."""
+    """Requests one batch from a peer, by its position in its group's log."""
 
     group: int
     index: int

@@ -141,7 +141,7 @@ class ClusterRegistries:
             at = f"/brokers/topics/{name}"
             yield at, _leaf(version=3, topic_id=str(topic.topic_id), partitions=replicas)
             for number, partition in enumerate(topic.partitions):
-                leader = cluster.leaders.of(partition.group_id)
+                leader = cluster.leaders.get(partition.group_id)
                 is_led = leader is not None and cluster.is_up(leader.node_id)
                 yield (
                     f"{at}/partitions/{number}/state",

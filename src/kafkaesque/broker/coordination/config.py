@@ -29,7 +29,7 @@ class CoordinationConfig:
     connect_timeout_ms: int = 10_000
     """A connection without a session by then is closed."""
     tick_interval_ms: int = 200
-    """How often heard sessions are reported to the leader, and silent ones expired."""
+    """How often touched sessions are reported to the leader, and silent ones expired."""
     reap_interval_ms: int = 60_000
     """`znode.container.checkIntervalMs`: how often containers and TTLs are checked."""
     four_letter_words: frozenset[str] = frozenset(("ruok", "srvr", "mntr", "envi", "dump"))

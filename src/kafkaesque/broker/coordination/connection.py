@@ -118,7 +118,7 @@ class CoordinationConnection(asyncio.Protocol):
         self._frames.feed(data)
         if not self._session_id and not self._is_connecting and self._is_word():
             return
-        self._heard()
+        self._touch_session()
         try:
             self._take_frames()
         except ProtocolError as error:
@@ -130,7 +130,7 @@ class CoordinationConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_writing_paused = False
-        self._heard()
+        self._touch_session()
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -148,9 +148,9 @@ class CoordinationConnection(asyncio.Protocol):
         return ClientView(f"{peer[0]}:{peer[1]}" if peer else "?", self._session_id)
 
     def touch_if_paused(self) -> None:
-        """While we do not read a client's socket, it counts as heard."""
+        """While we do not read a client's socket, its session is kept alive."""
         if not self._is_writing_paused and self.outstanding >= self._outstanding_max:
-            self._heard()
+            self._touch_session()
 
     @property
     def outstanding(self) -> int:
@@ -187,9 +187,9 @@ class CoordinationConnection(asyncio.Protocol):
         if not self._is_ending:
             self.end(reason)
 
-    def _heard(self) -> None:
+    def _touch_session(self) -> None:
         if self._session_id:
-            self._host.coordinator.heard(self._session_id)
+            self._host.coordinator.touch(self._session_id)
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class CoordinationConnection(asyncio.Protocol):
             self.end("its session moved to another connection")
             return
         self._session_id = command.session_id
-        self._heard()
+        self._touch_session()
         self._put(
             replies.connected(
                 command.timeout_ms, command.session_id, command.password, request.has_read_only

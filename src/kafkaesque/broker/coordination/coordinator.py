@@ -39,7 +39,7 @@ class Coordinator:
     __slots__ = (
         "_by_session",
         "_clock",
-        "_heard",
+        "_touched",
         "expiry",
         "machine",
         "registry",
@@ -47,13 +47,13 @@ class Coordinator:
     )
 
     def __init__(self, machine: Machine, clock: Clock, expiry_slack_s: float = 0.0) -> None:
-        """`expiry_slack_s`: how long the report of a session heard on another server may take."""
+        """`expiry_slack_s`: how long the report of a session touched on another server may take."""
         self.machine = machine
         self._clock = clock
         self.expiry = ExpiryClock(expiry_slack_s)
         self.watches: WatchTable[SessionClient] = WatchTable()
         self._by_session: dict[int, SessionClient] = {}
-        self._heard: set[int] = set()
+        self._touched: set[int] = set()
         self.registry: RegistryTree | None = None
         """The read-only registries beside the tree, if any."""
 
@@ -87,7 +87,7 @@ class Coordinator:
             client.session_lost("this server installed a snapshot")
         self._by_session.clear()
 
-    def touched(self, session_ids: Collection[int]) -> None:
+    def sessions_touched(self, session_ids: Collection[int]) -> None:
         self.expiry.touch(session_ids, self._clock.monotonic())
 
     # -- sessions -------------------------------------------------------------------------------
@@ -113,13 +113,13 @@ class Coordinator:
         if self._by_session.get(session_id) is client:
             del self._by_session[session_id]
 
-    def heard(self, session_id: int) -> None:
-        self._heard.add(session_id)
+    def touch(self, session_id: int) -> None:
+        self._touched.add(session_id)
 
-    def take_heard(self) -> set[int]:
-        """The sessions heard since the last call."""
-        heard, self._heard = self._heard, set()
-        return heard
+    def take_touched(self) -> set[int]:
+        """The sessions touched since the last call."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     def show_registry(self, name: str, leaves: Mapping[str, Leaf]) -> None:
         """Replaces the content of the registry `name` and notifies watchers of the changes."""

@@ -166,7 +166,7 @@ class RaftGroup(ReplicatedMachine):
     def touch_sessions(self, session_ids: Collection[int]) -> None:
         leader = self._leader_node
         if self.is_leader:
-            self._machine.touched(session_ids)
+            self._machine.sessions_touched(session_ids)
         elif leader is not None:
             self._links.post(leader, TOUCH, peer_messages.encode_sessions(session_ids))
 
@@ -329,7 +329,7 @@ class RaftGroup(ReplicatedMachine):
 
     def post(self, kind: int, body: bytes) -> None:
         if kind == TOUCH and self.is_leader:
-            self._machine.touched(peer_messages.decode_sessions(body))
+            self._machine.sessions_touched(peer_messages.decode_sessions(body))
 
     # -- ReplicatedMachine -----------------------------------------------------------------------------
 

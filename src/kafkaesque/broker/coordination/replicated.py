@@ -33,8 +33,8 @@ class Applied(Protocol):
         """Replaces the state. Clients are disconnected, since their watches missed events."""
         ...
 
-    def touched(self, session_ids: Collection[int]) -> None:
-        """On the leader: these sessions were heard somewhere in the cluster."""
+    def sessions_touched(self, session_ids: Collection[int]) -> None:
+        """On the leader: clients sent requests in these sessions, somewhere in the cluster."""
         ...
 
 
@@ -54,7 +54,7 @@ class Replicated(Protocol):
         ...
 
     def touch_sessions(self, session_ids: Collection[int]) -> None:
-        """Reports to the leader that these were heard. Not replicated, may be lost, never waits."""
+        """Reports to the leader that clients sent requests in these sessions. Not replicated, may be lost, never waits."""
         ...
 
     @property

@@ -129,20 +129,20 @@ class CoordinationServer:
                 self.failed(error)
 
     async def tick(self) -> None:
-        """One round: reports heard sessions to the leader; as the leader, expires silent ones."""
+        """One round: reports touched sessions to the leader; as the leader, expires silent ones."""
         now_s = self._clock.monotonic()
         is_late = now_s - self._ticked_s > STALL_S + self.config.tick_interval_ms / 1000
         self._ticked_s = now_s
         self._close_idle_connections(now_s)
         for connection in self._connections:
             connection.touch_if_paused()
-        heard = self.coordinator.take_heard()
+        touched = self.coordinator.take_touched()
         if not self.replicated.is_available:
             self._term = None
             self._disconnect_all()
             return
-        if heard:
-            self.replicated.touch_sessions(heard)
+        if touched:
+            self.replicated.touch_sessions(touched)
         self.registries.tick()
         if not self.replicated.is_leader:
             self._term = None

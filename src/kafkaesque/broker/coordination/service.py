@@ -41,7 +41,7 @@ LOG_CONFIG: Final = LogConfig(segment_bytes=8 * MIB)
 TREE_LIMITS: Final = TreeLimits(nodes_max=100_000, size_bytes_max=32 * MIB)
 """So that a snapshot always fits into one frame between brokers."""
 EXPIRY_SLACK_S: Final = 0.5
-"""How long it may take until the leader learns of a session that another broker heard."""
+"""How long it may take until the report of a session that was touched on another broker reaches the leader."""
 
 
 class CoordinationService:

@@ -222,7 +222,7 @@ def _take_over(group: Group, old: Member, new_member_id: str, step: Step) -> Mem
 def _replacement_answer(
     group: Group, request: JoinRequest, member_id: str, old_leader_id: str | None
 ) -> JoinAnswer:
-    """A returning leader must not reassign partitions. From v9 on the answer says so (KIP-814);
+    """A returning leader must not reassign partitions. From v9 on the answer has a flag for that (KIP-814);
     before, it names the old leader's id, which the member does not recognise as its own."""
     is_leader = group.roster.leader_id == member_id
     can_skip = request.can_skip_assignment

@@ -165,7 +165,7 @@ def commit(
 ) -> None:
     """Turns a commit into records; the table changes when they are replayed.
 
-    `group` is None for a group that nobody has joined: replay will create it.
+    `group` is None for a group that no member has joined: replay will create it.
     """
     error = _commit_error(group, request)
     if error is not ErrorCode.NONE:

@@ -1,10 +1,10 @@
 """Retries a request to a group coordinator during a change of coordinators, for as long as an
 election takes.
 
-librdkafka looks only once for another coordinator and asks a loading one three times within a
-moment; then it reports a failed commit to the application (found by `fault run rolling-restart`).
+librdkafka looks only once for another coordinator and retries a loading one three times in quick
+succession; then it reports a failed commit to the application (found by `fault run rolling-restart`).
 So a broker that is handing over or loading does not answer at once. A broker that has handed over
-answers once it knows the new coordinator, because the client will then ask any broker for it.
+answers once the new coordinator is announced, because the client will then look it up at any broker.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ ELECTION_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 0.02
 
 
-async def ask_with_retries(
-    context: Context, group_id: str, ask: Callable[[GroupShard], Awaitable[T]]
+async def call_with_retries(
+    context: Context, group_id: str, call: Callable[[GroupShard], Awaitable[T]]
 ) -> T:
-    """Calls `ask` with the shard of the group's coordinator. Raises its error when the time is
-    over."""
+    """Calls `call` with the shard of the group's coordinator. Raises its error after
+    ELECTION_SECONDS."""
     deadline = context.loop.time() + ELECTION_SECONDS
     while True:
         try:
-            return await ask(context.groups.of_group(group_id))
+            return await call(context.groups.of_group(group_id))
         except CoordinatorLoading:
             if context.loop.time() > deadline:
                 raise

@@ -133,8 +133,8 @@ class Dispatcher:
     def _unsupported_version(
         self, error: UnsupportedVersion, frame_size_bytes: int, started: float
     ) -> Served:
-        """Answers ApiVersions with an unsupported version (KIP-511): the only request for which the
-        client cannot know the versions yet."""
+        """Answers ApiVersions with an unsupported version (KIP-511): the only request that a client
+        sends before it has seen our versions."""
         if error.api_key != ApiKey.API_VERSIONS:
             raise error
         answer = unsupported_version(self._context)
@@ -187,7 +187,9 @@ class Dispatcher:
             try:
                 answer = await begun.later
             except ControllerMoved as moved:
-                raise NotController(str(moved)) from None  # the forwarding broker asks the next one
+                raise NotController(
+                    str(moved)
+                ) from None  # the forwarding broker tries the next one
             output, _ = self.finish(begun, answer, len(frame), started)
         return b"".join(output)
 

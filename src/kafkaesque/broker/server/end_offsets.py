@@ -1,6 +1,6 @@
 """The end offsets of partitions for consumers, as reported by their leaders.
 
-A follower learns the high watermark late, and a broker without a replica never does, so consumer
+A follower gets the high watermark late, and a broker without a replica never does, so consumer
 lag needs the leader's value. For descriptions and metrics, not for frequent requests.
 """
 

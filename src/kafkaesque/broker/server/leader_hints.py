@@ -21,7 +21,7 @@ def leader_hint(
     context: Context, code: int, name: str, topic_id: UUID, index: int
 ) -> LeaderHint | None:
     """Returns the leader of a partition, by the topic's id or else its name. None unless this
-    broker knows a leader that is up, and `code` is an error for which it helps."""
+    broker has the announcement of a leader that is up, and `code` is an error for which it helps."""
     if code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return None
     cluster = context.cluster

@@ -45,7 +45,7 @@ def partition_states(context: Context, topic: Topic) -> list[PartitionLeadership
     distinct: dict[object, PartitionLeadership] = {}
     states = []
     for assignment in topic.partitions:
-        announced = cluster.leaders.of(assignment.group_id)
+        announced = cluster.leaders.get(assignment.group_id)
         leader, epoch = NO_LEADER, NO_EPOCH
         in_sync: tuple[NodeId, ...] = ()
         if announced is not None:

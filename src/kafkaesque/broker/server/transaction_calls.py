@@ -226,13 +226,13 @@ class TransactionCalls:
             return
         key = (producer, shard.partition_name, shard.began_at)
         since = shard.began_at if shard.knows(producer) else ANY_CONNECTION
-        if not self._committers.hears(key, connected_at, since):
+        if not self._committers.admits(key, connected_at, since):
             raise CloseConnection(OLDER_CONNECTION)
 
     def check_writer(self, call: Call, producer: ProducerIdentity) -> None:
         """The same for a batch, to any partition."""
         connected_at = call.connected_at
-        if connected_at is not None and not self._writers.hears(producer, connected_at):
+        if connected_at is not None and not self._writers.admits(producer, connected_at):
             raise CloseConnection(OLDER_CONNECTION)
 
     # -- partitions of a transaction --------------------------------------------------------------
@@ -357,7 +357,7 @@ def check_caller(
 ) -> None:
     """Raises CloseConnection if a request of the old flow may be a delayed one."""
     connected_at = None if call is None else call.connected_at
-    if connected_at is not None and not registry.hears(transactional_id, producer, connected_at):
+    if connected_at is not None and not registry.admits(transactional_id, producer, connected_at):
         raise CloseConnection(OLDER_CONNECTION)
 
 

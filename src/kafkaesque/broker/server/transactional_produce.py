@@ -27,7 +27,7 @@ RETRIES_MAX: Final = 20
 being written. Takes less time than a client's own retry backoff."""
 
 VERIFICATIONS_MAX: Final = 3
-"""How often the coordinator is asked because a marker arrived during the verification."""
+"""How often the coordinator is called because a marker arrived during the verification."""
 
 _TRY_AGAIN: Final = frozenset(
     (
@@ -44,7 +44,7 @@ Waiting = dict[tuple[Partition, ProducerId], asyncio.Task[Appended]]
 """The last waiting batch of a producer for a partition."""
 
 
-class AsksCoordinator(Protocol):
+class CoordinatorClient(Protocol):
     waiting: Waiting
 
     def put_partitions(
@@ -72,7 +72,7 @@ class TransactionalRequest:
 
     def __init__(
         self,
-        calls: AsksCoordinator,
+        calls: CoordinatorClient,
         transactional_id: str,
         version: int,
         loop: asyncio.AbstractEventLoop,
@@ -101,8 +101,8 @@ class TransactionalRequest:
         waiting = self._calls.waiting
         previous = waiting.get(key)
         producers = partition.producers
-        must_ask = producers.needs_guard(header.producer_id, header.producer_epoch)
-        if producers.is_repeated(header) or (previous is None and not must_ask):
+        needs_verification = producers.needs_guard(header.producer_id, header.producer_epoch)
+        if producers.is_repeated(header) or (previous is None and not needs_verification):
             return partition.append(records, all_replicas=all_replicas)
         if previous is None:
             self._names.setdefault(producer, []).append(partition.name)
@@ -130,7 +130,7 @@ class TransactionalRequest:
             if await self._verified(partition, header, guard, alone=is_alone):
                 break
             # The marker may belong to the previous transaction, whose end the coordinator waited
-            # for: only an answer to a question asked after the marker counts.
+            # for: only an answer to a call made after the marker counts.
             guard = _hold(partition, header)
         appended = partition.append(records, all_replicas=all_replicas, guard=guard)
         return await appended if isinstance(appended, asyncio.Task) else appended
@@ -142,16 +142,18 @@ class TransactionalRequest:
         meanwhile."""
         transactions = partition.producers.transactions
         try:
-            await self._ask(partition.name, header, alone=alone)
+            await self._check_with_coordinator(partition.name, header, alone=alone)
         except RefusedByCoordinator:
             if guard is not None:
                 transactions.release(header.producer_id, guard)
             raise
         return guard is not None and transactions.holds(header.producer_id, guard)
 
-    async def _ask(self, name: TopicPartition, header: BatchHeader, *, alone: bool) -> None:
-        """Asks once for all partitions of the request, except for batches that had to wait for
-        others."""
+    async def _check_with_coordinator(
+        self, name: TopicPartition, header: BatchHeader, *, alone: bool
+    ) -> None:
+        """Raises RefusedByCoordinator. Calls the coordinator once for all partitions of the request,
+        except for batches that had to wait for others."""
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
         if alone:
             code = (await self._put(producer, [name]))[name]

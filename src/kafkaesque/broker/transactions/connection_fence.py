@@ -3,9 +3,9 @@
 In the old flow a producer's epoch is the same in every transaction, so a delayed EndTxn or
 AddPartitionsToTxn would fit the next transaction as well as its own. The connection distinguishes
 them: a client uses one connection to a broker for such requests, and opens another only when it has
-given up the first. So once a producer was heard over a connection, requests over an older one are
+given up the first. So once a producer has used a connection, requests over an older one are
 rejected, however often they come. After a coordinator took over, connections older than that are
-rejected for producers whose start it did not see, because it cannot know what another broker
+rejected for producers whose start it did not see, because it has no record of what another broker
 received meanwhile. A rejected request has its connection closed. A live client reconnects and
 retries; a delayed message has no client left to do that.
 """
@@ -34,17 +34,17 @@ class ConnectionFence:
         self._newest = since
         self._newest_init = since if init is None else init
 
-    def hears_init(self, connected_at: float) -> bool:
+    def admits_init(self, connected_at: float) -> bool:
         """Whether to accept InitProducerId over this connection."""
-        is_heard = connected_at >= self._newest_init
+        is_admitted = connected_at >= self._newest_init
         self._newest_init = max(self._newest_init, connected_at)
-        return is_heard
+        return is_admitted
 
-    def hears(self, connected_at: float) -> bool:
+    def admits(self, connected_at: float) -> bool:
         """Whether to accept a request of the current identity over this connection."""
-        is_heard = connected_at >= self._newest
+        is_admitted = connected_at >= self._newest
         self._newest = max(self._newest, connected_at)
-        return is_heard
+        return is_admitted
 
     def begin(self) -> None:
         """The id has a new identity, which no connection has used yet."""
@@ -52,7 +52,7 @@ class ConnectionFence:
 
 
 class NewestConnections:
-    """The newest connection of each of many producers. The least recently heard producers are
+    """The newest connection of each of many producers. The least recently active producers are
     evicted; from then on an unknown producer is rejected over any connection older than theirs."""
 
     __slots__ = ("_count_max", "_floor", "_newest")
@@ -62,7 +62,7 @@ class NewestConnections:
         self._newest: dict[Hashable, float] = {}
         self._floor = ANY_CONNECTION
 
-    def hears(self, key: Hashable, connected_at: float, since: float = ANY_CONNECTION) -> bool:
+    def admits(self, key: Hashable, connected_at: float, since: float = ANY_CONNECTION) -> bool:
         """`since`: if `key` is unknown, the connection must not be older than this."""
         newest = self._newest.pop(key, None)
         if newest is None:

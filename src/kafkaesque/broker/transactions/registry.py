@@ -109,24 +109,26 @@ class TransactionRegistry:
 
     # -- requests -----------------------------------------------------------------------------
 
-    def wants_producer_id(self, transactional_id: str) -> bool:
+    def needs_producer_id(self, transactional_id: str) -> bool:
         """Whether InitProducerId or EndTxn may need a new producer id, to be allocated beforehand."""
         known = self._transactions.get(transactional_id)
         return known is None or known.is_epoch_exhausted
 
-    def hears(self, transactional_id: str, producer: ProducerIdentity, connected_at: float) -> bool:
+    def admits(
+        self, transactional_id: str, producer: ProducerIdentity, connected_at: float
+    ) -> bool:
         """Whether to accept a request of the old flow over a connection opened at `connected_at`: see
         `connection_fence`. True for any other producer: its requests are rejected later, with the
         proper error."""
         one = self._transactions.get(transactional_id)
-        return one is None or one.producer != producer or one.connections.hears(connected_at)
+        return one is None or one.producer != producer or one.connections.admits(connected_at)
 
-    def hears_init(self, request: InitRequest) -> bool:
+    def admits_init(self, request: InitRequest) -> bool:
         """The same for InitProducerId, in either flow."""
         one = self._transactions.get(request.transactional_id)
         if one is None or request.connected_at is None or not _may_init(one, request.known):
             return True
-        return one.connections.hears_init(request.connected_at)
+        return one.connections.admits_init(request.connected_at)
 
     def init_producer(self, request: InitRequest, token: int, now: Moment) -> TransactionEffects:
         error = self._init_error(request)

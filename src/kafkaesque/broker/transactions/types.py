@@ -42,7 +42,7 @@ class InitRequest:
     known: ProducerIdentity = NOBODY
     """The identity that the producer sent (KIP-360); NOBODY for one that just started."""
     spare_producer_id: ProducerId = NO_PRODUCER
-    """A new id, if one is needed: see `TransactionRegistry.wants_producer_id`."""
+    """A new id, if one is needed: see `TransactionRegistry.needs_producer_id`."""
     connected_at: float | None = None
     """When the client's connection was opened: see `connection_fence`."""
 
@@ -182,7 +182,7 @@ ALLOWED_BEFORE: Final = {
     _CA: frozenset((_PA,)),
 }
 """The states from which each state may be entered (Kafka's TransactionState). PREPARE_ABORT without a
-transaction is KIP-890: a client that does not know whether anything arrived aborts to be sure."""
+transaction is KIP-890: a client that is unsure whether anything arrived aborts to be safe."""
 
 
 def check_move(before: TransactionState, after: TransactionState) -> None:

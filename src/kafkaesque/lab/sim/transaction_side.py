@@ -66,7 +66,7 @@ Calls = Callable[[TransactionHost, GroupId, Work], SimulatedFuture]
 
 
 class TransactionSide:
-    """The transaction part of one process; `partitions` changes over time. Implements AsksCoordinator."""
+    """The transaction part of one process; `partitions` changes over time. Implements CoordinatorClient."""
 
     def __init__(
         self,

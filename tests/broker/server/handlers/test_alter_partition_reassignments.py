@@ -21,7 +21,7 @@ def move(
     version: int = 1,
     allow_factor_change: bool = True,
 ) -> AlterPartitionReassignmentsResponse:
-    """Each of `wanted` in an entry of its own."""
+    """Returns one entry for each of `wanted`."""
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=allow_factor_change,
         topics=[

@@ -68,11 +68,11 @@ def test_empty_questions_have_empty_answers(broker: LocalBroker) -> None:
 
 
 def test_lag_is_from_the_end_of_the_replica_to_where_its_leader_is(broker: LocalBroker) -> None:
-    """A follower is asked; that its leader is elsewhere and ahead is the test's word."""
+    """Simulates a follower: the test supplies the end offset of a leader that is ahead."""
     broker.create("a", 2)
     broker.append("a", 1, 2, 3)
     partitions = [broker.partition("a", index) for index in range(2)]
-    (told,) = describe_log_dirs._topics(partitions, {partitions[0].name: Offset(10)})
-    assert [item.offset_lag for item in told.partitions] == [7, 0]
-    (told,) = describe_log_dirs._topics(partitions, {partitions[0].name: Offset(2)})
-    assert [item.offset_lag for item in told.partitions] == [0, 0]
+    (topic,) = describe_log_dirs._topics(partitions, {partitions[0].name: Offset(10)})
+    assert [item.offset_lag for item in topic.partitions] == [7, 0]
+    (topic,) = describe_log_dirs._topics(partitions, {partitions[0].name: Offset(2)})
+    assert [item.offset_lag for item in topic.partitions] == [0, 0]

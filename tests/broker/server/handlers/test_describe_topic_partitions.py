@@ -76,7 +76,7 @@ def test_page_ends_at_the_limit_and_says_where_it_ended(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
-def test_pages_together_are_the_whole(topics: LocalBroker, limit: int) -> None:
+def test_pages_together_contain_all_partitions(topics: LocalBroker, limit: int) -> None:
     seen: list[tuple[str, int]] = []
     cursor = None
     while True:

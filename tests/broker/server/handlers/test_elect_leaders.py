@@ -80,7 +80,7 @@ class Elections:
         return asyncio.run(cast(Coroutine[Any, Any, ElectLeadersResponse], handled))
 
 
-def test_each_partition_has_its_own_end() -> None:
+def test_each_partition_has_its_own_result() -> None:
     elections = Elections(
         {("a", 0): None, ("a", 1): PreferredLeaderNotAvailable(), ("b", 0): ElectionNotNeeded()}
     )

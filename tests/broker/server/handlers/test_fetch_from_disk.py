@@ -72,7 +72,7 @@ def topic(broker: LocalBroker) -> LocalBroker:
 
 
 @pytest.mark.parametrize("loads", [1, 2, 5])
-def test_what_is_on_the_disk_is_loaded_by_threads_and_then_answered(
+def test_records_on_disk_are_loaded_by_worker_threads_before_the_answer(
     topic: LocalBroker, disk: Disk, loads: int
 ) -> None:
     disk.loads = loads
@@ -108,7 +108,7 @@ def test_nothing_is_read_after_a_range_that_has_to_be_loaded_first(
     assert len(read) == 2
 
 
-def test_what_is_in_memory_by_now_does_not_wait_for_the_rest(
+def test_answer_does_not_wait_for_the_disk_if_some_records_are_in_memory(
     topic: LocalBroker, disk: Disk
 ) -> None:
     log = topic.partition("a").log

@@ -31,7 +31,7 @@ def ask(
 
 
 @pytest.mark.parametrize("version", every_version(InitProducerIdRequest))
-def test_each_producer_gets_an_id_of_its_own_in_epoch_0(broker: LocalBroker, version: int) -> None:
+def test_each_producer_gets_a_unique_id_in_epoch_0(broker: LocalBroker, version: int) -> None:
     assert ask(broker, request(), version) == (ErrorCode.NONE, 0, 0)
     assert ask(broker, request(), version) == (ErrorCode.NONE, 1, 0)
 
@@ -66,7 +66,7 @@ def test_empty_transactional_id_is_refused(broker: LocalBroker) -> None:
 
 @pytest.fixture
 def coordinator(broker: LocalBroker) -> LocalBroker:
-    """Asking for a coordinator is what makes the topic that transactions live in."""
+    """FindCoordinator creates the transaction topic."""
     answer = broker.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["t"]), 4)
     assert [row.error_code for row in answer.coordinators] == [ErrorCode.NONE]
     return broker

@@ -40,7 +40,7 @@ def test_current_epoch_ends_where_the_log_does(broker: LocalBroker, version: int
     assert find(broker, epoch, version=version) == (ErrorCode.NONE, epoch, 3)
 
 
-def test_epoch_not_heard_of_yet_is_undefined_without_an_error(broker: LocalBroker) -> None:
+def test_future_epoch_is_undefined_without_an_error(broker: LocalBroker) -> None:
     broker.create("a")
     assert find(broker, broker.partition("a").leader_epoch + 1) == (ErrorCode.NONE, -1, -1)
     assert find(broker, -1) == (ErrorCode.NONE, -1, -1)

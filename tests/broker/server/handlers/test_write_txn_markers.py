@@ -78,7 +78,7 @@ def end(broker: LocalBroker, epoch: int = 0, *, commit: bool = True) -> int:
     return int(broker.ask(request, 5).error_code)
 
 
-def test_marker_of_nobody_ends_nothing(topic: LocalBroker) -> None:
+def test_marker_of_an_unknown_producer_ends_no_transaction(topic: LocalBroker) -> None:
     assert mark(topic, NOBODY) is ErrorCode.NONE
     partition = topic.partition("a")
     assert partition.producers.transactions.first_offset(ProducerId(0)) == 0
@@ -92,7 +92,7 @@ def test_marker_for_a_partition_that_is_not_there_is_refused(topic: LocalBroker)
     assert mark(topic, NOBODY, partition=7) is missing
 
 
-def test_coordinator_that_was_replaced_is_not_heard(topic: LocalBroker) -> None:
+def test_marker_of_a_replaced_coordinator_is_rejected(topic: LocalBroker) -> None:
     assert mark(topic, NOBODY, coordinator_epoch=5) is ErrorCode.NONE
     fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert mark(topic, NOBODY, 1, coordinator_epoch=4) is fenced

@@ -69,7 +69,7 @@ class Decision(Generic[T]):
 
 
 class NewTopic(msgspec.Struct, frozen=True, array_like=True):
-    """A topic to create; -1 stands for the broker's default, as on the wire.
+    """A topic to create; -1 means the broker's default, as on the wire.
 
     Sent between brokers: the order of the fields is its format, a new field goes to the end.
     """

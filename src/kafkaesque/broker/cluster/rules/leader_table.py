@@ -1,6 +1,6 @@
 """The leader of each group, as announced by the leaders to all brokers.
 
-Raft elects leaders group by group, without the controller; every broker must know them all to answer
+Raft elects leaders group by group, without the controller; every broker needs all of them to answer
 Metadata. Of two announcements of one group the later one wins: the higher epoch, which is the Raft
 term and has one leader, and within an epoch the higher revision. So announcements may arrive late,
 twice and in any order.

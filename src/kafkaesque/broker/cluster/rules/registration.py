@@ -34,7 +34,7 @@ def registration(
     """Returns the command that registers `wanted`; None if the tables contain exactly that already.
 
     A known node id with a new disk replaces the registered broker, whose replicas are then lost to
-    the cluster. It is rejected while that broker is `live`, unless the caller knows that it is gone
+    the cluster. It is rejected while that broker is `live`, unless the caller is sure that it is gone
     (`is_old_gone`): two processes with one node id would replace each other for ever.
     """
     if not 0 <= wanted.node_id <= NODE_ID_MAX:

@@ -99,7 +99,7 @@ class CloseSession(msgspec.Struct, frozen=True, array_like=True, tag=13):
 
     session_id: int
     owner: int
-    """The connection that closes it, or the last that the leader heard; one attached since keeps
+    """The connection that closes it, or the last one that the leader has a report of; one attached since keeps
     the session."""
     is_expired: bool = False
 

@@ -13,7 +13,7 @@ from kafkaesque.model.errors import ProtocolError
 PROPOSE, READ = 16, 17
 """Kinds of calls: commands for the log; the index that a read must wait for."""
 TOUCH = 16
-"""Kind of post: the sessions that were heard."""
+"""Kind of post: the sessions in which clients sent requests."""
 
 
 class ProposedCommand(NamedTuple):
@@ -78,4 +78,4 @@ def decode_sessions(body: bytes) -> list[int]:
     try:
         return _sessions.decode(body)
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"sessions heard by a peer: {error}") from None
+        raise ProtocolError(f"touched sessions of a peer: {error}") from None

@@ -159,7 +159,7 @@ def read_request(opcode: OpCode, reader: JuteReader) -> Request | None:
 
 def _acl(reader: JuteReader) -> tuple[Acl, ...]:
     def entry() -> Acl:
-        # Null is nobody: the list is then refused as a list, not as bytes.
+        # Null is no identity: the list is then rejected as a list, not as malformed bytes.
         return Acl(reader.int32(), reader.optional_string() or "", reader.optional_string() or "")
 
     return tuple(reader.vector(entry, _ACL_BYTES_MIN))

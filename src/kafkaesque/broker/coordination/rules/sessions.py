@@ -29,8 +29,8 @@ class ClientSession:
         self.next_sequence = 0
 
 
-class _Heard(NamedTuple):
-    """When a session was last heard, its timeout, and when the heap checks it next."""
+class _Activity(NamedTuple):
+    """When a session was last touched, its timeout, and when the heap checks it next."""
 
     at_s: float
     timeout_s: float
@@ -45,40 +45,40 @@ class ExpiryClock:
     `check_at_s` was replaced and is dropped.
     """
 
-    __slots__ = ("_heap", "_heard", "_slack_s")
+    __slots__ = ("_activity", "_heap", "_slack_s")
 
     def __init__(self, slack_s: float = 0.0) -> None:
         self._slack_s = slack_s
         """Allows for the delay of reports from other servers."""
-        self._heard: dict[int, _Heard] = {}
+        self._activity: dict[int, _Activity] = {}
         self._heap: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
-        return len(self._heard)
+        return len(self._activity)
 
     def start(self, session_id: int, timeout_ms: int, now_s: float) -> None:
         """Starts the timeout of a session that is new or was attached again."""
         timeout_s = timeout_ms / 1000
         due_s = now_s + timeout_s + self._slack_s
-        known = self._heard.get(session_id)
+        known = self._activity.get(session_id)
         if known is not None and known.check_at_s <= due_s:
-            self._heard[session_id] = _Heard(now_s, timeout_s, known.check_at_s)
+            self._activity[session_id] = _Activity(now_s, timeout_s, known.check_at_s)
         else:
-            self._heard[session_id] = _Heard(now_s, timeout_s, due_s)
+            self._activity[session_id] = _Activity(now_s, timeout_s, due_s)
             heapq.heappush(self._heap, (due_s, session_id))
 
     def touch(self, session_ids: Iterable[int], now_s: float) -> None:
-        """These sessions were heard; unknown ids are ignored."""
+        """Clients sent requests in these sessions; unknown ids are ignored."""
         for session_id in session_ids:
-            known = self._heard.get(session_id)
+            known = self._activity.get(session_id)
             if known is not None:
-                self._heard[session_id] = _Heard(now_s, known.timeout_s, known.check_at_s)
+                self._activity[session_id] = _Activity(now_s, known.timeout_s, known.check_at_s)
 
     def forget(self, session_id: int) -> None:
-        self._heard.pop(session_id, None)
+        self._activity.pop(session_id, None)
 
     def clear(self) -> None:
-        self._heard.clear()
+        self._activity.clear()
         self._heap.clear()
 
     def expired(self, now_s: float) -> list[int]:
@@ -86,13 +86,13 @@ class ExpiryClock:
         ended: list[int] = []
         while self._heap and self._heap[0][0] <= now_s:
             check_at_s, session_id = heapq.heappop(self._heap)
-            known = self._heard.get(session_id)
+            known = self._activity.get(session_id)
             if known is None or known.check_at_s != check_at_s:
                 continue
             due_s = known.at_s + known.timeout_s + self._slack_s
             if due_s <= now_s:
                 ended.append(session_id)
                 due_s = now_s + known.timeout_s
-            self._heard[session_id] = known._replace(check_at_s=due_s)
+            self._activity[session_id] = known._replace(check_at_s=due_s)
             heapq.heappush(self._heap, (due_s, session_id))
         return ended

@@ -4,7 +4,7 @@ v1  throttle time
 v3  flexible; the client names its software (KIP-511); features (KIP-584)
 v4  features may have a minimum of 0
 
-A client sends this before it knows our versions, so the answer to an unknown version is one that
+A client sends this before it has seen our versions, so the answer to an unknown version is one that
 every client can decode.
 """
 

@@ -68,7 +68,7 @@ async def _grow(context: Context, wanted: CreatePartitionsTopic, *, validate_onl
         return decision.dry() if validate_only else decision
 
     await context.cluster.submit(operation)
-    await context.cluster.elected([wanted.name])
+    await context.cluster.wait_elected([wanted.name])
 
 
 HANDLER = handler(CreatePartitionsRequest, versions=(0, 3), at_controller=True)(create_partitions)

@@ -63,7 +63,7 @@ async def _create(
         made = await context.cluster.submit(operation)
     except KafkaError as error:
         return [error] * len(wanted)
-    await context.cluster.elected(topic.name for topic in wanted)
+    await context.cluster.wait_elected(topic.name for topic in wanted)
     return made
 
 

@@ -53,7 +53,7 @@ async def _end(
     flow = NEW_FLOW if call.version >= _NEW_FLOW_SINCE else OLD_FLOW
     shard = context.transactions.coordinator.of_key(request.transactional_id)
     spare = NO_PRODUCER
-    if flow >= NEW_FLOW and shard.reading().wants_producer_id(request.transactional_id):
+    if flow >= NEW_FLOW and shard.reading().needs_producer_id(request.transactional_id):
         spare = await context.cluster.next_producer_id()
     wanted = EndRequest(
         transactional_id=request.transactional_id,

@@ -54,7 +54,7 @@ async def _init_transactional(
     try:
         shard = context.transactions.coordinator.of_key(transactional_id)
         spare = NO_PRODUCER
-        if shard.reading().wants_producer_id(transactional_id):
+        if shard.reading().needs_producer_id(transactional_id):
             spare = await context.cluster.next_producer_id()
         wanted = InitRequest(
             transactional_id=transactional_id,
@@ -69,7 +69,7 @@ async def _init_transactional(
         def init(registry: TransactionRegistry, token: int, now: Moment) -> TransactionEffects:
             # Checked last, because the client may have given up and sent the request again
             # meanwhile.
-            if not registry.hears_init(wanted):
+            if not registry.admits_init(wanted):
                 raise CloseConnection(OLDER_CONNECTION)
             return registry.init_producer(wanted, token, now)
 

@@ -106,7 +106,7 @@ def _answer(
 ) -> MetadataResponse:
     brokers = context.cluster.named_brokers()
     if not brokers:
-        # A client that gets an empty list forgets all brokers and has no broker left to ask.
+        # A client that gets an empty list forgets all brokers and cannot recover.
         raise CloseConnection("this broker has just started and has no cluster metadata yet")
     controller_id = context.cluster.controller_id
     return MetadataResponse(

@@ -21,7 +21,7 @@ from kafkaesque.broker.groups.types import (
 )
 from kafkaesque.broker.server.call import Call
 from kafkaesque.broker.server.context import Context
-from kafkaesque.broker.server.coordinator_retry import ask_with_retries
+from kafkaesque.broker.server.coordinator_retry import call_with_retries
 from kafkaesque.broker.server.handler import handler
 from kafkaesque.model.errors import ErrorCode, KafkaError
 from kafkaesque.model.ids import LeaderEpoch, Offset, PartitionIndex, TopicId
@@ -92,7 +92,7 @@ async def _commit(
         api_version=call.version,
     )
     try:
-        answer = await ask_with_retries(
+        answer = await call_with_retries(
             context,
             request.group_id,
             lambda shard: shard.ask(

@@ -17,7 +17,7 @@ _FOREIGN = frozenset(("GET", "POST", "PUT", "HEAD", "OPTIONS", "DELETE", "HOST:"
 
 
 class BadCommand(Exception):
-    """A line that cannot be carried out; the text says why."""
+    """A line that cannot be carried out. The text is the reason."""
 
 
 class ForeignProtocol(Exception):
