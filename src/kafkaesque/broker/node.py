@@ -287,8 +287,8 @@ class Node:
                 CONTROLLER_GROUP, log, first, replicas, owner, CONTROLLER_CONFIG, is_clean=is_clean
             )
 
-        states = StateFile(path, replicas.journal)
-        return Journal(states, self._clock, self._fail, new_replica)
+        states = StateFile(path)
+        return Journal(states, replicas.journal, self._clock, self._fail, new_replica)
 
     def _open_services(self, cluster: Cluster, dispatcher: Dispatcher) -> SideServices:
         first = () if self.config.join else (self._raft.member,)

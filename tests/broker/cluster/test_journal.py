@@ -94,8 +94,8 @@ async def open_journal(
             CONTROLLER_GROUP, log, members, replicas, owner, CONTROLLER_CONFIG, is_clean=clean
         )
 
-    states = StateFile(directory, facts, files.calls)
-    journal = Journal(states, Clock(), failures.append, new_replica)
+    states = StateFile(directory, files.calls)
+    journal = Journal(states, facts, Clock(), failures.append, new_replica)
     replicas.add(journal.replica)
     journal.replica.campaign()
     if others:
@@ -142,7 +142,13 @@ def test_addresses_of_brokers_are_known_before_anything_is_known_to_be_committed
             await journal.submit(lambda: Decision(commands, None))
             known = [(0, "a", 9092), (1, "b", 9999)]
             assert journal.addresses() == known
-            fresh = Journal(journal._states, Clock(), lambda _: None, lambda _: journal.replica)
+            fresh = Journal(
+                journal._states,
+                journal._raft_journal,
+                Clock(),
+                lambda _: None,
+                lambda _: journal.replica,
+            )
             assert fresh.tables.brokers == {}
             assert fresh.addresses() == known
 

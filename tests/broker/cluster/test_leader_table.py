@@ -80,16 +80,19 @@ def test_new_peer_gets_exactly_the_groups_that_this_node_leads() -> None:
     assert leaders.announce_all(THREE) == []
 
 
-def test_forgotten_group_comes_back_unless_it_was_deleted() -> None:
+def test_deleted_group_is_forgotten_and_does_not_return() -> None:
     deleted: set[GroupId] = set()
     leaders = LeaderTable(deleted.__contains__)
-    leaders.merge([announcement(1)])
-    leaders.forget([GROUP, GroupId(99)])
-    assert (leaders.get(GROUP), len(leaders)) == (None, 0)
+    kept = announcement(1, 0, ONE, GroupId(17))
+    leaders.merge([announcement(1), kept])
+    leaders.forget_deleted()
+    assert len(leaders) == 2
     deleted.add(GROUP)
+    leaders.forget_deleted()
+    assert (leaders.get(GROUP), leaders.get(GroupId(17)), len(leaders)) == (None, kept, 1)
     assert leaders.merge([announcement(2)]) == []
     assert leaders.lead(GROUP, LeaderEpoch(3), ONE, [ONE]) is None
-    assert len(leaders) == 0
+    assert len(leaders) == 1
 
 
 def test_batch_survives_its_bytes() -> None:

@@ -136,7 +136,7 @@ class Server:
         links = NodeLinks(net, number)
         self.replicas.outbox = links
         log = Log.open(directory / "log", LogConfig(segment_bytes=2048), self._files, clean=False)
-        states = StateFile(directory, facts, name="tree.state")
+        states = StateFile(directory, name="tree.state")
         members = tuple(map(MemberId, range(COUNT)))
 
         def new_replica(owner: Owner) -> Replica:

@@ -340,6 +340,8 @@ class Cluster:
             self._reconciled.advance(index)
             change = await self.journal.changes.get()
             await self.reconciler.reconcile(change)
+            if change.deletes_topics:
+                self.leaders.forget_deleted()
             index = change.index
 
     async def register(

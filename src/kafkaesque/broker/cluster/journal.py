@@ -15,6 +15,7 @@ from typing import TypeVar
 from kafkaesque.broker.cluster.replicated_machine import ReplicatedMachine, StateFile
 from kafkaesque.broker.cluster.rules.commands import (
     Command,
+    DeleteTopic,
     RegisterBroker,
     UnregisterBroker,
     decode_command,
@@ -25,6 +26,7 @@ from kafkaesque.broker.cluster.rules.errors import ControllerMoved
 from kafkaesque.broker.cluster.rules.tables import Tables
 from kafkaesque.broker.raft.ready import Standing
 from kafkaesque.broker.raft.types import NO_TERM, LogIndex, Snapshot, Term
+from kafkaesque.broker.replication.raft_journal import RaftJournal
 from kafkaesque.broker.replication.replica import Replica
 from kafkaesque.broker.replication.rules.owner import Owner
 from kafkaesque.model.clock import Clock
@@ -73,6 +75,12 @@ class TableChange:
     index: LogIndex
     commands: Sequence[Command] | None
 
+    @property
+    def deletes_topics(self) -> bool:
+        """Whether topics are gone, or may be."""
+        commands = self.commands
+        return commands is None or any(isinstance(one, DeleteTopic) for one in commands)
+
 
 class Journal(ReplicatedMachine):
     """Commits commands, applies them to the tables, and queues the `changes` for the reconciler."""
@@ -82,11 +90,12 @@ class Journal(ReplicatedMachine):
     def __init__(
         self,
         states: StateFile,
+        raft_journal: RaftJournal,
         clock: Clock,
         fail: Callable[[BaseException], None],
         new_replica: Callable[[Owner], Replica],
     ) -> None:
-        super().__init__(states, fail, new_replica)
+        super().__init__(states, raft_journal, fail, new_replica)
         self.tables = Tables()
         self._clock = clock
         self._lock = asyncio.Lock()

@@ -63,8 +63,8 @@ class Leaders:
         if self._table.merge(decode_announcements(body)):
             self._wake()
 
-    def forget(self, groups: Iterable[GroupId]) -> None:
-        self._table.forget(groups)
+    def forget_deleted(self) -> None:
+        self._table.forget_deleted()
 
     async def wait_elected(self, groups: Collection[GroupId], timeout_seconds: float) -> None:
         """Waits until every one of `groups` has a known leader, or the time is up."""

@@ -41,18 +41,16 @@ _decoder = msgspec.msgpack.Decoder(tuple[int, bytes])
 class StateFile:
     """The newest snapshot of a replicated state, in a file that is replaced atomically. Blocking."""
 
-    __slots__ = ("_calls", "_path", "_raft_journal")
+    __slots__ = ("_calls", "_path")
 
     def __init__(
         self,
         directory: Path | str,
-        raft_journal: RaftJournal,
         calls: SystemCalls = REAL_CALLS,
         *,
         name: str = TABLES_NAME,
     ) -> None:
         self._path = f"{directory}/{name}"
-        self._raft_journal = raft_journal
         self._calls = calls
 
     def save(self, state: OwnerState) -> None:
@@ -73,14 +71,19 @@ class StateFile:
             raise CorruptMessage(f"{self._path}: {error}") from error
         return OwnerState(LogIndex(index), data)
 
-    def sync_raft_journal(self) -> None:
-        self._raft_journal.sync()
-
 
 class ReplicatedMachine(ABC):
     """Implements `replica.Owner`. Everything runs on the event loop's thread."""
 
-    __slots__ = ("_applied", "_fail", "_saved_index", "_states", "_waiters", "replica")
+    __slots__ = (
+        "_applied",
+        "_fail",
+        "_raft_journal",
+        "_saved_index",
+        "_states",
+        "_waiters",
+        "replica",
+    )
 
     waits_for_room = True
     """With a full disk the replica waits for room: the node cannot work without this state."""
@@ -88,12 +91,14 @@ class ReplicatedMachine(ABC):
     def __init__(
         self,
         states: StateFile,
+        raft_journal: RaftJournal,
         fail: Callable[[BaseException], None],
         new_replica: Callable[[Owner], Replica],
     ) -> None:
         """`new_replica` creates the replica that reports to this machine. A subclass calls `_load`
         when it can restore its state. Blocking."""
         self._states = states
+        self._raft_journal = raft_journal
         self._fail = fail
         """Stops the node, which cannot work without this state."""
         self._applied = NO_INDEX
@@ -232,5 +237,5 @@ class ReplicatedMachine(ABC):
 
     def _drop_before(self, offset: Offset) -> None:
         """Blocking. The raft journal must durably record the new start before the files go."""
-        self._states.sync_raft_journal()
+        self._raft_journal.sync()
         self.replica.entries.log.delete_before(offset)

@@ -114,7 +114,7 @@ class RaftGroup(ReplicatedMachine):
         links: Links,
         new_replica: Callable[[Owner], Replica],
     ) -> None:
-        super().__init__(states, fail, new_replica)
+        super().__init__(states, replicas.journal, fail, new_replica)
         self._links = links
         self._replicas = replicas
         self._clock = clock

@@ -98,7 +98,7 @@ class CoordinationService:
         replicas.attach(COORDINATION_GROUP, log)
         machine = Machine(TREE_LIMITS, has_registries=True)
         coordinator = Coordinator(machine, clock, EXPIRY_SLACK_S)
-        states = StateFile(path, replicas.journal, name=STATE_NAME)
+        states = StateFile(path, name=STATE_NAME)
 
         def new_replica(owner: Owner) -> Replica:
             return open_replica(

@@ -45,9 +45,13 @@ def topic_id(broker: LocalBroker, name: str) -> UUID:
 def test_deleted_topic_and_its_partitions_are_gone(broker: LocalBroker, version: int) -> None:
     broker.create("a", 2)
     broker.create("b")
+    cluster = broker.context.cluster
+    groups = [partition.group_id for partition in cluster.tables.by_name["a"].partitions]
+    assert all(cluster.leaders.get(group) is not None for group in groups)
     assert delete(broker, "a", version=version) == [("a", ErrorCode.NONE, None)]
     assert topics(broker) == ["b"]
     assert len(broker.context.partitions) == 1
+    assert all(cluster.leaders.get(group) is None for group in groups)
 
 
 def test_topic_is_deleted_by_its_id_and_answered_with_both_handles(broker: LocalBroker) -> None:

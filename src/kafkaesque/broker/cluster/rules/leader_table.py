@@ -78,10 +78,10 @@ class LeaderTable:
         """The groups that `node_id` leads, for a broker that has just connected."""
         return [known for known in self._newest.values() if known.node_id == node_id]
 
-    def forget(self, group_ids: Iterable[GroupId]) -> None:
-        """The groups were deleted."""
-        for group_id in group_ids:
-            self._newest.pop(group_id, None)
+    def forget_deleted(self) -> None:
+        """Drops the announcements of deleted groups."""
+        for group_id in [known for known in self._newest if self._is_deleted(known)]:
+            del self._newest[group_id]
 
 
 _encoder = msgspec.msgpack.Encoder()
