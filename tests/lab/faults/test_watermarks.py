@@ -64,7 +64,7 @@ def test_only_some_of_many_findings_are_told() -> None:
 
 
 def watch(broker: Broker, topic: str) -> list[Sample]:
-    """What a watch admits in two rounds or more."""
+    """What a watch hears in two rounds or more."""
     ticks, is_enough = count(), threading.Event()
 
     def now_us() -> int:

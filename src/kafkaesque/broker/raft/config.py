@@ -11,8 +11,8 @@ from kafkaesque.model.limits import MIB
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
     election_timeout_ticks: int = 10
-    """A follower that admits no leader for this long, plus a random time up to as much again, starts
-    an election; a leader that admits no majority for this long steps down. Must cover a lost
+    """A follower that hears no leader for this long, plus a random time up to as much again, starts
+    an election; a leader that hears no majority for this long steps down. Must cover a lost
     heartbeat and a sync on the slowest disk that should not cause an election."""
 
     heartbeat_ticks: int = 2

@@ -89,7 +89,7 @@ class Transitions:
         answer_pre_vote(self._state, message)
 
     def _step_vote(self, message: RequestVote) -> None:
-        """A node that admits a leader neither votes nor adopts the term (thesis 4.2.3)."""
+        """A node that hears a leader neither votes nor adopts the term (thesis 4.2.3)."""
         state = self._state
         if message.term < state.term:
             state.outbox.append(
