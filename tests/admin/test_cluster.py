@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.cli.servers import ScriptedKafka
 
-from kafkaesque.admin.cluster import Broker, ClusterAdmin, has_broker_setting, list_brokers
+from kafkaesque.admin.cluster import BlockingAdmin, BrokerNode, has_broker_setting, list_brokers
 from kafkaesque.admin.errors import AdminError, BrokerUnavailable
 from kafkaesque.client.wire.address import Address, parse_address
 from kafkaesque.client.wire.blocking import BlockingConnection
@@ -14,7 +14,7 @@ from kafkaesque.wire.messages.describe_quorum import DescribeQuorumRequest, Desc
 
 
 def test_versions_features_and_brokers_are_read() -> None:
-    brokers = [Broker(4, "kafka.example", 9092)]
+    brokers = [BrokerNode(4, "kafka.example", 9092)]
     with (
         ScriptedKafka(brokers) as server,
         BlockingConnection(Address("127.0.0.1", server.port), timeout_s=5) as connection,
@@ -37,20 +37,20 @@ def test_setting_of_a_broker_is_found() -> None:
 def test_first_bootstrap_address_that_answers_is_used() -> None:
     with RunningBroker() as broker:
         address = parse_address(broker.bootstrap_servers)
-        cluster = ClusterAdmin([Address("127.0.0.1", 1), address], timeout_s=5)
-        assert cluster.brokers() == [Broker(0, *address)]
+        cluster = BlockingAdmin([Address("127.0.0.1", 1), address], timeout_s=5)
+        assert cluster.brokers() == [BrokerNode(0, *address)]
 
 
 def test_silent_cluster_is_unavailable_and_every_address_is_named() -> None:
-    cluster = ClusterAdmin([Address("127.0.0.1", 1), Address("127.0.0.1", 2)], timeout_s=5)
+    cluster = BlockingAdmin([Address("127.0.0.1", 1), Address("127.0.0.1", 2)], timeout_s=5)
     with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1: .*; 127\.0\.0\.1:2: "):
         cluster.brokers()
 
 
 def test_request_that_the_broker_lacks_is_an_error() -> None:
     with ScriptedKafka([]) as server:
-        broker = Broker(0, "127.0.0.1", server.port)
-        cluster = ClusterAdmin([Address(broker.host, broker.port)], timeout_s=5)
+        broker = BrokerNode(0, "127.0.0.1", server.port)
+        cluster = BlockingAdmin([Address(broker.host, broker.port)], timeout_s=5)
         request = DescribeQuorumRequest(topics=[])
         with pytest.raises(AdminError, match="cannot look: this Kafka has no such request"):
             cluster.call_broker(broker, request, DescribeQuorumResponse, "look")

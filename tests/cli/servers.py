@@ -8,7 +8,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from kafkaesque.admin.cluster import Broker
+from kafkaesque.admin.cluster import BrokerNode
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.codec import encode_response_frame
 from kafkaesque.wire.messages.api_versions import (
@@ -28,7 +28,7 @@ from kafkaesque.wire.table import Response
 class ScriptedKafka:
     """Answers ApiVersions and Metadata, or sends `raw_answer` to whatever comes."""
 
-    def __init__(self, brokers: list[Broker], *, raw_answer: bytes | None = None) -> None:
+    def __init__(self, brokers: list[BrokerNode], *, raw_answer: bytes | None = None) -> None:
         self.brokers = brokers
         self._raw_answer = raw_answer
         self._server = socket.create_server(("127.0.0.1", 0))

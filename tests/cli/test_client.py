@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafkaesque.cli.client import Connection, kafka_error, split_address
-from kafkaesque.cli.failures import CannotConnect, Failure, NotFound
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound
 
 
 @pytest.mark.parametrize(
@@ -35,16 +35,16 @@ def test_what_is_no_address_is_wrong_usage(text: str) -> None:
 @pytest.mark.parametrize(
     ("code", "failure"),
     [
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, NotFound),
-        (KafkaError.GROUP_ID_NOT_FOUND, NotFound),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, TargetNotFound),
+        (KafkaError.GROUP_ID_NOT_FOUND, TargetNotFound),
         (KafkaError._TRANSPORT, CannotConnect),
         (KafkaError._TIMED_OUT, CannotConnect),
         (KafkaError._AUTHENTICATION, CannotConnect),
-        (KafkaError.INVALID_CONFIG, Failure),
+        (KafkaError.INVALID_CONFIG, CommandFailure),
     ],
 )
-def test_each_error_has_its_exit_code(code: int, failure: type[Failure]) -> None:
-    with pytest.raises(Failure) as raised:
+def test_each_error_has_its_exit_code(code: int, failure: type[CommandFailure]) -> None:
+    with pytest.raises(CommandFailure) as raised:
         Connection("h:1", {}, 1).fail(KafkaError(code), "do it")
     assert type(raised.value) is failure
     assert raised.value.message.startswith("cannot do it")
@@ -67,7 +67,7 @@ def test_one_open_address_of_several_is_enough() -> None:
 def test_an_unknown_property_names_itself() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = Connection(f"127.0.0.1:{server.getsockname()[1]}", {"no.such": "1"}, 5)
-        with pytest.raises(Failure, match=r"no\.such"):
+        with pytest.raises(CommandFailure, match=r"no\.such"):
             connection.producer()
 
 

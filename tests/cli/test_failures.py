@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import io
 
-from kafkaesque.cli.failures import CannotConnect, Failure, NotFound
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound
 
 
 def test_a_failure_is_shown_with_its_fix() -> None:
     stream = io.StringIO()
-    Failure("it broke", "mend it").show(stream)
+    CommandFailure("it broke", "mend it").show(stream)
     assert stream.getvalue() == "error: it broke\n  fix: mend it\n"
 
 
 def test_exit_codes_are_those_in_the_help() -> None:
-    assert (Failure.exit_code, CannotConnect.exit_code, NotFound.exit_code) == (1, 3, 4)
+    assert (CommandFailure.exit_code, CannotConnect.exit_code, TargetNotFound.exit_code) == (
+        1,
+        3,
+        4,
+    )

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from kafkaesque.cli import progress
-from kafkaesque.cli.progress import Meter
+from kafkaesque.cli.progress import ProgressMeter
 
 
 def test_a_meter_counts_and_draws_nothing_off_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with Meter("writing", visible=True, total=None) as meter:
+    with ProgressMeter("writing", visible=True, total=None) as meter:
         meter.add(1, 10)
         meter.add(2, 20)
     summary = meter.summary()
@@ -19,7 +19,7 @@ def test_a_meter_counts_and_draws_nothing_off_a_terminal(
 
 
 def test_one_record_is_told_without_a_rate() -> None:
-    meter = Meter("writing", visible=False, total=None)
+    meter = ProgressMeter("writing", visible=False, total=None)
     meter.add(1, 2048)
     assert meter.sentence("written") == "1 record (2.0 KiB) written"
 
@@ -27,7 +27,7 @@ def test_one_record_is_told_without_a_rate() -> None:
 def test_more_records_are_told_with_their_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([100.0, *[102.0] * 20])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    meter = Meter("writing", visible=False, total=None)
+    meter = ProgressMeter("writing", visible=False, total=None)
     meter.add(1, 1)
     assert "/s" not in meter.sentence("written")
     meter.add(999, 1023)

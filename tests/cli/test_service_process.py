@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.failures import CannotConnect, CommandFailure
 from kafkaesque.cli.service_process import host_port, run_service
 from kafkaesque.client.ports import LogUnavailable
 
@@ -16,7 +16,8 @@ def test_option_that_is_no_address_is_a_usage_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"), [(LogUnavailable("no log"), Failure), (OSError("taken"), CannotConnect)]
+    ("error", "kind"),
+    [(LogUnavailable("no log"), CommandFailure), (OSError("taken"), CannotConnect)],
 )
 def test_error_of_a_service_is_shown_to_the_user(error: Exception, kind: type) -> None:
     async def work() -> None:

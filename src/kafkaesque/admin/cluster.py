@@ -34,7 +34,7 @@ BROKER_RESOURCE: Final = 4
 """DescribeConfigs' type of a broker's settings."""
 
 
-class Broker(NamedTuple):
+class BrokerNode(NamedTuple):
     """A broker as it advertises itself."""
 
     id: int
@@ -42,7 +42,7 @@ class Broker(NamedTuple):
     port: int
 
 
-class ClusterAdmin:
+class BlockingAdmin:
     """Where a cluster is and how to log in. Methods raise AdminError.
 
     `doing` says what a request is for; it completes the sentence "cannot ...".
@@ -60,7 +60,7 @@ class ClusterAdmin:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         return self.call_any(request, MetadataResponse, "read the cluster's metadata")
 
-    def brokers(self) -> list[Broker]:
+    def brokers(self) -> list[BrokerNode]:
         """The brokers that are up, or were until a moment ago."""
         return _brokers(self.metadata())
 
@@ -83,7 +83,7 @@ class ClusterAdmin:
             raise BrokerUnavailable(f"cannot {doing}: the cluster's metadata lists no broker")
         return self.call_broker(broker, request, response, doing)
 
-    def call_broker(self, broker: Broker, request: Request, response: type[R], doing: str) -> R:
+    def call_broker(self, broker: BrokerNode, request: Request, response: type[R], doing: str) -> R:
         try:
             return self._call(Address(broker.host, broker.port), request, response, doing)
         except ConnectionLost as error:
@@ -92,7 +92,7 @@ class ClusterAdmin:
             ) from None
 
     def delete_offsets(
-        self, coordinator: Broker, group: str, topics: Mapping[str, Sequence[int]]
+        self, coordinator: BrokerNode, group: str, topics: Mapping[str, Sequence[int]]
     ) -> tuple[int, dict[tuple[str, int], int]]:
         """Deletes committed offsets. Returns the error code of the group and of each partition."""
         request = OffsetDeleteRequest(
@@ -127,7 +127,7 @@ class ClusterAdmin:
             raise AdminError(f"cannot {doing}: {error}") from None
 
 
-def list_brokers(connection: BlockingConnection) -> list[Broker]:
+def list_brokers(connection: BlockingConnection) -> list[BrokerNode]:
     """The brokers that one broker advertises, by Metadata for no topic."""
     return _brokers(connection.call(MetadataRequest(topics=[]), MetadataResponse))
 
@@ -142,5 +142,5 @@ def has_broker_setting(connection: BlockingConnection, broker_id: int, name: str
     return any(not result.error_code and result.configs for result in answer.results)
 
 
-def _brokers(metadata: MetadataResponse) -> list[Broker]:
-    return [Broker(item.node_id, item.host, item.port) for item in metadata.brokers]
+def _brokers(metadata: MetadataResponse) -> list[BrokerNode]:
+    return [BrokerNode(item.node_id, item.host, item.port) for item in metadata.brokers]

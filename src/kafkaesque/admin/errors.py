@@ -20,12 +20,12 @@ class BrokerUnavailable(AdminError):
     """A broker did not answer. The operation may have happened."""
 
 
-class NotFound(AdminError):
+class ResourceNotFound(AdminError):
     """The topic, broker or transaction that was named does not exist."""
 
 
 def refusal(code: int, message: str | None, doing: str) -> AdminError:
     """The error for a code of Kafka's; `doing` completes "cannot ..."."""
-    kind = NotFound if code in _MISSING else AdminError
+    kind = ResourceNotFound if code in _MISSING else AdminError
     name = error_name(code)
     return kind(f"cannot {doing}: {message} ({name})" if message else f"cannot {doing}: {name}")

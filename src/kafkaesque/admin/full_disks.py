@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kafkaesque.admin.cluster import Broker, ClusterAdmin
+from kafkaesque.admin.cluster import BlockingAdmin, BrokerNode
 from kafkaesque.admin.errors import AdminError
 from kafkaesque.client.wire.errors import error_name
 from kafkaesque.model.limits import MIB
@@ -24,7 +24,7 @@ ROOM_BYTES_MIN: Final = 2 * MIB
 """Twice a producer's largest batch by default: a disk is full when the next batch does not fit."""
 
 
-def full_disks(cluster: ClusterAdmin) -> list[str]:
+def full_disks(cluster: BlockingAdmin) -> list[str]:
     """One sentence for each full or failed disk. Brokers that do not answer are skipped.
 
     Raises AdminError if no broker answers.
@@ -37,7 +37,7 @@ def full_disks(cluster: ClusterAdmin) -> list[str]:
     ]
 
 
-def _directories(cluster: ClusterAdmin, broker: Broker) -> Iterator[DescribeLogDirsResult]:
+def _directories(cluster: BlockingAdmin, broker: BrokerNode) -> Iterator[DescribeLogDirsResult]:
     request = DescribeLogDirsRequest(topics=[])
     try:
         yield from cluster.call_broker(

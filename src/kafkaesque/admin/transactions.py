@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from kafkaesque.admin.cluster import Broker, ClusterAdmin
-from kafkaesque.admin.errors import AdminError, BrokerUnavailable, NotFound, refusal
+from kafkaesque.admin.cluster import BlockingAdmin, BrokerNode
+from kafkaesque.admin.errors import AdminError, BrokerUnavailable, ResourceNotFound, refusal
 from kafkaesque.model.errors import ErrorCode
 from kafkaesque.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -53,7 +53,7 @@ _RETRIABLE = frozenset(
 
 
 def list_transactions(
-    cluster: ClusterAdmin, states: Sequence[str], duration_ms: int
+    cluster: BlockingAdmin, states: Sequence[str], duration_ms: int
 ) -> list[dict[str, Any]]:
     """Transactions of all coordinators, sorted by transactional id."""
     request = ListTransactionsRequest(
@@ -86,7 +86,7 @@ def list_transactions(
     return sorted(rows, key=lambda row: str(row["transactional_id"]))
 
 
-def describe(cluster: ClusterAdmin, transactional_id: str) -> dict[str, Any]:
+def describe(cluster: BlockingAdmin, transactional_id: str) -> dict[str, Any]:
     """One transactional id as its coordinator has it."""
     doing = f"show {transactional_id}"
     coordinator = _coordinator(cluster, transactional_id, doing)
@@ -94,7 +94,7 @@ def describe(cluster: ClusterAdmin, transactional_id: str) -> dict[str, Any]:
     answer = cluster.call_broker(coordinator, request, DescribeTransactionsResponse, doing)
     (found,) = answer.transaction_states
     if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise NotFound(f"there is no transactional id {transactional_id}")
+        raise ResourceNotFound(f"there is no transactional id {transactional_id}")
     if found.error_code:
         raise refusal(found.error_code, None, doing)
     return {
@@ -111,7 +111,7 @@ def describe(cluster: ClusterAdmin, transactional_id: str) -> dict[str, Any]:
     }
 
 
-def fence(cluster: ClusterAdmin, transactional_id: str) -> dict[str, Any]:
+def fence(cluster: BlockingAdmin, transactional_id: str) -> dict[str, Any]:
     """Initializes a new producer of the id: its transaction is aborted, the old producer fenced."""
     doing = f"abort {transactional_id}"
     describe(cluster, transactional_id)
@@ -130,13 +130,13 @@ def fence(cluster: ClusterAdmin, transactional_id: str) -> dict[str, Any]:
     return {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
 
 
-def open_transactions(cluster: ClusterAdmin, topic: str, partition: int) -> list[dict[str, Any]]:
+def open_transactions(cluster: BlockingAdmin, topic: str, partition: int) -> list[dict[str, Any]]:
     """Transactions that are open in a partition, according to its leader. The oldest first."""
     return _open_transactions(cluster, cluster.metadata(), topic, partition)
 
 
 def _open_transactions(
-    cluster: ClusterAdmin, metadata: MetadataResponse, topic: str, partition: int
+    cluster: BlockingAdmin, metadata: MetadataResponse, topic: str, partition: int
 ) -> list[dict[str, Any]]:
     doing = f"look into {topic}-{partition}"
     request = DescribeProducersRequest(
@@ -161,7 +161,7 @@ def _open_transactions(
     return sorted(rows, key=lambda row: row["start_offset"])
 
 
-def find_hanging(cluster: ClusterAdmin, topic: str | None) -> list[dict[str, Any]]:
+def find_hanging(cluster: BlockingAdmin, topic: str | None) -> list[dict[str, Any]]:
     """Transactions that are open in a partition but not at any coordinator (KIP-664)."""
     metadata = cluster.metadata()
     partitions = sorted(
@@ -171,7 +171,7 @@ def find_hanging(cluster: ClusterAdmin, topic: str | None) -> list[dict[str, Any
         for row in found.partitions
     )
     if topic is not None and not partitions:
-        raise NotFound(f"there is no topic {topic}")
+        raise ResourceNotFound(f"there is no topic {topic}")
     open_rows = [
         {"topic": name, "partition": partition, **row}
         for name, partition in partitions
@@ -184,7 +184,7 @@ def find_hanging(cluster: ClusterAdmin, topic: str | None) -> list[dict[str, Any
 
 
 def abort_hanging(
-    cluster: ClusterAdmin, topic: str, partition: int, producer_id: int | None
+    cluster: BlockingAdmin, topic: str, partition: int, producer_id: int | None
 ) -> dict[str, Any]:
     """Aborts a hanging transaction in one partition only (KIP-664)."""
     doing = f"abort in {topic}-{partition}"
@@ -192,7 +192,7 @@ def abort_hanging(
     rows = _open_transactions(cluster, metadata, topic, partition)
     chosen = [row for row in rows if producer_id in (None, row["producer_id"])]
     if not chosen:
-        raise NotFound(f"no such transaction is open in {topic}-{partition}")
+        raise ResourceNotFound(f"no such transaction is open in {topic}-{partition}")
     if len(chosen) > 1:
         raise AdminError(f"cannot {doing}: {len(chosen)} are open; say which by --producer-id")
     (row,) = chosen
@@ -212,7 +212,7 @@ def abort_hanging(
     return row
 
 
-def _coordinator(cluster: ClusterAdmin, transactional_id: str, doing: str) -> Broker:
+def _coordinator(cluster: BlockingAdmin, transactional_id: str, doing: str) -> BrokerNode:
     request = FindCoordinatorRequest(
         key=transactional_id, key_type=TRANSACTION_KEY, coordinator_keys=[transactional_id]
     )
@@ -226,15 +226,15 @@ def _coordinator(cluster: ClusterAdmin, transactional_id: str, doing: str) -> Br
         time.sleep(RETRY_PAUSE_S)
     if found.error_code:
         raise refusal(found.error_code, None, doing)
-    return Broker(found.node_id, found.host, found.port)
+    return BrokerNode(found.node_id, found.host, found.port)
 
 
-def _leader(metadata: MetadataResponse, topic: str, partition: int) -> Broker:
+def _leader(metadata: MetadataResponse, topic: str, partition: int) -> BrokerNode:
     for found in metadata.topics:
         for row in found.partitions:
             if (found.name, row.partition_index) == (topic, partition):
                 for item in metadata.brokers:
                     if item.node_id == row.leader_id:
-                        return Broker(item.node_id, item.host, item.port)
+                        return BrokerNode(item.node_id, item.host, item.port)
                 raise AdminError(f"{topic}-{partition} has no leader at the moment")
-    raise NotFound(f"there is no partition {topic}-{partition}")
+    raise ResourceNotFound(f"there is no partition {topic}-{partition}")

@@ -155,7 +155,7 @@ def _send_word(host: str, port: int, word: bytes) -> str:
     return b"".join(parts).decode(errors="replace")
 
 
-class Candidate:
+class ElectionCandidate:
     """One candidate of a leader election: creates an ephemeral node, or watches the master's."""
 
     def __init__(self, client: KazooClient, path: str, name: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.failures import CommandFailure
 from kafkaesque.lab.bench.catalog import CATALOG, run
 from kafkaesque.lab.bench.peers import PeerFailed
 from kafkaesque.lab.bench.raw_load import LoadFailed
@@ -117,7 +117,7 @@ def bench(
     if as_json:
         click.echo(json.dumps(answers if name == "all" else answers.get(name)))
     if failures:
-        raise Failure("; ".join(failures))
+        raise CommandFailure("; ".join(failures))
 
 
 def _run(name: str, options: RunOptions) -> Report:

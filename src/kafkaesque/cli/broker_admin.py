@@ -9,7 +9,7 @@ import click
 
 from kafkaesque.admin.errors import refusal
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import Failure, failure_of, usage
+from kafkaesque.cli.failures import CommandFailure, failure_of, usage
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.cli.topic import confirm
@@ -263,7 +263,7 @@ def unregister(broker_id: int, yes: bool, connection: Connection, screen: Screen
 def _report(screen: Screen, outcomes: list[Outcome], done: str, doing: str) -> None:
     """Print one line per partition and all failures."""
     rows: list[dict[str, Any]] = []
-    failures: list[Failure] = []
+    failures: list[CommandFailure] = []
     for topic, index, code, message in outcomes:
         row: dict[str, Any] = {"topic": topic, "partition": index, "result": done}
         if code == ErrorCode.ELECTION_NOT_NEEDED:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.failures import CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples, json_option
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 from kafkaesque.cli.service_process import host_port, run_service
@@ -65,7 +65,7 @@ def chat() -> None:
     A back end needs a Kafka, a client needs a gateway. See docs/CHAT.md for the guarantees.
     """
     if importlib.util.find_spec("aiohttp") is None:
-        raise Failure("chat needs aiohttp", "pip install 'kafkaesque-platform[gateway]'")
+        raise CommandFailure("chat needs aiohttp", "pip install 'kafkaesque-platform[gateway]'")
 
 
 @chat.command(
@@ -114,9 +114,9 @@ def backend(connection: Connection, screen: Screen, **options: Any) -> None:
     try:
         summary = run_service(serve_backend(wanted))
     except PartitionCountMismatch as error:
-        raise Failure(str(error)) from None
+        raise CommandFailure(str(error)) from None
     except EntryUnreadable as error:
-        raise Failure(f"the journal was written by a later build: {error}") from None
+        raise CommandFailure(f"the journal was written by a later build: {error}") from None
     text = (
         f"stopped after {summary['messages']} messages, {summary['commands']} commands, "
         f"{summary['repeats']} repeats dropped"

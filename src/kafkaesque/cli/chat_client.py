@@ -23,7 +23,7 @@ import click
 from kafkaesque.chat.client.rules.terminal_input import VERBS, Keyboard, TypedLine, parse_line
 from kafkaesque.chat.client.screen import HELP, Frame, draw, printable
 from kafkaesque.chat.client.session import ChatSession, now_ms
-from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.failures import CannotConnect, CommandFailure
 from kafkaesque.cli.lines_in import lines_of
 from kafkaesque.edge.client import ClientClosed, EdgeClient, RequestFailed
 from kafkaesque.edge.client_state import Credentials
@@ -49,7 +49,7 @@ def run_client(options: ClientOptions) -> None:
     try:
         ended = asyncio.run(_client(options, plain))
     except RequestFailed as failed:
-        raise Failure(str(failed)) from None
+        raise CommandFailure(str(failed)) from None
     except ClientClosed as closed:
         raise CannotConnect(str(closed)) from None
     if ended is not None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.failures import CannotConnect, CommandFailure
 from kafkaesque.edge.client import ClientClosed, EdgeClient, Happening, RequestFailed
 from kafkaesque.edge.client_state import Credentials
 
@@ -33,7 +33,7 @@ def _run(work: Any, timeout_s: float) -> dict[str, Any]:
     try:
         return asyncio.run(within())
     except RequestFailed as failed:
-        raise Failure(str(failed)) from None
+        raise CommandFailure(str(failed)) from None
     except ClientClosed as closed:
         raise CannotConnect(str(closed)) from None
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""The connection of a command to any Kafka: librdkafka clients, with errors turned into `Failure`s.
+"""The connection of a command to any Kafka: librdkafka clients, with errors turned into `CommandFailure`s.
 
 librdkafka retries forever and logs to the terminal meanwhile; a command must fail soon and say why. So
 `Connection` probes the sockets first, silences the log, and keeps the last background error for the
@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 
 from kafkaesque.cli.admin_types import TopicDescription
-from kafkaesque.cli.failures import CannotConnect, Failure, NotFound, usage
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound, usage
 
 if TYPE_CHECKING:
-    from kafkaesque.admin.cluster import ClusterAdmin
+    from kafkaesque.admin.cluster import BlockingAdmin
     from kafkaesque.client.wire.address import Address
     from kafkaesque.client.wire.pool import ConnectionPool
     from kafkaesque.client.wire.security import Security
@@ -101,12 +101,12 @@ class Connection:
         return self._construct(AdminClient, {})
 
     @cached_property
-    def cluster(self) -> ClusterAdmin:
+    def cluster(self) -> BlockingAdmin:
         """For requests that librdkafka lacks."""
-        from kafkaesque.admin.cluster import ClusterAdmin
+        from kafkaesque.admin.cluster import BlockingAdmin
 
         self.reach()
-        return ClusterAdmin(self._addresses(), self._security(), timeout_s=self.timeout_s)
+        return BlockingAdmin(self._addresses(), self._security(), timeout_s=self.timeout_s)
 
     def pool(self) -> ConnectionPool:
         """For requests that librdkafka lacks, to several brokers at once. The caller closes it."""
@@ -117,7 +117,7 @@ class Connection:
         try:
             return ConnectionPool(self._addresses(), self._security(), client_id=CLIENT_ID)
         except InvalidSecurity as error:
-            raise Failure(str(error)) from None
+            raise CommandFailure(str(error)) from None
 
     def _addresses(self) -> list[Address]:
         from kafkaesque.client.wire.address import Address
@@ -130,7 +130,7 @@ class Connection:
         try:
             return read_security(self.properties)
         except InvalidSecurity as error:
-            raise Failure(str(error)) from None
+            raise CommandFailure(str(error)) from None
 
     def producer(self, **properties: Any) -> Producer:
         self.reach()
@@ -156,7 +156,7 @@ class Connection:
         try:
             return client(config)  # type: ignore[call-arg]
         except KafkaException as exception:
-            raise Failure(
+            raise CommandFailure(
                 f"the client rejected its settings: {kafka_error(exception).str()}",
                 "librdkafka's names are listed at "
                 "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md",
@@ -210,21 +210,21 @@ class Connection:
     def fail(self, error: KafkaError, doing: str) -> NoReturn:
         raise self.failure(error, doing)
 
-    def failure(self, error: KafkaError, doing: str) -> Failure:
-        """The `Failure` for a librdkafka error."""
+    def failure(self, error: KafkaError, doing: str) -> CommandFailure:
+        """The `CommandFailure` for a librdkafka error."""
         text = error.str()
         if error.code() in _MISSING:
-            return NotFound(f"cannot {doing}: {text}")
+            return TargetNotFound(f"cannot {doing}: {text}")
         if error.code() in _UNREACHABLE:
             cause = self._last_error.str() if self._last_error else text
             return CannotConnect(
                 f"cannot {doing}: no answer from {self.bootstrap} ({cause})",
                 f"`kafkaesque doctor -b {self.bootstrap}` shows why; --timeout allows more time",
             )
-        return Failure(f"cannot {doing}: {text} ({error.name()})", _HINTS.get(error.code()))
+        return CommandFailure(f"cannot {doing}: {text} ({error.name()})", _HINTS.get(error.code()))
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """Descriptions of topics; never creates one. Raises `NotFound` with the missing names."""
+        """Descriptions of topics; never creates one. Raises `TargetNotFound` with the missing names."""
         futures = self.admin.describe_topics(
             TopicCollection(list(names)), request_timeout=self.timeout_s
         )
@@ -233,12 +233,12 @@ class Connection:
         for name, future in futures.items():
             try:
                 found[name] = self.wait(future, f"describe topic '{name}'")
-            except NotFound:
+            except TargetNotFound:
                 missing.append(name)
         if missing:
             listed = ", ".join(f"'{name}'" for name in missing)
             plural = "topics" if len(missing) > 1 else "topic"
-            raise NotFound(
+            raise TargetNotFound(
                 f"there is no {plural} {listed}",
                 f"`kafkaesque topic create {' '.join(missing)}` creates it; "
                 "`kafkaesque topic list` lists the topics",

@@ -8,7 +8,13 @@ from typing import Any
 
 import click
 
-from kafkaesque.admin.compat.rules.verdicts import Offer, Usage, Verdict, judge, known_apache_kafka
+from kafkaesque.admin.compat.rules.verdicts import (
+    FeatureVerdict,
+    Offer,
+    Usage,
+    judge,
+    known_apache_kafka,
+)
 from kafkaesque.cli.client import Connection
 from kafkaesque.cli.failures import CannotConnect, ExitCode
 from kafkaesque.cli.options import client_options, examples, read_properties
@@ -83,7 +89,7 @@ async def _survey(connection: Connection, target: Connection | None) -> tuple[Us
             target_pool.close()
 
 
-def _show(screen: Screen, document: dict[str, Any], verdicts: list[Verdict]) -> None:
+def _show(screen: Screen, document: dict[str, Any], verdicts: list[FeatureVerdict]) -> None:
     screen.heading(f"{document['source']} -> {document['target']}")
     width = max(len(verdict.feature) for verdict in verdicts)
     for verdict in verdicts:

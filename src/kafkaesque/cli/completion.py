@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.failures import CommandFailure
 from kafkaesque.cli.options import examples, json_option
 from kafkaesque.cli.render import Screen
 
@@ -30,7 +30,7 @@ def completion(ctx: click.Context, shell: str, screen: Screen) -> None:
     """Print the completion script of a shell. It completes topic names too."""
     kind = get_completion_class(shell)
     if kind is None:
-        raise Failure(f"no completion for {shell}")
+        raise CommandFailure(f"no completion for {shell}")
     lines = kind(ctx.find_root().command, {}, PROGRAM, VARIABLE).source().splitlines()
     script = _with_hint(lines, f"# To install: {INSTALL[shell]}")
     document = {"shell": shell, "script": script, "install": INSTALL[shell]}

@@ -8,7 +8,7 @@ import click
 
 from kafkaesque.cli.admin_types import ConfigResource, ConfigSource, ResourceType
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import NotFound, usage
+from kafkaesque.cli.failures import TargetNotFound, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.cli.topic import alter_settings
@@ -181,7 +181,7 @@ def _check_exists(connection: Connection, kind: str, name: str) -> None:
         return
     ids = sorted(connection.metadata().brokers)
     if name not in map(str, ids):
-        raise NotFound(
+        raise TargetNotFound(
             f"there is no broker '{name}'", f"the brokers are {', '.join(map(str, ids))}"
         )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkaesque.cli.failures import CannotConnect, Failure, usage
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.server_settings import read_service_settings
 from kafkaesque.service.child_process import print_ready
@@ -89,7 +89,7 @@ def console(
     """
     for module, extra in (("starlette", "console"), ("kazoo", "coordination")):
         if importlib.util.find_spec(module) is None:
-            raise Failure(f"the console needs {module}",
+            raise CommandFailure(f"the console needs {module}",
                           f"pip install 'kafkaesque-platform[{extra}]'")  # fmt: skip
     from kafkaesque.console.web.config import ConsoleConfig
 
@@ -187,7 +187,7 @@ def _run(config: ConsoleConfig, data: Path, as_json: bool, end_with_stdin: bool)
     try:
         asyncio.run(main())
     except InvalidSecurity as error:
-        raise Failure(str(error)) from None
+        raise CommandFailure(str(error)) from None
     except OSError as error:
         raise CannotConnect(
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}",

@@ -12,11 +12,11 @@ import click
 
 from kafkaesque.admin.rules.offset_reset import OffsetSpec
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.failures import CommandFailure, usage
 from kafkaesque.cli.offset_spec import FORMS, parse_offset_spec
 from kafkaesque.cli.offsets import fetch_bounds, partitions_of
 from kafkaesque.cli.options import client_options, complete_topics, examples
-from kafkaesque.cli.progress import Meter
+from kafkaesque.cli.progress import ProgressMeter
 from kafkaesque.cli.reading import Range, make_ranges, read_group, read_ranges
 from kafkaesque.cli.record_output import Formatter, OutputFormat, make_formatter, unescape
 from kafkaesque.cli.render import Screen
@@ -136,7 +136,7 @@ def consume(
         connection.describe_topics(names)
         with (
             _sink(output) as stream,
-            Meter("reading", visible=bool(output), total=selection.limit) as meter,
+            ProgressMeter("reading", visible=bool(output), total=selection.limit) as meter,
         ):
             batches = read_group(connection, names, _group_start(selection), selection)
             _print_batches(batches, formatter, stream, meter)
@@ -145,7 +145,7 @@ def consume(
         total = selection.limit if selection.follow else _total(ranges, selection.limit)
         with (
             _sink(output) as stream,
-            Meter("reading", visible=bool(output), total=total) as meter,
+            ProgressMeter("reading", visible=bool(output), total=total) as meter,
         ):
             batches = read_ranges(connection, ranges, selection)
             _print_batches(batches, formatter, stream, meter)
@@ -225,7 +225,7 @@ def _total(ranges: list[Range], limit: int | None) -> int:
 
 @contextmanager
 def _sink(path: str | None) -> Iterator[IO[bytes]]:
-    """The output stream. Errors of writing, such as a full disk, become a Failure."""
+    """The output stream. Errors of writing, such as a full disk, become a CommandFailure."""
     try:
         if path is None:
             yield sys.stdout.buffer
@@ -237,14 +237,14 @@ def _sink(path: str | None) -> Iterator[IO[bytes]]:
         raise
     except OSError as error:
         where = "standard output" if path is None else path
-        raise Failure(
+        raise CommandFailure(
             f"cannot write to {where}: {error.strerror}",
             "set --output to a file in an existing directory on a disk with free space",
         ) from None
 
 
 def _print_batches(
-    batches: Iterator[list[Any]], formatter: Formatter, stream: IO[bytes], meter: Meter
+    batches: Iterator[list[Any]], formatter: Formatter, stream: IO[bytes], meter: ProgressMeter
 ) -> None:
     """Write and flush each batch before requesting the next: the reader commits a batch only when it
     is resumed, so only written records are committed."""

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkaesque.admin.zookeeper import Candidate, child_rows, data_text, session_name, session_rows
-from kafkaesque.cli.failures import CannotConnect, Failure, NotFound, usage
+from kafkaesque.admin.zookeeper import (
+    ElectionCandidate,
+    child_rows,
+    data_text,
+    session_name,
+    session_rows,
+)
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, TargetNotFound, usage
 from kafkaesque.cli.options import examples, json_option
 from kafkaesque.cli.render import Column, Screen, iso_time
 
@@ -51,7 +57,7 @@ def connected(server: str, timeout_s: float) -> Iterator[KazooClient]:
         from kazoo.client import KazooClient
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError:
-        raise Failure(
+        raise CommandFailure(
             "the ZooKeeper client `kazoo` is not installed", "pip install kazoo"
         ) from None
     client = KazooClient(hosts=server, timeout=timeout_s)
@@ -64,9 +70,11 @@ def connected(server: str, timeout_s: float) -> Iterator[KazooClient]:
             f"start one with --coordination-listen, or set its address with -s or {SERVER_VARIABLE}",
         ) from None
     except exceptions.NoNodeError:
-        raise NotFound("the node does not exist", "`kafkaesque coord ls` lists nodes") from None
+        raise TargetNotFound(
+            "the node does not exist", "`kafkaesque coord ls` lists nodes"
+        ) from None
     except exceptions.KazooException as error:
-        raise Failure(_explain(error)) from None
+        raise CommandFailure(_explain(error)) from None
     finally:
         client.stop()
         client.close()
@@ -233,7 +241,7 @@ def rm(path: str, recursive: bool, version: int, client: KazooClient, screen: Sc
         raise usage("Use either --recursive or --version.")
     if recursive and client.exists(path) is None:
         # kazoo treats a missing node as already deleted.
-        raise NotFound(f"the node {path} does not exist")
+        raise TargetNotFound(f"the node {path} does not exist")
     client.delete(path, version=version, recursive=recursive)
     screen.document({"path": path}, lambda: screen.line(f"{path}: deleted"))
 
@@ -322,7 +330,7 @@ def elect(path: str, name: str, once: bool, client: KazooClient, screen: Screen)
     The master owns the ephemeral node PATH and stores its name as the data. When its session ends, the
     node is deleted, and the first process to create it again is the next master.
     """
-    candidate = Candidate(client, path, name)
+    candidate = ElectionCandidate(client, path, name)
     while True:
         role, master = client.retry(candidate.run)
         screen.document(

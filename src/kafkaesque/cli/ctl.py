@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.failures import CannotConnect, CommandFailure
 from kafkaesque.cli.options import data_option, examples, json_option
 from kafkaesque.cli.render import Screen
 from kafkaesque.up.control_client import Refused, act
@@ -48,7 +48,7 @@ def _act(data: Path, name: str, action: str) -> None:
     try:
         act(data, name, action)
     except Refused as error:
-        raise Failure(str(error)) from None
+        raise CommandFailure(str(error)) from None
     except (OSError, ValueError, KeyError):
         raise CannotConnect(
             f"no `kafkaesque up` runs with {data}", f"start it: `kafkaesque up --data {data}`"

@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-class Failure(click.ClickException):
+class CommandFailure(click.ClickException):
     """The operation failed. `message` says what happened, `fix` what to do."""
 
     exit_code = int(ExitCode.FAILED)
@@ -40,25 +40,25 @@ class Failure(click.ClickException):
             click.echo(text, file=stream, color=self.show_color)
 
 
-class CannotConnect(Failure):
+class CannotConnect(CommandFailure):
     """No broker could be reached, or none answered in time."""
 
     exit_code = int(ExitCode.CANNOT_CONNECT)
 
 
-class NotFound(Failure):
+class TargetNotFound(CommandFailure):
     """The topic, group or broker that was named does not exist."""
 
     exit_code = int(ExitCode.NOT_FOUND)
 
 
-def failure_of(error: errors.AdminError) -> Failure:
-    """The `Failure` for an error of `kafkaesque.admin`."""
+def failure_of(error: errors.AdminError) -> CommandFailure:
+    """The `CommandFailure` for an error of `kafkaesque.admin`."""
     if isinstance(error, errors.BrokerUnavailable):
         return CannotConnect(str(error))
-    if isinstance(error, errors.NotFound):
-        return NotFound(str(error))
-    return Failure(str(error))
+    if isinstance(error, errors.ResourceNotFound):
+        return TargetNotFound(str(error))
+    return CommandFailure(str(error))
 
 
 def usage(message: str) -> click.UsageError:

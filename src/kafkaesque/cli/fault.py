@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from kafkaesque.cli.failures import ExitCode, Failure
+from kafkaesque.cli.failures import CommandFailure, ExitCode
 from kafkaesque.cli.options import examples
 from kafkaesque.cli.render import Column, plain_table
 from kafkaesque.lab.faults.catalog import NAMES, load_run
@@ -122,7 +122,7 @@ def run_faults(
     """
     # Brokers under test end with this process; mounts and files of a run need the cleanup.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    turns: list[_Execution] = []
+    turns: list[_RunExecution] = []
     for one in NAMES if ALL in names else dict.fromkeys(names):
         own_rounds = load_run(one).rounds if seconds is None and ALL not in names else None
         for its_seed in range(seed, seed + repeat):
@@ -142,7 +142,7 @@ def run_faults(
 
 
 @dataclass(frozen=True, slots=True)
-class _Execution:
+class _RunExecution:
     """One execution of a run: its report, or why it has none."""
 
     name: str
@@ -159,41 +159,41 @@ class _Execution:
         return "yes" if self.report.passed else "NO"
 
 
-def _perform(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> _Execution:
+def _perform(name: str, options: RunOptions, keep: Path | None, as_json: bool) -> _RunExecution:
     click.echo(f"-- {name}: {load_run(name).purpose}", err=True)
     try:
         report, history = run_by_name(name, options, lambda text: click.echo(text, err=True), keep)
     except NotPossible as error:
-        turn = _Execution(name, options.seed, trouble=str(error), is_impossible=True)
+        turn = _RunExecution(name, options.seed, trouble=str(error), is_impossible=True)
     except (WorkloadFailed, BrokerNotReady, ShimFailed, NetworkFailed) as error:
-        turn = _Execution(name, options.seed, trouble=f"{name} could not be finished: {error}")
+        turn = _RunExecution(name, options.seed, trouble=f"{name} could not be finished: {error}")
     else:
         for line in report.lines(history):
             click.echo(line, err=as_json)
-        return _Execution(name, options.seed, report)
+        return _RunExecution(name, options.seed, report)
     click.echo(turn.trouble, err=True)
     return turn
 
 
-def _end(turns: Sequence[_Execution], *, gaps_are_listed: bool) -> None:
+def _end(turns: Sequence[_RunExecution], *, gaps_are_listed: bool) -> None:
     """Set the exit code. A run that is not possible here is a failure only if it was requested by name."""
     unfinished = _unfinished(turns)
     impossible = [turn.trouble for turn in turns if turn.is_impossible]
     if unfinished or (impossible and not gaps_are_listed):
-        raise Failure("; ".join(unfinished or impossible))
+        raise CommandFailure("; ".join(unfinished or impossible))
     if not all(report.passed for report in _reports(turns)):
         click.get_current_context().exit(int(ExitCode.FAILED))
 
 
-def _reports(turns: Sequence[_Execution]) -> list[Report]:
+def _reports(turns: Sequence[_RunExecution]) -> list[Report]:
     return [turn.report for turn in turns if turn.report is not None]
 
 
-def _unfinished(turns: Sequence[_Execution]) -> list[str]:
+def _unfinished(turns: Sequence[_RunExecution]) -> list[str]:
     return [turn.trouble for turn in turns if turn.trouble and not turn.is_impossible]
 
 
-def _one(turns: Sequence[_Execution]) -> dict[str, object] | None:
+def _one(turns: Sequence[_RunExecution]) -> dict[str, object] | None:
     return next((report.as_json() for report in _reports(turns)), None)
 
 
@@ -207,7 +207,7 @@ def _totals(rows: Sequence[Mapping[str, object]]) -> dict[str, int]:
     return {**totals, "longest_gap_ms": longest}
 
 
-def _table(turns: Sequence[_Execution], with_seeds: bool) -> str:
+def _table(turns: Sequence[_RunExecution], with_seeds: bool) -> str:
     """One row per run, the totals, and how many passed."""
     reports = _reports(turns)
     possible = [turn for turn in turns if not turn.is_impossible]
@@ -228,7 +228,7 @@ def _table(turns: Sequence[_Execution], with_seeds: bool) -> str:
     return plain_table(columns, rows)
 
 
-def _summary(names: Sequence[str], turns: Sequence[_Execution]) -> dict[str, object]:
+def _summary(names: Sequence[str], turns: Sequence[_RunExecution]) -> dict[str, object]:
     reports = _reports(turns)
     rows = [report.as_json() for report in reports]
     return {
@@ -251,7 +251,7 @@ def check_file(file: Path, as_json: bool) -> None:
         started = time.perf_counter()
         verdict = check_history(history)
     except HistoryUnusable as error:
-        raise Failure(f"{file} is not a history: {error}") from error
+        raise CommandFailure(f"{file} is not a history: {error}") from error
     seconds = time.perf_counter() - started
     records = verdict.figures.acknowledged + verdict.figures.polled
     report = Report(name=history.name, verdict=verdict)

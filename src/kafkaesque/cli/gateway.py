@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.failures import CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 from kafkaesque.model.errors import InvalidConfig
@@ -57,7 +57,7 @@ def gateway(connection: Connection, screen: Screen, **options: Any) -> None:
     at a time; --take-over keeps them. See docs/GATEWAY.md for the protocol and the guarantees.
     """
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
-        raise Failure(f"the gateway needs {', '.join(missing)}",
+        raise CommandFailure(f"the gateway needs {', '.join(missing)}",
                       "pip install 'kafkaesque-platform[gateway]'")  # fmt: skip
     from kafkaesque.gateway.config import GATEWAY_SETTINGS
     from kafkaesque.service.logs import set_up_logs
@@ -89,7 +89,7 @@ def _run(
     try:
         summary = run_service(serve_gateway(wanted))
     except (HandoverFailed, GatewayFailed) as error:
-        raise Failure(str(error)) from None
+        raise CommandFailure(str(error)) from None
     except InvalidConfig as error:
         raise usage(str(error)) from None
     if screen.as_json:

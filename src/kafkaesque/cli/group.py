@@ -14,11 +14,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from kafkaesque.admin.cluster import Broker
+from kafkaesque.admin.cluster import BrokerNode
 from kafkaesque.admin.rules.offset_reset import Bounds, OffsetChange, OffsetSpec, Shift, plan_reset
 from kafkaesque.cli.admin_types import ConsumerGroupDescription
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import Failure, NotFound, usage
+from kafkaesque.cli.failures import CommandFailure, TargetNotFound, usage
 from kafkaesque.cli.offset_spec import parse_offset_spec
 from kafkaesque.cli.offsets import Partition, fetch_bounds, partitions_of
 from kafkaesque.cli.options import client_options, complete_topics, examples
@@ -147,7 +147,9 @@ def reset(
     bounds = fetch_bounds(connection, partitions, spec)
     changes = plan_reset(committed, bounds, target)
     if not changes:
-        raise NotFound(f"group '{name}' has no committed offsets there, so nothing can be reset")
+        raise TargetNotFound(
+            f"group '{name}' has no committed offsets there, so nothing can be reset"
+        )
     if execute:
         _apply(connection, name, changes)
     rows = [change.document() for change in changes]
@@ -202,7 +204,7 @@ def _committed_when_idle(connection: Connection, name: str) -> dict[Partition, i
         return {}
     if found.state != ConsumerGroupState.EMPTY:
         clients = sorted({member.client_id for member in found.members})
-        raise Failure(
+        raise CommandFailure(
             f"group '{name}' is in use by {len(found.members)} member(s) "
             f"({', '.join(clients)}), which would overwrite the new offsets",
             "stop its consumers, wait for their sessions to expire, and try again",
@@ -262,7 +264,7 @@ def delete_offsets(
     Fails for topics that a member of the group is subscribed to.
     """
     node = existing_group(connection, name).coordinator
-    coordinator = Broker(node.id, node.host, node.port)
+    coordinator = BrokerNode(node.id, node.host, node.port)
     topics: dict[str, list[int]] = {}
     for topic, index in _targets(connection, targets):
         topics.setdefault(topic, []).append(index)
@@ -295,7 +297,7 @@ def describe_groups(
         try:
             group = connection.wait(future, f"describe group '{name}'")
             found[name] = None if group.state == ConsumerGroupState.DEAD else group
-        except NotFound:
+        except TargetNotFound:
             found[name] = None
     return found
 
@@ -303,7 +305,7 @@ def describe_groups(
 def existing_group(connection: Connection, name: str) -> ConsumerGroupDescription:
     group = describe_groups(connection, [name])[name]
     if group is None:
-        raise NotFound(
+        raise TargetNotFound(
             f"there is no consumer group '{name}'", "`kafkaesque group list` lists the groups"
         )
     return group

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from kafkaesque.cli.failures import ExitCode, Failure
+from kafkaesque.cli.failures import CommandFailure, ExitCode
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -149,7 +149,7 @@ class LazyGroup(click.Group):
             _discard_output()
             where = f" to {error.filename}" if error.filename else ""
             message = f"cannot write{where}: the disk is full"
-            raise Failure(message, "free some space, or write to another disk") from None
+            raise CommandFailure(message, "free some space, or write to another disk") from None
         return outcome
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

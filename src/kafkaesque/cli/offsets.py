@@ -10,7 +10,7 @@ from confluent_kafka import IsolationLevel, KafkaError, TopicPartition
 from kafkaesque.admin.rules.offset_reset import Bounds, OffsetSpec
 from kafkaesque.cli.admin_types import OffsetSpec as AdminOffsetSpec
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import Failure
+from kafkaesque.cli.failures import CommandFailure
 
 Partition = tuple[str, int]
 
@@ -90,7 +90,7 @@ def partitions_of(
         existing = [partition.id for partition in topic.partitions]
         absent = sorted(set(only) - set(existing))
         if absent:
-            raise Failure(
+            raise CommandFailure(
                 f"topic '{name}' has no partition {absent[0]}: "
                 f"it has {len(existing)}, numbered from 0"
             )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import CannotConnect, ExitCode, Failure, usage
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, ExitCode, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Column, Screen
 from kafkaesque.cli.service_process import host_port
@@ -82,7 +82,7 @@ def explained_errors() -> Iterator[None]:
     except CannotListen as error:
         raise CannotConnect(error.message, error.fix) from error
     except PipelineError as error:
-        raise Failure(error.message, error.fix) from error
+        raise CommandFailure(error.message, error.fix) from error
 
 
 def make_context(

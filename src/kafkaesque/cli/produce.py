@@ -14,10 +14,10 @@ import click
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from kafkaesque.cli.client import DISK_HINT, PROBE_TIMEOUT_S_MAX, Connection, kafka_error
-from kafkaesque.cli.failures import ExitCode, Failure, NotFound, usage
+from kafkaesque.cli.failures import CommandFailure, ExitCode, TargetNotFound, usage
 from kafkaesque.cli.offset_spec import parse_time_ms
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
-from kafkaesque.cli.progress import Meter
+from kafkaesque.cli.progress import ProgressMeter
 from kafkaesque.cli.record_input import InputError, InputFormat, OutgoingRecord, read_records
 from kafkaesque.cli.record_output import unescape
 from kafkaesque.cli.render import Screen
@@ -138,7 +138,7 @@ def produce(
     quiet = options["quiet"] or screen.as_json
     inputs = Inputs(files)
     visible = not quiet and not inputs.is_typed
-    with Meter(
+    with ProgressMeter(
         f"writing {topic}", visible=visible, total=inputs.size_bytes, position=inputs.position
     ) as meter:
         writer = Writer(producer, topic, meter)
@@ -227,7 +227,9 @@ def _ensure_topic(connection: Connection, producer: Producer, topic: str) -> Non
         ):
             connection.fail(found.error, f"write to '{topic}'")
         producer.poll(0.2)
-    raise NotFound(f"there is no topic '{topic}'", f"`kafkaesque topic create {topic}` creates it")
+    raise TargetNotFound(
+        f"there is no topic '{topic}'", f"`kafkaesque topic create {topic}` creates it"
+    )
 
 
 def _why_timed_out(connection: Connection) -> list[str]:
@@ -241,7 +243,7 @@ def _why_timed_out(connection: Connection) -> list[str]:
         found = full_disks(
             Connection(connection.bootstrap, connection.properties, timeout_s).cluster
         )
-    except (Failure, AdminError):
+    except (CommandFailure, AdminError):
         found = []
     return found or [TIMED_OUT_HINT]
 
@@ -252,7 +254,7 @@ class Writer:
     Memory is bounded by librdkafka's queue: when it is full, `write` waits for deliveries.
     """
 
-    def __init__(self, producer: Producer, topic: str, meter: Meter) -> None:
+    def __init__(self, producer: Producer, topic: str, meter: ProgressMeter) -> None:
         self._producer = producer
         self._topic = topic
         self._meter = meter
@@ -264,7 +266,7 @@ class Writer:
         self.input_error: str | None = None
 
     @property
-    def meter(self) -> Meter:
+    def meter(self) -> ProgressMeter:
         return self._meter
 
     def write(self, record: OutgoingRecord, source: str) -> None:
@@ -343,13 +345,13 @@ def _write_all(writer: Writer, inputs: Inputs, form: InputFormat, template: Outg
 
 def _report(screen: Screen, writer: Writer, *, quiet: bool) -> int:
     for text in writer.failures:
-        Failure(text).show()
+        CommandFailure(text).show()
     if writer.failed > len(writer.failures):
-        Failure(f"... and {writer.failed - len(writer.failures):,} more like these").show()
+        CommandFailure(f"... and {writer.failed - len(writer.failures):,} more like these").show()
     for hint in sorted(writer.hints - {""}):
         click.echo(f"  {click.style('fix:', bold=True)} {hint}", err=True)
     if writer.input_error:
-        Failure(
+        CommandFailure(
             writer.input_error, "records before this line were written; later records were not"
         ).show()
     summary: dict[str, Any] = {**writer.meter.summary(), "failed": writer.failed}

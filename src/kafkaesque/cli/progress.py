@@ -18,7 +18,7 @@ SHOW_AFTER_S = 0.5
 REFRESH_EVERY_S = 0.1
 
 
-class Meter:
+class ProgressMeter:
     """Counts records and bytes, and shows a progress bar if `visible`.
 
     `total` is None if it is unknown; `position` returns the progress, if it is not the number of

@@ -14,7 +14,7 @@ from kafkaesque.cli.render import iso_time
 TIMESTAMP_TYPES = {1: "create_time", 2: "log_append_time"}
 
 
-class Record(Protocol):
+class MessageLike(Protocol):
     """The methods of confluent_kafka.Message that the formatters use."""
 
     def topic(self) -> str | None: ...
@@ -26,7 +26,7 @@ class Record(Protocol):
     def timestamp(self) -> tuple[int, int]: ...
 
 
-Formatter = Callable[[Record], bytes]
+Formatter = Callable[[MessageLike], bytes]
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ def _text(data: bytes | None, form: OutputFormat) -> bytes:
     return base64.b64encode(data) if form.as_base64 else data
 
 
-def _headers_text(record: Record, form: OutputFormat) -> bytes:
+def _headers_text(record: MessageLike, form: OutputFormat) -> bytes:
     pairs = record.headers() or []
     return b",".join(name.encode() + b"=" + _text(value, form) for name, value in pairs)
 
 
-def record_object(record: Record, *, as_hex: bool = False) -> dict[str, Any]:
+def record_object(record: MessageLike, *, as_hex: bool = False) -> dict[str, Any]:
     """A record as JSON. Bytes that are not UTF-8 are in `key_base64` or `value_base64` instead of
     `key` or `value`; headers are an object, or a list of pairs if a name repeats."""
     kind, timestamp_ms = record.timestamp()

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from kafkaesque.cli.failures import CannotConnect, Failure, usage
+from kafkaesque.cli.failures import CannotConnect, CommandFailure, usage
 from kafkaesque.client.ports import LogError
 from kafkaesque.service.process import new_event_loop, parse_address
 
@@ -30,6 +30,6 @@ def run_service(work: Coroutine[Any, Any, T]) -> T:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(work)
     except LogError as error:
-        raise Failure(str(error)) from None
+        raise CommandFailure(str(error)) from None
     except OSError as error:
         raise CannotConnect(f"cannot listen: {error}", "use port 0 for any free port") from None

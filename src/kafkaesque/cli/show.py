@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 import click
 
 from kafkaesque.cli.console import PASSWORD_VARIABLE, password_path
-from kafkaesque.cli.failures import CannotConnect, Failure
+from kafkaesque.cli.failures import CannotConnect, CommandFailure
 from kafkaesque.cli.options import data_option, examples, json_option
 from kafkaesque.cli.render import Column, Screen, iso_time
 from kafkaesque.service.process import read_facts
@@ -45,7 +45,7 @@ class ConsoleClient:
 
     def get(self, path: str, **query: str) -> Any:
         if not self.url.startswith(("http://", "https://")):
-            raise Failure(f"'{self.url}' is not an http URL")
+            raise CommandFailure(f"'{self.url}' is not an http URL")
         request = urllib.request.Request(  # noqa: S310 - http, checked above
             f"{self.url}{path}?{urlencode(query)}", headers=self.headers()
         )
@@ -54,7 +54,7 @@ class ConsoleClient:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                raise Failure(f"{self.url}{path}: {error.code} {error.reason}") from None
+                raise CommandFailure(f"{self.url}{path}: {error.code} {error.reason}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise CannotConnect(
                 f"no console answered at {self.url}: {error}",

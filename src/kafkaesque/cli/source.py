@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.failures import CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.server_settings import read_service_settings, show_settings
 
@@ -35,7 +35,9 @@ def source() -> None:
     network's own protocol. See docs/SOURCES.md for the guarantees.
     """
     if importlib.util.find_spec("aiohttp") is None:
-        raise Failure("the sources need aiohttp", "pip install 'kafkaesque-platform[sources]'")
+        raise CommandFailure(
+            "the sources need aiohttp", "pip install 'kafkaesque-platform[sources]'"
+        )
 
 
 @source.command(

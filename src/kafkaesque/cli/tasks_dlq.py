@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaesque.cli.failures import Failure, NotFound, usage
+from kafkaesque.cli.failures import CommandFailure, TargetNotFound, usage
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.render import Column, Screen, iso_time
 
@@ -73,7 +73,7 @@ def show(connection: Connection, screen: Screen, queue: str, letter_id: str) -> 
     """Show one dead letter with its call and traceback."""
     letter = _read(connection, queue).get(letter_id)
     if letter is None:
-        raise NotFound(f"{queue} has no dead letter {letter_id}", "`tasks dlq ls` lists them")
+        raise TargetNotFound(f"{queue} has no dead letter {letter_id}", "`tasks dlq ls` lists them")
     document = {**_row(letter), "origin": letter.origin, "call_id": letter.call_id,
                 "first_failure_at": iso_time(letter.first_failure_ms),
                 "key": _text(letter.key), "value": _text(letter.value),
@@ -127,7 +127,7 @@ def _end(
             found = await letters.read()
             missing = [one for one in ids if one not in found]
             if missing:
-                raise NotFound(f"{queue} has no dead letter {missing[0]}")
+                raise TargetNotFound(f"{queue} has no dead letter {missing[0]}")
             chosen = [
                 letter
                 for name, letter in found.items()
@@ -179,11 +179,11 @@ def run_with_log(
     try:
         return asyncio.run(run())
     except TopicUnknown as error:
-        raise NotFound(
+        raise TargetNotFound(
             str(error), "a queue has the name of its application, or its own name"
         ) from None
     except (LogError, TaskRefused, RedriveRefused) as error:
-        raise Failure(str(error)) from None
+        raise CommandFailure(str(error)) from None
 
 
 def _fits(letter: DeadLetter, task: str | None, reason: str | None) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.failures import CommandFailure, usage
 from kafkaesque.cli.options import client_options, examples, json_option, read_pair
 from kafkaesque.cli.render import Screen
 from kafkaesque.cli.server_settings import read_service_settings
@@ -56,7 +56,7 @@ def chat_jobs(connection: Connection, screen: Screen, **options: Any) -> None:
     try:
         jobs = ChatJobs(settings, password=password, zookeeper=options["zookeeper"], data=data)
     except (OSError, ValueError) as error:
-        raise Failure(f"cannot set up the mails: {error}") from None
+        raise CommandFailure(f"cannot set up the mails: {error}") from None
     connection.reach()
     run_worker(connection, screen, jobs.app, (), config=config, data=data, **options)
 
@@ -114,7 +114,7 @@ def _tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
-        raise Failure(f"cannot use the certificate: {error}") from None
+        raise CommandFailure(f"cannot use the certificate: {error}") from None
     return context
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkaesque.cli.failures import NotFound
+from kafkaesque.cli.failures import TargetNotFound
 from kafkaesque.cli.options import client_options, examples
 from kafkaesque.cli.render import Column, Screen, iso_time
 from kafkaesque.cli.tasks_dlq import run_with_log
@@ -48,7 +48,7 @@ def cancel(connection: Connection, screen: Screen, timer_id: str) -> None:
     application starts again."""
     found = run_with_log(connection, lambda log: _cancel(log, timer_id))
     if not found:
-        raise NotFound(f"no timer {timer_id} is pending", "`tasks timer ls` lists them")
+        raise TargetNotFound(f"no timer {timer_id} is pending", "`tasks timer ls` lists them")
     screen.document({"cancelled": timer_id}, lambda: screen.line(f"{timer_id} cancelled"))
 
 

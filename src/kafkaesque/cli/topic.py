@@ -20,7 +20,7 @@ from kafkaesque.cli.admin_types import (
     ResourceType,
 )
 from kafkaesque.cli.client import Connection
-from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.failures import CommandFailure, usage
 from kafkaesque.cli.offsets import fetch_bounds, partitions_of
 from kafkaesque.cli.options import client_options, complete_topics, examples, read_pair
 from kafkaesque.cli.render import Column, Screen
@@ -112,10 +112,10 @@ def _collect(
     verb: str,
     done: str,
     tolerate_existing: bool = False,
-) -> tuple[list[dict[str, Any]], list[Failure]]:
+) -> tuple[list[dict[str, Any]], list[CommandFailure]]:
     """Wait for one operation on several topics and collect all results and failures."""
     outcomes: list[dict[str, Any]] = []
-    failures: list[Failure] = []
+    failures: list[CommandFailure] = []
     for name, future in futures.items():
         error = connection.error_of(future)
         if error is None:
@@ -134,7 +134,7 @@ def _print_outcomes(screen: Screen, outcomes: list[dict[str, Any]]) -> None:
             screen.line(f"{outcome['topic']}: {outcome['result']}")
 
 
-def _raise_last(failures: list[Failure]) -> None:
+def _raise_last(failures: list[CommandFailure]) -> None:
     """Show all failures; the last one is raised and decides the exit code."""
     for failure in failures[:-1]:
         failure.show()
@@ -281,11 +281,11 @@ def confirm(yes: bool, question: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Failure(
+        raise CommandFailure(
             "this cannot be undone, and there is no terminal to confirm it", "add --yes to confirm"
         )
     if not click.confirm(question, err=True):
-        raise Failure("nothing was changed")
+        raise CommandFailure("nothing was changed")
 
 
 @topic.command(

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from kafkaesque.cli import up_welcome
-from kafkaesque.cli.failures import Failure, usage
+from kafkaesque.cli.failures import CommandFailure, usage
 from kafkaesque.cli.options import data_option, examples, port_option, read_pair
 from kafkaesque.cli.server_settings import read_broker_settings
 from kafkaesque.service.process import stop_event
@@ -160,7 +160,7 @@ def up(
     except NoSuchPorts as error:
         raise usage(str(error)) from None
     except (PortsInUse, lock.AlreadyRunning) as error:
-        raise Failure(str(error), error.fix) from None
+        raise CommandFailure(str(error), error.fix) from None
 
 
 def _read_engines(given: Sequence[str]) -> dict[str, str]:

@@ -9,11 +9,11 @@ import pytest
 from kafkaesque.admin.compat.rules.apache_kafka import APACHE_APIS
 from kafkaesque.admin.compat.rules.verdicts import (
     BatchUse,
+    FeatureVerdict,
     GroupUse,
     Offer,
     TopicUse,
     Usage,
-    Verdict,
     judge,
     known_apache_kafka,
     named,
@@ -34,7 +34,7 @@ def batch(*, magic: int = 2, codec: str = "none", is_idempotent: bool = False,
     return BatchUse("orders", magic, codec, is_idempotent, is_transactional)
 
 
-def lacking(usage: Usage, offer: Offer) -> list[Verdict]:
+def lacking(usage: Usage, offer: Offer) -> list[FeatureVerdict]:
     return [verdict for verdict in judge(usage, offer) if verdict.status == "lacking"]
 
 
@@ -135,7 +135,7 @@ def test_transactions_are_seen_in_records_when_no_id_is_listed_any_more() -> Non
 
 def test_group_of_a_kind_that_nobody_knows_is_not_judged() -> None:
     usage = replace(EMPTY, groups=[GroupUse("g", "flock", False)])
-    assert Verdict("flock groups", "unknown", "1: g") in judge(usage, OFFER)
+    assert FeatureVerdict("flock groups", "unknown", "1: g") in judge(usage, OFFER)
 
 
 def test_apache_kafka_does_not_know_our_settings() -> None:

@@ -4,7 +4,7 @@ import socket
 
 from tests.cli.servers import ScriptedKafka
 
-from kafkaesque.admin.cluster import Broker
+from kafkaesque.admin.cluster import BrokerNode
 from kafkaesque.client.wire.protocol import ApiVersions
 from kafkaesque.model.settings import BROKER_SETTINGS
 from kafkaesque.up.doctor.network import (
@@ -23,7 +23,7 @@ def free_port() -> int:
 
 
 def test_a_kafka_is_recognised_with_its_versions() -> None:
-    with ScriptedKafka([Broker(0, "127.0.0.1", 1)]) as server:
+    with ScriptedKafka([BrokerNode(0, "127.0.0.1", 1)]) as server:
         finding, answer = examine_address("127.0.0.1", server.port, 5)
     assert finding.status == "ok"
     assert "Apache Kafka 4.x" in finding.text
@@ -52,9 +52,9 @@ def test_a_name_that_does_not_resolve_fails() -> None:
 def test_advertised_addresses_are_tried_and_the_fix_is_named() -> None:
     with ScriptedKafka([]) as server:
         nodes = [
-            Broker(0, "127.0.0.1", server.port),
-            Broker(1, "no-such-host.invalid", 9092),
-            Broker(2, "127.0.0.1", free_port()),
+            BrokerNode(0, "127.0.0.1", server.port),
+            BrokerNode(1, "no-such-host.invalid", 9092),
+            BrokerNode(2, "127.0.0.1", free_port()),
         ]
         findings = list(examine_advertised("127.0.0.1:9092", nodes, 5))
     assert [f.status for f in findings] == ["ok", "fail", "fail"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from kafkaesque.admin.cluster import Broker, has_broker_setting, list_brokers
+from kafkaesque.admin.cluster import BrokerNode, has_broker_setting, list_brokers
 from kafkaesque.client.wire.address import Address
 from kafkaesque.client.wire.blocking import BlockingConnection
 from kafkaesque.client.wire.errors import ApiUnsupported, ConnectionLost
@@ -39,7 +39,7 @@ class ClusterAnswer:
     """The API versions and brokers that a Kafka reported."""
 
     versions: ApiVersions
-    brokers: list[Broker]
+    brokers: list[BrokerNode]
 
 
 def guess_software(versions: ApiVersions, *, has_our_setting: bool) -> str:
@@ -154,7 +154,7 @@ def detect_protocol(host: str, port: int, timeout_s: float) -> Literal["tls", "h
 
 
 def examine_advertised(
-    bootstrap: str, brokers: list[Broker], timeout_s: float
+    bootstrap: str, brokers: list[BrokerNode], timeout_s: float
 ) -> Iterator[Finding]:
     """Check advertised addresses: clients connect to them after the bootstrap."""
     for node in brokers:

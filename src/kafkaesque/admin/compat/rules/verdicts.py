@@ -101,7 +101,7 @@ def known_apache_kafka(usage: Usage) -> Offer:
     return Offer(APACHE_NAME, APACHE_APIS, None, refused, known)
 
 
-class Verdict(NamedTuple):
+class FeatureVerdict(NamedTuple):
     """One feature in use; `fix` says what to do if the target lacks it."""
 
     feature: str
@@ -168,7 +168,7 @@ ACLS = Need(
 )
 
 
-def judge(usage: Usage, offer: Offer) -> list[Verdict]:
+def judge(usage: Usage, offer: Offer) -> list[FeatureVerdict]:
     """A verdict for every feature in use: clients first, then data, then the cluster."""
     return [
         *_requests(usage, offer),
@@ -180,7 +180,7 @@ def judge(usage: Usage, offer: Offer) -> list[Verdict]:
         *_topic_ids(usage, offer),
         *_access(usage, offer),
         *_cluster_settings(usage, offer),
-        *(Verdict("not looked at", "unknown", sentence) for sentence in usage.unseen),
+        *(FeatureVerdict("not looked at", "unknown", sentence) for sentence in usage.unseen),
     ]
 
 
@@ -191,18 +191,18 @@ def named(names: Sequence[str]) -> str:
     return f"{len(names)}: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def _met(feature: str, need: Need, text: str, offer: Offer) -> Verdict:
+def _met(feature: str, need: Need, text: str, offer: Offer) -> FeatureVerdict:
     lacking = [
         f"{API_NAMES[api]} v{version}" if api in offer.apis else API_NAMES[api]
         for api, version in need.apis.items()
         if not offer.has(api, version)
     ]
     if lacking:
-        return Verdict(feature, "lacking", f"{text}; no {', '.join(lacking)}", need.fix)
-    return Verdict(feature, "ok", text)
+        return FeatureVerdict(feature, "lacking", f"{text}; no {', '.join(lacking)}", need.fix)
+    return FeatureVerdict(feature, "ok", text)
 
 
-def _requests(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _requests(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     """A client of one cluster can use the other if each request has a version that both have:
     clients choose versions by ApiVersions for each connection."""
     wanted = sorted(api for api in CLIENT_APIS if api in usage.apis)
@@ -215,33 +215,35 @@ def _requests(usage: Usage, offer: Offer) -> Iterator[Verdict]:
     ]
     if apart:
         fix = "upgrade the clients that send these, or do without what they do"
-        yield Verdict("requests of clients", "lacking", f"no {', '.join(apart)}", fix)
+        yield FeatureVerdict("requests of clients", "lacking", f"no {', '.join(apart)}", fix)
     else:
         text = f"{len(wanted)} kinds of request have a version in common"
-        yield Verdict("requests of clients", "ok", text)
+        yield FeatureVerdict("requests of clients", "ok", text)
 
 
-def _replicas(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _replicas(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     factors = {topic.replication_factor for topic in usage.topics}
     if not factors:
         return
     most = max(factors)
     text = "replication factors " + ", ".join(map(str, sorted(factors)))
     if offer.brokers is None:
-        yield Verdict("replicas", "ok", f"{text}: the target needs {_brokers(most)}")
+        yield FeatureVerdict("replicas", "ok", f"{text}: the target needs {_brokers(most)}")
     elif most > offer.brokers:
         large = [topic.name for topic in usage.topics if topic.replication_factor > offer.brokers]
         fix = f"give the target {most} brokers, or create {named(large)} with fewer replicas"
-        yield Verdict("replicas", "lacking", f"{text}; it has {_brokers(offer.brokers)}", fix)
+        yield FeatureVerdict(
+            "replicas", "lacking", f"{text}; it has {_brokers(offer.brokers)}", fix
+        )
     else:
-        yield Verdict("replicas", "ok", f"{text}; it has {_brokers(offer.brokers)}")
+        yield FeatureVerdict("replicas", "ok", f"{text}; it has {_brokers(offer.brokers)}")
 
 
 def _brokers(count: int) -> str:
     return "1 broker" if count == 1 else f"{count} brokers"
 
 
-def _topic_settings(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _topic_settings(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     users: dict[tuple[str, str], list[str]] = {}
     for topic in usage.topics:
         for pair in topic.settings.items():
@@ -252,21 +254,21 @@ def _topic_settings(usage: Usage, offer: Offer) -> Iterator[Verdict]:
         text = f"{name}={value} on {named(topics)}"
         reason = offer.refused.get((name, value))
         if reason is None:
-            yield Verdict(feature, "ok", text)
+            yield FeatureVerdict(feature, "ok", text)
         else:
             fix = f"create these topics there without {name}, or with a value that it takes"
-            yield Verdict(feature, "lacking", f"{text}; {reason}", fix)
+            yield FeatureVerdict(feature, "lacking", f"{text}; {reason}", fix)
 
 
-def _records(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _records(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     if not usage.batches:
         return
     old = sorted({batch.topic for batch in usage.batches if batch.magic < RECORD_FORMAT})
     if old:
         fix = "let a client read and write them anew (a mirror does): do not copy their files"
-        yield Verdict("record format", "lacking", f"older than v2 in {named(old)}", fix)
+        yield FeatureVerdict("record format", "lacking", f"older than v2 in {named(old)}", fix)
     else:
-        yield Verdict("record format", "ok", f"v2 in {len(usage.batches)} batches looked at")
+        yield FeatureVerdict("record format", "ok", f"v2 in {len(usage.batches)} batches looked at")
     by_codec: dict[str, set[str]] = {}
     for batch in usage.batches:
         if batch.codec != "none":
@@ -276,7 +278,7 @@ def _records(usage: Usage, offer: Offer) -> Iterator[Verdict]:
         yield _met("compression", CODEC_NEEDS.get(codec, Need({}, "")), text, offer)
 
 
-def _producers(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _producers(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     idempotent = sorted({batch.topic for batch in usage.batches if batch.is_idempotent})
     if idempotent:
         yield _met("idempotent producers", IDEMPOTENCE, f"write {named(idempotent)}", offer)
@@ -288,12 +290,12 @@ def _producers(usage: Usage, offer: Offer) -> Iterator[Verdict]:
         yield _met("transactions", TRANSACTIONS, f"records in {named(written)}", offer)
 
 
-def _groups(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _groups(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     for kind in sorted({group.kind for group in usage.groups}):
         names = sorted(group.name for group in usage.groups if group.kind == kind)
         need = GROUP_KINDS.get(kind)
         if need is None:
-            yield Verdict(f"{kind} groups", "unknown", named(names))
+            yield FeatureVerdict(f"{kind} groups", "unknown", named(names))
         else:
             yield _met(f"{kind} groups", need, named(names), offer)
     static = sorted(group.name for group in usage.groups if group.has_static_members)
@@ -301,7 +303,7 @@ def _groups(usage: Usage, offer: Offer) -> Iterator[Verdict]:
         yield _met("static members", STATIC_MEMBERS, f"in groups {named(static)}", offer)
 
 
-def _topic_ids(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _topic_ids(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     if usage.has_topic_ids and usage.topics:
         without = (
             ""
@@ -309,28 +311,28 @@ def _topic_ids(usage: Usage, offer: Offer) -> Iterator[Verdict]:
             else "; clients go by name there"
         )
         text = f"topics have ids, and get new ones at the target{without}"
-        yield Verdict("topic ids", "ok", text)
+        yield FeatureVerdict("topic ids", "ok", text)
 
 
-def _access(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _access(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     if usage.acls:
         text = f"{usage.acls} entries"
         if offer.has_authorizer:
             yield _met("ACLs", ACLS, text, offer)
         else:
             fix = "set authorizer.class.name on the target's brokers"
-            yield Verdict("ACLs", "lacking", f"{text}; it has no authorizer", fix)
+            yield FeatureVerdict("ACLs", "lacking", f"{text}; it has no authorizer", fix)
     if usage.quotas:
         yield _met("quotas", QUOTAS, f"{usage.quotas} entries", offer)
     if usage.scram_users:
         yield _met("SCRAM users", SCRAM, named(sorted(usage.scram_users)), offer)
 
 
-def _cluster_settings(usage: Usage, offer: Offer) -> Iterator[Verdict]:
+def _cluster_settings(usage: Usage, offer: Offer) -> Iterator[FeatureVerdict]:
     for name, value in sorted(usage.cluster_settings.items()):
         text = f"{name}={value}"
         if offer.broker_settings is None or name in offer.broker_settings:
-            yield Verdict("cluster setting", "ok", text)
+            yield FeatureVerdict("cluster setting", "ok", text)
         else:
             fix = f"do without {name}: the target has no such setting"
-            yield Verdict("cluster setting", "lacking", text, fix)
+            yield FeatureVerdict("cluster setting", "lacking", text, fix)
